@@ -61,8 +61,9 @@ class Raises:
         key, by = arguments[1].removeprefix(b"t:"), int(arguments[3])
         state, rules = read(key), self.rules
         stamp = clock.next()
-        if state is None:
-            delta = rules.created_by(None, self.total, by, stamp, now_ms, 0)
+        if state is None or not rules.is_alive(rules.cells(state), now_ms):
+            cells = None if state is None else rules.cells(state)
+            delta = rules.created_by(cells, self.total, by, stamp, now_ms, 0)
             return Outcome(b":%d\r\n" % by, [(key, delta)])
         cells = rules.cells(state)
         total = rules.values(state, now_ms)[0] + by  # type: ignore[index]
@@ -308,8 +309,12 @@ class World:
             return
         others = [n for n in self.nodes if n is not node and n.alive and not n.machine.joining]
         if not others:
+            # All lack something: what any of them has is put together.
             if self.random.random() < 0.1:
                 node.wants_snapshot = False
+                for other in self.nodes:
+                    if other.alive and other is not node:
+                        node.machine.copied(0, list(other.replica.states.items()))
                 node.machine.adopt()
             return
         if self.faults and self.random.random() < 0.2:
@@ -317,6 +322,7 @@ class World:
         source = max(others, key=lambda n: (n.machine.is_primary, n.machine.fence.mark.seq))
         if source.machine.fence.mark.seq < node.machine.missing and not source.machine.is_primary:
             return
+        node.machine.copies()
         node.machine.copied(0, list(source.replica.states.items()))
         node.machine.installed(source.machine.fence.mark, source.machine.links)
         node.wants_snapshot = False

@@ -64,8 +64,10 @@ class Control:
         return bulk(json.dumps(self._node.status()).encode())
 
     def _scan(self, words: Sequence[bytes]) -> bytes:
-        cursor, count = words
-        if self._node.machine.joining and cursor == b"0":
+        cursor, count, *partial = words
+        if partial not in ([], [b"PARTIAL"]):
+            raise ValueError
+        if self._node.machine.joining and cursor == b"0" and not partial:
             return error("NODE this node lacks changes itself just now")
         return self._node.scans.page(cursor.decode(), int(count))
 

@@ -117,7 +117,10 @@ class Machine:
         self._beat = beat
         self._write_timeout = write_timeout
         self._last_append = float("-inf")
+        # The entry of this node that is to come back next, and since when.
+        self._waits_for = (0, 0, 0.0)
         self._gap_entry: Entry | None = None
+        self._unseen: dict[bytes, None] = {}
         # Own writes under way in terms that are over here: until another's barrier they may count.
         self._past: dict[tuple[int, int], Sent] = {}
         self.replicas: Callable[[], Iterable[str]] = lambda: ()
@@ -141,6 +144,7 @@ class Machine:
             # An engine that forgot its counter; the lease's next token will be higher.
             self._ports.resign("")
             return
+        self._clock.begin_term(token)
         self.primary = Primary(
             token=token,
             node=self.node,
@@ -381,8 +385,16 @@ class Machine:
             # From the beginning: what is known is passed over, what is missing is noticed.
             self.fence.passed("")
 
+    def copies(self) -> None:
+        """Begin to take a snapshot."""
+        self._unseen = dict.fromkeys(self.replica.states)
+
     def installed(self, mark: Mark, links: dict[str, Origin]) -> None:
         """Go on behind a snapshot whose rows are joined."""
+        if self._unseen:
+            states = self.replica.states
+            self._ports.offer([(key, states[key]) for key in self._unseen])
+            self._unseen = {}
         if mark.token > self.fence.mark.token or (
             mark.token == self.fence.mark.token and mark.seq >= self.fence.mark.seq
         ):
@@ -398,6 +410,12 @@ class Machine:
         """Take rows of a snapshot."""
         self._clock.saw((clock, self.dc))
         self._save(self.replica.join(rows, self._now_ms()))
+        states = self.replica.states
+        for key, state in rows:
+            self._unseen.pop(key, None)
+            if states[key] != state:
+                # This node has seen what the other has not: the engine lost it since.
+                self._unseen[key] = None
 
     def adopt(self) -> None:
         """Go on where the stream is, with what this node has: nobody has what is missing."""
@@ -450,7 +468,10 @@ class Machine:
         """Do what time asks for; called ten times a second or so."""
         now = self._monotonic()
         primary = self.primary
-        if primary is not None and primary.active:
+        if primary is not None and self._is_silent(primary, now):
+            self.lost("its entries do not come back through the stream")
+            self._ports.resign("")
+        elif primary is not None and primary.active:
             primary.count(self.replicas())
             if now - self._last_append >= self._beat or primary.owes:
                 primary.beat()
@@ -462,6 +483,16 @@ class Machine:
             self._ports.answer(late)
         if self.requests.unsent:
             self.perform()
+
+
+    def _is_silent(self, primary: Primary, now: float) -> bool:
+        if not primary.sent:
+            self._waits_for = (0, 0, now)
+            return False
+        first = (primary.token, primary.sent[0].number)
+        if self._waits_for[:2] != first:
+            self._waits_for = (*first, now)
+        return now - self._waits_for[2] > self._write_timeout
 
 
 class LagEstimate:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from interlock.cluster.stamps import Stamp
@@ -19,6 +19,10 @@ from interlock.table.schema import Column as Declared
 
 __all__ = ["BORN", "LIFE", "ClusterColumn", "Mark", "columns_of"]
 
+TERM = "."
+"""Between a data centre and a term in a writer's name."""
+FEW_TERMS = 3
+"""Writers that a sum may have before the older terms are put together."""
 BORN = 0
 LIFE = 1
 Mark = int | bytes
@@ -81,9 +85,12 @@ class ClusterColumn:
 
 
 class SumColumn(ClusterColumn):
-    """A register with what the column was set to, and what each data centre has added since ever.
+    """A register with what the column was set to, and what each writer has added since ever.
 
-    The register holds the value less what was added by then, so nothing is subtracted twice.
+    The register holds the value less what was added by then, so nothing is subtracted twice. A
+    writer is a primary's term in a data centre (``DC.TERM``): a primary that did not see the last of
+    the one before must not count on in its place. The oldest terms of a data centre are put together
+    under its bare name, with the last of them in place of a stamp.
     """
 
     merge = "sum"
@@ -111,19 +118,30 @@ class SumColumn(ClusterColumn):
     def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
         """Note what this data centre has added in all."""
         shown = self.zero if before is None else self.value(before)
-        own = 0 if before is None else int(_total_of(before[self.at + 2], stamp[1]))
-        delta[self.at + 2] = [stamp[1], _kept(own + value - shown), stamp[0]]
+        totals = None if before is None else before[self.at + 2]
+        own = int(_total_of(totals, stamp[1]))
+        found = [stamp[1], _kept(own + value - shown), stamp[0]]
+        if totals is not None and len(totals) > 3 * FEW_TERMS:
+            found = self.join(found, _together(totals, stamp[1], self._added))
+        delta[self.at + 2] = found
 
     def join(self, ours: Any, theirs: Any) -> Any:
-        """Return of each data centre its later total."""
+        """Return of each writer its later total."""
         if len(ours) == len(theirs) == 3 and ours[0] == theirs[0]:
             return theirs if theirs[2] > ours[2] else ours
         totals = {ours[at]: ours[at : at + 3] for at in range(0, len(ours), 3)}
         for at in range(0, len(theirs), 3):
-            dc = theirs[at]
-            if dc not in totals or theirs[at + 2] > totals[dc][2]:
-                totals[dc] = theirs[at : at + 3]
-        return [part for dc in sorted(totals) for part in totals[dc]]
+            writer = theirs[at]
+            if writer not in totals or theirs[at + 2] > totals[writer][2]:
+                totals[writer] = theirs[at : at + 3]
+        for writer in [writer for writer in totals if TERM in writer]:
+            dc, _, term = writer.partition(TERM)
+            if dc in totals and int(term, 36) <= totals[dc][2]:
+                del totals[writer]
+        return [part for writer in sorted(totals) for part in totals[writer]]
+
+    def _added(self, totals: list[Any]) -> Any:
+        return _kept(sum(map(int, totals)))
 
     @property
     def joined_at(self) -> int | None:
@@ -164,7 +182,8 @@ class FloatSumColumn(SumColumn):
     def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
         """Note what this data centre has added in all."""
         shown = 0.0 if before is None else self.value(before)
-        own = 0.0 if before is None else float(_total_of(before[self.at + 2], stamp[1]))
+        totals = None if before is None else before[self.at + 2]
+        own = float(_total_of(totals, stamp[1]))
         delta[self.at + 2] = [stamp[1], own + (value - shown), stamp[0]]
 
 
@@ -265,6 +284,21 @@ def columns_of(
         columns.append(kind(number, column, at))
         at += kind.width
     return tuple(columns)
+
+
+def _together(totals: list[Any], writer: str, added: Callable[[list[Any]], Any]) -> list[Any]:
+    """Return the older terms of a writer's data centre as one, but for the last of them."""
+    dc, _, _ = writer.partition(TERM)
+    terms = sorted(
+        (int(name.partition(TERM)[2] or "0", 36), at)
+        for at, name in enumerate(totals[::3])
+        if name != writer and name.partition(TERM)[0] == dc
+    )
+    older = terms[:-1]
+    if not older:
+        return []
+    last = max(older[-1][0], *(totals[at * 3 + 2] for term, at in older if not term), 0)
+    return [dc, added([totals[at * 3 + 1] for _, at in older]), last]
 
 
 def _bits_on(entries: Any) -> int:

@@ -121,19 +121,23 @@ class Reader:
                     return
             alone = not any(other.role != "joining" for other in others)
             if alone and time.monotonic() - began > self._patience:
+                # All lack something: what any of them has is put together.
+                for other in others:
+                    self._taken(other, partial=True)
                 with self._lock:
                     self._machine.adopt()
                 self._why, self._target = "", None
                 return
             self._ends.wait(PAUSE)
 
-    def _taken(self, other: Announcement) -> bool:
+    def _taken(self, other: Announcement, *, partial: bool = False) -> bool:
         machine, count = self._machine, 0
         with self._lock:
             wanted = machine.missing
+            machine.copies()
         try:
-            for mark, rows in scan(other.address):
-                if mark.seq < wanted and other.role != "primary":
+            for mark, rows in scan(other.address, partial=partial):
+                if not partial and mark.seq < wanted and other.role != "primary":
                     return False
                 with self._lock:
                     machine.copied(mark.clock, rows)
@@ -143,6 +147,8 @@ class Reader:
         except (OSError, ScanLost, EOFError) as error:
             logger.warning("a snapshot of %s: %s", other.id, error)
             return False
+        if partial:
+            return True
         with self._lock:
             machine.installed(mark.mark, {origin.dc: origin for origin in mark.links})
         self.resyncs += 1

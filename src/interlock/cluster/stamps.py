@@ -21,7 +21,7 @@ class HybridClock:
     65,536 stamps were taken in a millisecond. For use by one thread at a time.
 
     Args:
-        dc: the name of the data centre, 1 to 32 letters, digits, ``-``, ``_`` or ``.``.
+        dc: the name of the data centre, 1 to 32 letters, digits, ``-`` or ``_``.
         now_ms: gives the time of day, in ms since 1970. Default: the system's.
 
     Raises:
@@ -31,9 +31,11 @@ class HybridClock:
     def __init__(self, dc: str, now_ms: Callable[[], int] | None = None) -> None:
         if not (1 <= len(dc) <= 32 and dc.isascii() and not set(dc) - _LETTERS):
             raise ValueError(
-                f"HybridClock(): dc is {dc!r}; allowed: 1 to 32 letters, digits, '-', '_' and '.'"
+                f"HybridClock(): dc is {dc!r}; allowed: 1 to 32 letters, digits, '-' and '_'"
             )
         self.dc = dc
+        self.writer = dc
+        """What stands in stamps: the data centre, and the term of its primary."""
         self._now_ms = _wall_ms if now_ms is None else now_ms
         self._last = 0
 
@@ -46,7 +48,15 @@ class HybridClock:
         physical = (self._now_ms() if now_ms is None else now_ms) << COUNTER_BITS
         last = self._last + 1
         self._last = last = physical if physical > last else last
-        return last, self.dc
+        return last, self.writer
+
+    def begin_term(self, token: int) -> None:
+        """Have stamps name a primary's term: who was primary before may have set others."""
+        digits = ""
+        while token:
+            token, digit = divmod(token, 36)
+            digits = DIGITS[digit] + digits
+        self.writer = f"{self.dc}.{digits}"
 
     def saw(self, stamp: Stamp) -> None:
         """Note a stamp of another: all that come are later."""
@@ -79,4 +89,5 @@ def _wall_ms() -> int:
 
 
 COUNTER_BITS = 16
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")

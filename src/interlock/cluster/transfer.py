@@ -106,9 +106,9 @@ class Scans:
 
 
 def scan(
-    address: str | Address, *, count: int = 1_000, timeout: float = 10.0
+    address: str | Address, *, count: int = 1_000, timeout: float = 10.0, partial: bool = False
 ) -> Iterator[tuple[ScanMark, Rows]]:
-    """Yield the pages of a node's states.
+    """Yield the pages of a node's states; `partial`: also where it lacks some itself.
 
     Raises:
         OSError: the node is not there.
@@ -118,7 +118,7 @@ def scan(
         cursor = b"0"
         while True:
             try:
-                reply = client.call("NODE", "SCAN", cursor, count)
+                reply = client.call("NODE", "SCAN", cursor, count, *(["PARTIAL"] * partial))
             except ReplyError as error:
                 raise ScanLost(str(error)) from None
             if not isinstance(reply, list) or len(reply) < 2 or len(reply) % 2:
