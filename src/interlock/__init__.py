@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from interlock.engine.aio_lease import AsyncRemoteLease
     from interlock.engine.aio_table import AsyncRemoteTable
     from interlock.engine.client import Client, connect
+    from interlock.engine.leader import CurrentLeader, Leader, Term
     from interlock.engine.lease import RemoteLease
     from interlock.engine.lease_state import RemoteLeaseBatch
     from interlock.engine.queue import RemoteQueue
@@ -118,6 +119,7 @@ __all__ = [
     "Blocker",
     "Client",
     "Consumer",
+    "CurrentLeader",
     "DeadLetter",
     "Empty",
     "EngineUnavailable",
@@ -140,6 +142,7 @@ __all__ = [
     "KeyedTaskGroup",
     "Keys",
     "Last",
+    "Leader",
     "Lease",
     "LeaseBatch",
     "LeaseLost",
@@ -176,6 +179,7 @@ __all__ = [
     "Task",
     "TaskDecorator",
     "TaskLease",
+    "Term",
     "Worker",
     "WouldDeadlock",
     "connect",
@@ -216,6 +220,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "AsyncTask": "interlock.app.task",
     "Client": "interlock.engine.client",
     "Flags": "interlock.table.merge",
+    "CurrentLeader": "interlock.engine.leader",
     "Handling": "interlock.app.middleware",
     "Hub": "interlock.hub.server",
     "Job": "interlock.app.job",
@@ -224,6 +229,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "KeyedTaskGroup": "interlock.taskgroup",
     "Last": "interlock.table.merge",
     "Max": "interlock.table.merge",
+    "Leader": "interlock.engine.leader",
     "Middleware": "interlock.app.middleware",
     "RemoteLease": "interlock.engine.lease",
     "RemoteLeaseBatch": "interlock.engine.lease_state",
@@ -239,6 +245,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
     "TaskLease": "interlock.worker.execution",
+    "Term": "interlock.engine.leader",
     "Worker": "interlock.worker.worker",
     "connect": "interlock.engine.client",
 }

@@ -52,6 +52,8 @@ CLASSES = {
     "Worker": interlock.Worker,
     "TestWorker": testing.TestWorker,
     "SharedTable": interlock.SharedTable,
+    "Leader": interlock.Leader,
+    "Term": interlock.Term,
 }
 # Made by a call, never by their users.
 NOT_MADE = {
@@ -73,6 +75,8 @@ NOT_MADE = {
     "Worker",
     "TestWorker",
     "SharedTable",
+    "Leader",
+    "Term",
 }
 OTHERS = {
     "SharedTable.attach": interlock.SharedTable.attach,

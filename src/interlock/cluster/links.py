@@ -161,9 +161,7 @@ class Link:
         origin = Origin(self.dc, entry.token, entry.number, entry.seq, position)
         self.figures.changes += len(entry.changes) if own else 0
         with self._lock:
-            return self._machine.came(
-                self.dc, entry.clock, origin, entry.changes if own else []
-            )
+            return self._machine.came(self.dc, entry.clock, origin, entry.changes if own else [])
 
     def _copied(self, fence: Fence) -> bool:
         """Take all rows of a node there, for the stream lacks some; return whether it is done."""

@@ -428,9 +428,7 @@ class Machine:
             self.fence.mark, seq=first, token=min(entry.token, self.fence.mark.token)
         )
         if entry.kind != BARRIER:
-            self.fence.mark = replace(
-                self.fence.mark, token=entry.token, number=entry.number - 1
-            )
+            self.fence.mark = replace(self.fence.mark, token=entry.token, number=entry.number - 1)
         self.reads = True
 
     def _joined(self) -> None:

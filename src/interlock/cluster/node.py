@@ -440,7 +440,9 @@ class Node:
             logger.warning("nodes of data centre %s: %s", dc, error)
             return []
         found = [one for one in found if one.role != "joining" and one.dc == dc]
-        return [one.address for one in sorted(found, key=lambda one: (one.role != "primary", -one.seq))]
+        return [
+            one.address for one in sorted(found, key=lambda one: (one.role != "primary", -one.seq))
+        ]
 
     def _reachable(self) -> list[Announcement]:
         return [one for one in self._others if one.dc == self.settings.dc]

@@ -154,4 +154,3 @@ class Reader:
         self.resyncs += 1
         logger.info("%d rows came from %s, up to change %d", count, other.id, mark.seq)
         return True
-

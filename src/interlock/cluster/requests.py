@@ -40,9 +40,7 @@ class Requests:
     def __len__(self) -> int:
         return len(self._all)
 
-    def new(
-        self, asker: Asker, arguments: list[bytes], resp3: bool, since: float
-    ) -> Request:
+    def new(self, asker: Asker, arguments: list[bytes], resp3: bool, since: float) -> Request:
         """Take a write; nobody has it yet."""
         self._last += 1
         request = Request(self._last, asker, arguments, resp3, since)
@@ -104,8 +102,9 @@ class Requests:
         for request in self._oldest(before):
             if request.reply is not None:
                 many = "all" if ack == EVERY else ack
-                text = f"NOACK it is done, but not {many} replicas have said in time that they " \
-                       f"have it"
+                text = (
+                    f"NOACK it is done, but not {many} replicas have said in time that they have it"
+                )
             elif request.token:
                 text = "UNKNOWN the primary does not answer: it is not known whether it is done"
             else:
@@ -117,7 +116,9 @@ class Requests:
 
     def lose(self) -> list[tuple[Asker, bytes]]:
         """Take those that were sent and whose answers can be read no more."""
-        text = b"-UNKNOWN this node missed what became of it: it is not known whether it is done\r\n"
+        text = (
+            b"-UNKNOWN this node missed what became of it: it is not known whether it is done\r\n"
+        )
         lost = [r for r in self._all.values() if r.token and r.reply is None]
         for request in lost:
             del self._all[request.number]

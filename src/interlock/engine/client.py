@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import weakref
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
@@ -12,6 +14,7 @@ from interlock.engine.cluster_rows import ClusterRows
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration, check_count
 from interlock.engine.handle import Handle
+from interlock.engine.leader import TTL, Leader
 from interlock.engine.members import Members
 from interlock.engine.memory_rows import MemoryRows, TableOptions
 from interlock.engine.operations import Operations
@@ -71,6 +74,7 @@ class Client:
         self._sessions = ThreadSessions(engine)
         self._aio: AsyncClient | None = None
         self._members: dict[tuple[str, str], Members] = {}
+        self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
 
     @property
     def _in_memory(self) -> bool:
@@ -83,9 +87,12 @@ class Client:
         """Another client of this process may be of the same engine in memory."""
         return self._engine.target.kind == "memory" and bool(self._engine.target.name)
 
-    def _again(self) -> Client:
-        """Return another client of the same engine."""
-        return Client(Engine(self._engine.target, memory=self._engine.memory))
+    def _again(self, timeout: float | None = None) -> Client:
+        """Return another client of the same engine, with a timeout of its own if one is given."""
+        target = self._engine.target
+        if timeout is not None:
+            target = replace(target, timeout=timeout)
+        return Client(Engine(target, memory=self._engine.memory))
 
     @overload
     def queue(
@@ -159,6 +166,24 @@ class Client:
         ))  # fmt: skip
         return RemoteTable(self, name, rows)
 
+    def leader(self, name: str, *, ttl: Seconds = TTL, identity: str | None = None) -> Leader:
+        """Return the leadership of this name, of which one process at a time has a term.
+
+        Nothing is asked of the engine yet: see ``Leader.campaign``.
+
+        Args:
+            name: up to 256 bytes, without braces.
+            ttl: seconds after which another is elected when the leader is not heard of; it renews
+                its lease at a third of it. Default 3.
+            identity: what others are told of the leader, up to 256 bytes. Default: host and pid.
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range.
+        """
+        made = Leader(self, name, ttl, identity)
+        self._leaders.add(made)
+        return made
+
     @property
     def aio(self) -> AsyncClient:
         """The asyncio face of this client."""
@@ -171,8 +196,11 @@ class Client:
     def close(self) -> None:
         """End all its queues' handles, and its connections; leases that are out run out.
 
-        Calls that wait raise ``ShutDown``. What asyncio holds is closed by ``aio.close()``.
+        Calls that wait raise ``ShutDown``. Its leaders resign. What asyncio holds is closed by
+        ``aio.close()``.
         """
+        for leader in list(self._leaders):
+            leader.close()
         self._sessions.close()
         if self._aio is not None:
             self._aio._sessions.interrupt(None)

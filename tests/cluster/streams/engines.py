@@ -86,6 +86,7 @@ class Redis(Engine):
         return [
             self.program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
             "--appendonly", "yes", "--appendfsync", "always", "--dir", str(self.folder),
+            "--repl-diskless-sync-delay", "0",
         ]  # fmt: skip
 
     def ready(self) -> bool:
