@@ -371,6 +371,7 @@ class Node:
             "resyncs": self._reader.resyncs,
             "waiting": len(machine.requests),
             "ack": settings.ack,
+            "rules": self._replica.rules.fingerprint,
             "nodes": [
                 {"id": one.id, "dc": one.dc, "role": one.role, "address": one.address,
                  "seq": one.seq, "lag_changes": one.lag_changes, "lag_ms": one.lag_ms,

@@ -1,0 +1,54 @@
+"""`interlock cluster drain`: have a node be used no more."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from interlock.cli.cluster.subcommand import (
+    WAIT,
+    Cluster,
+    ask,
+    declare,
+    emit,
+    failed,
+    until,
+)
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "drain",
+        lambda given: ask(given, lambda cluster: _drain(cluster, given)),
+        "have a node be the primary no more, and clients go elsewhere",
+        (WAIT,),
+        arguments=(("ID", "the node", None),),
+        about="It goes on to answer. Clients of interlock+cluster:// leave it within some seconds, "
+        "and a load balancer at its next check. Until it is started anew it stays so.",
+    )
+
+
+def _drain(cluster: Cluster, given: argparse.Namespace) -> int:
+    node = cluster.node(given.id)
+    place = cluster.address(node.address)
+    cluster.call(place, "DRAIN", timeout=10)
+    said: dict[str, Any] = {}
+
+    def is_done() -> bool:
+        said.update(cluster.status(place))
+        announced = next((one for one in cluster.nodes() if one.id == node.id), None)
+        is_told = announced is None or announced.draining
+        return is_told and bool(said["draining"]) and said["role"] != "primary"
+
+    took = until(is_done, given.wait)
+    if took is None:
+        why = "it is still the primary" if said.get("role") == "primary" else "it has not said so"
+        return failed(f"{node.id} is not drained after {given.wait:g} s: {why}")
+    primary = said.get("primary") or ""
+    if given.json:
+        emit({"node": node.id, "primary": primary, "seconds": round(took, 3)})
+    else:
+        print(f"{node.id} is drained; the primary is {primary or 'not known yet'}")
+    return 0

@@ -1,0 +1,173 @@
+"""`interlock cluster status`: the whole cluster at a glance."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.cluster.subcommand import (
+    Cluster,
+    Refusal,
+    ask,
+    declare,
+    duration,
+    emit,
+    milliseconds,
+)
+from interlock.cli.tables import printable, table
+
+if TYPE_CHECKING:
+    from interlock.engine.announcements import Announcement
+
+Told = tuple["Announcement", "dict[str, Any] | Refusal"]
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "status",
+        lambda given: ask(given, lambda cluster: _status(cluster, given)),
+        "the primary, the lag of each node, links and the database",
+        about="All nodes are asked. It exits with 1 where a data centre has no primary, or a node "
+        "does not answer.",
+    )
+
+
+def _status(cluster: Cluster, given: argparse.Namespace) -> int:
+    nodes = cluster.nodes()
+    told = list(zip(nodes, cluster.statuses(nodes), strict=True))
+    whole = bool(told) and all(isinstance(found, dict) for _, found in told)
+    dcs = sorted({one.dc for one in nodes})
+    primaries = {dc: _primary(told, dc) for dc in dcs}
+    code = 0 if whole and all(primaries.values()) else 1
+    if given.json:
+        for one, found in told:
+            emit(found if isinstance(found, dict) else {**_announced(one), "error": str(found)})
+        return code
+    if not told:
+        print(f"no nodes of cluster {cluster.name!r}")
+        return code
+    print("\n".join(_picture(cluster, told, primaries)))
+    return code
+
+
+def _primary(told: Sequence[Told], dc: str) -> dict[str, Any] | None:
+    """Return what the primary of a data centre says; of two that say so, the later."""
+    found = [
+        status for one, status in told
+        if one.dc == dc and isinstance(status, dict) and status.get("role") == "primary"
+    ]  # fmt: skip
+    return max(found, key=lambda status: int(status.get("token", 0)), default=None)
+
+
+def _announced(one: Announcement) -> dict[str, Any]:
+    from msgspec import structs
+
+    return structs.asdict(one)
+
+
+def _picture(
+    cluster: Cluster, told: Sequence[Told], primaries: dict[str, dict[str, Any] | None]
+) -> Iterator[str]:
+    yield f"cluster {printable(cluster.name)} at {printable(cluster.url)}"
+    now = time.time()
+    for dc, primary in primaries.items():
+        if primary is None:
+            yield f"{printable(dc)}: NO PRIMARY answers"
+            continue
+        since = float(primary.get("since") or 0)
+        length = f" for {duration(now - since)}, since {_moment(since)}" if since else ""
+        ack = primary.get("ack", 0)
+        acked = {0: "the primary has them", "0": "the primary has them"}.get(
+            ack, f"{ack} replicas have them"
+        )
+        yield (
+            f"{printable(dc)}: {printable(str(primary['id']))} is the primary{length}, under token "
+            f"{primary.get('token')}; writes are answered when {acked}"
+        )
+    yield ""
+    yield table(HEAD, [_row(one, status, now) for one, status in told])
+    links = [
+        (one.dc, link) for one, status in told
+        if isinstance(status, dict) and status.get("role") == "primary"
+        for link in status.get("links") or ()
+    ]  # fmt: skip
+    if links:
+        yield ""
+        yield table(LINKS, [_link(dc, link) for dc, link in links])
+    yield from _databases(told)
+    yield from _troubles(told)
+
+
+def _row(one: Announcement, status: dict[str, Any] | Refusal, now: float) -> tuple[str | int, ...]:
+    if not isinstance(status, dict):
+        return one.id, one.dc, "NO ANSWER", one.address, one.seq, one.lag_changes, "-", "-", "-"
+    role = str(status.get("role"))
+    return (
+        one.id,
+        one.dc,
+        f"{role}, draining" if status.get("draining") else role,
+        one.address,
+        int(status.get("seq", 0)),
+        int(status.get("lag_changes", 0)),
+        milliseconds(float(status.get("lag_ms", 0))),
+        f"{int(status.get('rows', 0)):,}",
+        duration(now - float(status["started"])) if status.get("started") else "-",
+    )
+
+
+def _link(dc: str, link: dict[str, Any]) -> tuple[str | int, ...]:
+    return (
+        f"{dc} <- {link.get('dc')}",
+        str(link.get("state")),
+        milliseconds(float(link.get("lag_ms", 0))),
+        int(link.get("changes", 0)),
+        str(link.get("position") or "-"),
+        str(link.get("error") or ""),
+    )
+
+
+def _databases(told: Sequence[Told]) -> Iterator[str]:
+    rows: list[tuple[str | int, ...]] = []
+    for one, status in told:
+        database = status.get("database") if isinstance(status, dict) else None
+        for found in database if isinstance(database, list) else [database] if database else ():
+            rows.append(
+                (
+                    one.id,
+                    str(found.get("url")),
+                    milliseconds(float(found.get("delay_ms") or 0)),
+                    int(found.get("waiting") or 0),
+                    str(found.get("error") or ""),
+                )
+            )
+    if rows:
+        yield ""
+        yield table(DATABASES, rows)
+
+
+def _troubles(told: Sequence[Told]) -> Iterator[str]:
+    lines = []
+    for one, status in told:
+        if not isinstance(status, dict):
+            lines.append(f"{one.id}: {status}")
+            continue
+        stream = status.get("stream") or {}
+        for what in ("error", "election"):
+            if stream.get(what):
+                lines.append(f"{one.id}: {stream[what]}")
+    if lines:
+        yield ""
+        yield from map(printable, lines)
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+HEAD = ("node", "dc", "role", "address", "change", "behind", "lag", "rows", "up")
+LINKS = ("link", "state", "lag", "changes", "position", "")
+DATABASES = ("node", "database", "delay", "waiting", "")

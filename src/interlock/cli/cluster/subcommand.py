@@ -1,0 +1,234 @@
+"""The common part of the subcommands of `interlock cluster`: flags, the nodes, errors, answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag, seconds
+from interlock.cli.tables import printable
+
+if TYPE_CHECKING:
+    from interlock.engine.announcements import Announcement
+    from interlock.engine.client import Client
+    from interlock.hub.client import Client as NodeClient
+    from interlock.hub.url import Address
+
+URL = Flag(
+    "--url",
+    "the cluster: interlock+cluster://ENGINE:PORT/CLUSTER, with /DB before its name if wanted, and "
+    "?user=USER&password=PASSWORD for its nodes (the variable INTERLOCK_URL)",
+    "URL",
+)
+JSON = Flag("--json", "print JSON")
+SHARED = (URL, JSON)
+WAIT = Flag("--wait", "seconds to wait for its end (30)", "SECONDS", seconds, default=30.0)
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 refused, not there, or no connection, 2 wrong usage, 130 Ctrl-C."
+)
+ALLOWED = "--url or INTERLOCK_URL says which: interlock+cluster://ENGINE:PORT/CLUSTER"
+Work = Callable[["Cluster"], int]
+
+
+class Refusal(Exception):
+    """A subcommand cannot be done; the text is for people."""
+
+
+class Cluster:
+    """The nodes of one cluster."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self.name = name
+        target = client._engine.target
+        self.url = target.shown
+        assert target.members is not None
+        self._members = target.members
+
+    def nodes(self) -> list[Announcement]:
+        """Return the nodes that are announced, by data centre and id."""
+        from interlock.engine.announcements import announcements
+
+        found = announcements(self._client, self.name)
+        return sorted(found, key=lambda one: (one.dc, one.id))
+
+    def node(self, id: str) -> Announcement:
+        """Return the node with this id; Refusal if there is none."""
+        found = self.nodes()
+        for one in found:
+            if one.id == id:
+                return one
+        if not found:
+            raise Refusal(f"no node of cluster {self.name!r} has announced itself at {self.url}")
+        raise Refusal(
+            f"cluster {self.name!r} has no node {id!r}; there are {', '.join(o.id for o in found)}"
+        )
+
+    def place(self, node: str) -> Address:
+        """Return the place of a node by its id, or of one that is named by HOST:PORT."""
+        return self.address(node if ":" in node else self.node(node).address)
+
+    def address(self, text: str) -> Address:
+        """Return an address with who asks there."""
+        from interlock.hub.url import parse
+
+        members = self._members
+        return replace(
+            parse(text),
+            user=members.user,
+            password=members.password,
+            tls=members.tls,
+            ca=members.ca,
+        )
+
+    @contextmanager
+    def opened(self, place: Address, timeout: float | None = None) -> Iterator[NodeClient]:
+        """Connect to a node; Refusal tells what it says, or that it does not answer."""
+        from interlock.hub.client import Client
+        from interlock.hub.resp import ReplyError
+
+        wait = min(self._members.timeout, 5.0) if timeout is None else timeout
+        try:
+            with Client(place, timeout=wait, name="interlock-cli") as node:
+                yield node
+        except ReplyError as error:
+            text = str(error).removeprefix("NODE ").removeprefix("ERR ")
+            raise Refusal(f"{place}: {text}{_advice(error)}") from None
+        except OSError as error:
+            raise Refusal(f"{place} does not answer: {error.strerror or error}") from None
+
+    def call(self, place: Address, *words: str, timeout: float | None = None) -> Any:
+        """Ask a node; raises as `opened`."""
+        with self.opened(place, timeout) as node:
+            return node.call("NODE", *words)
+
+    def status(self, place: Address, timeout: float | None = None) -> dict[str, Any]:
+        """Return what a node says of itself; raises as `opened`."""
+        told = self.call(place, "STATUS", timeout=timeout)
+        try:
+            found: dict[str, Any] = json.loads(told)
+            return found
+        except (TypeError, ValueError):
+            raise Refusal(f"{place} answered {told!r:.80}, which is no status") from None
+
+    def statuses(
+        self, nodes: Sequence[Announcement], timeout: float | None = None
+    ) -> list[dict[str, Any] | Refusal]:
+        """Return what nodes say of themselves, or why they do not; all are asked at once."""
+
+        def one(node: Announcement) -> dict[str, Any] | Refusal:
+            try:
+                return self.status(self.address(node.address), timeout)
+            except Refusal as refusal:
+                return refusal
+
+        with ThreadPoolExecutor(max(1, min(len(nodes), 32))) as pool:
+            return list(pool.map(one, nodes))
+
+
+def declare(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    flags: Sequence[Flag] = (),
+    *,
+    arguments: Sequence[tuple[str, str, str | None]] = (),
+    about: str = "",
+) -> None:
+    """Declare a subcommand: its line of help, what it takes (metavar, help, nargs), its flags."""
+    described = f"{text[:1].upper()}{text[1:]}."
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{described} {about}".strip(), epilog=EXIT_CODES
+    )
+    for metavar, help_, nargs in arguments:
+        parser.add_argument(metavar.lower(), metavar=metavar, help=help_, nargs=nargs)
+    for flag in (*SHARED, *flags):
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def ask(given: argparse.Namespace, work: Work) -> int:
+    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
+    from interlock.engine.client import connect
+    from interlock.errors import InterlockError
+
+    url = given.url or os.environ.get("INTERLOCK_URL") or ""
+    if not url:
+        return failed(f"no cluster is named; {ALLOWED}", BAD_INPUT)
+    try:
+        with connect(url) as client:
+            members = client._engine.target.members
+            if members is None or not members.cluster:
+                return failed(f"{client.url} names no cluster; {ALLOWED}", BAD_INPUT)
+            return work(Cluster(client, members.cluster))
+    except BrokenPipeError:  # standard output's reader went away
+        raise
+    except Refusal as refusal:
+        return failed(str(refusal))
+    except ValueError as error:
+        return failed(str(error), BAD_INPUT)
+    except (InterlockError, ImportError) as error:
+        return failed(str(error))
+
+
+def until(what: Callable[[], bool], wait: float) -> float | None:
+    """Wait until something is so; return how many seconds it took, or None if too many."""
+    began = time.monotonic()
+    while not what():
+        if time.monotonic() - began > wait:
+            return None
+        time.sleep(STEP)
+    return time.monotonic() - began
+
+
+def emit(record: object) -> None:
+    """Print a line of JSON."""
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    print(json.dumps(record, ensure_ascii=encoding != "utf8"), flush=True)
+
+
+def failed(text: str, code: int = 1) -> int:
+    """Tell what kept it, and return the exit code."""
+    print(f"interlock: {printable(text)}", file=sys.stderr, flush=True)
+    return code
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as people say it."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{max(seconds, 0):.2g} s"
+
+
+def count(number: int, one: str) -> str:
+    """Return a number with what it counts."""
+    return f"{number:,} {one if number == 1 else one + 's'}"
+
+
+def milliseconds(ms: float) -> str:
+    """Return milliseconds, in a larger unit where they are many."""
+    return f"{ms:.0f} ms" if ms < 10_000 else duration(ms / 1000)
+
+
+def _advice(error: Exception) -> str:
+    text = str(error)
+    if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
+        return "; say who asks: ?user=USER&password=PASSWORD in the URL, of an administrator"
+    if "unknown command" in text or "no node of a cluster" in text:
+        return "; something else than a node is there"
+    return ""
+
+
+STEP = 0.05
+"""Seconds between two looks."""
+BAD_INPUT = 2
