@@ -9,6 +9,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from interlock.cluster.merge import ClusterColumn
@@ -98,7 +99,7 @@ class ColumnText:
         try:
             narrow: float = _F32.unpack(_F32.pack(value))[0]
         except OverflowError:
-            raise self._refused(f"{_exponent(repr(value))} is beyond its range") from None
+            raise self._refused(f"{_shortest(value)} is beyond its range") from None
         return narrow
 
     def increment(self, text: bytes) -> int | float:
@@ -190,7 +191,7 @@ def shown(value: Any) -> bytes:
         return b"1" if value else b"0"
     if math.isnan(value):
         return b"nan"
-    return _exponent(repr(value)).removesuffix(".0").encode()
+    return _shortest(value).removesuffix(".0").encode()
 
 
 def bulk(text: bytes) -> bytes:
@@ -221,12 +222,21 @@ def _float(text: bytes) -> float | None:
     return float(text) if _FLOAT.fullmatch(text) is not None else None
 
 
-def _exponent(text: str) -> str:
-    """Return a float's text with its exponent as tables write it: 1e16, 1e-7."""
-    if "e" not in text:
-        return text
-    number, exponent = text.split("e")
-    return f"{number}e{int(exponent)}"
+def _shortest(number: float) -> str:
+    """Return the shortest text that reads as the same float, as tables write it: 1e16, 1e-7.
+
+    Of two that are as short and as near, Python takes the one with an even last digit, and tables
+    the one that is further from zero.
+    """
+    mantissa, _, exponent = repr(number).partition("e")
+    if len(mantissa) > 15:
+        digits = mantissa.strip("-0").replace(".", "").rstrip("0")
+        exact = "".join(map(str, Decimal(number).as_tuple().digits)).rstrip("0")
+        if exact == f"{digits}5":
+            further = f"{mantissa[:-1]}{int(mantissa[-1]) + 1}"
+            if mantissa[-1] != "9" and float(f"{further}e{exponent or 0}") == number:
+                mantissa = further
+    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
 
 
 def _narrow(number: float) -> float:
