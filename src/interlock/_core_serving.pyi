@@ -138,20 +138,20 @@ class HubTables:
         keeper: TableKeeper | None = None,
     ) -> tuple[int, bool, float | None]:
         """Opens a table, or makes it, to be served under a name; raises as ``Table`` does. Returns
-        capacity, ``evict`` and ``ttl`` as its maker said. With a ``keeper`` the hub does not write to
-        it: it gives commands that do to the keeper."""
+        capacity, ``evict`` and ``ttl`` as its maker said. With a ``keeper`` the hub does not write
+        to it: it gives commands that do to the keeper."""
     def keep(self, others: HubTables, name: str) -> bool:
         """Goes on with a table that others have open by this name; false: they have none."""
 
 @final
 class TableKeeper:
-    """The calls of a hub's clients that somebody else is to answer: commands that write to the tables
-    it was opened with, and ``NODE``. Any thread may call.
+    """The calls of a hub's clients that somebody else is to answer: commands that write to the
+    tables it was opened with, and ``NODE``. Any thread may call.
 
     ``calls`` and ``size`` bound the calls that wait, taken or not, and their bytes: beyond them a
     client gets ``-TRYAGAIN``. When the last reference goes, or by ``close``, those that wait get an
-    error: ``-NODE`` what was not taken, and was not done; ``-UNANSWERED`` the rest, also when the hub
-    stops.
+    error: ``-NODE`` what was not taken, and was not done; ``-UNANSWERED`` the rest, also when the
+    hub stops.
     """
 
     def __new__(cls, *, calls: int = 65536, size: int = 67108864) -> Self:
@@ -159,15 +159,16 @@ class TableKeeper:
     def fileno(self) -> int:
         """Readable while there is something to take."""
     def take(self, most: int) -> list[tuple[int, bytes, bool, list[bytes]]]:
-        """Takes up to so many calls, oldest first: the asker, the user's name (``b""`` without), whether
-        it speaks RESP3, and the arguments as they came, the command's name first. Calls whose client
-        is gone by then are left out."""
+        """Takes up to so many calls, oldest first: the asker, the user's name (``b""`` without),
+        whether it speaks RESP3, and the arguments as they came, the command's name first. Calls
+        whose client is gone by then are left out."""
     def answer(self, replies: list[tuple[int, bytes]]) -> None:
-        """Answers askers by whole replies, as they go out. Who is gone, or was answered, is passed over.
-        ValueError where one does not end as a reply does: then nobody was answered."""
+        """Answers askers by whole replies, as they go out. Who is gone, or was answered, is passed
+        over. ValueError where one does not end as a reply does: then nobody was answered."""
     def set_fresh(self, seconds: float | None) -> None:
         """Reads of its tables are answered for so many seconds from now, and then refused by
-        ``-STALE``; None, as at first: for ever; 0: they are refused. ValueError where it is negative."""
+        ``-STALE``; None, as at first: for ever; 0: they are refused. ValueError where it is
+        negative."""
     def close(self) -> None:
         """Refuses what waits, and what will come. Reads go on as ``set_fresh`` says."""
 

@@ -256,3 +256,215 @@ const OF_A_CALL: usize = 256;
 const OF_AN_ARGUMENT: usize = 8;
 /// Numbers of forgotten calls that are no reason to look for them.
 const FEW: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::mpsc::{channel, Receiver, Sender};
+
+    use super::*;
+    use crate::resp::parse::{self, Parser};
+
+    /// Hands replies on, by their tokens.
+    struct Told(Mutex<Sender<(usize, u64, Vec<u8>)>>);
+
+    type Replies = Receiver<(usize, u64, Vec<u8>)>;
+
+    impl Host for Told {
+        fn answer(&self, worker: usize, replies: Vec<(u64, Vec<u8>)>) {
+            let tell = self.0.lock();
+            replies
+                .into_iter()
+                .for_each(|(token, reply)| tell.send((worker, token, reply)).unwrap());
+        }
+    }
+
+    fn host() -> (Arc<dyn Host>, Replies) {
+        let (tell, told) = channel();
+        (Arc::new(Told(Mutex::new(tell))), told)
+    }
+
+    fn ask(keeper: &Keeper, host: &Arc<dyn Host>, token: u64, line: &str) -> Result<u64, String> {
+        let (mut parser, line) = (Parser::default(), format!("{line}\r\n"));
+        let limits = parse::Limits { bulk: 1 << 20, strict: false };
+        parser.parse(line.as_bytes(), &limits).unwrap();
+        let caller =
+            Caller { host, worker: token as usize % 3, token, user: None, resp3: token == 1 };
+        keeper.ask(caller, parser.arguments(line.as_bytes()))
+    }
+
+    fn keeper(calls: usize, bytes: usize) -> Arc<Keeper> {
+        Keeper::new(Limits { calls, bytes }).unwrap()
+    }
+
+    fn readable(keeper: &Keeper) -> bool {
+        let fd = keeper.descriptor();
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn calls_are_taken_in_their_order_and_answered_once() {
+        let (keeper, (host, told)) = (keeper(10, 10_000), host());
+        assert!(!readable(&keeper) && keeper.take(9).is_empty());
+        for token in 1..=3 {
+            assert_eq!(ask(&keeper, &host, token, &format!("HSET t:{token} a ")), Ok(token));
+        }
+        assert!(readable(&keeper));
+        let two = keeper.take(2);
+        let shown = |call: &Call| {
+            let texts = call.arguments.arguments();
+            let texts: Vec<_> = texts.from(0).map(|text| text.to_vec()).collect();
+            (call.number, call.resp3, texts)
+        };
+        let wanted = [b"HSET".to_vec(), b"t:1".to_vec(), b"a".to_vec()];
+        assert_eq!(shown(&two[0]), (1, true, wanted.to_vec()));
+        assert!(readable(&keeper), "one is left");
+        assert_eq!(keeper.take(2)[0].number, 3);
+        assert!(!readable(&keeper));
+        let replies = [3, 1, 1, 7, 2].map(|number| (number, format!(":{number}\r\n").into_bytes()));
+        keeper.answer(replies.clone());
+        keeper.answer(replies);
+        let mut found: Vec<_> = told.try_iter().collect();
+        found.sort();
+        let wanted = [(0, 3), (1, 1), (2, 2)]
+            .map(|(worker, token)| (worker, token, format!(":{token}\r\n").into_bytes()));
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_whether_it_was_taken_or_not() {
+        let (few, (host, told)) = (keeper(2, 10_000), host());
+        ask(&few, &host, 1, "A").unwrap();
+        ask(&few, &host, 2, "A").unwrap();
+        let refused = ask(&few, &host, 3, "A").unwrap_err();
+        assert!(refused.starts_with("TRYAGAIN the node has 2 calls of "), "{refused}");
+        assert_eq!(few.take(2).len(), 2);
+        assert!(ask(&few, &host, 3, "A").is_err());
+        few.answer([(1, b"+OK\r\n".to_vec())]);
+        ask(&few, &host, 3, "A").unwrap();
+        few.forget(2);
+        ask(&few, &host, 4, "A").unwrap();
+        assert_eq!(told.try_iter().count(), 1);
+
+        let small = keeper(10, 2 * OF_A_CALL + 200);
+        let long = format!("A {}", "x".repeat(2_000));
+        ask(&small, &host, 1, &long).expect("alone");
+        assert!(ask(&small, &host, 2, "A").is_err());
+        small.forget(1);
+        ask(&small, &host, 3, "A").unwrap();
+        assert!(ask(&small, &host, 4, &long).is_err());
+        ask(&small, &host, 5, "A").unwrap();
+        assert!(ask(&small, &host, 6, "A").is_err());
+        assert_eq!(small.take(9).iter().map(|call| call.number).collect::<Vec<_>>(), [2, 3]);
+        small.answer([(2, b"+OK\r\n".to_vec()), (3, b"+OK\r\n".to_vec())]);
+        let calls = small.calls.lock();
+        assert_eq!((calls.bytes, calls.open.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_taken_and_leaves_nothing() {
+        let (keeper, (host, told)) = (keeper(10, 10_000), host());
+        for token in 0..100_000 {
+            let number = ask(&keeper, &host, token, "A").unwrap();
+            keeper.forget(number);
+        }
+        assert!(keeper.calls.lock().waiting.len() <= FEW + 1);
+        let number = ask(&keeper, &host, 7, "A").unwrap();
+        let taken = keeper.take(10);
+        assert_eq!(taken.iter().map(|call| call.number).collect::<Vec<_>>(), [number]);
+        keeper.forget(number);
+        keeper.answer([(number, b"+OK\r\n".to_vec())]);
+        assert_eq!(told.try_iter().count(), 0);
+    }
+
+    #[test]
+    fn who_waits_when_it_ends_is_told_whether_it_may_have_been_done() {
+        let (keeper, (host, told)) = (keeper(10, 10_000), host());
+        ask(&keeper, &host, 1, "A").unwrap();
+        keeper.take(1);
+        ask(&keeper, &host, 2, "A").unwrap();
+        keeper.end();
+        let mut found: Vec<_> = told.try_iter().map(|(_, token, reply)| (token, reply)).collect();
+        found.sort();
+        let wanted = [(1, UNANSWERED), (2, ENDED)];
+        assert_eq!(found, wanted.map(|(token, text)| (token, format!("-{text}\r\n").into_bytes())));
+        assert_eq!(ask(&keeper, &host, 3, "A"), Err(ENDED.to_owned()));
+        keeper.end();
+        keeper.answer([(1, b"+OK\r\n".to_vec())]);
+        assert_eq!(told.try_iter().count(), 0);
+    }
+
+    #[test]
+    fn rows_may_be_read_until_a_time_that_may_be_moved() {
+        let keeper = keeper(1, 1);
+        assert!(keeper.is_fresh(|| Time::MAX), "for ever");
+        keeper.set_fresh_until(Some(5));
+        assert!(keeper.is_fresh(|| 4) && !keeper.is_fresh(|| 5));
+        keeper.set_fresh_until(Some(0));
+        assert!(!keeper.is_fresh(|| 0));
+        keeper.set_fresh_until(None);
+        assert!(keeper.is_fresh(|| 5));
+    }
+
+    #[test]
+    fn under_threads_each_call_is_answered_once_and_no_wake_up_is_lost() {
+        let (keeper, (host, told)) = (keeper(64, 1 << 20), host());
+        let (asked, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let askers = (0..3u64).map(|worker| {
+                let (keeper, host, asked) = (&keeper, &host, &asked);
+                scope.spawn(move || {
+                    let mut token = worker;
+                    while token < 3 * EACH {
+                        match ask(keeper, host, token, "HSET t:k a 1") {
+                            Ok(number) if token % 7 == 0 => keeper.forget(number),
+                            Ok(_) => drop(asked.fetch_add(1, Relaxed)),
+                            Err(text) => {
+                                assert!(text.starts_with("TRYAGAIN "), "{text}");
+                                std::thread::yield_now();
+                                continue;
+                            }
+                        }
+                        token += 3;
+                    }
+                })
+            });
+            let askers: Vec<_> = askers.collect();
+            let (keeper, done) = (&keeper, &done);
+            let taker = scope.spawn(move || loop {
+                let last = done.load(Relaxed);
+                let mut poll =
+                    libc::pollfd { fd: keeper.descriptor(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one valid entry.
+                let woken = unsafe { libc::poll(&mut poll, 1, if last { 0 } else { 50 }) } == 1;
+                if !woken {
+                    let left = keeper.take(1);
+                    assert!(left.is_empty() || !last, "it was not told of {left:?}");
+                    if last {
+                        return;
+                    }
+                    // It may have come just now; put back it cannot be.
+                    keeper.answer(left.iter().map(|call| (call.number, b"+OK\r\n".to_vec())));
+                    continue;
+                }
+                let taken = keeper.take(5);
+                keeper.answer(taken.iter().map(|call| (call.number, b"+OK\r\n".to_vec())));
+            });
+            askers.into_iter().for_each(|asker| asker.join().unwrap());
+            done.store(true, Relaxed);
+            taker.join().unwrap();
+        });
+        let mut tokens: Vec<u64> = told.try_iter().map(|(_, token, _)| token).collect();
+        let answered = tokens.len();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), answered, "nobody twice");
+        // Those that were forgotten may have been answered just before.
+        assert!(answered >= asked.load(Relaxed), "{answered}");
+        assert!(tokens.iter().filter(|token| *token % 7 != 0).count() == asked.load(Relaxed));
+    }
+
+    const EACH: u64 = 20_000;
+}

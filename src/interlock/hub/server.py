@@ -33,8 +33,8 @@ class Hub:
     `interlock.hub.config.Configuration`; `settings` go before it. With none of them the hub listens
     on 127.0.0.1:6399; `port=0` takes a free port. ConfigError tells all that is wrong with them.
 
-    `keepers` names tables that the hub does not write to itself: commands that would, and `NODE`, are
-    given to the table's keeper, which answers them.
+    `keepers` names tables that the hub does not write to itself: commands that would, and `NODE`,
+    are given to the table's keeper, which answers them.
 
     >>> from interlock import Hub
     >>> with Hub(port=0) as hub:

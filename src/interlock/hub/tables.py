@@ -69,8 +69,8 @@ def opened(
 ) -> _core.HubTables:
     """Open tables, or make those that there are not.
 
-    Those that were open before and are the same stay as they are. `keepers`: who writes to tables, by
-    their names, instead of the hub; they are the same as before.
+    Those that were open before and are the same stay as they are. `keepers`: who writes to tables,
+    by their names, instead of the hub; they are the same as before.
 
     Raises:
         NotServed: one has other columns, is none, or there is no room for it.

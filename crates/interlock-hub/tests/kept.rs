@@ -1,0 +1,212 @@
+//! Tables that a node keeps, without sockets: what is given to their keeper, and what waits for it.
+
+mod threadless;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use interlock_hub::catalog::{all, Access, Command};
+use interlock_hub::events::Answer;
+use interlock_hub::kept::{Keeper, Limits};
+use interlock_hub::mailbox::Mail;
+use interlock_hub::session::Step;
+use interlock_hub::settings::{Live, Settings};
+use interlock_hub::shared::Core;
+use interlock_hub::tables::{ServedTable, Tables};
+use interlock_table::{Location, Options, Schema, Table};
+use threadless::{Client, Hub};
+
+/// A hub with the tables `kept`, `too` of the same keeper, and `free`.
+struct Serving {
+    hub: Hub,
+    keeper: Arc<Keeper>,
+    tables: [Table; 3],
+    paths: [PathBuf; 3],
+}
+
+impl Serving {
+    fn new() -> Serving {
+        let keeper = Keeper::new(Limits::default()).unwrap();
+        let paths = [0, 1, 2].map(|_| {
+            let name = format!("interlock-kept-{}-{}", std::process::id(), fastrand::u64(..));
+            std::env::temp_dir().join(name)
+        });
+        let tables = paths.each_ref().map(|path| {
+            let (schema, options) =
+                (Schema::parse("a: U32").unwrap(), Options { capacity: 100, ..Options::default() });
+            Table::open(&Location::Path(path.clone()), &schema, &options).unwrap()
+        });
+        let kept = |name: &str, table, keeper: Option<&Arc<Keeper>>| {
+            ServedTable::kept(name.into(), table, keeper.cloned())
+        };
+        let served = [
+            kept("free", &tables[0], None),
+            kept("kept", &tables[1], Some(&keeper)),
+            kept("too", &tables[2], Some(&keeper)),
+        ];
+        let live = Live { tables: Tables::new(served), ..Live::default() };
+        let hub = Hub::new(Settings { live, ..Settings::default() });
+        Serving { hub, keeper, tables, paths }
+    }
+
+    /// Says something; returns what is answered at once, and whether the rest waits.
+    fn says(&mut self, client: &mut Client, line: &str) -> (String, bool) {
+        let (step, _) = self.hub.feed(client, format!("{line}\r\n").as_bytes());
+        let said = String::from_utf8(std::mem::take(&mut client.out)).unwrap();
+        (said, step == Step::Wait)
+    }
+
+    /// Takes one call, whose arguments are returned, and answers it; returns what the client is sent.
+    fn answers(&mut self, client: &mut Client, reply: &str) -> (String, String) {
+        let taken = self.keeper.take(1).pop().expect("a call");
+        let arguments = taken.arguments.arguments().from(0).map(String::from_utf8_lossy);
+        let arguments = arguments.collect::<Vec<_>>().join(" ");
+        self.keeper.answer([(taken.number, reply.as_bytes().to_vec())]);
+        let mail = self.hub.shared.mailboxes[0].take();
+        let [Mail::Replies(replies)] = &mail[..] else { panic!("replies") };
+        for (token, reply) in replies {
+            assert_eq!(*token, client.session.state.card.token);
+            let mut core =
+                Core { shared: &self.hub.shared, local: &mut self.hub.local, now: 0, clock: || 0 };
+            client.session.answered(Answer::Reply(reply.clone()), &mut core, &mut client.out);
+        }
+        self.hub.feed(client, b"");
+        (arguments, String::from_utf8(std::mem::take(&mut client.out)).unwrap())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+/// The commands on rows, with as many arguments as each takes, of which the first is this.
+fn calls(first: &str) -> Vec<(&'static Command, String)> {
+    let known = all().flat_map(|command| [command].into_iter().chain(command.subcommands));
+    let on_rows = known.filter_map(|command| {
+        let row = format!("{first}:k");
+        let first = match command.access {
+            Access::Row | Access::Rows | Access::TableRow => &row,
+            Access::TableName => first,
+            _ => return None,
+        };
+        let name = command.name.replace('|', " ");
+        let given = name.split(' ').count() + 1;
+        let left = (command.arity.unsigned_abs() as usize).saturating_sub(given);
+        Some((command, format!("{name} {first}{}", " 1".repeat(left))))
+    });
+    on_rows.collect()
+}
+
+#[test]
+fn every_command_that_writes_rows_is_given_to_the_keeper_and_no_other() {
+    let mut serving = Serving::new();
+    let mut client = serving.hub.client(1);
+    serving.tables[1]
+        .write(b"k", &[7], Default::default(), interlock_table::Where::Anywhere)
+        .unwrap();
+    let mut given = 0;
+    for (command, line) in calls("kept") {
+        let (said, waits) = serving.says(&mut client, &line);
+        assert_eq!(waits, command.has_flag("write"), "{line}: {said}");
+        if waits {
+            assert_eq!(said, "", "{line}");
+            let (taken, said) = serving.answers(&mut client, "+as it is\r\n");
+            assert_eq!((&taken[..], &said[..]), (&line[..], "+as it is\r\n"));
+            given += 1;
+        } else {
+            assert!(!said.is_empty(), "{line}");
+        }
+    }
+    assert_eq!(given, 19);
+    let there = serving.tables[1].get(b"k").unwrap().unwrap();
+    assert_eq!(there.words(), [7], "the hub wrote nothing");
+    for (_, line) in calls("free").into_iter().chain(calls("none")) {
+        assert!(!serving.says(&mut client, &line).1, "{line}");
+    }
+}
+
+#[test]
+fn what_a_client_says_behind_a_write_waits_and_is_done_in_its_order() {
+    let mut serving = Serving::new();
+    let mut client = serving.hub.client(1);
+    let lines = "PING\r\nHSET kept:k a 1\r\nECHO x\r\nHSET kept:k a 2\r\nHSET free:k a 3\r\nPING";
+    assert_eq!(serving.says(&mut client, lines), ("+PONG\r\n".into(), true));
+    assert_eq!(serving.tables[0].get(b"k").unwrap(), None, "not before its turn");
+    let (taken, said) = serving.answers(&mut client, "-NODE no\r\n");
+    assert_eq!((&taken[..], &said[..]), ("HSET kept:k a 1", "-NODE no\r\n$1\r\nx\r\n"));
+    let (taken, said) = serving.answers(&mut client, ":1\r\n");
+    assert_eq!((&taken[..], &said[..]), ("HSET kept:k a 2", ":1\r\n:1\r\n+PONG\r\n"));
+    assert!(serving.tables[0].get(b"k").unwrap().is_some());
+    // A silent client is not told either.
+    assert!(serving.says(&mut client, "CLIENT REPLY OFF\r\nHSET kept:k a 1").1);
+    assert_eq!(serving.answers(&mut client, ":0\r\n").1, "");
+}
+
+#[test]
+fn rows_of_several_tables_are_not_written_in_one_call_if_one_is_kept() {
+    let mut serving = Serving::new();
+    let mut client = serving.hub.client(1);
+    serving.says(&mut client, "HSET free:k a 1");
+    for line in ["DEL free:k kept:k", "UNLINK kept:k free:k", "DEL kept:k too:k"] {
+        let (said, waits) = serving.says(&mut client, line);
+        assert!(said.starts_with("-CROSSTABLE table '") && !waits, "{said}");
+    }
+    let (said, waits) = serving.says(&mut client, "DEL free:k kept:k none:k");
+    assert!(said.starts_with("-NOTABLE ") && !waits, "{said}");
+    assert!(serving.tables[0].get(b"k").unwrap().is_some(), "nothing was done");
+    assert!(serving.says(&mut client, "DEL kept:k kept:l").1);
+    assert_eq!(serving.answers(&mut client, ":2\r\n").0, "DEL kept:k kept:l");
+    assert_eq!(serving.says(&mut client, "EXISTS free:k kept:k").0, ":1\r\n");
+}
+
+#[test]
+fn what_is_too_old_is_not_read_and_what_is_not_of_rows_is_told() {
+    let mut serving = Serving::new();
+    let mut client = serving.hub.client(1);
+    serving.keeper.set_fresh_until(Some(0));
+    for (command, line) in calls("kept") {
+        if command.has_flag("write") {
+            continue;
+        }
+        let (said, _) = serving.says(&mut client, &line);
+        assert_eq!(said.starts_with("-STALE "), command.name != "table|info", "{line}: {said}");
+    }
+    assert!(serving.says(&mut client, "SCAN 0").0.starts_with("-STALE "));
+    assert!(serving.says(&mut client, "SCAN 0 MATCH free:*").0.starts_with("*2\r\n"));
+    assert!(serving.says(&mut client, "TABLE LIST").0.starts_with("*3\r\n"));
+    for (_, line) in calls("free") {
+        assert!(!serving.says(&mut client, &line).0.starts_with("-STALE "), "{line}");
+    }
+    serving.keeper.set_fresh_until(Some(1));
+    assert_eq!(serving.says(&mut client, "EXISTS kept:k").0, ":0\r\n");
+}
+
+#[test]
+fn a_call_of_a_connection_that_closes_is_forgotten() {
+    let mut serving = Serving::new();
+    let (mut first, mut second) = (serving.hub.client(1), serving.hub.client(2));
+    assert!(serving.says(&mut first, "HSET kept:k a 1").1);
+    assert!(serving.says(&mut second, "HSET kept:k a 2").1);
+    let mut core =
+        Core { shared: &serving.hub.shared, local: &mut serving.hub.local, now: 0, clock: || 0 };
+    first.session.close(&mut core);
+    assert_eq!(serving.answers(&mut second, ":0\r\n"), ("HSET kept:k a 2".into(), ":0\r\n".into()));
+    assert!(serving.keeper.take(9).is_empty());
+}
+
+#[test]
+fn node_is_for_the_keeper_whatever_it_says_and_refused_without_one() {
+    let mut serving = Serving::new();
+    let mut client = serving.hub.client(1);
+    assert!(serving.says(&mut client, "NODE anything you like").1);
+    let (taken, said) = serving.answers(&mut client, "+OK\r\n");
+    assert_eq!((&taken[..], &said[..]), ("NODE anything you like", "+OK\r\n"));
+    serving.keeper.end();
+    assert!(serving.says(&mut client, "NODE STATUS").0.starts_with("-NODE "));
+    assert!(serving.says(&mut client, "HSET kept:k a 1").0.starts_with("-NODE "));
+    let mut alone = Hub::new(Settings::default());
+    let mut client = alone.client(1);
+    assert!(alone.talk(&mut client, b"NODE STATUS\r\n").starts_with("-ERR this hub is no node "));
+}
