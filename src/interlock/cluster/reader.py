@@ -90,6 +90,7 @@ class Reader:
         while not self._ends.is_set():
             if self._why:
                 self._resync()
+                self._target = None
                 continue
             if machine.joining and self._target is None:
                 self._target = stream.last()
@@ -102,7 +103,8 @@ class Reader:
                 self._target = None
                 continue
             self.error = ""
-            at_end = not entries or entries[-1][0] == self._target
+            # While others write there is always more: what was last when it began is enough.
+            at_end = not entries or self._target in (position, *(at for at, _ in entries))
             with self._lock:
                 machine.read(entries, caught_up=at_end)
             # A read that brought little brought all there was.

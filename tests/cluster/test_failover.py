@@ -1,0 +1,130 @@
+"""A client over real nodes: it reads its own writes, and goes on when nodes die."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.engine.table import RemoteTable
+from interlock.errors import EngineUnavailable
+from tests.cluster.nodes import NodeCluster, Presence, eventually, node_cluster
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[NodeCluster]:
+    with node_cluster(tmp_path, "a1", "a2", "a3") as made:
+        yield made
+
+
+class Writer:
+    """A thread that writes and reads what it wrote; sums and losses are counted."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.key = key
+        self.sums = 0
+        self.unknown = 0
+        self.turns = 0
+        self.failures: list[BaseException] = []
+        self.home = ""
+        self._ends = threading.Event()
+        self._client = interlock.connect(f"{url}?timeout=30")
+        self.table: RemoteTable[Presence] = self._client.table("presence", Presence)
+        self.table[key] = Presence(app_id=0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._ends.is_set():
+                self.turns += 1
+                self.table.patch(self.key, app_id=self.turns)
+                assert self.table[self.key].app_id == self.turns, "its own write was not read"
+                try:
+                    self.table.incr(self.key, "unread")
+                    self.sums += 1
+                except EngineUnavailable as error:
+                    if not error.unknown:
+                        raise
+                    self.unknown += 1
+        except BaseException as error:
+            self.failures.append(error)
+
+    def goes_on(self) -> None:
+        """Wait until it has done some more."""
+        turns = self.turns
+        eventually(lambda: self.turns > turns + 5 or self.failures)
+
+    def end(self) -> None:
+        self._ends.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        if self.failures:
+            raise self.failures[0]
+        self._client.close()
+
+
+def test_who_writes_and_reads_sees_no_error_when_nodes_die(nodes: NodeCluster) -> None:
+    writers = [Writer(nodes.url, f"k{n}") for n in range(3)]
+    for writer in writers:
+        writer.goes_on()
+    first = nodes.primary()
+    nodes.nodes[first].kill()
+    for writer in writers:
+        writer.goes_on()
+    assert nodes.primary() != first
+    nodes.start(first)
+    # The node that clients are at, this time.
+    home = nodes.replicas()[0]
+    nodes.nodes[home].kill()
+    for writer in writers:
+        writer.goes_on()
+    for writer in writers:
+        writer.end()
+    with interlock.connect(nodes.url) as client:
+        table = client.table("presence", Presence)
+        for writer in writers:
+            found = table[writer.key]
+            assert found.app_id == writer.turns
+            assert writer.sums <= found.unread <= writer.sums + writer.unknown
+
+
+def test_a_node_that_hangs_is_left(nodes: NodeCluster) -> None:
+    writer = Writer(nodes.url, "k")
+    writer.goes_on()
+    hung = nodes.primary()
+    nodes.nodes[hung].process.send_signal(signal.SIGSTOP)
+    writer.goes_on()
+    nodes.nodes[hung].process.send_signal(signal.SIGCONT)
+    writer.goes_on()
+    writer.end()
+    with interlock.connect(nodes.url) as client:
+        unread = client.table("presence", Presence)["k"].unread
+        assert writer.sums <= unread <= writer.sums + writer.unknown
+
+
+def test_asyncio_goes_on_too(nodes: NodeCluster) -> None:
+    async def main() -> None:
+        async with interlock.connect(f"{nodes.url}?timeout=30") as client:
+            table = client.table("presence", Presence)
+            for n in range(50):
+                await table.set("k", Presence(app_id=n))
+                found = await table.get("k")
+                assert found is not None and found.app_id == n
+                if n == 20:
+                    await asyncio.to_thread(nodes.nodes[nodes.primary()].kill)
+
+    asyncio.run(main())
+
+
+def test_queues_are_there_by_the_same_url(nodes: NodeCluster) -> None:
+    with interlock.connect(nodes.url) as client:
+        queue = client.queue("jobs")
+        queue.put("job", keys=["k"])
+        with queue.get(timeout=20) as job:
+            assert job == "job"
