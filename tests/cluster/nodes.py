@@ -47,11 +47,15 @@ class NodeProcess:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(self._folders())},
         )
-        ready = threading.Event()
-        self._reader = threading.Thread(target=self._read, args=(ready,), daemon=True)
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        assert ready.wait(60), self.log
-        self.address = self._told(rf"{name} ready on (\S+)")
+        self.address = self.http = ""
+
+    def wait(self) -> None:
+        """Wait until it is ready."""
+        assert self._ready.wait(60), self.log
+        self.address = self._told(rf"{self.name} ready on (\S+)")
         self.http = self._told(r"http on (\S+)")
 
     @property
@@ -76,13 +80,13 @@ class NodeProcess:
         root = str(Path(__file__).resolve().parents[2])
         return [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 
-    def _read(self, ready: threading.Event) -> None:
+    def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.append(line)
             if "http on" in line:
-                ready.set()
-        ready.set()
+                self._ready.set()
+        self._ready.set()
 
     def _told(self, pattern: str) -> str:
         found = re.search(pattern, self.log)
@@ -107,7 +111,14 @@ class NodeCluster:
             node = NodeProcess(name, self.engine_url, self._folder, *flags)
             self._stack.callback(node.close)
             self.nodes[name] = node
+        for name in names:
+            self.nodes[name].wait()
         self.settled(*self.alive())
+
+    def heal(self) -> None:
+        """Start anew what has ended."""
+        ended = [name for name in self.nodes if name not in self.alive()]
+        self.start(*ended)
 
     def alive(self) -> list[str]:
         return [name for name, node in self.nodes.items() if node.process.poll() is None]

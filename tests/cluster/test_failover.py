@@ -6,7 +6,6 @@ import asyncio
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,17 @@ from interlock.errors import EngineUnavailable
 from tests.cluster.nodes import NodeCluster, Presence, eventually, node_cluster
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[NodeCluster]:
-    with node_cluster(tmp_path, "a1", "a2", "a3") as made:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
+    with node_cluster(tmp_path_factory.mktemp("nodes"), "a1", "a2", "a3") as made:
         yield made
+
+
+@pytest.fixture
+def nodes(made: NodeCluster) -> NodeCluster:
+    """Three nodes that are well."""
+    made.heal()
+    return made
 
 
 class Writer:
