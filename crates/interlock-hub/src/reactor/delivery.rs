@@ -140,15 +140,18 @@ impl Worker {
     }
 
     pub(super) fn watch(&mut self, slot: u32) {
-        let place = &self.slots[slot as usize];
-        let Some(connection) = place.connection.as_ref() else { return };
+        let place = &mut self.slots[slot as usize];
         let token = u64::from(place.generation) << 32 | u64::from(slot);
+        let Some(connection) = place.connection.as_mut() else { return };
         let wants = Wants {
             read: connection.reads(),
             write: connection.output.blocked,
             // What it waits for must not be handed to nobody.
             farewell: connection.session.waits_for_others(),
         };
+        if std::mem::replace(&mut connection.wants, wants) == wants {
+            return;
+        }
         if self.poll.change(connection.socket.as_raw_fd(), token, wants).is_err() {
             self.close(slot);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::delivery::Line;
 use super::output::Output;
+use super::poll::Wants;
 use super::worker::{Connection, Slot, Worker};
 use crate::counters::add;
 use crate::events::{Answer, Level};
@@ -60,6 +61,7 @@ impl Worker {
             tls,
             session: Session::new(card, slot, &self.local.live.users),
             output: Output::default(),
+            wants: Wants::FIRST,
             gates: Vec::new(),
             dirty: false,
             closing_since: None,

@@ -18,12 +18,17 @@ pub struct Event {
 }
 
 /// The events of a connection that are to be told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wants {
     pub read: bool,
     pub write: bool,
     /// The peer sends no more, though what it has sent may not be read yet.
     pub farewell: bool,
+}
+
+impl Wants {
+    /// Those of a connection that was added.
+    pub const FIRST: Wants = Wants { read: true, write: false, farewell: false };
 }
 
 impl Poll {

@@ -11,7 +11,7 @@ use interlock_journal::JournalError;
 
 use super::delivery::Line;
 use super::output::Output;
-use super::poll::Poll;
+use super::poll::{Poll, Wants};
 use crate::events::{Answer, Level};
 use crate::mailbox::{Mail, Peer};
 use crate::queues::connection_of;
@@ -67,6 +67,8 @@ pub(super) struct Connection {
     pub(super) tls: Option<Box<Tls>>,
     pub(super) session: Session,
     pub(super) output: Output,
+    /// What the kernel was told last.
+    pub(super) wants: Wants,
     /// Its answers wait for these; nothing more is read meanwhile.
     pub(super) gates: Vec<Gate>,
     /// Waits in `replies` or `pushes`.
@@ -151,6 +153,8 @@ impl Worker {
                 } else if reads == Some(false) && event.ended {
                     // Input may be from before it was to close, and is left; this is its end.
                     self.close(slot);
+                } else if reads == Some(false) {
+                    self.watch(slot);
                 }
             }
         }
@@ -329,7 +333,12 @@ impl Worker {
                     }
                 }
                 Step::Wait => {
-                    self.watch(slot);
+                    // A keeper answers soon: two system calls for each would cost more than to be told
+                    // of input that is left.
+                    let soon = self.connection(token).is_some_and(|c| c.session.waits_for_keeper());
+                    if !soon {
+                        self.watch(slot);
+                    }
                     break;
                 }
                 Step::Close => {
