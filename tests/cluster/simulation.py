@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from interlock import I64, U32, Max, Row, Sum
-from interlock.cluster.entry import Entry, Origin, encode
+from interlock.cluster.entry import Origin
 from interlock.cluster.fence import Mark
 from interlock.cluster.machine import Machine
 from interlock.cluster.replica import Change, Replica
@@ -113,7 +113,7 @@ class Node:
         self.rules = TableRules.of(Account)
         self.shown = Shown(self.rules)
         self.replica = Replica(self.rules, self.shown, tail=world.tail)  # type: ignore[arg-type]
-        self.appends: deque[Entry] = deque()
+        self.appends: deque[bytes] = deque()
         self.offers: list[Change] = []
         self.holds = 0
         """The token that it believes to hold; 0: none."""
@@ -135,7 +135,7 @@ class Node:
 
     # -- Ports ----------------------------------------------------------------------------------
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: bytes) -> None:
         self.appends.append(entry)
 
     def drop_appends(self) -> None:
@@ -171,11 +171,12 @@ class World:
 
     def __init__(
         self, seed: int, *, nodes: int = 3, ack: int = 0, dc: str = "east", loses_tail: bool = False,
+        dies: bool = True,
         tail: int = 100_000,
     ) -> None:  # fmt: skip
         self.random = random.Random(seed)
         self.dc, self.ack, self.tail = dc, ack, tail
-        self.loses_tail = loses_tail
+        self.loses_tail, self.dies = loses_tail, dies
         self.now_ms = 1_800_000_000_000
         self.skew = {f"n{i}": self.random.choice((0, 0, -40_000, 40_000)) for i in range(nodes)}
         self.stream = Stream()
@@ -229,7 +230,7 @@ class World:
             taken.append(node.appends.popleft())
         for _ in range(2 if self.faults and self.random.random() < 0.1 else 1):
             for entry in taken:
-                self.stream.append(encode(entry))
+                self.stream.append(entry)
         if not node.appends:
             node.machine.flush()
 
@@ -342,7 +343,7 @@ class World:
     def die(self) -> None:
         """A node dies, with all it knew, and another of its name begins with nothing."""
         node = self.one()
-        if node is None or not self.faults:
+        if node is None or not self.faults or not self.dies:
             return
         others = [n for n in self.nodes if n is not node and n.alive and not n.machine.joining]
         if not others:

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-from interlock.cluster.entry import Entry, encode
 from interlock.cluster.streams import ChangeStream, StreamUnavailable
 
 logger = logging.getLogger("interlock.cluster")
@@ -32,7 +31,7 @@ class Appender:
         self._flush = flush
         # The node's own: who gathers writes must see whether they would be appended at once.
         self._arrived = threading.Condition(lock)
-        self._waiting: list[Entry] = []
+        self._waiting: list[bytes] = []
         self._busy = False
         self._ends = False
         self._stream: ChangeStream | None = None
@@ -56,7 +55,7 @@ class Appender:
         """What is given now is appended at once."""
         return not self._busy and not self._waiting
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: bytes) -> None:
         """Append an entry, behind those before it."""
         with self._arrived:
             self._waiting.append(entry)
@@ -88,14 +87,13 @@ class Appender:
             with contextlib.suppress(OSError):
                 self._stream.close()
 
-    def _append(self, entries: list[Entry]) -> None:
-        data = [encode(entry) for entry in entries]
+    def _append(self, entries: list[bytes]) -> None:
         while not self._ends:
             try:
                 if self._stream is None:
                     self._stream = self._open()
-                self._stream.append(data)
-                self.entries += len(data)
+                self._stream.append(entries)
+                self.entries += len(entries)
                 self.error = ""
                 return
             except (StreamUnavailable, OSError) as error:

@@ -28,6 +28,7 @@ class Origin(msgspec.Struct, array_like=True, frozen=True, gc=False):
     token: int
     number: int
     seq: int
+    lineage: int
     position: str
 
 
@@ -54,6 +55,8 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     """The primary's clock, in ms since 1970."""
     clock: int
     """The primary's hybrid clock."""
+    lineage: int = 0
+    """A checksum of all entries that counted before this; none of a barrier, which knows them not."""
     ack: int = 0
     """So many replicas must have a change before its client is answered; `EVERY`: all there are."""
     acked: int = 0
@@ -65,7 +68,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     """Another data centre's, if the changes are from there; without changes: so far there were none
     for this one."""
     address: str = ""
-    """Of a barrier: where the primary takes what other nodes pass on, `host:port`."""
+    """Where the primary takes what other nodes pass on, `host:port`; not with changes."""
     schema: str = ""
     """Of a barrier: columns and how they merge."""
     successor: str = ""
@@ -76,6 +79,11 @@ def encode(entry: Entry) -> bytes:
     """Return an entry's bytes: a version, a checksum, and what it says."""
     body = _ENCODER.encode(entry)
     return VERSION + zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def lineage_behind(lineage: int, data: bytes) -> int:
+    """Return the lineage behind an entry, from that before it and the entry's bytes."""
+    return zlib.crc32(data[1:5], lineage)
 
 
 def decode(data: bytes) -> Entry:

@@ -1,8 +1,9 @@
 """The rule by which every reader of a change stream decides which entries count.
 
 All readers see the same entries in the same order, so all decide alike: an entry counts if no entry
-before it carries a higher token. Within a token entries are numbered without gaps, and so are changes
-over all tokens: what came twice is known, and what is missing is noticed.
+before it carries a higher token. Within a token entries are numbered, so that what came twice is known;
+changes are numbered over all tokens, and each entry carries a checksum of all before it, so that what
+is missing, or was otherwise, is noticed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from interlock.cluster.entry import BARRIER, Entry
+from interlock.cluster.entry import BARRIER, Entry, lineage_behind
 
 
 class Verdict(enum.Enum):
@@ -26,7 +27,7 @@ class Verdict(enum.Enum):
     """A primary that was no longer one appended it."""
 
     GAP = "gap"
-    """Something before it is missing."""
+    """Something before it is missing, or was otherwise here: an engine lost what it had shown."""
 
     BEHIND = "behind"
     """The first of a primary that has fewer changes than this node: it counts on from there."""
@@ -40,6 +41,8 @@ class Mark:
     number: int = 0
     seq: int = 0
     """The number of the last change that is applied."""
+    lineage: int = 0
+    """The checksum of all entries up to here."""
     position: str = ""
 
 
@@ -62,18 +65,19 @@ class Fence:
         if entry.number <= mark.number:
             return Verdict.KNOWN
         first = entry.seq - len(entry.changes)
-        # A number that is missing alone was a beat, or an answer that changed nothing.
-        if first > mark.seq:
-            return Verdict.GAP
         if first < mark.seq and not mark.number:
             return Verdict.BEHIND
-        return Verdict.NEXT
+        return Verdict.NEXT if (first, entry.lineage) == (mark.seq, mark.lineage) else Verdict.GAP
 
-    def accept(self, entry: Entry, position: str) -> None:
-        """Note that an entry is applied."""
-        # A barrier is written before it is known how many changes are before it.
-        seq = self.mark.seq if entry.kind == BARRIER else entry.seq
-        self.mark = Mark(entry.token, entry.number, seq, position)
+    def accept(self, entry: Entry, data: bytes, position: str) -> None:
+        """Note that an entry, of these bytes, is applied."""
+        mark = self.mark
+        if entry.kind == BARRIER:
+            # It is written before it is known what is before it.
+            self.mark = Mark(entry.token, 0, mark.seq, mark.lineage, position)
+        else:
+            lineage = lineage_behind(entry.lineage, data)
+            self.mark = Mark(entry.token, entry.number, entry.seq, lineage, position)
 
     def passed(self, position: str) -> None:
         """Note that an entry that does not count was read."""

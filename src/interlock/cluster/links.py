@@ -108,7 +108,7 @@ class Link:
             known = self._machine.links.get(self.dc)
             term = self._machine.primary
         mark = Mark() if known is None else Mark(
-            known.token, known.number, known.seq, known.position
+            known.token, known.number, known.seq, known.lineage, known.position
         )  # fmt: skip
         fence = Fence(mark)
         while not self._ends.is_set() and self._machine.primary is term and term is not None:
@@ -151,14 +151,15 @@ class Link:
         if verdict in (Verdict.FENCED, Verdict.KNOWN):
             fence.passed(position)
             return True
-        fence.accept(entry, position)
+        fence.accept(entry, data, position)
         self.figures.position, self.figures.heard = position, self._monotonic()
         self.figures.lag_ms = max(0.0, self._now_ms() - entry.time)
         own = entry.kind != BARRIER and entry.origin is None and entry.changes
         if not own and entry.number % 1000:
             # Its place is told with the next changes.
             return True
-        origin = Origin(self.dc, entry.token, entry.number, entry.seq, position)
+        mark = fence.mark
+        origin = Origin(self.dc, mark.token, mark.number, mark.seq, mark.lineage, position)
         self.figures.changes += len(entry.changes) if own else 0
         with self._lock:
             return self._machine.came(self.dc, entry.clock, origin, entry.changes if own else [])
@@ -183,7 +184,7 @@ class Link:
     def _copy(self, address: str) -> ScanMark | None:
         mark: ScanMark | None = None
         for mark, rows in scan(address):
-            here = Origin(self.dc, 0, 0, 0, "")
+            here = Origin(self.dc, 0, 0, 0, 0, "")
             with self._lock:
                 primary = self._machine.primary
                 if primary is None or not self._machine.came(self.dc, mark.clock, here, rows):
@@ -192,6 +193,8 @@ class Link:
             self._waited(primary.token)
         if mark is not None:
             with self._lock:
-                there = Origin(self.dc, mark.token, mark.number, mark.seq, mark.position)
+                there = Origin(
+                    self.dc, mark.token, mark.number, mark.seq, mark.lineage, mark.position
+                )
                 self._machine.came(self.dc, 0, there, [])
         return mark

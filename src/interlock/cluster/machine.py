@@ -27,7 +27,7 @@ logger = logging.getLogger("interlock.cluster")
 class Ports(Protocol):
     """Effects of a node; none of them waits."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: bytes) -> None:
         """Append to the data centre's stream, behind all that was given before."""
 
     def drop_appends(self) -> None:
@@ -187,7 +187,7 @@ class Machine:
         if primary is not None and primary.handing_over and primary.is_idle:
             self._ports.resign(self.successor)
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: bytes) -> None:
         self._last_append = self._monotonic()
         self._ports.append(entry)
 
@@ -270,12 +270,12 @@ class Machine:
             accepted = True
             self._clock.saw((entry.clock, self.dc))
             if entry.kind == BARRIER:
-                if not self._new_leader(entry, position):
+                if not self._new_leader(entry, data, position):
                     return
             else:
                 if verdict is Verdict.BEHIND:
                     self._give_more(entry)
-                rows += self._apply(entry, position)
+                rows += self._apply(entry, data, position)
         self._save(rows)
         if accepted:
             self.heard = self._monotonic()
@@ -286,11 +286,12 @@ class Machine:
         if caught_up and self.reads:
             self._joined()
 
-    def _apply(self, entry: Entry, position: str) -> list[Change]:
-        skip = self.fence.mark.seq - (entry.seq - len(entry.changes))
-        changes = entry.changes[skip:] if skip > 0 else entry.changes
+    def _apply(self, entry: Entry, data: bytes, position: str) -> list[Change]:
+        changes = entry.changes
         rows = self.replica.apply(entry.seq, changes, self._now_ms()) if changes else []
-        self.fence.accept(entry, position)
+        self.fence.accept(entry, data, position)
+        if entry.address and entry.token != self.leader.token:
+            self.leader = Leader(entry.token, entry.node, entry.address, entry.time)
         if entry.origin is not None and entry.origin.position:
             self.links[entry.origin.dc] = entry.origin
         self._their_ack, self._acked = entry.ack, entry.acked
@@ -332,13 +333,13 @@ class Machine:
         lacking = self.replica.since(first)
         self.replica.forget_tail()
         self._ports.offer(list(self.replica.states.items()) if lacking is None else lacking)
-        self.fence.mark = replace(self.fence.mark, seq=first)
+        self.fence.mark = replace(self.fence.mark, seq=first, lineage=entry.lineage)
 
-    def _new_leader(self, entry: Entry, position: str) -> bool:
+    def _new_leader(self, entry: Entry, data: bytes, position: str) -> bool:
         if entry.schema != self.replica.rules.fingerprint:
             self._ports.mismatch(entry.schema)
             return False
-        self.fence.accept(entry, position)
+        self.fence.accept(entry, data, position)
         self.leader = Leader(entry.token, entry.node, entry.address, entry.time)
         primary = self.primary
         if primary is not None and primary.token != entry.token:
@@ -349,7 +350,7 @@ class Machine:
         self.requests.fence(entry.token)
         if self.primary is not None:
             self.primary.came_back(0)
-            self.primary.begin_after(self.fence.mark.seq)
+            self.primary.begin_after(self.fence.mark.seq, self.fence.mark.lineage)
             logger.info("node %s is the primary, under the token %d", self.name, entry.token)
         self.perform()
         self.flush()
@@ -362,7 +363,10 @@ class Machine:
         self.joining, self.reads = True, False
         self._gap_entry = entry
         self.missing = entry.seq - len(entry.changes)
-        why = f"changes {mark.seq + 1} to {entry.seq - len(entry.changes)} are missing"
+        first = entry.seq - len(entry.changes)
+        why = f"changes {mark.seq + 1} to {first} are missing" if first > mark.seq else (
+            f"the stream had other entries up to change {mark.seq}"
+        )  # fmt: skip
         self._ports.answer(self.requests.lose())
         self._ports.resync_from(why)
 
@@ -425,10 +429,9 @@ class Machine:
         first = entry.seq - len(entry.changes)
         logger.error("node %s: changes up to %d are lost", self.name, first)
         self.fence.mark = replace(
-            self.fence.mark, seq=first, token=min(entry.token, self.fence.mark.token)
-        )
-        if entry.kind != BARRIER:
-            self.fence.mark = replace(self.fence.mark, token=entry.token, number=entry.number - 1)
+            self.fence.mark, seq=first, lineage=entry.lineage, token=entry.token,
+            number=max(entry.number - 1, 0),
+        )  # fmt: skip
         self.reads = True
 
     def _joined(self) -> None:

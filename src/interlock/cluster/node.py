@@ -18,7 +18,7 @@ from interlock.cluster.appender import Appender
 from interlock.cluster.campaign import Campaign
 from interlock.cluster.commands import Commands
 from interlock.cluster.control import Control
-from interlock.cluster.entry import Entry, Origin
+from interlock.cluster.entry import Origin
 from interlock.cluster.fence import Mark
 from interlock.cluster.forwarder import Forwarder
 from interlock.cluster.links import Link
@@ -224,7 +224,7 @@ class Node:
 
     # -- What the machine asks for ------------------------------------------------------------
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: bytes) -> None:
         """See ``Ports``."""
         self._appender.append(entry)
 
@@ -456,6 +456,7 @@ class Node:
         mark = self.machine.fence.mark
         return ScanMark(
             node=self.settings.name, token=mark.token, number=mark.number, seq=mark.seq,
+            lineage=mark.lineage,
             position=mark.position, clock=self._clock.next()[0], links=list(self.machine.links.values()),
         )  # fmt: skip
 

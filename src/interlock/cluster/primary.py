@@ -7,14 +7,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from interlock.cluster.entry import BARRIER, CHANGES, EVERY, Answer, Entry, Origin
+from interlock.cluster.entry import (
+    BARRIER,
+    CHANGES,
+    EVERY,
+    Answer,
+    Entry,
+    Origin,
+    encode,
+    lineage_behind,
+)
 from interlock.cluster.stamps import HybridClock
 
 if TYPE_CHECKING:
     from interlock.cluster.commands import Commands
 
 Change = tuple[bytes, bytes]
-Append = Callable[[Entry], None]
+Append = Callable[[bytes], None]
 MOST_CHANGES = 1_000
 MOST_BYTES = 256 << 10
 
@@ -67,6 +76,7 @@ class Primary:
         self.handing_over = False
         self.number = 0
         self.seq = 0
+        self._lineage = 0
         self.sent: deque[Sent] = deque()
         self.seen: dict[str, int] = {}
         """Of each other node the number of the last write that it passed on."""
@@ -91,10 +101,10 @@ class Primary:
         self._emit(Entry(BARRIER, self.token, self._node, 0, self.seq, self._now_ms(),
                          self._clock.next()[0], address=self._address, schema=schema))  # fmt: skip
 
-    def begin_after(self, seq: int) -> None:
+    def begin_after(self, seq: int, lineage: int) -> None:
         """Begin to work: the barrier has come back behind the change `seq`."""
         self.active = True
-        self.seq = seq
+        self.seq, self._lineage = seq, lineage
         self._seal(None)
 
     # -- Writes -------------------------------------------------------------------------------
@@ -130,7 +140,7 @@ class Primary:
             self._add(part)
             if self._batch:
                 # The place is known with the last of them: what comes twice is no news.
-                self._seal(origin if last else (origin and Origin(origin.dc, 0, 0, 0, "")))
+                self._seal(origin if last else (origin and Origin(origin.dc, 0, 0, 0, 0, "")))
         if origin is not None and not news:
             self._seal(origin)
 
@@ -179,11 +189,13 @@ class Primary:
                 self.seq,
                 self._now_ms(),
                 self._clock.next()[0],
-                self._ack,
-                self.acked,
-                batch.changes,
-                batch.answers,
-                origin,
+                ack=self._ack,
+                acked=self.acked,
+                changes=batch.changes,
+                answers=batch.answers,
+                origin=origin,
+                # Of beats, for who came by a snapshot and has not read the barrier.
+                address="" if batch.changes else self._address,
                 successor=successor,
             ),
             batch.own,
@@ -193,7 +205,11 @@ class Primary:
         keys = [key for key, _ in entry.changes]
         self.sent.append(Sent(entry.number, entry.seq, keys, own or []))
         self.number += 1
-        self._append(entry)
+        entry.lineage = self._lineage
+        data = encode(entry)
+        if entry.kind != BARRIER:
+            self._lineage = lineage_behind(self._lineage, data)
+        self._append(data)
 
     def came_back(self, number: int) -> Sent | None:
         """Note that an own entry was read; return it, or None if one before it is missing."""

@@ -35,6 +35,7 @@ class ScanMark(msgspec.Struct, frozen=True):
     token: int
     number: int
     seq: int
+    lineage: int
     position: str
     clock: int = 0
     """The node's hybrid clock."""
@@ -45,7 +46,7 @@ class ScanMark(msgspec.Struct, frozen=True):
     @property
     def mark(self) -> Mark:
         """The place in the stream."""
-        return Mark(self.token, self.number, self.seq, self.position)
+        return Mark(self.token, self.number, self.seq, self.lineage, self.position)
 
 
 class ScanLost(InterlockError):
