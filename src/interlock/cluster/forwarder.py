@@ -37,6 +37,8 @@ class Forwarder:
         self._offers: list[Change] = []
         self._client: Client | None = None
         self._leader = Leader()
+        self._passing = 0
+        """The token of the primary that something is passed on to."""
         self._told = (0, 0)
         self._thread = threading.Thread(target=self._run, name="node-forwarder", daemon=True)
 
@@ -80,8 +82,9 @@ class Forwarder:
 
     def _again(self) -> None:
         with self._node.lock:
-            machine = self._node.machine
-            machine.requests.send_again(machine.leader.token)
+            # Of the primary that failed; a later one was given everything when its term began, this
+            # node itself perhaps, which must not do it twice.
+            self._node.machine.requests.send_again(self._passing)
         self._ends.wait(PAUSE)
         self._wake.set()
 
@@ -98,6 +101,7 @@ class Forwarder:
                 return False
             if not leader.address or machine.joining:
                 return False
+            self._passing = leader.token
             writes = machine.requests.take_unsent(leader.token, MOST)
             seq = machine.fence.mark.seq
             tells = machine.wants_haves and (leader.token, seq) != self._told

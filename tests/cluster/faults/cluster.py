@@ -47,6 +47,8 @@ class Layout:
     ack: str = "0"
     lease: float = 1.0
     max_staleness: float | None = None
+    clocked: bool = False
+    """Nodes have clocks of their own."""
     database: bool = False
     more: Sequence[str] = ()
 
@@ -243,6 +245,7 @@ class Cluster:
                     ack=layout.ack,
                     lease=layout.lease,
                     max_staleness=layout.max_staleness,
+                    clocked=layout.clocked,
                     database=layout.database,
                     more=layout.more,
                 )

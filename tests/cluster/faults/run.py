@@ -90,6 +90,7 @@ def plan_of(seed: int, only: Sequence[str] = ()) -> Plan:
         replica=losing or any(kind in LOSING for kind in kinds),
         ack=ack,
         lease=chance.choice((1.0, 1.5)),
+        clocked="clock" in kinds,
     )
     seconds = chance.uniform(4.0, 8.0)
     faults = drawn(chance, kinds, list(nodes), seconds, chance.choice((0.4, 0.8, 1.5)))

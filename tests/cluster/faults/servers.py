@@ -21,6 +21,14 @@ from tests.hub.servers import missing, redis_program
 ENGINE_PORT = 6379
 NODE_PORT = 6399
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+SLEEP = """
+import select
+import time
+
+time.sleep = lambda seconds: select.select([], [], [], seconds) and None
+"""
+"""For Python under libfaketime 0.9.10, where clock_nanosleep is EINVAL if the monotonic clock is to
+be the right one."""
 DISK = 8 << 20
 """Bytes of a small disk."""
 CAPACITY = 20_000
@@ -176,6 +184,8 @@ class NodeSettings:
     ack: str = "0"
     lease: float = 1.0
     max_staleness: float | None = None
+    clocked: bool = False
+    """It has a clock of its own, which can be set wrong."""
     database: bool = False
     """On its small disk."""
     more: Sequence[str] = field(default_factory=tuple)
@@ -200,6 +210,7 @@ class Node(Server):
         self.config.write_text("unprotected = true\nworkers = 1\n", encoding="utf-8")
         self.clock = folder / "clock"
         self.set_clock(0.0)
+        (folder / "sitecustomize.py").write_text(SLEEP, encoding="utf-8")
 
     def command(self) -> list[str]:
         own = self.settings
@@ -218,13 +229,16 @@ class Node(Server):
         return ["sh", "-c", f'mount --bind {self.memory} /dev/shm && exec "$@"', "sh", *node]
 
     def environment(self) -> dict[str, str]:
-        if not LIBRARIES:
+        if not (LIBRARIES and self.settings.clocked):
             return {}
+        path = os.environ.get("PYTHONPATH", "")
         return {
             "LD_PRELOAD": str(LIBRARIES[0]),
             "FAKETIME_TIMESTAMP_FILE": str(self.clock),
             "FAKETIME_CACHE_DURATION": "1",
+            # Or leases would end when the clock is set.
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "PYTHONPATH": f"{self.folder}{os.pathsep}{path}",
             "TZ": "UTC",
         }
 

@@ -74,8 +74,9 @@ def judged(dc: str, stream: Iterable[Entry], *, whole: bool) -> Told:
                 token, number = entry.token, entry.number
             continue
         if entry.token > token:
-            text = f"{dc}: {entry.node} has the token {entry.token} and began without a barrier"
-            told.violations.append(Violation("no barrier", text))
+            if whole:
+                text = f"{dc}: {entry.node} has the token {entry.token} and began with no barrier"
+                told.violations.append(Violation("no barrier", text))
             token, number, seq = entry.token, entry.number - 1, entry.seq - len(entry.changes)
         if entry.number <= number:
             continue  # Appended twice.
