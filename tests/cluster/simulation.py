@@ -1,8 +1,8 @@
 """A cluster in one thread: machines over a stream and a lease that a seed lets fail.
 
-Every step is chosen by the seed: who reads how far, whose append arrives, whose message is lost, who
-is elected while another still believes to be, which node dies and comes back with nothing, when the
-engine forgets the end of its stream. Nothing waits and no clock runs but the simulation's own.
+Every step is chosen by the seed: who reads how far, whose append arrives, whose message is lost,
+who is elected while another still believes to be, which node dies and comes back with nothing, when
+the engine forgets the end of its stream. Nothing waits, and no clock runs but the simulation's own.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ class Raises:
             return Outcome(b":%d\r\n" % by, [(key, delta)])
         cells = rules.cells(state)
         total = rules.values(state, now_ms)[0] + by  # type: ignore[index]
-        return Outcome(
-            b":%d\r\n" % total, [(key, rules.raised(cells, self.total, total, stamp))]
-        )
+        return Outcome(b":%d\r\n" % total, [(key, rules.raised(cells, self.total, total, stamp))])
 
 
 @dataclass
@@ -162,6 +160,9 @@ class Node:
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         pass
 
+    def joined(self) -> None:
+        pass
+
     def mismatch(self, theirs: str) -> None:
         raise AssertionError(theirs)
 
@@ -170,7 +171,8 @@ class World:
     """All of it."""
 
     def __init__(
-        self, seed: int, *, nodes: int = 3, ack: int = 0, dc: str = "east", loses_tail: bool = False,
+        self, seed: int, *, nodes: int = 3, ack: int = 0, dc: str = "east",
+        loses_tail: bool = False,
         dies: bool = True,
         tail: int = 100_000,
     ) -> None:  # fmt: skip
@@ -266,9 +268,9 @@ class World:
         if machine.joining or not leader.token:
             return
         cut = self.faults and self.random.random() < 0.2
-        if node.offers and target is not None and not cut:
-            if target.machine.offered(leader.token, node.offers):
-                node.offers = []
+        reached = node.offers and target is not None and not cut
+        if reached and target.machine.offered(leader.token, node.offers):  # type: ignore[union-attr]
+            node.offers = []
         writes = machine.requests.take_unsent(leader.token, self.random.choice((1, 3, 100)))
         late = self.faults and self.random.random() < 0.1
         if writes and target is not None and not cut:

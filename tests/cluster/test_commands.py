@@ -13,12 +13,10 @@ import pytest
 
 import interlock
 from interlock import SharedTable
-from interlock.cluster.commands import Commands
-from interlock.cluster.state import TableRules
 from interlock.cluster.texts import bulk, shown
 from interlock.hub.resp import command
 from tests import seeds
-from tests.cluster.rows import OPERATIONS, Kept, Merged, Time
+from tests.cluster.rows import OPERATIONS, Kept, Time
 from tests.hub.servers import needs_hub
 from tests.hub.tables import Presence, entry, new_name
 

@@ -6,6 +6,7 @@ import os
 import random
 
 import pytest
+
 from tests.cluster.simulation import World
 from tests.seeds import seed as chosen
 

@@ -61,8 +61,8 @@ FLAGS = (
          many=True),
     Flag("--link-stream", "the engine with the changes of another data centre, where that is not "
          "its engine", "DC=URL", _link, many=True),
-    Flag("--ack", "answer a write when so many replicas have it: 0 (the primary and the stream have "
-         "it), a number, all", "N", _ack, default=0),
+    Flag("--ack", "answer a write when so many replicas have it: 0 (the primary and the stream "
+         "have it), a number, all", "N", _ack, default=0),
     Flag("--database", "write rows behind, into this database: sqlite:///FILE, postgresql://...; "
          "several by the hash of the key", "URL", many=True),
     Flag("--partitions", "have a database of PostgreSQL in parts: hash:N, time:day, time:month",
@@ -166,7 +166,8 @@ def run(given: argparse.Namespace) -> int:
     keeper = _core.TableKeeper()
     try:
         shared: SharedTable[Any] = SharedTable.open(
-            Path(given.path) if given.path else name, row, capacity=given.capacity, key_size=given.key_size,
+            Path(given.path) if given.path else name, row,
+            capacity=given.capacity, key_size=given.key_size,
             ttl=given.ttl, on_full="raise", mode=int(given.mode, 8),
         )  # fmt: skip
         node = Node(

@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     clock: int
     """The primary's hybrid clock."""
     lineage: int = 0
-    """A checksum of all entries that counted before this; none of a barrier, which knows them not."""
+    """A checksum of all entries that counted before this; 0 in a barrier, which does not know."""
     ack: int = 0
     """So many replicas must have a change before its client is answered; `EVERY`: all there are."""
     acked: int = 0

@@ -1,9 +1,9 @@
 """The rule by which every reader of a change stream decides which entries count.
 
 All readers see the same entries in the same order, so all decide alike: an entry counts if no entry
-before it carries a higher token. Within a token entries are numbered, so that what came twice is known;
-changes are numbered over all tokens, and each entry carries a checksum of all before it, so that what
-is missing, or was otherwise, is noticed.
+before it carries a higher token. Within a token entries are numbered, so that what came twice is
+known; changes are numbered over all tokens, and each entry carries a checksum of all before it, so
+that what is missing, or was otherwise, is noticed.
 """
 
 from __future__ import annotations

@@ -51,8 +51,11 @@ class Ports(Protocol):
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         """Write rows behind, into the database."""
 
+    def joined(self) -> None:
+        """Show what there is, and nothing else: all that counted is applied."""
+
     def mismatch(self, theirs: str) -> None:
-        """End: the primary's rows have other columns."""
+        """End: the primary's rows have other columns, or it is of another data centre."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Machine:
         monotonic: Callable[[], float],
         beat: float = 0.5,
         write_timeout: float = 10.0,
+        capacity: int = 1 << 62,
     ) -> None:
         self.node = node
         """Its name, and a word that is new with each start, so that old answers are not taken."""
@@ -116,6 +120,7 @@ class Machine:
         self._monotonic = monotonic
         self._beat = beat
         self._write_timeout = write_timeout
+        self._capacity = capacity
         self._last_append = float("-inf")
         # The entry of this node that is to come back next, and since when.
         self._waits_for = (0, 0, 0.0)
@@ -130,6 +135,11 @@ class Machine:
     def wants_haves(self) -> bool:
         """The primary counts which replicas have a change before it answers."""
         return self._their_ack > 0
+
+    @property
+    def identity(self) -> str:
+        """What all nodes of the data centre must have in common."""
+        return f"data centre {self.dc}: {self.replica.rules.fingerprint}"
 
     # -- Roles --------------------------------------------------------------------------------
 
@@ -155,8 +165,9 @@ class Machine:
             clock=self._clock,
             now_ms=self._now_ms,
             append=self._append,
+            has_room=lambda: len(self.replica) < self._capacity,
         )
-        self.primary.begin(self.replica.rules.fingerprint)
+        self.primary.begin(self.identity)
 
     def lost(self, why: str = "the lease was lost") -> None:
         """End the term: the lease is gone, or the stream has another primary."""
@@ -210,7 +221,7 @@ class Machine:
             primary.write(self.node, request.number, request.arguments, request.resp3)
 
     def passed_on(self, token: int, node: str, writes: Iterable[Request]) -> bool:
-        """Take writes of another node's clients; False: this is not the primary under that token."""
+        """Take writes of another node's clients; False: it is no primary under that token."""
         primary = self.primary
         if primary is None or not primary.active or primary.token != token or primary.handing_over:
             return False
@@ -336,7 +347,7 @@ class Machine:
         self.fence.mark = replace(self.fence.mark, seq=first, lineage=entry.lineage)
 
     def _new_leader(self, entry: Entry, data: bytes, position: str) -> bool:
-        if entry.schema != self.replica.rules.fingerprint:
+        if entry.schema != self.identity:
             self._ports.mismatch(entry.schema)
             return False
         self.fence.accept(entry, data, position)
@@ -437,6 +448,7 @@ class Machine:
     def _joined(self) -> None:
         if self.joining:
             self.joining = False
+            self._ports.joined()
             logger.info("node %s has all changes up to %d", self.name, self.fence.mark.seq)
             self.perform()
 
@@ -484,7 +496,6 @@ class Machine:
             self._ports.answer(late)
         if self.requests.unsent:
             self.perform()
-
 
     def _is_silent(self, primary: Primary, now: float) -> bool:
         if not primary.sent:

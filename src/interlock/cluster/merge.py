@@ -88,9 +88,9 @@ class SumColumn(ClusterColumn):
     """A register with what the column was set to, and what each writer has added since ever.
 
     The register holds the value less what was added by then, so nothing is subtracted twice. A
-    writer is a primary's term in a data centre (``DC.TERM``): a primary that did not see the last of
-    the one before must not count on in its place. The oldest terms of a data centre are put together
-    under its bare name, with the last of them in place of a stamp.
+    writer is a primary's term in a data centre (``DC.TERM``): a primary that did not see the last
+    of the one before must not count on in its place. The oldest terms of a data centre are put
+    together under its bare name, with the last of them in place of a stamp.
     """
 
     merge = "sum"

@@ -10,6 +10,7 @@ import select
 import sys
 import threading
 import time
+from functools import partial
 from typing import Any, Self
 
 import interlock
@@ -30,9 +31,9 @@ from interlock.cluster.settings import BEAT, NodeSettings
 from interlock.cluster.stamps import HybridClock
 from interlock.cluster.state import TableRules
 from interlock.cluster.streams import ChangeStream, Role, open_stream
-from interlock.cluster.transfer import Scans, ScanMark
+from interlock.cluster.transfer import ScanMark, Scans
 from interlock.engine.announcements import Announcement, announce, announcements, withdraw
-from interlock.errors import InterlockError
+from interlock.errors import EngineUnavailable, InterlockError
 from interlock.hub.server import Hub
 from interlock.table.table import SharedTable
 
@@ -92,6 +93,7 @@ class Node:
             monotonic=time.monotonic,
             beat=BEAT,
             write_timeout=settings.lease + 2.0,
+            capacity=settings.capacity,
         )
         self.machine.replicas = self._replica_names
         self.scans = Scans(self._replica.states, self._scan_mark)
@@ -110,11 +112,12 @@ class Node:
             self._may_stand, lambda: self.address, settings.name,
         )  # fmt: skip
         self._links = [
-            Link(dc, self.machine, self.lock, self._flush, lambda dc=dc: self._link_stream(dc),
-                 lambda dc=dc: self._link_nodes(dc), time.monotonic, _now_ms)
+            Link(dc, self.machine, self.lock, self._flush, partial(self._link_stream, dc),
+                 partial(self._link_nodes, dc), time.monotonic, _now_ms)
             for dc in settings.links
         ]  # fmt: skip
         self._successor_until = 0.0
+        self._cleared = False
         self._ends = threading.Event()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         names = (("node-commands", self._take), ("node-clock", self._run_clock),
@@ -129,6 +132,11 @@ class Node:
         sys.setswitchinterval(0.0005)
         self._keeper.set_fresh(0)
         self.hub.start()
+        try:
+            self._announce()
+        except BaseException:
+            self.hub.stop()
+            raise
         for thread in self._threads:
             thread.start()
         self._reader.start()
@@ -212,15 +220,21 @@ class Node:
                 self._replica.sweep(_now_ms(), self.settings.tombstones)
 
     def _run_announcements(self) -> None:
-        ttl = round(3 * ANNOUNCED * 1000)
-        while not self._ends.is_set():
+        while not self._ends.wait(ANNOUNCED):
             try:
-                announce(self._client, self.settings.table, self._announcement(), ttl)
-                found = announcements(self._client, self.settings.table)
-                self._others = [one for one in found if one.id != self.settings.name]
+                self._announce()
             except (InterlockError, OSError) as error:
                 logger.debug("announcements: %s", error)
-            self._ends.wait(ANNOUNCED)
+
+    def _announce(self) -> None:
+        ttl = round(3 * ANNOUNCED * 1000)
+        try:
+            announce(self._client, self.settings.table, self._announcement(), ttl)
+            found = announcements(self._client, self.settings.table)
+        except EngineUnavailable as error:
+            logger.debug("announcements: %s", error)
+            return
+        self._others = [one for one in found if one.id != self.settings.name]
 
     # -- What the machine asks for ------------------------------------------------------------
 
@@ -259,11 +273,16 @@ class Node:
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         """See ``Ports``."""
 
+    def joined(self) -> None:
+        """See ``Ports``."""
+        if not self._cleared:
+            # Rows of an earlier life, which were deleted since.
+            self._cleared = True
+            self._replica.projection.clear_others(self._replica.states, _now_ms())
+
     def mismatch(self, theirs: str) -> None:
         """See ``Ports``."""
-        self._fail(
-            f"the primary's rows are {theirs}; this node's are {self._replica.rules.fingerprint}"
-        )
+        self._fail(f"the primary has {theirs}; this node has {self.machine.identity}")
 
     def _fail(self, why: str) -> None:
         if not self.fault:
@@ -457,7 +476,8 @@ class Node:
         return ScanMark(
             node=self.settings.name, token=mark.token, number=mark.number, seq=mark.seq,
             lineage=mark.lineage,
-            position=mark.position, clock=self._clock.next()[0], links=list(self.machine.links.values()),
+            position=mark.position, clock=self._clock.next()[0],
+            links=list(self.machine.links.values()),
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from interlock.cluster.entry import (
     encode,
     lineage_behind,
 )
+from interlock.cluster.reply import error
 from interlock.cluster.stamps import HybridClock
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Change = tuple[bytes, bytes]
 Append = Callable[[bytes], None]
+FULL = error("TABLEFULL the table has as many rows as its capacity says; delete some, or raise it")
 MOST_CHANGES = 1_000
 MOST_BYTES = 256 << 10
 
@@ -53,8 +55,8 @@ class _Batch:
 class Primary:
     """One term as the primary, under one token.
 
-    What it computes rests on changes that it has appended and not read yet: these are `ahead`. Nothing
-    of that is shown or answered before it comes back through the stream.
+    What it computes rests on changes that it has appended and not read yet: these are `ahead`.
+    Nothing of that is shown or answered before it comes back through the stream.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Primary:
         clock: HybridClock,
         now_ms: Callable[[], int],
         append: Append,
+        has_room: Callable[[], bool],
     ) -> None:
         self.token = token
         self.active = False
@@ -88,9 +91,12 @@ class Primary:
         self._clock = clock
         self._now_ms = now_ms
         self._append = append
+        self._has_room = has_room
         self._join = commands.rules.join
         self._ahead: dict[bytes, list[object]] = {}
         self._batch = _Batch()
+        # Of the changes that are just added, where they are from.
+        self._origin: Origin | None = None
         self._haves: dict[str, int] = {}
         self.acked = 0
         self._told_acked = 0
@@ -116,14 +122,17 @@ class Primary:
 
     def write(self, node: str, number: int, arguments: list[bytes], resp3: bool) -> None:
         """Do a write; its reply goes the way of its changes."""
-        outcome = self._commands.run(arguments, resp3, self.read, self._clock, self._now_ms())
+        done = self._commands.run(arguments, resp3, self.read, self._clock, self._now_ms())
+        reply, changes = done.reply, done.changes
+        if not self._has_room() and any(self.read(key) is None for key, _ in changes):
+            reply, changes = FULL, []
+        self._add(changes)
         if node == self._node:
-            self._batch.own.append((number, outcome.reply))
+            self._batch.own.append((number, reply))
         else:
-            self._batch.answers.append(Answer(node, number, outcome.reply))
-            self._batch.size += len(outcome.reply) + 20
+            self._batch.answers.append(Answer(node, number, reply))
+            self._batch.size += len(reply) + 20
             self.seen[node] = number
-        self._add(outcome.changes)
 
     def merge(self, changes: Iterable[Change], origin: Origin | None = None) -> None:
         """Append changes that were made elsewhere, those that are news here."""
@@ -137,10 +146,10 @@ class Primary:
         for start in range(0, len(news), MOST_CHANGES):
             part = news[start : start + MOST_CHANGES]
             last = start + MOST_CHANGES >= len(news)
+            self._origin = origin and (origin if last else Origin(origin.dc, 0, 0, 0, 0, ""))
             self._add(part)
-            if self._batch:
-                # The place is known with the last of them: what comes twice is no news.
-                self._seal(origin if last else (origin and Origin(origin.dc, 0, 0, 0, 0, "")))
+            self._seal(self._origin)
+            self._origin = None
         if origin is not None and not news:
             self._seal(origin)
 
@@ -155,9 +164,10 @@ class Primary:
                 entry[1] += 1  # type: ignore[operator]
             batch.changes.append((key, delta))
             batch.size += len(key) + len(delta) + 8
-        self.seq += len(changes)
-        if len(batch.changes) >= MOST_CHANGES or batch.size >= MOST_BYTES:
-            self._seal(None)
+            self.seq += 1
+            if len(batch.changes) >= MOST_CHANGES or batch.size >= MOST_BYTES:
+                self._seal(self._origin)
+                batch = self._batch
 
     # -- Entries ------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from interlock.cluster.state import TableRules
@@ -66,6 +66,15 @@ class Projection:
         """
         for key, state in states:
             self.put(key, state, now_ms)
+
+    def clear_others(self, states: Mapping[bytes, bytes], now_ms: int) -> None:
+        """Delete rows of the table that these states do not show."""
+        rules = self.rules
+        for key in list(self.table):
+            name = key if isinstance(key, bytes) else str(key).encode()
+            state = states.get(name)
+            if state is None or not rules.is_alive(rules.cells(state), now_ms):
+                self.table.pop(name, None)
 
     def _grow(self) -> None:
         # Another process may have done so meanwhile, and has room for all then.

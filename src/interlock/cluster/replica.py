@@ -74,7 +74,7 @@ class Replica:
         self._tail.clear()
         self._tail_length = 0
 
-    def sweep(self, now_ms: int, most: int, slots: int = 5_000) -> None:
+    def sweep(self, now_ms: int, most: int, slots: int = 500) -> None:
         """Forget tombstones whose time is over, or that are more than `most`; some rows a call."""
         if not self._sweep:
             self.tombstones, self._swept = self._swept, 0

@@ -1,4 +1,4 @@
-"""Finds the class of a table's rows by its reference: ``presence.py:Presence``, ``module:Class``."""
+"""The class of a table's rows, by its reference: ``presence.py:Presence``, ``module:Class``."""
 
 from __future__ import annotations
 

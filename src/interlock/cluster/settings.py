@@ -25,7 +25,7 @@ class NodeSettings:
     row: type[Row]
     """The class of its rows."""
     cluster: str
-    """URL of the engine that has the lease, the announcements, and the stream if no other is named."""
+    """URL of the engine with the lease, the announcements, and the stream if no other has it."""
     name: str
     dc: str = "main"
     stream: str = ""

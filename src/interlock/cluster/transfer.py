@@ -1,7 +1,7 @@
 """States of all rows, page by page: given by one node, taken by another.
 
-A page is ``NODE SCAN CURSOR COUNT``. Rows change while it goes on; the mark that comes with each page
-is of its beginning, so that whoever joins all pages and reads the stream from there has everything.
+A page is ``NODE SCAN CURSOR COUNT``. Rows change while it goes on; the mark that comes with each
+page is of its beginning: who joins all pages and reads the stream from there has everything.
 """
 
 from __future__ import annotations
