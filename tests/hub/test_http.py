@@ -257,12 +257,12 @@ def test_check_says_to_whom_it_is_open(
 
 
 def test_a_server_of_pages_listens_on_ipv6_too_and_closes_without_a_start() -> None:
-    server = HttpServer("::1", 0, lambda path: Page(path))
+    server = HttpServer("::1", 0, lambda path, _query: Page(path))
     server.start()
     try:
         assert server.address.startswith("[::1]:")
         assert get(server.address, "/x")[2] == "/x"
     finally:
         server.close()
-    HttpServer("127.0.0.1", 0, lambda _: None).close()
+    HttpServer("127.0.0.1", 0, lambda _path, _query: None).close()
     assert shown("::1", 7) == "[::1]:7"

@@ -24,6 +24,7 @@ from interlock.cluster.fence import Mark
 from interlock.cluster.forwarder import Forwarder
 from interlock.cluster.links import Link
 from interlock.cluster.machine import Machine
+from interlock.cluster.pages import NodePages, Standing
 from interlock.cluster.projection import Projection
 from interlock.cluster.reader import Reader
 from interlock.cluster.replica import Change, Replica
@@ -65,6 +66,7 @@ class Node:
     ) -> None:
         self.settings = settings
         self.hub = hub
+        hub.pages = NodePages(self.standing)
         self.lock = threading.RLock()
         self.since = time.time()
         self.draining = False
@@ -362,6 +364,26 @@ class Node:
         silent = (time.monotonic() - machine.heard) * 1000
         ms = silent if silent > 2000 * BEAT else max(0.0, machine.lag.ms)
         return behind, round(min(ms, 1e12), 1)
+
+    def standing(self) -> Standing:
+        """Return what its pages over HTTP tell."""
+        machine, settings = self.machine, self.settings
+        behind, ms = self.lag()
+        silent, longest = time.monotonic() - machine.heard, settings.max_staleness
+        primary = machine.primary
+        return Standing(
+            id=settings.name,
+            dc=settings.dc,
+            role=self.role,
+            address=self.address,
+            primary=machine.leader.node.partition("/")[0],
+            token=machine.fence.mark.token,
+            lag_ms=ms,
+            lag_changes=behind,
+            fresh=longest is None or silent <= longest,
+            draining=self.draining or (primary is not None and primary.handing_over),
+            fault=self.fault,
+        )
 
     def status(self) -> dict[str, Any]:
         """Return what ``NODE STATUS`` tells."""

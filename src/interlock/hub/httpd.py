@@ -26,8 +26,8 @@ class Page:
     status: HTTPStatus = HTTPStatus.OK
 
 
-Pages = Callable[[str], Page | None]
-"""The page at a path, which begins with a slash and has no query; None if there is none."""
+Pages = Callable[[str, str], Page | None]
+"""The page at a path, which begins with a slash, and a query; None if there is none."""
 
 
 class HttpServer:
@@ -130,7 +130,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             # Not read, it would be taken for the next request.
             self.close_connection = True
-        page = self._pages(self.path.partition("?")[0])
+        path, _, query = self.path.partition("?")
+        page = self._pages(path, query)
         if page is None:
             page = Page(f"there is no {self.path!r}\n", status=HTTPStatus.NOT_FOUND)
         body = page.body.encode()

@@ -11,6 +11,9 @@ from interlock.hub.httpd import Page
 from interlock.hub.state import State
 from interlock.hub.trouble import Trouble
 
+MorePages = Callable[[str, str, Callable[[str], Page | None]], Page | None]
+"""Pages in front of a hub's: given a path, a query, and the hub's own page at a path."""
+
 
 class HubPages:
     """The pages of one hub."""
@@ -21,14 +24,21 @@ class HubPages:
         info: Callable[[], Mapping[str, object]],
         tables: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
         stores: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
+        more: MorePages | None = None,
     ) -> None:
         self._state = state
         self._info = info
         self._tables = tables
         self._stores = stores
+        self._more = more
 
-    def __call__(self, path: str) -> Page | None:
+    def __call__(self, path: str, query: str = "") -> Page | None:
         """Return the page at a path; None if there is none."""
+        if self._more is not None:
+            return self._more(path, query, self._own)
+        return self._own(path)
+
+    def _own(self, path: str) -> Page | None:
         make = {
             "/": self._index,
             "/metrics": self._metrics,

@@ -22,6 +22,7 @@ from interlock.hub.state import Standing, State
 
 if TYPE_CHECKING:
     from interlock.hub.httpd import HttpServer
+    from interlock.hub.pages import MorePages
 
 logger = logging.getLogger("interlock.hub")
 
@@ -88,6 +89,8 @@ class Hub:
         self.on_broken: Callable[[], None] | None = None
         """Told when a thread of the hub has ended by a fault of its own: it should be restarted.
         Called on a thread of the hub's."""
+        self.pages: MorePages | None = None
+        """Pages in front of its own, from its next start on."""
         self.on_apply: Callable[[configuration.Configuration], None] | None = None
         """Told of another configuration before it is applied; may refuse it by ConfigError."""
 
@@ -270,9 +273,10 @@ class Hub:
 
         # Of the native server, not of this: it is asked while it drains too.
         standing = self._standing
-        return HttpServer(
-            host, port, HubPages(lambda: standing.state, server.info, server.tables, server.stores)
+        pages = HubPages(
+            lambda: standing.state, server.info, server.tables, server.stores, self.pages
         )
+        return HttpServer(host, port, pages)
 
     def __enter__(self) -> Self:
         self.start()

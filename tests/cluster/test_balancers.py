@@ -1,0 +1,206 @@
+"""The configurations of HAProxy and nginx in examples/cluster, before real nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.errors import EngineUnavailable
+from interlock.hub.client import Client
+from interlock.hub.resp import ReplyError
+from tests.cluster.nodes import NodeCluster, Presence, eventually, node_cluster
+from tests.hub.servers import free_port, missing
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/cluster"
+MODULE = "ngx_stream_module.so"
+MODULES = Path(os.environ.get("INTERLOCK_NGINX_MODULES") or "/usr/lib/nginx/modules")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
+    with node_cluster(tmp_path_factory.mktemp("nodes"), "a1", "a2", "a3") as made:
+        yield made
+
+
+def program(name: str) -> str:
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if found is None:
+        missing(f"no {name}")
+    assert found is not None
+    return found
+
+
+def configured(name: str, nodes: NodeCluster, **places: int) -> str:
+    """An example with the addresses of nodes, and ports, of this test."""
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    for n, node in enumerate(nodes.nodes.values(), 1):
+        _, _, port = node.http.rpartition(":")
+        text = text.replace(f"10.0.0.{n}:6399 check port 8080", f"{node.address} check port {port}")
+        text = text.replace(f"10.0.0.{n}:6399", node.address)
+        text = text.replace(f"10.0.0.{n}:8080", node.http)
+    for before, place in places.items():
+        text = text.replace(f"127.0.0.1:{before[1:]}", f"127.0.0.1:{place}")
+    assert "10.0.0." not in text
+    return text
+
+
+@contextmanager
+def running(*command: str) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+        print(said)
+
+
+@contextmanager
+def haproxy(folder: Path, nodes: NodeCluster) -> Iterator[tuple[int, int]]:
+    """The ports for writes and for reads."""
+    found = program("haproxy")
+    writes, reads = free_port(), free_port()
+    file = folder / "haproxy.cfg"
+    file.write_text(configured("haproxy.cfg", nodes, _7000=writes, _7001=reads), encoding="utf-8")
+    # It warns of nothing.
+    subprocess.run([found, "-c", "-f", file], check=True, capture_output=True)
+    with running(found, "-db", "-f", str(file)):
+        yield writes, reads
+
+
+@contextmanager
+def nginx(folder: Path, text: str) -> Iterator[None]:
+    """An nginx whose files are all in a folder."""
+    found = program("nginx")
+    file = folder / "nginx.conf"
+    own = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    paths = "".join(f"{one}_temp_path {folder}/{one};\n" for one in own)
+    text = text.replace("http {\n", f"http {{\n{paths}")
+    file.write_text(f"pid {folder}/pid;\nerror_log {folder}/log;\n{text}", encoding="utf-8")
+    with running(found, "-p", str(folder), "-c", str(file), "-e", f"{folder}/log",
+                 "-g", "daemon off;"):  # fmt: skip
+        yield
+
+
+def who(port: int) -> dict[str, Any]:
+    """The node that is reached at a port; nobody: an empty status."""
+    try:
+        with Client(f"127.0.0.1:{port}", timeout=5) as client:
+            told = client.call("NODE", "STATUS")
+    except (OSError, ReplyError):
+        return {}
+    assert isinstance(told, bytes)
+    status: dict[str, Any] = json.loads(told)
+    return status
+
+
+def test_haproxy_has_writes_at_the_primary_and_reads_at_replicas(
+    tmp_path: Path, made: NodeCluster
+) -> None:
+    made.heal()
+    primary = made.primary()
+    with haproxy(tmp_path, made) as (writes, reads):
+        eventually(lambda: who(writes).get("id") == primary)
+        eventually(lambda: {who(reads).get("id") for _ in range(6)} == set(made.replicas()))
+        url = f"interlock://127.0.0.1:{writes}"
+        with (
+            interlock.connect(url) as client,
+            interlock.connect(f"interlock://127.0.0.1:{reads}") as reader,
+        ):
+            table = client.table("presence", Presence)
+            table["k"] = Presence(app_id=1)
+            seen = reader.table("presence", Presence)
+            eventually(lambda: seen.get("k") == Presence(app_id=1))
+            made.nodes[primary].kill()
+            eventually(lambda: written(table, 2))
+            assert who(writes)["id"] == made.primary() != primary
+            eventually(lambda: seen.get("k") == Presence(app_id=2))
+            # With one node left, it takes both.
+            left = made.primary()
+            (other,) = made.replicas()
+            made.nodes[other].kill()
+            eventually(lambda: who(reads).get("id") == left)
+
+
+def written(table: Any, n: int) -> bool:
+    try:
+        table["k"] = Presence(app_id=n)
+    except EngineUnavailable:
+        return False
+    return True
+
+
+def test_haproxy_leaves_who_drains_and_who_hangs(tmp_path: Path, made: NodeCluster) -> None:
+    made.heal()
+    with haproxy(tmp_path, made) as (writes, reads):
+        primary = made.primary()
+        eventually(lambda: who(writes).get("id") == primary)
+        with Client(made.nodes[primary].address) as client:
+            client.call("NODE", "DRAIN")
+        eventually(lambda: who(writes).get("role") == "primary" and who(writes)["id"] != primary)
+        eventually(lambda: {who(reads).get("id") for _ in range(6)}.isdisjoint({primary, None}))
+        hung = next(name for name in made.replicas() if name != primary)
+        made.nodes[hung].process.send_signal(signal.SIGSTOP)
+        try:
+            now = who(writes)["id"]
+            eventually(lambda: {who(reads).get("id") for _ in range(6)} == {now})
+        finally:
+            made.nodes[hung].process.send_signal(signal.SIGCONT)
+    made.nodes[primary].kill()
+
+
+def test_nginx_says_who_is_the_primary(tmp_path: Path, made: NodeCluster) -> None:
+    made.heal()
+    port = free_port()
+    with nginx(tmp_path, configured("nginx.conf", made, _7080=port)):
+        eventually(lambda: page(port, "/primary").get("id") == made.primary())
+        assert page(port, "/replica?max_lag=10000")["id"] in made.replicas()
+        before = made.primary()
+        assert page(port, "/primary")["address"] == made.nodes[before].address
+        made.nodes[before].kill()
+        eventually(lambda: page(port, "/primary").get("id") not in (None, before))
+        assert page(port, "/primary")["id"] == made.primary()
+
+
+def page(port: int, path: str) -> dict[str, Any]:
+    """What is told with 200 at a path; empty: something else."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError as error:
+        error.close()
+        return {}
+    except OSError:
+        return {}
+
+
+def test_nginx_balances_connections_over_nodes(tmp_path: Path, made: NodeCluster) -> None:
+    if not (MODULES / MODULE).exists():
+        pytest.skip(f"no {MODULE} in {MODULES}: install libnginx-mod-stream")
+    made.heal()
+    port = free_port()
+    text = configured("nginx-stream.conf", made, _7000=port)
+    with nginx(tmp_path, text.replace(f"modules/{MODULE}", str(MODULES / MODULE))):
+        eventually(lambda: {who(port).get("id") for _ in range(6)} == set(made.nodes))
+        with interlock.connect(f"interlock://127.0.0.1:{port}") as client:
+            table = client.table("presence", Presence)
+            table["k"] = Presence(app_id=1)
+            assert table["k"] == Presence(app_id=1)
+            lost = made.primary()
+            made.nodes[lost].kill()
+            eventually(lambda: written(table, 2))
+            # The one with fewer connections than the other, which this client has.
+            eventually(lambda: {who(port).get("id") for _ in range(6)} <= set(made.alive()))
