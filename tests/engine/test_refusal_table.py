@@ -47,6 +47,14 @@ SAID = {
         "ERR Connection refused",
         "ERR Connection timed out",
     ],
+    "STALE(": ["STALE this node has not heard from its primary"],
+    "NOTPRIMARY": ["NOTPRIMARY this node is not the primary under that token"],
+    "NODE": ["NODE the node that keeps this table has ended: the call was not done"],
+    "UNANSWERED": [
+        "UNANSWERED the node that keeps this table has ended",
+        "UNKNOWN the primary does not answer: it is not known whether it is done",
+    ],
+    "NOACK": ["NOACK it is done, but not 2 replicas have said in time that they have it"],
     "OOM": ["OOM command not allowed when used memory > 'maxmemory'."],
     "AUTH <password>": [
         "ERR AUTH <password> called without any password configured for the default user.",

@@ -110,6 +110,37 @@ REFUSALS = (
         shown="upstream failure; ERR server connection close; ERR deliver request fail; ERR Connection refused, timed out or reset by peer; ERR Host is down",
     ),
     Refusal(
+        "STALE(?!CALL)",
+        "retry",
+        "node",
+        "It has not heard of its primary for as long as it may: another node is asked",
+        shown="STALE",
+    ),
+    Refusal(
+        "NOTPRIMARY", "retry", "node", "Another node is the primary now: the call was not done"
+    ),
+    Refusal(
+        "NODE",
+        "retry",
+        "node",
+        "The node that keeps the table has ended, or cannot do what it was asked now: it was not done",
+    ),
+    Refusal(
+        "UNANSWERED|UNKNOWN",
+        "raise",
+        "node",
+        "The primary was lost before it answered. A call of a table that may be done twice is asked again",
+        unsure=True,
+        shown="UNANSWERED; UNKNOWN",
+    ),
+    Refusal(
+        "NOACK",
+        "raise",
+        "node",
+        "It is done, and fewer replicas than the node wants have said in time that they have it",
+        unsure=True,
+    ),
+    Refusal(
         "OOM",
         "raise",
         "Redis, Valkey, hub",

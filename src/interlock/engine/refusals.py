@@ -66,8 +66,10 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
 
 def said_by(address: str, error: Refused) -> InterlockError:
     """Return the exception for an error reply to a command that is no function of a queue."""
-    kind = InterlockError if of(str(error)).course == "end" else EngineUnavailable
-    return kind(advised(f"{address}: {error}"))
+    row, said = of(str(error)), advised(f"{address}: {error}")
+    if row.course == "end":
+        return InterlockError(said)
+    return EngineUnavailable(said, unknown=row.unsure)
 
 
 def passes(error: Refused) -> bool:
