@@ -112,7 +112,6 @@ class Node:
         self.shown = Shown(self.rules)
         self.replica = Replica(self.rules, self.shown, tail=world.tail)  # type: ignore[arg-type]
         self.appends: deque[bytes] = deque()
-        self.offers: list[Change] = []
         self.holds = 0
         """The token that it believes to hold; 0: none."""
         self.resigns = False
@@ -153,9 +152,6 @@ class Node:
 
     def resign(self, successor: str) -> None:
         self.resigns = True
-
-    def offer(self, changes: list[Change]) -> None:
-        self.offers += changes
 
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         pass
@@ -262,15 +258,18 @@ class World:
         target = next((n for n in self.nodes if n.name == leader.address and n.alive), None)
         own = machine.primary
         if own is not None and own.active:
-            if node.offers and machine.offered(leader.token, node.offers):
-                node.offers = []
+            machine.offer(self.random.choice((1, 100)))
             return
         if machine.joining or not leader.token:
             return
         cut = self.faults and self.random.random() < 0.2
-        reached = node.offers and target is not None and not cut
-        if reached and target.machine.offered(leader.token, node.offers):  # type: ignore[union-attr]
-            node.offers = []
+        if machine.offers.waits and target is not None and not cut:
+            changes = machine.offers.take(self.random.choice((1, 100)))
+            seq = target.machine.offered(leader.token, changes)
+            if seq is None or self.random.random() < 0.1:
+                machine.offers.back(changes)
+            else:
+                machine.offers.given(leader.token, seq, changes)
         writes = machine.requests.take_unsent(leader.token, self.random.choice((1, 3, 100)))
         late = self.faults and self.random.random() < 0.1
         if writes and target is not None and not cut:
@@ -375,7 +374,7 @@ class World:
         marks = {node.machine.fence.mark.seq for node in self.nodes}
         return (
             len(marks) == 1
-            and not any(n.machine.joining or n.offers or n.appends for n in self.nodes)
+            and not any(n.machine.joining or n.machine.offers or n.appends for n in self.nodes)
             and all(write.answer is not None for write in self.writes)
             and sum(n.machine.is_primary for n in self.nodes) == 1
         )

@@ -94,9 +94,8 @@ class Control:
         if len(words) % 2 == 0:
             raise ValueError
         changes = list(zip(words[1::2], words[2::2], strict=True))
-        if not self._node.machine.offered(int(words[0]), changes):
-            return NOT_PRIMARY
-        return OK
+        seq = self._node.machine.offered(int(words[0]), changes)
+        return NOT_PRIMARY if seq is None else b":%d\r\n" % seq
 
     def _failover(self, words: Sequence[bytes]) -> bytes:
         successor = words[0].decode() if words else ""

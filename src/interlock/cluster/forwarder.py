@@ -34,7 +34,6 @@ class Forwarder:
         self._timeout = timeout
         self._wake = threading.Event()
         self._ends = threading.Event()
-        self._offers: list[Change] = []
         self._client: Client | None = None
         self._leader = Leader()
         self._passing = 0
@@ -57,11 +56,6 @@ class Forwarder:
 
     def wake(self) -> None:
         """Look again: there is something to pass on, or to tell."""
-        self._wake.set()
-
-    def offer(self, changes: list[Change]) -> None:
-        """Give the primary changes that it lacks, until it has them."""
-        self._offers += changes
         self._wake.set()
 
     def _run(self) -> None:
@@ -94,31 +88,38 @@ class Forwarder:
             machine = self._node.machine
             leader, primary = machine.leader, machine.primary
             if primary is not None and primary.active and primary.token == leader.token:
-                # Nobody lacks what this one has: it goes into the stream.
-                offers, self._offers = self._offers, []
-                if offers:
-                    machine.offered(leader.token, offers)
-                return False
+                machine.offer(MOST_OFFERED)
+                return machine.offers.waits
             if not leader.address or machine.joining:
                 return False
             self._passing = leader.token
             writes = machine.requests.take_unsent(leader.token, MOST)
             seq = machine.fence.mark.seq
             tells = machine.wants_haves and (leader.token, seq) != self._told
-        if not writes and not tells and not self._offers:
+            offers = machine.offers.take(MOST_OFFERED)
+        if not writes and not tells and not offers:
             return False
-        client = self._connected(leader)
-        offers = self._offers[:MOST_OFFERED]
         if offers:
-            flat = [word for change in offers for word in change]
-            client.call("NODE", "OFFER", leader.token, *flat)
-            del self._offers[: len(offers)]
+            self._offer(leader, offers)
+        client = self._connected(leader)
         if writes:
             client.call("NODE", "WRITE", leader.token, machine.node, *_flat(writes))
         if tells:
             client.call("NODE", "HAVE", leader.token, machine.node, seq)
             self._told = (leader.token, seq)
         return True
+
+    def _offer(self, leader: Leader, changes: list[Change]) -> None:
+        offers = self._node.machine.offers
+        flat = [word for change in changes for word in change]
+        try:
+            seq = self._connected(leader).call("NODE", "OFFER", leader.token, *flat)
+        except BaseException:
+            with self._node.lock:
+                offers.back(changes)
+            raise
+        with self._node.lock:
+            offers.given(leader.token, int(str(seq)), changes)
 
     def _connected(self, leader: Leader) -> Client:
         if self._client is None or leader != self._leader:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.cluster.entry import BARRIER, Entry, Origin, UnreadableEntry, decode
 from interlock.cluster.fence import Fence, Mark, Verdict
+from interlock.cluster.offers import Offers
 from interlock.cluster.primary import Primary, Sent
 from interlock.cluster.replica import Change, Replica
 from interlock.cluster.requests import Asker, Request, Requests
@@ -44,9 +45,6 @@ class Ports(Protocol):
 
     def resign(self, successor: str) -> None:
         """Give the lease back."""
-
-    def offer(self, changes: list[Change]) -> None:
-        """Give the primary changes that it lacks."""
 
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         """Write rows behind, into the database."""
@@ -97,6 +95,7 @@ class Machine:
         self.leader = Leader()
         self.primary: Primary | None = None
         self.requests = Requests()
+        self.offers = Offers()
         self.joining = True
         """It has not yet read all that there was when it began, or lacks something."""
         self.reads = True
@@ -236,14 +235,28 @@ class Machine:
         if self.primary is not None and self.primary.active:
             self.primary.flush()
 
-    def offered(self, token: int, changes: list[Change]) -> bool:
-        """Take changes that another node has and this primary has not; False: it is not."""
+    def offered(self, token: int, changes: list[Change]) -> int | None:
+        """Take changes that a node has and this primary has not; return up to which number.
+
+        None: it is no primary under that token.
+        """
         primary = self.primary
         if primary is None or not primary.active or primary.token != token:
-            return False
+            return None
         primary.merge(changes)
         primary.flush()
-        return True
+        return primary.seq
+
+    def offer(self, most: int) -> None:
+        """Give itself what it has to offer, if it is the primary."""
+        primary = self.primary
+        if primary is not None and self.offers.waits:
+            changes = self.offers.take(most)
+            seq = self.offered(primary.token, changes)
+            if seq is None:
+                self.offers.back(changes)
+            else:
+                self.offers.given(primary.token, seq, changes)
 
     def came(self, dc: str, clock: int, origin: Origin, changes: list[Change]) -> bool:
         """Take changes of another data centre; False: this is not the primary."""
@@ -301,8 +314,9 @@ class Machine:
         changes = entry.changes
         rows = self.replica.apply(entry.seq, changes, self._now_ms()) if changes else []
         self.fence.accept(entry, data, position)
+        self.offers.seen(entry.seq)
         if entry.address and entry.token != self.leader.token:
-            self.leader = Leader(entry.token, entry.node, entry.address, entry.time)
+            self._follow(entry)
         if entry.origin is not None and entry.origin.position:
             self.links[entry.origin.dc] = entry.origin
         self._their_ack, self._acked = entry.ack, entry.acked
@@ -334,6 +348,10 @@ class Machine:
         self.lost("the stream lacks entries that it had taken")
         self._ports.resign("")
 
+    def _follow(self, entry: Entry) -> None:
+        self.leader = Leader(entry.token, entry.node, entry.address, entry.time)
+        self.offers.begin(entry.token)
+
     def _give_more(self, entry: Entry) -> None:
         """Give the primary what it lacks: the engine lost what it had once shown."""
         first = entry.seq - len(entry.changes)
@@ -343,7 +361,8 @@ class Machine:
         )  # fmt: skip
         lacking = self.replica.since(first)
         self.replica.forget_tail()
-        self._ports.offer(list(self.replica.states.items()) if lacking is None else lacking)
+        self.offers.add(self.replica.states.items() if lacking is None else lacking)
+        self._ports.wake_forwarder()
         self.fence.mark = replace(self.fence.mark, seq=first, lineage=entry.lineage)
 
     def _new_leader(self, entry: Entry, data: bytes, position: str) -> bool:
@@ -351,7 +370,7 @@ class Machine:
             self._ports.mismatch(entry.schema)
             return False
         self.fence.accept(entry, data, position)
-        self.leader = Leader(entry.token, entry.node, entry.address, entry.time)
+        self._follow(entry)
         primary = self.primary
         if primary is not None and primary.token != entry.token:
             self.lost(f"{entry.node.partition('/')[0]} is, under the token {entry.token}")
@@ -408,7 +427,8 @@ class Machine:
         """Go on behind a snapshot whose rows are joined."""
         if self._unseen:
             states = self.replica.states
-            self._ports.offer([(key, states[key]) for key in self._unseen])
+            self.offers.add((key, states[key]) for key in self._unseen)
+            self._ports.wake_forwarder()
             self._unseen = {}
         if mark.token > self.fence.mark.token or (
             mark.token == self.fence.mark.token and mark.seq >= self.fence.mark.seq

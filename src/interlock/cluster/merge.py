@@ -21,7 +21,7 @@ __all__ = ["BORN", "LIFE", "ClusterColumn", "Mark", "columns_of"]
 
 TERM = "."
 """Between a data centre and a term in a writer's name."""
-FEW_TERMS = 3
+FEW_TERMS = 8
 """Writers that a sum may have before the older terms are put together."""
 BORN = 0
 LIFE = 1

@@ -268,10 +268,6 @@ class Node:
             self._successor_until = time.monotonic() + 2 * self.settings.lease
         self._campaign.resign()
 
-    def offer(self, changes: list[Change]) -> None:
-        """See ``Ports``."""
-        self._forwarder.offer(changes)
-
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         """See ``Ports``."""
 
