@@ -48,6 +48,7 @@ from interlock.errors import (
     SchemaMismatch,
     ShutDown,
     TableFull,
+    TableKept,
     WouldDeadlock,
 )
 from interlock.executor import Future, KeyedExecutor
@@ -175,6 +176,7 @@ __all__ = [
     "Stats",
     "Sum",
     "TableFull",
+    "TableKept",
     "TableStats",
     "Task",
     "TaskDecorator",

@@ -27,7 +27,9 @@ class Table:
         writers: int,
         mode: int,
         patience: float,
+        keeper: bool = False,
     ) -> Self: ...
+    def _keep_no_more(self) -> None: ...
     def _use(
         self, class_: type[Any], make: Callable[..., Any], values: Callable[[Any], Any]
     ) -> None: ...

@@ -18,6 +18,7 @@
     ├── ResultGone         also LookupError
     ├── RowBusy            also TimeoutError
     ├── TableFull
+    ├── TableKept
     ├── SchemaMismatch     also ValueError
     └── NotATable          also ValueError
 
@@ -50,6 +51,7 @@ __all__ = [
     "SchemaMismatch",
     "ShutDown",
     "TableFull",
+    "TableKept",
     "WouldDeadlock",
 ]
 
@@ -218,6 +220,10 @@ class RowBusy(InterlockError, TimeoutError):
 
 class TableFull(InterlockError):
     """The table has no slot for a new row, and was told to overwrite none; nothing was changed."""
+
+
+class TableKept(InterlockError):
+    """A node of a cluster keeps the table, and alone writes to it; nothing was changed."""
 
 
 class SchemaMismatch(InterlockError, ValueError):

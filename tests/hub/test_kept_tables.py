@@ -94,7 +94,8 @@ def test_a_write_waits_for_the_keepers_reply_and_a_read_does_not(
         assert arguments == [b"HSET", row.encode(), b"unread", b"5"]
         assert not select.select([keeper], [], [], 0)[0]
         assert reader.hgetall(row) == {}, "nobody has written it"
-        SharedTable.attach(names[0], Presence)["k"] = Presence(app_id=1, unread=5)
+        node = SharedTable.open(names[0], Presence, capacity=1000, keeper=True)
+        node["k"] = Presence(app_id=1, unread=5)
         assert reader.hget(row, "unread") == "5"
         assert not written.done()
         keeper.answer([(asker, b":1\r\n")])

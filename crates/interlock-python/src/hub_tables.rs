@@ -57,6 +57,7 @@ impl HubTables {
             evict,
             writers,
             mode,
+            keeper: keeper.is_some(),
             ..Options::default()
         };
         let opened = py.detach(|| Table::open(&location, &Schema::parse(schema)?, &options));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub enum Error {
@@ -24,6 +24,15 @@ pub enum Error {
     /// As many threads write as there are places for them.
     TooManyWriters {
         places: u64,
+    },
+    /// A node of a cluster keeps the table: it alone writes rows.
+    Kept {
+        path: PathBuf,
+    },
+    /// Another process that lives keeps it.
+    KeptAlready {
+        path: PathBuf,
+        pid: u32,
     },
     KeyLength {
         length: usize,
@@ -98,6 +107,17 @@ impl fmt::Display for Error {
             Moved => f.write_str("the table was resized"),
             Interrupted => f.write_str("given up"),
             TooManyWriters { places } => write!(f, "{places} threads write to the table already"),
+            Kept { path } => write!(
+                f,
+                "the table {} is kept by a node of a cluster: write through a client of a node's hub; \
+                 here it can be read",
+                name(path)
+            ),
+            KeptAlready { path, pid } => write!(
+                f,
+                "the table {} is kept by the node that process {pid} is: each node has a table of its own",
+                name(path)
+            ),
             KeyLength { length: 0, .. } => write!(f, "a key must have at least one byte"),
             KeyLength { length, limit } => {
                 write!(f, "a key of {length} bytes; the table takes up to {limit} (key_size)")
@@ -140,6 +160,18 @@ impl fmt::Display for Error {
         }
     }
 }
+
+/// The name of a table, as its users know it.
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match name.strip_prefix(PREFIX) {
+        Some(name) if path.starts_with("/dev/shm") => name.to_owned(),
+        _ => path.display().to_string(),
+    }
+}
+
+/// Before a name in /dev/shm, so that whoever looks there knows whose it is.
+pub const PREFIX: &str = "interlock.";
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -69,6 +69,8 @@ pub mod control {
     pub const RECOVERED: usize = COUNTERS + 32;
     /// Times that it was resized.
     pub const GENERATION: usize = COUNTERS + 40;
+    /// The process of the node that alone writes rows, as a participant says who it is; 0: all may.
+    pub const KEEPER: usize = COUNTERS + 48;
     pub const WORDS: usize = 512;
 }
 

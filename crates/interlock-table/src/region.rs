@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::clock;
-use crate::error::Error;
+use crate::error::{Error, PREFIX};
 use crate::file::{self, failed, Held};
 use crate::geometry::control;
 use crate::header::Header;
@@ -30,8 +30,6 @@ pub enum Location {
     Path(PathBuf),
 }
 
-/// Before a name in /dev/shm, so that whoever looks there knows whose it is.
-pub const PREFIX: &str = "interlock.";
 const SHARED_MEMORY: &str = "/dev/shm";
 
 impl Location {
@@ -219,11 +217,48 @@ impl Region {
         }
     }
 
-    /// Gives the next one this one's owner, group, rights, clock and counts.
+    /// Has this process be the one that keeps the table. Errors: another has it, and lives.
+    pub fn keep(&self) -> Result<(), Error> {
+        let (word, own) = (self.memory.control(control::KEEPER), process::this(0));
+        let mut seen = word.load(Acquire);
+        while seen != own {
+            if seen != 0 && !process::is_dead(seen) {
+                let (path, pid) = (self.path.clone(), process::pid(seen));
+                return Err(Error::KeptAlready { path, pid });
+            }
+            match word.compare_exchange(seen, own, AcqRel, Acquire) {
+                Ok(_) => return Ok(()),
+                Err(other) => seen = other,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has everybody write rows again.
+    pub fn keep_no_more(&self) {
+        self.memory.control(control::KEEPER).store(0, Release);
+    }
+
+    /// Errors: a node keeps it.
+    #[inline]
+    pub fn check_kept(&self) -> Result<(), Error> {
+        // Relaxed: who writes at the moment at which it begins was a moment earlier.
+        match self.memory.control(control::KEEPER).load(Relaxed) {
+            0 => Ok(()),
+            _ => Err(self.kept()),
+        }
+    }
+
+    #[cold]
+    fn kept(&self) -> Error {
+        Error::Kept { path: self.path.clone() }
+    }
+
+    /// Gives the next one this one's owner, group, rights, clock, counts and keeper.
     pub fn bequeath(&self, next: &Region) -> Result<(), Error> {
         let done = self.file.with(|own| next.file.with(|next| file::copy_rights(own, next)));
         done.map_err(|error| failed(&self.path, "giving away the rights of", error))?;
-        for word in [control::OFFSET, control::LATEST]
+        for word in [control::OFFSET, control::LATEST, control::KEEPER]
             .into_iter()
             .chain((control::COUNTERS..control::GENERATION).step_by(8))
         {

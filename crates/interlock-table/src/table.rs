@@ -39,6 +39,8 @@ pub struct Options {
     /// Time that a call waits for a writer that lives and does not go on.
     pub patience: Duration,
     pub clock: Source,
+    /// This process is the node that alone writes rows: from now on nobody else can.
+    pub keeper: bool,
 }
 
 impl Default for Options {
@@ -52,6 +54,7 @@ impl Default for Options {
             mode: 0o600,
             patience: Duration::from_secs(1),
             clock: Source::System,
+            keeper: false,
         }
     }
 }
@@ -95,6 +98,8 @@ pub struct Table {
     clock: Clock,
     pub(crate) patience: Duration,
     is_made_here: bool,
+    /// It may write rows of a table that is kept.
+    keeps: bool,
 }
 
 /// Times that a table may go while it is opened.
@@ -112,7 +117,7 @@ impl Table {
         let mut tries = 0;
         loop {
             match Table::find(&path, Some(&header.text()), options) {
-                Ok(Some(table)) => return Ok(table),
+                Ok(Some(table)) => return table.kept(options),
                 Ok(None) => {}
                 // It was removed between two steps of following what it was resized to.
                 Err(Error::NoTable { .. }) if tries < TRIES => tries += 1,
@@ -121,7 +126,7 @@ impl Table {
             if let Some(region) = Region::create(&path, &header, options.mode)? {
                 let mut table = Table::new(region, options);
                 table.is_made_here = true;
-                return Ok(table);
+                return table.kept(options);
             }
         }
     }
@@ -129,7 +134,7 @@ impl Table {
     /// Opens the table that is there, whatever its schema; of `options` only mode, patience and clock count.
     pub fn attach(location: &Location, options: &Options) -> Result<Table, Error> {
         let path = location.path()?;
-        Table::find(&path, None, options)?.ok_or(Error::NoTable { path })
+        Table::find(&path, None, options)?.ok_or(Error::NoTable { path })?.kept(options)
     }
 
     fn find(path: &Path, text: Option<&str>, options: &Options) -> Result<Option<Table>, Error> {
@@ -144,6 +149,19 @@ impl Table {
         shared.region.memory.thaw_all();
         shared.region.clear_next();
         Ok(Some(table))
+    }
+
+    fn kept(mut self, options: &Options) -> Result<Table, Error> {
+        self.keeps = options.keeper;
+        if self.keeps {
+            self.here()?.region.keep()?;
+        }
+        Ok(self)
+    }
+
+    /// Has everybody write rows again, until a node opens it. What this process has open may write anyway.
+    pub fn keep_no_more(&self) {
+        self.last().region.keep_no_more();
     }
 
     fn header(location: &Location, schema: &Schema, options: &Options) -> Result<Header, Error> {
@@ -175,7 +193,8 @@ impl Table {
 
     fn of(first: Arc<Shared>, schema: Arc<Schema>, clock: Clock, patience: Duration) -> Table {
         let latest = AtomicPtr::new(Arc::as_ptr(&first).cast_mut());
-        Table { first, latest, schema, clock, patience, is_made_here: false }
+        let (is_made_here, keeps) = (false, false);
+        Table { first, latest, schema, clock, patience, is_made_here, keeps }
     }
 
     /// The same open table, for calls that wait longer or less for a writer that does not go on.
@@ -183,6 +202,7 @@ impl Table {
         let (first, schema) = (self.first.clone(), self.schema.clone());
         let mut table = Table::of(first, schema, self.clock.clone(), patience);
         table.is_made_here = self.is_made_here;
+        table.keeps = self.keeps;
         table.latest.store(self.latest.load(Acquire), Release);
         table
     }
@@ -202,6 +222,10 @@ impl Table {
     fn follow<'a>(&'a self, mut known: &'a Shared) -> Result<&'a Shared, Error> {
         while !known.region.memory.is_current() {
             known = known.next()?;
+        }
+        if self.keeps {
+            // It may have begun to be kept behind what the next one was given.
+            known.region.keep()?;
         }
         self.latest.store(std::ptr::from_ref(known).cast_mut(), Release);
         Ok(known)
@@ -254,7 +278,11 @@ impl Table {
 
     #[inline]
     pub(crate) fn writer(&self) -> Result<Writer<'_>, Error> {
-        self.here()?.writer(self.patience)
+        let here = self.here()?;
+        if !self.keeps {
+            here.region.check_kept()?;
+        }
+        here.writer(self.patience)
     }
 
     /// Has a writer do what is to be done, and again where the table was resized in between.

@@ -116,6 +116,7 @@ def run(given: argparse.Namespace) -> int:
     from interlock.cluster.node import Node
     from interlock.cluster.row_reference import load_row
     from interlock.cluster.settings import NodeSettings
+    from interlock.errors import TableKept
     from interlock.hub.server import Hub
     from interlock.table.schema import Schema
     from interlock.table.table import SharedTable
@@ -168,7 +169,7 @@ def run(given: argparse.Namespace) -> int:
         shared: SharedTable[Any] = SharedTable.open(
             Path(given.path) if given.path else name, row,
             capacity=given.capacity, key_size=given.key_size,
-            ttl=given.ttl, on_full="raise", mode=int(given.mode, 8),
+            ttl=given.ttl, on_full="raise", mode=int(given.mode, 8), keeper=True,
         )  # fmt: skip
         node = Node(
             settings, Hub(checked, keepers={name: keeper}), keeper, shared,
@@ -179,6 +180,8 @@ def run(given: argparse.Namespace) -> int:
         return _refuse(*error.faults)
     except (ValueError, TypeError) as error:
         return _refuse(str(error))
+    except TableKept as error:
+        return _fail(str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")

@@ -13,7 +13,14 @@ from interlock.engine.nonsense import nonsense
 from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
 from interlock.engine.row_text import RowText, column_text, column_value, increment
 from interlock.engine.rows import NONE, Only, Overflow
-from interlock.errors import EngineUnavailable, NotATable, RowBusy, SchemaMismatch, TableFull
+from interlock.errors import (
+    EngineUnavailable,
+    NotATable,
+    RowBusy,
+    SchemaMismatch,
+    TableFull,
+    TableKept,
+)
 from interlock.table.row import Row
 
 if TYPE_CHECKING:
@@ -270,6 +277,8 @@ class WireRows(Generic[W]):
             return RowBusy(told)
         if error.code == "TABLEFULL":
             return TableFull(told)
+        if error.code == "KEPT":
+            return TableKept(told)
         if error.code == "NOTABLE":
             return NotATable(
                 f"{self._engine.target.shown} serves no table {self._name!r}; [[table]] in its "

@@ -80,6 +80,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         writers: int = 1024,
         mode: int = 0o600,
         patience: Seconds = 1.0,
+        keeper: bool = False,
     ) -> SharedTable[W2]:
         """Attach to a table, or make it.
 
@@ -98,9 +99,12 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             mode: who may open it. Default 0o600, this user alone.
             patience: seconds that a write waits for a process that holds the row, lives, and does
                 not go on. Default 1.
+            keeper: of nodes of a cluster: from now on nobody writes to it but this process, through
+                what it has opened so. Default False.
 
         Raises:
             SchemaMismatch: the table that is there has other columns, or another key size.
+            TableKept: with ``keeper``, where another process is it already, and lives.
             NotATable: no table lies there, or one of another version or namespace.
             PermissionError: it is another user's, or open to more than ``mode``.
             OSError: there is no room for it.
@@ -127,6 +131,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             writers,
             mode,
             seconds(patience, "open(): patience"),
+            *((True,) if keeper else ()),
         )
         table._use(row, *_converters(row))
         return table

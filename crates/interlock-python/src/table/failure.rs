@@ -15,6 +15,7 @@ static NOT_A_TABLE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static ROW_BUSY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static SCHEMA_MISMATCH: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static TABLE_FULL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static TABLE_KEPT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// Looks the classes up before they are needed: as of a table's path.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
@@ -23,6 +24,7 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
         (&ROW_BUSY, "RowBusy"),
         (&SCHEMA_MISMATCH, "SchemaMismatch"),
         (&TABLE_FULL, "TableFull"),
+        (&TABLE_KEPT, "TableKept"),
     ] {
         cell.import(py, "interlock.errors", name)?;
     }
@@ -38,6 +40,7 @@ pub fn raised(py: Python<'_>, error: Error) -> PyErr {
         | Error::Moved
         | Error::Interrupted => raise(py, &ROW_BUSY, "RowBusy", text),
         Error::TableFull | Error::TooSmall { .. } => raise(py, &TABLE_FULL, "TableFull", text),
+        Error::Kept { .. } | Error::KeptAlready { .. } => raise(py, &TABLE_KEPT, "TableKept", text),
         Error::SchemaMismatch { .. } => raise(py, &SCHEMA_MISMATCH, "SchemaMismatch", text),
         Error::NotATable { .. } | Error::Version { .. } | Error::Namespace { .. } => {
             raise(py, &NOT_A_TABLE, "NotATable", text)

@@ -53,7 +53,7 @@ pub struct Table {
 impl Table {
     /// Opens a table, or makes it (`schema` given); opens the one that is there, whatever its schema (None).
     #[new]
-    #[pyo3(signature = (place, is_path, schema, capacity, key_size, ttl, evict, writers, mode, patience))]
+    #[pyo3(signature = (place, is_path, schema, capacity, key_size, ttl, evict, writers, mode, patience, keeper = false))]
     #[allow(clippy::too_many_arguments)] // They come from one place, which names them.
     fn new(
         py: Python<'_>,
@@ -67,6 +67,7 @@ impl Table {
         writers: u32,
         mode: u32,
         patience: f64,
+        keeper: bool,
     ) -> PyResult<Table> {
         let location = location(place, is_path);
         let options = Options {
@@ -77,6 +78,7 @@ impl Table {
             writers,
             mode,
             patience: duration(patience),
+            keeper,
             ..Options::default()
         };
         let opened = py.detach(|| match schema {
@@ -111,6 +113,11 @@ impl Table {
         let rows = Rows::new(class, make, values, &self.names)?;
         let _ = self.rows.set(py, rows);
         Ok(())
+    }
+
+    /// Has all who have it open write rows again, though a node kept it.
+    fn _keep_no_more(&self) {
+        self.patient.keep_no_more();
     }
 
     /// The class of its rows.

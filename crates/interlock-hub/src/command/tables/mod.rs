@@ -201,6 +201,7 @@ impl From<Error> for Refusal {
         let code = match error {
             Error::RowBusy { .. } | Error::TooManyWriters { .. } => "TRYAGAIN",
             Error::TableFull => "TABLEFULL",
+            Error::Kept { .. } => "KEPT",
             Error::Value { .. } => "WRONGTYPE",
             Error::Overflow { .. } => {
                 return "ERR increment or decrement would overflow".into();
