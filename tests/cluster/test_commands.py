@@ -148,7 +148,7 @@ class Script:
         chance = self.chance
         words = self.sensible()
         if chance.random() < 0.04:
-            chance.choice([words.pop, lambda: words.append(self.text()), words.clear])()
+            words = chance.choice([words[:-1], [*words, self.text()], []])
         if len(words) > 1 and chance.random() < 0.04:
             words[chance.randrange(1, len(words))] = self.text()
         # Without its name, or with that of a command that is not for a table, it is no such call;
@@ -263,11 +263,11 @@ class Script:
 
     def text(self) -> bytes:
         return self.chance.choice([
-            b"", b" ", b"x", b"-", b"+1", b"01", b"-0", b"1 ", b"1_0", b"0x1", b"\xff", b"\r\n", b".",
-            b"e5", b"1e", b"+.5", b"true", b"9" * 50, b"-" + b"9" * 50, b"1" + b"0" * 20, b"x" * 40,
+            b"", b" ", b"x", b"-", b"+1", b"01", b"-0", b"1 ", b"1_0", b"0x1", b"\xff", b"\r\n",
+            b".", b"e5", b"1e", b"+.5", b"true", b"9" * 50, b"-" + b"9" * 50, b"1" + b"0" * 20, b"x" * 40,
             b"nan", b"+inf", b"2", b"1.0", b"123456789", b"18446744073709551615", b"-129", b"256",
-            "\uff11".encode(), b"k", b"none:k", b":", self.table, self.table + b":", self.table + b"x:k",
-            b"y" * 300 + b":k",
+            "\uff11".encode(), b"k", b"none:k", b":", self.table, self.table + b":",
+            self.table + b"x:k", b"y" * 300 + b":k",
         ])  # fmt: skip
 
     def condition(self) -> bytes:

@@ -70,8 +70,14 @@ class ClusterColumn:
         delta[self.at] = value
         delta[self.at + 1] = mark
 
-    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
-        """Note in a change that the column was raised, to ``value`` as it would be shown."""
+    def add(
+        self, delta: Cells, before: Cells | None, shown: Any, value: Any, mark: Mark, stamp: Stamp
+    ) -> None:
+        """Note in a change that the column was raised from ``shown`` to ``value``.
+
+        The other arguments are as of ``put``. What is shown of a row that is not there is zero,
+        whatever ``before`` has of it.
+        """
         self.put(delta, before, value, mark, stamp)
 
     def join(self, ours: Any, theirs: Any) -> Any:
@@ -115,9 +121,10 @@ class SumColumn(ClusterColumn):
         delta[self.at] = _kept(value - added)
         delta[self.at + 1] = mark
 
-    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+    def add(
+        self, delta: Cells, before: Cells | None, shown: Any, value: Any, mark: Mark, stamp: Stamp
+    ) -> None:
         """Note what this data centre has added in all."""
-        shown = self.zero if before is None else self.value(before)
         totals = None if before is None else before[self.at + 2]
         own = int(_total_of(totals, stamp[1]))
         found = [stamp[1], _kept(own + value - shown), stamp[0]]
@@ -179,9 +186,10 @@ class FloatSumColumn(SumColumn):
         delta[self.at] = [value, *(part for pair in parts for part in pair)]
         delta[self.at + 1] = mark
 
-    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+    def add(
+        self, delta: Cells, before: Cells | None, shown: Any, value: Any, mark: Mark, stamp: Stamp
+    ) -> None:
         """Note what this data centre has added in all."""
-        shown = 0.0 if before is None else self.value(before)
         totals = None if before is None else before[self.at + 2]
         own = float(_total_of(totals, stamp[1]))
         delta[self.at + 2] = [stamp[1], own + (value - shown), stamp[0]]
@@ -230,19 +238,20 @@ class FlagsColumn(ClusterColumn):
         """Note that the bits of ``value`` are set, and the others cleared."""
         self._change(delta, before, value, stamp, asserted=value)
 
-    def add(self, delta: Cells, before: Cells | None, value: Any, mark: Mark, stamp: Stamp) -> None:
+    def add(
+        self, delta: Cells, before: Cells | None, shown: Any, value: Any, mark: Mark, stamp: Stamp
+    ) -> None:
         """Note the bits that change."""
-        shown = 0 if before is None else self.value(before)
-        self._change(delta, before, value, stamp, asserted=value & ~shown)
+        self._change(delta, before, value | ~shown, stamp, asserted=value & ~shown)
 
     def _change(
-        self, delta: Cells, before: Cells | None, value: int, stamp: Stamp, asserted: int
+        self, delta: Cells, before: Cells | None, kept: int, stamp: Stamp, asserted: int
     ) -> None:
         entries = (None if before is None else before[self.at]) or []
         # What this data centre had set and now clears, and what it sets, are of different bits.
         found = [stamp[1], stamp[0] << 1, asserted] if asserted else []
         for at in range(0, len(entries), 3):
-            cleared = entries[at + 2] & ~value
+            cleared = entries[at + 2] & ~kept
             if cleared and not entries[at + 1] & 1:
                 found += [entries[at], entries[at + 1] | 1, cleared]
         if found:

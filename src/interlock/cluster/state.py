@@ -311,7 +311,7 @@ class TableRules:
     ) -> bytes:  # fmt: skip
         """Return the change that makes a row where there is none, by raising one column."""
         delta, before = self._born(cells, stamp, now_ms, expires_at)
-        column.add(delta, before, value, BORN, stamp)
+        column.add(delta, before, column.zero, value, BORN, stamp)
         return _ENCODE(delta)
 
     def _born(
@@ -352,7 +352,7 @@ class TableRules:
     def raised(self, cells: Cells, column: ClusterColumn, value: Any, stamp: Stamp) -> bytes:
         """Return the change that raises a column of a living row, to ``value`` as it is shown."""
         delta = self._begun(cells)
-        column.add(delta, cells, value, packed(stamp), stamp)
+        column.add(delta, cells, column.value(cells), value, packed(stamp), stamp)
         return _ENCODE(delta)
 
     def expiring(self, cells: Cells, stamp: Stamp, expires_at: int) -> bytes:
