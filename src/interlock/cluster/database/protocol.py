@@ -1,0 +1,111 @@
+"""The database behind a table, as its writer sees it: rows with their states, and a mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from interlock.cluster.entry import Origin
+from interlock.cluster.fence import Mark
+from interlock.errors import InterlockError
+
+TIMEOUT = 10.0
+BATCH = 10_000
+"""Rows that ``load`` hands out at once."""
+
+
+class DatabaseUnavailable(InterlockError, ConnectionError):
+    """The database could not be reached, or did not do what it was asked: nothing was changed."""
+
+
+class Fenced(InterlockError):
+    """A primary with a higher token writes to the database; nothing was changed."""
+
+
+class SavedMark(msgspec.Struct, frozen=True):
+    """A place in the stream: a database has all changes up to there."""
+
+    token: int = 0
+    number: int = 0
+    seq: int = 0
+    lineage: int = 0
+    position: str = ""
+    clock: int = 0
+    """The hybrid clock of who wrote last, as an int."""
+    links: list[Origin] = []
+
+    @classmethod
+    def of(cls, mark: Mark, links: Sequence[Origin] = (), clock: int = 0) -> SavedMark:
+        """Return the mark for a place in the stream."""
+        return cls(
+            mark.token, mark.number, mark.seq, mark.lineage, mark.position, clock, list(links)
+        )
+
+    @property
+    def mark(self) -> Mark:
+        """The place in the stream."""
+        return Mark(self.token, self.number, self.seq, self.lineage, self.position)
+
+
+class SavedRow(NamedTuple):
+    """A row to be written."""
+
+    key: bytes
+    state: bytes | None
+    """None: no node remembers that there ever was one; the row is deleted."""
+    seq: int
+    """The number of its last change, or a later one."""
+
+
+class Database(Protocol):
+    """One database of one table. One thread at a time uses it, but for ``close``.
+
+    Any call raises ``DatabaseUnavailable`` where the database cannot be reached, and connects anew
+    with the next.
+    """
+
+    url: str
+    """Without its password."""
+
+    def migrations(self) -> list[str]:
+        """Return the statements by which the database gets what the row's class has, in order.
+
+        Those that begin with ``--`` say what stays as it is. Nothing is changed.
+
+        Raises:
+            SchemaMismatch: a column is there with a type that cannot hold the row's.
+        """
+
+    def migrate(self) -> None:
+        """Run the migrations; raises as they do."""
+
+    def begin(self, token: int) -> SavedMark:
+        """Become the one who writes; return the mark of what is written, an empty one at first.
+
+        Raises:
+            Fenced: a higher token has written.
+        """
+
+    def write(self, rows: Sequence[SavedRow], mark: SavedMark, token: int) -> None:
+        """Write rows and the mark, in one transaction; what is newer there stays.
+
+        Args:
+            token: of the primary that writes; the mark may be of one before it.
+
+        Raises:
+            Fenced: a higher token has begun.
+        """
+
+    def load(self) -> tuple[SavedMark, Iterator[list[tuple[bytes, bytes]]]]:
+        """Return the mark, and batches of all keys and states, as of one moment.
+
+        The batches must be read to their end, or closed.
+        """
+
+    def forget(self, now_ms: int, most: int) -> int:
+        """Delete up to so many rows that no node need remember; return how many were."""
+
+    def close(self) -> None:
+        """Close the connection."""

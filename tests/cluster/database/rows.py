@@ -1,0 +1,45 @@
+"""A table's rows for the tests of databases, and changes of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from interlock import F64, I64, U8, U32, U64, Flags, Row, Size, Sum
+from interlock.cluster.database import SavedMark, SavedRow
+from interlock.cluster.stamps import HybridClock
+from interlock.cluster.state import TableRules
+
+
+class Presence(Row):
+    app_id: U32
+    background: bool = False
+    unread: Annotated[U32, Sum] = 0
+    devices: Annotated[U8, Flags] = 0
+    big: U64 = 0
+    low: I64 = 0
+    ratio: F64 = 0.0
+    token: Annotated[str, Size(32)] = ""
+    raw: Annotated[bytes, Size(64)] = b""
+
+
+RULES = TableRules(Presence)
+CLOCK = HybridClock("east")
+
+
+def state_of(number: int, *, token: str = "t", expires_at: int = 0) -> bytes:
+    """The state of a row that was set as a whole."""
+    values = (number % 2**32, number % 2 == 1, number % 1000, number % 256,
+              2**64 - 1 - number, -number, number / 8, token, b"\0" + token.encode())  # fmt: skip
+    return RULES.set(None, values, CLOCK.next(), 1, expires_at)
+
+
+def deleted() -> bytes:
+    return RULES.deleted(CLOCK.next())
+
+
+def mark(seq: int, token: int = 1) -> SavedMark:
+    return SavedMark(token=token, number=seq, seq=seq, lineage=seq, position=f"{seq}-0")
+
+
+def rows(count: int, start: int = 0, seq: int = 1) -> list[SavedRow]:
+    return [SavedRow(b"key:%d" % n, state_of(n), seq) for n in range(start, start + count)]

@@ -1,0 +1,222 @@
+"""The checks of a database behind a table, on each kind and each way of partitions."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Annotated
+
+import pytest
+
+from interlock import U8, U32, U64, Flags, Row, SchemaMismatch, Size, Sum
+from interlock.cluster.database import Database, Fenced, SavedMark, SavedRow
+from interlock.cluster.state import TableRules
+from tests.cluster.database.conftest import Place
+from tests.cluster.database.rows import RULES, Presence, deleted, mark, rows, state_of
+
+
+def loaded(database: Database) -> tuple[SavedMark, dict[bytes, bytes]]:
+    found, batches = database.load()
+    pairs = [pair for batch in batches for pair in batch]
+    assert len(dict(pairs)) == len(pairs)
+    return found, dict(pairs)
+
+
+def test_what_is_written_is_loaded(place: Place) -> None:
+    database = place.open()
+    database.migrate()
+    assert database.migrations() == []
+    assert loaded(database) == (SavedMark(), {})
+    assert database.begin(1) == SavedMark()
+    written = rows(25_000)
+    database.write(written[:15_000], mark(7), 1)
+    database.write(written[15_000:], mark(9), 1)
+    found, states = loaded(place.open())
+    assert found == mark(9)
+    assert states == {row.key: row.state for row in written}
+
+
+def test_rows_can_be_read_by_sql(place: Place) -> None:
+    database = place.open()
+    database.migrate()
+    token = "\0'\"\\\t\n é \U0001f600"
+    database.write(
+        [
+            SavedRow(b"a", state_of(5, token=token, expires_at=12345), 1),
+            SavedRow(b"b", deleted(), 2),
+            SavedRow(b"\0\xff", state_of(2), 3),
+        ],
+        mark(3),
+        4,
+    )
+    columns = "app_id, background, unread, devices, big, low, ratio, token, raw"
+    own = "interlock_alive, interlock_expires, interlock_token, interlock_seq"
+    found = place.ask(f"SELECT interlock_key, {columns}, {own} FROM {{t}} ORDER BY interlock_key")
+    key, *values, alive, expires, by, seq = found[1]
+    assert (key, bool(alive), expires, by, seq) == (b"a", True, 12345, 4, 1)
+    app_id, background, unread, devices, big, low, ratio, text, raw = values
+    assert (app_id, bool(background), unread, devices, low, ratio) == (5, True, 5, 5, -5, 0.625)
+    # What the database's own type cannot hold is text, or a symbol.
+    assert int(big) == 2**64 - 6
+    assert text.replace("\u2400", "\0") == token
+    assert raw == b"\0" + token.encode()
+    assert found[2][:1] == (b"b",) and set(found[2][1:10]) == {None} and not found[2][10]
+    assert found[0][0] == b"\0\xff"
+
+
+def test_rows_are_overwritten_and_deleted(place: Place) -> None:
+    database = place.open()
+    database.migrate()
+    database.write(rows(100), mark(1), 1)
+    new, dead = state_of(77, token="new"), deleted()
+    database.write(
+        [SavedRow(b"key:1", new, 2), SavedRow(b"key:2", dead, 2), SavedRow(b"key:3", None, 2)],
+        mark(2),
+        1,
+    )
+    _, states = loaded(database)
+    assert (states[b"key:1"], states[b"key:2"], len(states)) == (new, dead, 99)
+    assert b"key:3" not in states
+
+
+def test_a_fenced_primary_overwrites_nothing(place: Place) -> None:
+    old, new = place.open(), place.open()
+    old.migrate()
+    assert old.begin(5) == SavedMark()
+    old.write([SavedRow(b"a", (first := state_of(1)), 10)], mark(10, 5), 5)
+    # It takes over with what is written, and the old one knows it from then on.
+    assert new.begin(8) == mark(10, 5)
+    with pytest.raises(Fenced, match="8"):
+        old.write([SavedRow(b"a", state_of(2), 11)], mark(11, 5), 5)
+    with pytest.raises(Fenced):
+        old.begin(7)
+    assert loaded(old) == (mark(10, 5), {b"a": first})
+    # The new one counts on from less: an engine had lost its tail.
+    new.write([SavedRow(b"a", (second := state_of(3)), 9)], mark(9, 8), 8)
+    assert loaded(new) == (mark(9, 8), {b"a": second})
+
+
+def test_of_two_states_under_one_token_the_older_stays_out(place: Place) -> None:
+    database = place.open()
+    database.migrate()
+    database.write([SavedRow(b"a", (new := state_of(1)), 10)], mark(10), 1)
+    database.write([SavedRow(b"a", state_of(2), 9)], mark(10), 1)
+    assert loaded(database)[1] == {b"a": new}
+
+
+def test_a_load_is_of_one_moment(place: Place) -> None:
+    database, other = place.open(), place.open()
+    database.migrate()
+    database.write(rows(20_500), mark(1), 1)
+    found, batches = database.load()
+    first = next(batches)
+    other.write(rows(20_500, start=500, seq=2), mark(2), 1)
+    pairs = [*first, *(pair for batch in batches for pair in batch)]
+    assert found == mark(1) and len(pairs) == 20_500
+    assert loaded(database)[0] == mark(2)
+    assert len(loaded(database)[1]) == 21_000
+
+
+def test_what_is_forgotten_is_deleted(place: Place) -> None:
+    database = place.open()
+    database.migrate()
+    now_ms = int(time.time() * 1000)
+    database.write(
+        [SavedRow(b"a", state_of(1), 1), SavedRow(b"b", deleted(), 1),
+         SavedRow(b"c", state_of(3, expires_at=now_ms + 1000), 1)],
+        mark(1), 1,
+    )  # fmt: skip
+    assert database.forget(now_ms + RULES.age_ms // 2, 10) == 0
+    later = now_ms + 2 * RULES.age_ms
+    assert [database.forget(later, 1) for _ in range(3)] == [1, 1, 0]
+    assert set(loaded(database)[1]) == {b"a"}
+
+
+def test_random_writes_end_as_the_last_of_each_key(place: Place) -> None:
+    chance = random.Random(20)
+    database = place.open()
+    database.migrate()
+    model: dict[bytes, bytes] = {}
+    for seq in range(1, 60):
+        some = {b"%d" % chance.randrange(200): seq for _ in range(chance.randrange(40))}
+        batch = []
+        for key in some:
+            kind = chance.random()
+            state = None if kind < 0.1 else deleted() if kind < 0.3 else state_of(seq)
+            batch.append(SavedRow(key, state, seq))
+            model.pop(key, None)
+            if state is not None:
+                model[key] = state
+        database.write(batch, mark(seq), 1)
+        if chance.random() < 0.2:
+            assert loaded(database) == (mark(seq), model)
+    assert loaded(database) == (mark(59), model)
+
+
+class Grown(Row):
+    """Presence, with columns that came and went, in another order."""
+
+    country: Annotated[str, Size(2)] = "??"
+    unread: Annotated[U32, Sum] = 0
+    app_id: U64
+    seen: U32 = 0
+    devices: Annotated[U8, Flags] = 0
+    token: Annotated[str, Size(64)] = ""
+
+
+def test_new_columns_are_added_and_old_ones_are_kept(place: Place) -> None:
+    before, after = place.open(), place.open(TableRules(Grown))
+    assert before.migrations() and not any(one.startswith("--") for one in before.migrations())
+    before.migrate()
+    before.write([SavedRow(b"a", state_of(5, token="old"), 1)], mark(1), 1)
+    said = after.migrations()
+    assert sum("country" in one and "ADD COLUMN" in one for one in said) == 1
+    assert sum("seen" in one and "ADD COLUMN" in one for one in said) == 1
+    assert {one.split('"')[3] for one in said if one.startswith("--")} == {
+        "background", "big", "low", "ratio", "raw",
+    }  # fmt: skip
+    after.migrate()
+    assert all(one.startswith("--") for one in after.migrations())
+    rules = TableRules(Grown)
+    _, states = loaded(after)
+    row = rules.row(states[b"a"], 1)
+    assert row == Grown(country="", unread=5, app_id=5, seen=0, devices=5, token="old")
+    # Both layouts are there, and both are read; who has the old class goes on, too.
+    state = rules.join(None, rules.set(None, ("de", 1, 2, 3, 4, "new"), (9 << 16, "x"), 1))
+    after.write([SavedRow(b"b", state, 2)], mark(2), 2)
+    assert rules.row(loaded(after)[1][b"b"], 1) == Grown(
+        country="de", unread=1, app_id=2, seen=3, devices=4, token="new"
+    )
+    old = RULES.row(loaded(before)[1][b"b"], 1)
+    assert isinstance(old, Presence) and (old.unread, old.app_id, old.token) == (1, 2, "new")
+    (values,) = place.ask("SELECT country, seen, token FROM {t} WHERE interlock_seq = 2")
+    assert values == ("de", 3, "new")
+
+
+class Other(Row):
+    app_id: U32
+    token: U32 = 0
+
+
+def test_a_type_that_does_not_fit_is_refused_with_both(place: Place) -> None:
+    place.open().migrate()
+    other = place.open(TableRules(Other))
+    for call in (other.migrations, other.migrate):
+        with pytest.raises(SchemaMismatch, match=r"token.*(TEXT|text)") as found:
+            call()
+        assert "token: U32" in str(found.value)
+
+
+def test_a_table_of_somebody_else_is_left_alone(place: Place) -> None:
+    place.ask("CREATE TABLE {t} (id INTEGER)")
+    with pytest.raises(SchemaMismatch, match="interlock_key"):
+        place.open().migrate()
+
+
+class Reserved(Row):
+    interlock_seq: U32 = 0
+
+
+def test_a_column_may_not_have_the_name_of_ours(place: Place) -> None:
+    with pytest.raises(ValueError, match="interlock_seq"):
+        place.open(TableRules(Reserved))
