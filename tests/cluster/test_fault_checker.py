@@ -305,6 +305,17 @@ def test_a_node_that_was_started_again_may_have_less_where_nothing_else_is_promi
     assert found(told, None, Promise(lasting_nodes=False, restarts=restarts)) == set()
 
 
+def test_a_read_that_is_too_old_is_found_where_that_is_promised() -> None:
+    told = Told()
+    told.add("set", "own-c-1", 1)
+    told.read("own-c-1", None, node="a2")
+    told.add("put", "own-c-1", 2)
+    told.read("own-c-1", {"last": 1}, node="a2")
+    assert found(told) == set()
+    assert found(told, None, Promise(staleness=3.0)) == set()
+    assert found(told, None, Promise(staleness=0.5)) == {"stale"}
+
+
 def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     told = Told()
     told.add("incr", "sum-1", 5, reply=5)

@@ -1,5 +1,7 @@
-"""A few random runs of clusters under faults, with a new seed: `python -m tests.cluster.faults.runs`
-is for many, and FAULTS.md their summary. INTERLOCK_CLUSTER_RUNS says how many, 2 by default."""
+"""A few random runs of clusters under faults, with a new seed.
+
+`python -m tests.cluster.faults.runs` is for many, and FAULTS.md their summary.
+INTERLOCK_CLUSTER_RUNS says how many, 2 by default."""
 
 from __future__ import annotations
 

@@ -42,6 +42,10 @@ class Promise:
     lasting_nodes: bool = True
     """A node that was started again has no less than it has shown before; as above."""
 
+    staleness: float | None = None
+    """Seconds: a node of the data centre where something was written shows it by then, or refuses
+    to be read."""
+
     restarts: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """By node, the moments at which it was started again."""
 
@@ -70,6 +74,7 @@ def all_of(
         *unseen(history, final),
         *backwards(history, promise),
         *alone(history, final, promise),
+        *stale(history, promise),
         *sums(history, final, promise),
         *highest(history, final, promise),
         *rising(history, promise),
@@ -133,6 +138,34 @@ def alone(
                 proof = known[least][1]
                 text = f"{key} is {value} at {node} in the end, and {known[least][0]} was promised"
                 yield Violation("lost", text, (proof,) if proof else ())
+
+
+def stale(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
+    """A read that is answered shows what was acknowledged so long ago in its data centre, or what
+    came later. Judged by keys with one writer."""
+    if promise.staleness is None or not promise.lasting:
+        return
+    writes: dict[str, list[Operation]] = defaultdict(list)
+    for one in sorted(history, key=_start):
+        if not one.reads and _kind(one.key) in WRITTEN:
+            writes[one.key].append(one)
+    for one in history:
+        if not one.reads or one.answer != OK or one.key not in writes:
+            continue
+        known = _states(writes[one.key])
+        old = [
+            at
+            for at, (_, op) in enumerate(known)
+            if op is not None
+            and op.answer == OK
+            and op.dc == one.dc
+            and op.end < one.start - promise.staleness
+        ]
+        least = max(old, default=0)
+        if all(_shown(one.key, one.row) != value for value, _ in known[least:]):
+            proof = known[least][1]
+            text = f"{one.key} at {one.node} is older than {promise.staleness:g} s"
+            yield Violation("stale", text, tuple(op for op in (proof, one) if op))
 
 
 def _walk(

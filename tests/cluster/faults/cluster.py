@@ -50,6 +50,7 @@ class Layout:
     clocked: bool = False
     """Nodes have clocks of their own."""
     database: bool = False
+    mutant: str = ""
     more: Sequence[str] = ()
 
 
@@ -247,6 +248,7 @@ class Cluster:
                     max_staleness=layout.max_staleness,
                     clocked=layout.clocked,
                     database=layout.database,
+                    mutant=layout.mutant,
                     more=layout.more,
                 )
                 self.nodes[name] = Node(network, self.folder / name, settings)

@@ -20,6 +20,9 @@ from tests.cluster.faults.workload import Guest, Known, Reader, Writer
 WRITERS = 3
 """In each data centre."""
 SERVED_SECONDS = 30.0
+BEHIND = 1.5
+"""Seconds that an entry may take to a node that hears of its primary: what packets that are lost
+cost, and a machine that is busy."""
 AGREED_SECONDS = 40.0
 
 
@@ -69,8 +72,9 @@ class Result:
         )
 
 
-def plan_of(seed: int, only: Sequence[str] = ()) -> Plan:
-    """The plan of a seed; with `only` these kinds of fault instead of those that it would draw."""
+def plan_of(seed: int, only: Sequence[str] = (), mutant: str = "") -> Plan:
+    """The plan of a seed; with `only` these kinds of fault instead of those that it would draw, and
+    nodes that are a mutant."""
     chance = random.Random(seed)
     east = chance.choice((2, 3, 3))
     west = chance.choice((0, 1, 2, 2))
@@ -91,6 +95,8 @@ def plan_of(seed: int, only: Sequence[str] = ()) -> Plan:
         ack=ack,
         lease=chance.choice((1.0, 1.5)),
         clocked="clock" in kinds,
+        max_staleness=chance.choice((None, None, 1.5)),
+        mutant=mutant,
     )
     seconds = chance.uniform(4.0, 8.0)
     faults = drawn(chance, kinds, list(nodes), seconds, chance.choice((0.4, 0.8, 1.5)))
@@ -177,9 +183,11 @@ def stream_of(cluster: Cluster, dc: str, *, whole: bool) -> streams.Told:
 
 
 def promise_of(plan: Plan, cluster: Cluster) -> Promise:
+    stale = plan.layout.max_staleness
     weak = plan.loses and plan.layout.ack == "0"
     return Promise(
         lasting=not weak,
         lasting_nodes=not plan.loses,
+        staleness=None if stale is None else stale + BEHIND,
         restarts={node.host: node.starts[1:] for node in cluster.nodes.values()},
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.hub.client import Client
+from tests.cluster.faults.mutants import MUTANTS
 from tests.cluster.faults.netns import Network
 from tests.engine.faults.servers import die_with_parent
 from tests.hub.servers import missing, redis_program
@@ -188,6 +189,7 @@ class NodeSettings:
     """It has a clock of its own, which can be set wrong."""
     database: bool = False
     """On its small disk."""
+    mutant: str = ""
     more: Sequence[str] = field(default_factory=tuple)
 
 
@@ -210,7 +212,9 @@ class Node(Server):
         self.config.write_text("unprotected = true\nworkers = 1\n", encoding="utf-8")
         self.clock = folder / "clock"
         self.set_clock(0.0)
-        (folder / "sitecustomize.py").write_text(SLEEP, encoding="utf-8")
+        (folder / "sitecustomize.py").write_text(
+            (SLEEP if settings.clocked else "") + MUTANTS.get(settings.mutant, ""), encoding="utf-8"
+        )
 
     def command(self) -> list[str]:
         own = self.settings
@@ -229,9 +233,10 @@ class Node(Server):
         return ["sh", "-c", f'mount --bind {self.memory} /dev/shm && exec "$@"', "sh", *node]
 
     def environment(self) -> dict[str, str]:
-        if not (LIBRARIES and self.settings.clocked):
-            return {}
         path = os.environ.get("PYTHONPATH", "")
+        found = {"PYTHONPATH": f"{self.folder}{os.pathsep}{path}"} if self.settings.mutant else {}
+        if not (LIBRARIES and self.settings.clocked):
+            return found
         return {
             "LD_PRELOAD": str(LIBRARIES[0]),
             "FAKETIME_TIMESTAMP_FILE": str(self.clock),
