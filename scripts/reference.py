@@ -32,6 +32,9 @@ from interlock.cli import (
     sub,
     worker,
 )
+from interlock.cli.cluster import GROUPS as CLUSTER_GROUPS
+from interlock.cli.cluster import subcommand as cluster_subcommand
+from interlock.cli.cluster.subcommand import SHARED as CLUSTER_SHARED
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import SHARED
 from interlock.cli.store import GROUPS as STORE_GROUPS
@@ -47,6 +50,7 @@ from interlock.hub.settings import SETTINGS
 from interlock.hub.stores import STORES
 from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
+from scripts.cluster_words import CLUSTER, CLUSTER_COMMAND, CLUSTER_HEAD, CLUSTER_TAIL
 from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
 from scripts.store_words import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
 from scripts.table_words import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
@@ -388,6 +392,7 @@ def cli() -> str:
         TAIL,
         QUEUES,
         TABLE_COMMAND,
+        CLUSTER_COMMAND,
         STORE_COMMAND,
         HUB,
         table(hub.FLAGS),
@@ -419,6 +424,14 @@ def table_cli() -> str:
     shared = (JSON,)
     parts = [TABLE, table(shared), TABLE_HEAD, *subcommands("table", shared, TABLE_GROUPS)]
     return "".join([*parts, TABLE_TAIL])
+
+
+def cluster_cli() -> str:
+    """Return the page of `interlock cluster`."""
+    shared = CLUSTER_SHARED
+    parts = [CLUSTER, table(shared), CLUSTER_HEAD]
+    parts += subcommands("cluster", shared, (*CLUSTER_GROUPS, cluster_subcommand))
+    return "".join([*parts, CLUSTER_TAIL])
 
 
 def store_cli() -> str:
@@ -573,6 +586,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "cli.md": cli,
     FOLDER / "queue-cli.md": queue_cli,
     FOLDER / "table-cli.md": table_cli,
+    FOLDER / "cluster-cli.md": cluster_cli,
     FOLDER / "store-cli.md": store_cli,
     FOLDER / "hub-configuration.md": configuration,
     FOLDER / "hub-commands.md": commands,

@@ -139,3 +139,17 @@ def test_a_cluster_of_redis_has_all_of_a_cluster_on_one_server(tmp_path: Path, n
             with interlock.connect(f"redis+cluster://127.0.0.1:{ports[0]}") as client:
                 announce(client, f"{name}{n}", A1, LONG)
                 assert announcements(client, f"{name}{n}") == [A1]
+
+
+def test_who_may_only_read_them_finds_the_nodes(redis_url: str, name: str) -> None:
+    with redis.Redis.from_url(redis_url) as server:
+        rights = ("on", ">secret", "+smembers", "+mget", "~il:node*")
+        server.execute_command("ACL", "SETUSER", name, *rights)
+        server.sadd(f"il:nodes:{{{name}}}", *(f"gone-{n}" for n in range(100)))
+        with interlock.connect(redis_url) as client:
+            announce(client, name, A1, LONG)
+        with interlock.connect(redis_url.replace("//", f"//{name}:secret@")) as client:
+            assert announcements(client, name) == [A1]
+            with pytest.raises(EngineUnavailable, match="NOPERM"):
+                announce(client, name, A1, LONG)
+        server.execute_command("ACL", "DELUSER", name)

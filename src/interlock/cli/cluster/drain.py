@@ -14,6 +14,7 @@ from interlock.cli.cluster.subcommand import (
     failed,
     until,
 )
+from interlock.cli.tables import printable
 
 
 def add_to(commands: Any) -> None:
@@ -33,6 +34,10 @@ def add_to(commands: Any) -> None:
 def _drain(cluster: Cluster, given: argparse.Namespace) -> int:
     node = cluster.node(given.id)
     place = cluster.address(node.address)
+    others = [
+        one.id for one in cluster.nodes()
+        if one.dc == node.dc and one.id != node.id and not one.draining and one.role != "joining"
+    ]  # fmt: skip
     cluster.call(place, "DRAIN", timeout=10)
     said: dict[str, Any] = {}
 
@@ -40,15 +45,17 @@ def _drain(cluster: Cluster, given: argparse.Namespace) -> int:
         said.update(cluster.status(place))
         announced = next((one for one in cluster.nodes() if one.id == node.id), None)
         is_told = announced is None or announced.draining
-        return is_told and bool(said["draining"]) and said["role"] != "primary"
+        is_followed = not others or said["primary"] != node.id
+        return is_told and is_followed and bool(said["draining"]) and said["role"] != "primary"
 
     took = until(is_done, given.wait)
     if took is None:
-        why = "it is still the primary" if said.get("role") == "primary" else "it has not said so"
+        why = "no other is the primary" if said.get("primary") == node.id else "it has not said so"
         return failed(f"{node.id} is not drained after {given.wait:g} s: {why}")
-    primary = said.get("primary") or ""
+    primary = said["primary"] if said.get("primary") != node.id else ""
     if given.json:
         emit({"node": node.id, "primary": primary, "seconds": round(took, 3)})
     else:
-        print(f"{node.id} is drained; the primary is {primary or 'not known yet'}")
+        who = f"the primary is {primary}" if primary else "NO node is left to be the primary"
+        print(printable(f"{node.id} is drained; {who}"))
     return 0

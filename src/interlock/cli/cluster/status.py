@@ -80,13 +80,10 @@ def _picture(
             continue
         since = float(primary.get("since") or 0)
         length = f" for {duration(now - since)}, since {_moment(since)}" if since else ""
-        ack = primary.get("ack", 0)
-        acked = {0: "the primary has them", "0": "the primary has them"}.get(
-            ack, f"{ack} replicas have them"
-        )
+        acked = _acked(primary.get("ack", 0))
         yield (
             f"{printable(dc)}: {printable(str(primary['id']))} is the primary{length}, under token "
-            f"{primary.get('token')}; writes are answered when {acked}"
+            f"{primary.get('token')}; writes are answered when {acked} them"
         )
     yield ""
     yield table(HEAD, [_row(one, status, now) for one, status in told])
@@ -100,6 +97,12 @@ def _picture(
         yield table(LINKS, [_link(dc, link) for dc, link in links])
     yield from _databases(told)
     yield from _troubles(told)
+
+
+def _acked(ack: object) -> str:
+    if ack in (0, "0"):
+        return "the primary has"
+    return "a replica has" if ack in (1, "1") else f"{ack} replicas have"
 
 
 def _row(one: Announcement, status: dict[str, Any] | Refusal, now: float) -> tuple[str | int, ...]:
@@ -124,10 +127,15 @@ def _link(dc: str, link: dict[str, Any]) -> tuple[str | int, ...]:
         f"{dc} <- {link.get('dc')}",
         str(link.get("state")),
         milliseconds(float(link.get("lag_ms", 0))),
+        _ago(float(link.get("silent_ms", 0))),
         int(link.get("changes", 0)),
         str(link.get("position") or "-"),
         str(link.get("error") or ""),
     )
+
+
+def _ago(ms: float) -> str:
+    return f"{milliseconds(ms)} ago" if ms < NEVER else "never"
 
 
 def _databases(told: Sequence[Told]) -> Iterator[str]:
@@ -169,5 +177,7 @@ def _moment(seconds: float) -> str:
 
 
 HEAD = ("node", "dc", "role", "address", "change", "behind", "lag", "rows", "up")
-LINKS = ("link", "state", "lag", "changes", "position", "")
+LINKS = ("link", "state", "lag", "heard", "changes", "position", "")
+NEVER = 1e12
+"""Milliseconds that stand for never."""
 DATABASES = ("node", "database", "delay", "waiting", "")

@@ -1,0 +1,82 @@
+"""Words of the page of `interlock cluster` beside the declarations, for scripts/reference.py."""
+
+CLUSTER = """\
+<!-- Made by scripts/reference.py from the parser and the flags' declarations: change those. -->
+
+# interlock cluster
+
+Looks at a cluster of nodes that serve a [table](table.md) together, and operates it. The nodes are
+found by what they announce in their engine, and asked by themselves. Data goes to standard output,
+all else to standard error.
+
+## For all of them
+
+"""
+
+CLUSTER_HEAD = """
+`--url` is that of [connect](client.md#connect), with the name of the cluster, which is that of its
+table: `interlock+cluster://10.0.0.9:6379/presence`. Where the nodes have users, it has one with the
+right of administration for them: `?user=NAME&password=PASSWORD`.
+
+| code | means |
+|---|---|
+| 0 | done; of `status`: each data centre has a primary, and all nodes answer; of `diff`: equal |
+| 1 | refused, no such node, no connection, or not done within `--wait`; of `diff`: they differ |
+| 2 | wrong usage |
+| 130 | Ctrl-C |
+
+"""
+
+CLUSTER_TAIL = """## What status shows
+
+```text
+cluster presence at interlock+cluster://10.0.0.9:6379/presence
+east: a2 is the primary for 3 h, since 2026-11-23 16:58:32, under token 1795463912825473; writes are answered when a replica has them
+
+node  dc    role     address        change  behind  lag    rows    up
+a1    east  replica  10.0.0.1:6399  81,204       3  11 ms  20,113  4 h
+a2    east  primary  10.0.0.2:6399  81,207       0  0 ms   20,113  3 h
+
+link          state  lag    heard       changes  position
+east <- west  ok     41 ms  190 ms ago   12,800  1795463915876-0.27de76ca
+```
+
+| column | means |
+|---|---|
+| `change` | the number of the last change that the node has applied; the nodes of a data centre count alike |
+| `behind`, `lag` | changes that its primary has and it has not; milliseconds from the primary's clock to its own when it applied the last one, or since it heard of its primary, if that is more than a second |
+| `heard` | when the primary last heard of the other data centre |
+| `changes` | changes that came by the link since the node started |
+| `delay`, `waiting` | of a database: how far it is behind, and rows that are not written yet |
+
+A second table has the links between data centres, as their primary sees them, and a third the
+databases; below them is what nodes say is wrong.
+
+## What --json writes
+
+`status` and `nodes` write a line a node: `status` what the node says of itself by `NODE STATUS`, or
+its announcement with `error`; `nodes` the announcement.
+
+| of | names |
+|---|---|
+| `nodes` | `id`, `dc`, `role`, `address`, `http`, `token`, `seq`, `lag_changes`, `lag_ms`, `since`, `version`, `table`, `draining` |
+| `status` | `id`, `dc`, `table`, `role`, `draining`, `address`, `primary`, `token`, `since` (when that became the primary), `started`, `seq`, `position`, `lag_changes`, `lag_ms`, `rows`, `tombstones`, `tombstones_dropped`, `fenced`, `resyncs`, `waiting`, `ack`, `rules`, `nodes`, `links`, `stream`, `database` |
+| `failover` | `before`, `primary`, `token`, `seconds` |
+| `drain` | `node`, `primary`, `seconds` |
+| `resync` | `node`, `rows`, `seconds` |
+| `diff` | a line a row that differs: `key`, and `differs`, for each column what the two have, null where there is no row; `_expires` is the time to live |
+
+## What diff compares
+
+It reads the states of all rows of both nodes. Where they are not alike it waits until each should
+have what the other had, for nodes of one data centre until both are at the same change, for others
+`--settle` seconds, and reads them again. A row differs if a node still lacks then what the other had
+before. So it can be asked of a cluster in use. Rows that are deleted or expired count as absent.
+It holds the states of both nodes in memory, some hundred bytes a row.
+"""  # noqa: E501
+
+CLUSTER_COMMAND = """
+## interlock cluster
+
+Looks at a cluster of nodes that serve a table, and operates it: [its own page](cluster-cli.md).
+"""
