@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from interlock.cluster.stamps import Stamp
@@ -124,31 +124,29 @@ class SumColumn(ClusterColumn):
     def add(
         self, delta: Cells, before: Cells | None, shown: Any, value: Any, mark: Mark, stamp: Stamp
     ) -> None:
-        """Note what this data centre has added in all."""
+        """Note what this writer has added in all."""
         totals = None if before is None else before[self.at + 2]
-        own = int(_total_of(totals, stamp[1]))
-        found = [stamp[1], _kept(own + value - shown), stamp[0]]
+        writer = _writer(stamp)
+        own = int(_total_of(totals, writer))
+        found = [writer, _kept(own + value - shown), stamp[0]]
         if totals is not None and len(totals) > 3 * FEW_TERMS:
-            found = self.join(found, _together(totals, stamp[1], self._added))
+            found = self.join(found, _together(totals, writer))
         delta[self.at + 2] = found
 
     def join(self, ours: Any, theirs: Any) -> Any:
         """Return of each writer its later total."""
         if len(ours) == len(theirs) == 3 and ours[0] == theirs[0]:
-            return theirs if theirs[2] > ours[2] else ours
+            return theirs if _is_later(theirs, ours) else ours
         totals = {ours[at]: ours[at : at + 3] for at in range(0, len(ours), 3)}
         for at in range(0, len(theirs), 3):
-            writer = theirs[at]
-            if writer not in totals or theirs[at + 2] > totals[writer][2]:
-                totals[writer] = theirs[at : at + 3]
+            writer, entry = theirs[at], theirs[at : at + 3]
+            if writer not in totals or _is_later(entry, totals[writer]):
+                totals[writer] = entry
         for writer in [writer for writer in totals if TERM in writer]:
             dc, _, term = writer.partition(TERM)
             if dc in totals and int(term, 36) <= totals[dc][2]:
                 del totals[writer]
         return [part for writer in sorted(totals) for part in totals[writer]]
-
-    def _added(self, totals: list[Any]) -> Any:
-        return _kept(sum(map(int, totals)))
 
     @property
     def joined_at(self) -> int | None:
@@ -189,10 +187,11 @@ class FloatSumColumn(SumColumn):
     def add(
         self, delta: Cells, before: Cells | None, shown: Any, value: Any, mark: Mark, stamp: Stamp
     ) -> None:
-        """Note what this data centre has added in all."""
+        """Note what this writer has added in all; floats of older terms are not put together."""
         totals = None if before is None else before[self.at + 2]
-        own = float(_total_of(totals, stamp[1]))
-        delta[self.at + 2] = [stamp[1], own + (value - shown), stamp[0]]
+        writer = _writer(stamp)
+        own = float(_total_of(totals, writer))
+        delta[self.at + 2] = [writer, own + (value - shown), stamp[0]]
 
 
 class MaxColumn(ClusterColumn):
@@ -295,19 +294,30 @@ def columns_of(
     return tuple(columns)
 
 
-def _together(totals: list[Any], writer: str, added: Callable[[list[Any]], Any]) -> list[Any]:
+def _writer(stamp: Stamp) -> str:
+    """Return who adds: the bare name of a data centre is for its old terms, put together."""
+    return stamp[1] if TERM in stamp[1] else f"{stamp[1]}{TERM}0"
+
+
+def _is_later(entry: list[Any], than: list[Any]) -> bool:
+    # Of two that put the same terms together one is left, whichever comes first.
+    later: bool = entry[2] > than[2] or (entry[2] == than[2] and repr(entry[1]) > repr(than[1]))
+    return later
+
+
+def _together(totals: list[Any], writer: str) -> list[Any]:
     """Return the older terms of a writer's data centre as one, but for the last of them."""
     dc, _, _ = writer.partition(TERM)
     terms = sorted(
-        (int(name.partition(TERM)[2] or "0", 36), at)
+        (int(name.partition(TERM)[2], 36), totals[at * 3 + 1])
         for at, name in enumerate(totals[::3])
-        if name != writer and name.partition(TERM)[0] == dc
+        if name != writer and name.startswith(dc + TERM)
     )
     older = terms[:-1]
     if not older:
         return []
-    last = max(older[-1][0], *(totals[at * 3 + 2] for term, at in older if not term), 0)
-    return [dc, added([totals[at * 3 + 1] for _, at in older]), last]
+    total = int(_total_of(totals, dc)) + sum(int(added) for _, added in older)
+    return [dc, _kept(total), older[-1][0]]
 
 
 def _bits_on(entries: Any) -> int:
