@@ -90,11 +90,15 @@ class Chaos:
     def _begin(self, fault: Fault) -> None:
         node = self._victim(fault)
         whom = fault.dc if fault.kind in OF_CENTRES else node.host
-        if fault.kind in ("kill all", "promote", "engine killed", "engine stopped"):
+        if fault.kind == "kill all":
             names = {fault.dc, *(one.host for one in self._cluster.of(fault.dc))}
         else:
             names = {whom}
         if names & self._busy:
+            return
+        if fault.kind in DEADLY and not all(
+            self._cluster.nodes[n].runs for n in names - {fault.dc}
+        ):
             return
         undo = KINDS[fault.kind](self, fault, node)
         if undo is None:
@@ -222,6 +226,21 @@ class Chaos:
         engine.kill()
         return engine.start
 
+    def engine_emptied(self, fault: Fault, _node: Node) -> Undo | None:
+        """Killed, and it comes back with nothing."""
+        engine = self._cluster.engines[fault.dc][0]
+        engine.kill()
+
+        def undo() -> None:
+            engine.forget()
+            engine.start()
+
+        return undo
+
+    def resync(self, _fault: Fault, node: Node) -> Undo | None:
+        self.counts["resyncs refused"] += self._cluster.ask_lightly(node, "NODE", "RESYNC")
+        return lambda: None
+
     def engine_stopped(self, fault: Fault, _node: Node) -> Undo | None:
         engine = self._cluster.engines[fault.dc][0]
         engine.stop()
@@ -269,7 +288,9 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "stop": Chaos.stop,
     "full disk": Chaos.full_disk,
     "failover": Chaos.failover,
+    "resync": Chaos.resync,
     "engine killed": Chaos.engine_killed,
+    "engine emptied": Chaos.engine_emptied,
     "engine stopped": Chaos.engine_stopped,
     "engine alone": Chaos.engine_alone,
     "promote": Chaos.promote,
@@ -279,11 +300,12 @@ OF_CENTRES = (
     "delay",
     "kill all",
     "engine killed",
+    "engine emptied",
     "engine stopped",
     "engine alone",
     "promote",
 )
-LOSING = ("promote",)
+LOSING = ("promote", "engine emptied")
 """The engine has less than it had."""
 DEADLY = ("kill", "terminate", "kill all")
 """A node has less than it had."""

@@ -37,6 +37,8 @@ NAMED = {
     "stop": "nodes stopped (SIGSTOP)",
     "full disk": "disks of nodes full",
     "failover": "failovers asked for",
+    "resync": "snapshots asked for",
+    "engine emptied": "engines killed and started again with nothing",
     "engine killed": "engines killed and started again",
     "engine stopped": "engines stopped",
     "engine alone": "engines cut from everything",

@@ -86,12 +86,12 @@ def plan_of(seed: int, only: Sequence[str] = (), mutant: str = "") -> Plan:
     possible = [kind for kind in KINDS if kind not in (DEADLY if losing else LOSING)]
     kinds = chance.sample(possible, chance.randrange(2, 7))
     if losing:
-        kinds += LOSING
+        kinds += [chance.choice(LOSING)]
     kinds = list(only) or kinds
     layout = Layout(
         nodes=nodes,
         engine=chance.choice(("redis", "valkey")),
-        replica=losing or any(kind in LOSING for kind in kinds),
+        replica="promote" in kinds,
         ack=ack,
         lease=chance.choice((1.0, 1.5)),
         clocked="clock" in kinds,

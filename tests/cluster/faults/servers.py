@@ -139,6 +139,10 @@ class Engine(Server):
             flags += ["--replicaof", self.replica_of, str(ENGINE_PORT)]
         return [program_of(self.kind), *flags]
 
+    def forget(self) -> None:
+        """While it is dead: its disk is lost."""
+        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+
     def ask(self, *words: str) -> bytes:
         """What redis-cli says, at its own machine."""
         done = subprocess.run(
