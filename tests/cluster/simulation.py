@@ -156,6 +156,12 @@ class Node:
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         pass
 
+    def leads(self, token: int) -> None:
+        pass
+
+    def rests(self) -> None:
+        pass
+
     def joined(self) -> None:
         pass
 

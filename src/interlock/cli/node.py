@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from interlock.cli.flags import Flag, positive
 from interlock.hub import config
@@ -65,6 +66,8 @@ FLAGS = (
          "have it), a number, all", "N", _ack, default=0),
     Flag("--database", "write rows behind, into this database: sqlite:///FILE, postgresql://...; "
          "several by the hash of the key", "URL", many=True),
+    Flag("--data", "keep the rows in a database of SQLite in this folder, if --database does not "
+         "say otherwise", "FOLDER"),
     Flag("--partitions", "have a database of PostgreSQL in parts: hash:N, time:day, time:month",
          "HOW"),
     Flag("--max-staleness", "refuse reads when the primary was not heard of for so many seconds",
@@ -136,7 +139,7 @@ def run(given: argparse.Namespace) -> int:
             links=dict(given.link or ()),
             link_streams=dict(given.link_stream or ()),
             ack=given.ack,
-            databases=tuple(url for url in given.database or () if url != "none"),
+            databases=_databases(given, name),
             partitions=given.partitions,
             max_staleness=given.max_staleness,
             lease=given.lease,
@@ -187,6 +190,16 @@ def run(given: argparse.Namespace) -> int:
         return _fail(f"{where}{error.strerror or error}")
     print(_ready_line(node), flush=True)
     return _serve(node)
+
+
+def _databases(given: argparse.Namespace, table: str) -> tuple[str, ...]:
+    if given.database:
+        return tuple(url for url in given.database if url != "none")
+    if not given.data:
+        return ()
+    folder = Path(given.data).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return (f"sqlite://{quote(str(folder / f'{table}.sqlite'))}",)
 
 
 def _hub(given: argparse.Namespace, table: dict[str, object]) -> dict[str, config.Raw]:

@@ -49,6 +49,12 @@ class Ports(Protocol):
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         """Write rows behind, into the database."""
 
+    def leads(self, token: int) -> None:
+        """Write rows behind: this is the primary now."""
+
+    def rests(self) -> None:
+        """Write no rows behind: another will be the primary."""
+
     def joined(self) -> None:
         """Show what there is, and nothing else: all that counted is applied."""
 
@@ -177,6 +183,7 @@ class Machine:
         for sent in self.primary.sent:
             self._past[self.primary.token, sent.number] = sent
         self.primary = None
+        self._ports.rests()
         self._ports.drop_appends()
 
     @property
@@ -381,6 +388,7 @@ class Machine:
         if self.primary is not None:
             self.primary.came_back(0)
             self.primary.begin_after(self.fence.mark.seq, self.fence.mark.lineage)
+            self._ports.leads(entry.token)
             logger.info("node %s is the primary, under the token %d", self.name, entry.token)
         self.perform()
         self.flush()

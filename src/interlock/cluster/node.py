@@ -31,6 +31,7 @@ from interlock.cluster.replica import Change, Replica
 from interlock.cluster.settings import BEAT, NodeSettings
 from interlock.cluster.stamps import HybridClock
 from interlock.cluster.state import TableRules
+from interlock.cluster.storage import Storage
 from interlock.cluster.streams import ChangeStream, Role, open_stream
 from interlock.cluster.transfer import ScanMark, Scans
 from interlock.engine.announcements import Announcement, announce, announcements, withdraw
@@ -44,6 +45,8 @@ ANNOUNCED = 1.0
 """Seconds between two announcements."""
 TAKEN = 2_000
 """Commands that are taken at once."""
+FLUSHED = 5.0
+"""Seconds for which the end of a node waits for its database."""
 DRAINED = 2.0
 """Seconds for which a node that drains waits for another to be the primary."""
 
@@ -98,6 +101,7 @@ class Node:
             capacity=settings.capacity,
         )
         self.machine.replicas = self._replica_names
+        self._storage = Storage(settings, rules, clock)
         self.scans = Scans(self._replica.states, self._scan_mark)
         self._control = Control(self)
         self._client = interlock.connect(settings.cluster)
@@ -135,9 +139,11 @@ class Node:
         self._keeper.set_fresh(0)
         self.hub.start()
         try:
+            self._storage.load(self.machine, self.lock)
             self._announce()
         except BaseException:
             self.hub.stop()
+            self._storage.close()
             raise
         for thread in self._threads:
             thread.start()
@@ -150,6 +156,7 @@ class Node:
 
     def close(self) -> None:
         """Hand over, withdraw, and end."""
+        self._storage.flush(FLUSHED)
         self.drain()
         self._ends.set()
         os.eventfd_write(self._wake, 1)
@@ -161,6 +168,7 @@ class Node:
         self._reader.close()
         for thread in self._threads:
             thread.join()
+        self._storage.close()
         with contextlib.suppress(InterlockError, OSError):
             withdraw(self._client, self.settings.table, self.settings.name)
         self._keeper.close()
@@ -270,6 +278,15 @@ class Node:
 
     def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
         """See ``Ports``."""
+        self._storage.save(rows, mark, links)
+
+    def leads(self, token: int) -> None:
+        """See ``Ports``."""
+        self._storage.leads(token)
+
+    def rests(self) -> None:
+        """See ``Ports``."""
+        self._storage.rests()
 
     def joined(self) -> None:
         """See ``Ports``."""
@@ -426,7 +443,7 @@ class Node:
                 "entries": self._appender.entries,
                 "election": self._campaign.error,
             },
-            "database": None,
+            "database": self._storage.status(),
         }  # fmt: skip
 
     def _announcement(self) -> Announcement:
