@@ -124,6 +124,7 @@ class Node:
         ]  # fmt: skip
         self._successor_until = 0.0
         self._cleared = False
+        self._changed = threading.Event()
         self._ends = threading.Event()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         names = (("node-commands", self._take), ("node-clock", self._run_clock),
@@ -159,6 +160,7 @@ class Node:
         self._storage.flush(FLUSHED)
         self.drain()
         self._ends.set()
+        self._changed.set()
         os.eventfd_write(self._wake, 1)
         for link in self._links:
             link.close()
@@ -230,7 +232,10 @@ class Node:
                 self._replica.sweep(_now_ms(), self.settings.tombstones)
 
     def _run_announcements(self) -> None:
-        while not self._ends.wait(ANNOUNCED):
+        while not self._ends.is_set():
+            # At once where its role is another: who looks for the primary must find it.
+            self._changed.wait(ANNOUNCED)
+            self._changed.clear()
             try:
                 self._announce()
             except (InterlockError, OSError) as error:
@@ -283,10 +288,12 @@ class Node:
     def leads(self, token: int) -> None:
         """See ``Ports``."""
         self._storage.leads(token)
+        self._changed.set()
 
     def rests(self) -> None:
         """See ``Ports``."""
         self._storage.rests()
+        self._changed.set()
 
     def joined(self) -> None:
         """See ``Ports``."""
@@ -294,6 +301,7 @@ class Node:
             # Rows of an earlier life, which were deleted since.
             self._cleared = True
             self._replica.projection.clear_others(self._replica.states, _now_ms())
+        self._changed.set()
 
     def mismatch(self, theirs: str) -> None:
         """See ``Ports``."""

@@ -14,15 +14,22 @@ def load_row(reference: str) -> type[Row]:
     """Return the class that a reference names.
 
     Raises:
-        ValueError: there is no such file, module or class, or it is no class of rows.
-        Exception: what the module raises when it is imported.
+        ValueError: there is no such file, module or class, it cannot be imported, or it is no class
+            of rows.
     """
     place, colon, name = reference.rpartition(":")
     if not (colon and place and name):
         raise ValueError(
             f"{reference!r} names no class of rows; allowed: FILE.py:CLASS, MODULE:CLASS"
         )
-    found = getattr(_module(place), name, None)
+    try:
+        module = _module(place)
+    except ValueError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise ValueError(f"{place} cannot be imported: {kind}: {error}") from error
+    found = getattr(module, name, None)
     if not isinstance(found, type) or not issubclass(found, Row):
         raise ValueError(
             f"{place} has no class of rows {name!r}; one is `class {name}(interlock.Row): ...`"
