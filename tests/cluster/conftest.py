@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import interlock
+from tests.cluster.nodes import NodeCluster, node_cluster
 from tests.hub.servers import needs_hub, redis_server
 from tests.hub.tables import new_name
 
@@ -44,3 +45,16 @@ def engine_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def name() -> str:
     return new_name()
+
+
+@pytest.fixture(scope="session")
+def three_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
+    with node_cluster(tmp_path_factory.mktemp("nodes"), "a1", "a2", "a3") as made:
+        yield made
+
+
+@pytest.fixture
+def nodes(three_nodes: NodeCluster) -> NodeCluster:
+    """Three nodes that are well; tests may kill them."""
+    three_nodes.heal()
+    return three_nodes

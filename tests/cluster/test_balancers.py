@@ -20,18 +20,12 @@ import interlock
 from interlock.errors import EngineUnavailable
 from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError
-from tests.cluster.nodes import NodeCluster, Presence, eventually, node_cluster
+from tests.cluster.nodes import NodeCluster, Presence, eventually
 from tests.hub.servers import free_port, missing
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/cluster"
 MODULE = "ngx_stream_module.so"
 MODULES = Path(os.environ.get("INTERLOCK_NGINX_MODULES") or "/usr/lib/nginx/modules")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
-    with node_cluster(tmp_path_factory.mktemp("nodes"), "a1", "a2", "a3") as made:
-        yield made
 
 
 def program(name: str) -> str:
@@ -107,13 +101,12 @@ def who(port: int) -> dict[str, Any]:
 
 
 def test_haproxy_has_writes_at_the_primary_and_reads_at_replicas(
-    tmp_path: Path, made: NodeCluster
+    tmp_path: Path, nodes: NodeCluster
 ) -> None:
-    made.heal()
-    primary = made.primary()
-    with haproxy(tmp_path, made) as (writes, reads):
+    primary = nodes.primary()
+    with haproxy(tmp_path, nodes) as (writes, reads):
         eventually(lambda: who(writes).get("id") == primary)
-        eventually(lambda: {who(reads).get("id") for _ in range(6)} == set(made.replicas()))
+        eventually(lambda: {who(reads).get("id") for _ in range(6)} == set(nodes.replicas()))
         url = f"interlock://127.0.0.1:{writes}"
         with (
             interlock.connect(url) as client,
@@ -123,14 +116,14 @@ def test_haproxy_has_writes_at_the_primary_and_reads_at_replicas(
             table["k"] = Presence(app_id=1)
             seen = reader.table("presence", Presence)
             eventually(lambda: seen.get("k") == Presence(app_id=1))
-            made.nodes[primary].kill()
+            nodes.nodes[primary].kill()
             eventually(lambda: written(table, 2))
-            assert who(writes)["id"] == made.primary() != primary
+            assert who(writes)["id"] == nodes.primary() != primary
             eventually(lambda: seen.get("k") == Presence(app_id=2))
             # With one node left, it takes both.
-            left = made.primary()
-            (other,) = made.replicas()
-            made.nodes[other].kill()
+            left = nodes.primary()
+            (other,) = nodes.replicas()
+            nodes.nodes[other].kill()
             eventually(lambda: who(reads).get("id") == left)
 
 
@@ -142,36 +135,34 @@ def written(table: Any, n: int) -> bool:
     return True
 
 
-def test_haproxy_leaves_who_drains_and_who_hangs(tmp_path: Path, made: NodeCluster) -> None:
-    made.heal()
-    with haproxy(tmp_path, made) as (writes, reads):
-        primary = made.primary()
+def test_haproxy_leaves_who_drains_and_who_hangs(tmp_path: Path, nodes: NodeCluster) -> None:
+    with haproxy(tmp_path, nodes) as (writes, reads):
+        primary = nodes.primary()
         eventually(lambda: who(writes).get("id") == primary)
-        with Client(made.nodes[primary].address) as client:
+        with Client(nodes.nodes[primary].address) as client:
             client.call("NODE", "DRAIN")
         eventually(lambda: who(writes).get("role") == "primary" and who(writes)["id"] != primary)
         eventually(lambda: {who(reads).get("id") for _ in range(6)}.isdisjoint({primary, None}))
-        hung = next(name for name in made.replicas() if name != primary)
-        made.nodes[hung].process.send_signal(signal.SIGSTOP)
+        hung = next(name for name in nodes.replicas() if name != primary)
+        nodes.nodes[hung].process.send_signal(signal.SIGSTOP)
         try:
             now = who(writes)["id"]
             eventually(lambda: {who(reads).get("id") for _ in range(6)} == {now})
         finally:
-            made.nodes[hung].process.send_signal(signal.SIGCONT)
-    made.nodes[primary].kill()
+            nodes.nodes[hung].process.send_signal(signal.SIGCONT)
+    nodes.nodes[primary].kill()
 
 
-def test_nginx_says_who_is_the_primary(tmp_path: Path, made: NodeCluster) -> None:
-    made.heal()
+def test_nginx_says_who_is_the_primary(tmp_path: Path, nodes: NodeCluster) -> None:
     port = free_port()
-    with nginx(tmp_path, configured("nginx.conf", made, _7080=port)):
-        eventually(lambda: page(port, "/primary").get("id") == made.primary())
-        assert page(port, "/replica?max_lag=10000")["id"] in made.replicas()
-        before = made.primary()
-        assert page(port, "/primary")["address"] == made.nodes[before].address
-        made.nodes[before].kill()
+    with nginx(tmp_path, configured("nginx.conf", nodes, _7080=port)):
+        eventually(lambda: page(port, "/primary").get("id") == nodes.primary())
+        assert page(port, "/replica?max_lag=10000")["id"] in nodes.replicas()
+        before = nodes.primary()
+        assert page(port, "/primary")["address"] == nodes.nodes[before].address
+        nodes.nodes[before].kill()
         eventually(lambda: page(port, "/primary").get("id") not in (None, before))
-        assert page(port, "/primary")["id"] == made.primary()
+        assert page(port, "/primary")["id"] == nodes.primary()
 
 
 def page(port: int, path: str) -> dict[str, Any]:
@@ -187,20 +178,19 @@ def page(port: int, path: str) -> dict[str, Any]:
         return {}
 
 
-def test_nginx_balances_connections_over_nodes(tmp_path: Path, made: NodeCluster) -> None:
+def test_nginx_balances_connections_over_nodes(tmp_path: Path, nodes: NodeCluster) -> None:
     if not (MODULES / MODULE).exists():
         pytest.skip(f"no {MODULE} in {MODULES}: install libnginx-mod-stream")
-    made.heal()
     port = free_port()
-    text = configured("nginx-stream.conf", made, _7000=port)
+    text = configured("nginx-stream.conf", nodes, _7000=port)
     with nginx(tmp_path, text.replace(f"modules/{MODULE}", str(MODULES / MODULE))):
-        eventually(lambda: {who(port).get("id") for _ in range(6)} == set(made.nodes))
+        eventually(lambda: {who(port).get("id") for _ in range(6)} == set(nodes.nodes))
         with interlock.connect(f"interlock://127.0.0.1:{port}") as client:
             table = client.table("presence", Presence)
             table["k"] = Presence(app_id=1)
             assert table["k"] == Presence(app_id=1)
-            lost = made.primary()
-            made.nodes[lost].kill()
+            lost = nodes.primary()
+            nodes.nodes[lost].kill()
             eventually(lambda: written(table, 2))
             # The one with fewer connections than the other, which this client has.
-            eventually(lambda: {who(port).get("id") for _ in range(6)} <= set(made.alive()))
+            eventually(lambda: {who(port).get("id") for _ in range(6)} <= set(nodes.alive()))

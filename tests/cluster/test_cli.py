@@ -30,18 +30,6 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
-    with node_cluster(tmp_path_factory.mktemp("nodes"), "a1", "a2", "a3") as made:
-        yield made
-
-
-@pytest.fixture
-def nodes(made: NodeCluster) -> NodeCluster:
-    made.heal()
-    return made
-
-
 @pytest.fixture
 def run(nodes: NodeCluster, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: str, url: str = nodes.url) -> Done:

@@ -5,27 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
-
-import pytest
 
 import interlock
 from interlock.engine.table import RemoteTable
 from interlock.errors import EngineUnavailable
-from tests.cluster.nodes import NodeCluster, Presence, eventually, node_cluster
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
-    with node_cluster(tmp_path_factory.mktemp("nodes"), "a1", "a2", "a3") as made:
-        yield made
-
-
-@pytest.fixture
-def nodes(made: NodeCluster) -> NodeCluster:
-    """Three nodes that are well."""
-    made.heal()
-    return made
+from tests.cluster.nodes import NodeCluster, Presence, eventually
 
 
 class Writer:

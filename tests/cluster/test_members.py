@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +24,10 @@ from interlock.engine import members
 from interlock.engine.announcements import Announcement, announce, withdraw
 from interlock.engine.table import RemoteTable
 from interlock.errors import EngineUnavailable, SchemaMismatch
+from interlock.hub import passwords
 from interlock.table.row import U8
 from tests.cluster.gates import Gate, gate, says, unanswered, unheard
+from tests.hub.certificates import Authority
 from tests.hub.servers import needs_hub
 from tests.hub.tables import Presence, entry
 
@@ -397,6 +400,51 @@ def test_many_threads_move_together(pair: Pair) -> None:
             thread.join()
         assert not failures
         assert pair.gates[1].count(b"MGET") > 0
+
+
+def test_what_is_done_and_not_acknowledged_is_told_and_not_done_again(pair: Pair) -> None:
+    with pair.table() as table:
+        table["k"] = ONE
+        pair.gates[0].spoil(b"PATCH", says("NOACK it is done, but not all replicas have it"))
+        with pytest.raises(EngineUnavailable, match="NOACK it is done") as told:
+            table.patch("k", unread=1)
+        assert told.value.unknown
+    assert pair.gates[0].count(b"PATCH") + pair.gates[1].count(b"PATCH") == 1
+
+
+def test_nodes_may_want_another_user_than_the_engine(redis_url: str, name: str) -> None:
+    user = {"name": "app", "passwords": [passwords.hashed("a b")], "tables": ["*"]}
+    with (
+        interlock.Hub(port=0, workers=1, table=[entry(name)], user=[user]) as hub,
+        interlock.connect(redis_url) as engine,
+    ):
+        node = Announcement(id="a", dc="x", role="primary", address=hub.addresses[0])
+        announce(engine, name, node, HOUR)
+        url = redis_url.replace("redis:", "interlock+cluster:")
+        with interlock.connect(f"{url}?user=app&password=a%20b") as client:
+            client.table(name, Presence)["k"] = ONE
+        client = interlock.connect(f"{url}?timeout=1")
+        with client, pytest.raises(EngineUnavailable, match="NOAUTH"):
+            client.table(name, Presence).get("k")
+    SharedTable.remove(name)
+
+
+def test_nodes_may_speak_tls(redis_url: str, name: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.sign("localhost")
+    tls = {"cert": str(pair.cert), "key": str(pair.key)}
+    with (
+        interlock.Hub(port=0, workers=1, table=[entry(name)], tls=tls) as hub,
+        interlock.connect(redis_url) as engine,
+    ):
+        address = hub.addresses[0].removeprefix("tls:")
+        node = Announcement(id="a", dc="x", role="primary", address=address)
+        announce(engine, name, node, HOUR)
+        url = redis_url.replace("redis:", "interlock+cluster:")
+        with interlock.connect(f"{url}?tls=nodes&ca={authority.cert}") as client:
+            client.table(name, Presence)["k"] = ONE
+            assert client.table(name, Presence)["k"] == ONE
+    SharedTable.remove(name)
 
 
 def test_the_keys_of_announcements_are_as_the_page_says(pair: Pair, redis_url: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from interlock.cluster.pages import NodePages, Standing
 from interlock.hub.httpd import Page
 from interlock.hub.pages import HubPages
 from interlock.hub.state import State
-from tests.cluster.nodes import NodeCluster, eventually, node_cluster
+from tests.cluster.nodes import NodeCluster, eventually
 
 REPLICA = Standing(
     id="a1", dc="east", role="replica", address="h:1", primary="a2", token=7, lag_ms=80.0
@@ -96,12 +95,6 @@ def test_health_and_ready_are_the_hub_s_with_the_node_s() -> None:
     assert HubPages(lambda: State.SERVING, dict)("/primary", "") is None
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
-    with node_cluster(tmp_path_factory.mktemp("nodes"), "a1", "a2") as made:
-        yield made
-
-
 def get(nodes: NodeCluster, name: str, path: str) -> tuple[int, Any]:
     host, _, port = nodes.nodes[name].http.rpartition(":")
     client = http.client.HTTPConnection(host, int(port), timeout=20)
@@ -115,7 +108,7 @@ def get(nodes: NodeCluster, name: str, path: str) -> tuple[int, Any]:
 
 def test_nodes_say_so_themselves(nodes: NodeCluster) -> None:
     primary = nodes.primary()
-    (replica,) = nodes.replicas()
+    replica = nodes.replicas()[0]
     status, told = get(nodes, primary, "/primary")
     assert (status, told["id"], told["address"]) == (200, primary, nodes.nodes[primary].address)
     assert get(nodes, replica, "/primary")[0] == 503
@@ -124,5 +117,7 @@ def test_nodes_say_so_themselves(nodes: NodeCluster) -> None:
     status, told = get(nodes, replica, "/health")
     assert (status, told["node"]["primary"], told["node"]["role"]) == (200, primary, "replica")
     nodes.nodes[primary].kill()
-    eventually(lambda: get(nodes, replica, "/primary")[0] == 200)
-    assert get(nodes, replica, "/replica")[0] == 503
+    eventually(lambda: nodes.primary() != primary)
+    after = nodes.primary()
+    eventually(lambda: get(nodes, after, "/primary")[0] == 200)
+    assert get(nodes, after, "/replica")[0] == 503

@@ -157,6 +157,8 @@ class ClusterRows(WireRows[W]):
                 course = course_of(error)
                 if course == "raise":
                     raise
+                if course == "done":
+                    raise patience.done(error) from None
                 patience.failed(node, str(error))
                 patience.sent = patience.sent or (course in ("unsure", "lost") and not reads)
                 if refusals.of(str(error)).ends:
@@ -271,6 +273,9 @@ class _Patience:
             unknown=True,
         )
 
+    def done(self, error: Refused) -> EngineUnavailable:
+        return EngineUnavailable(f"{self._named()}: {error}", unknown=True)
+
     def _named(self) -> str:
         rows = self._rows
         cluster, shown = rows._members.cluster, rows._engine.target.shown
@@ -286,7 +291,8 @@ def course_of(error: Refused) -> str:
     """Return what to do after an error reply of a node.
 
     ``wait``: ask again in a while; ``unsure``: and it may have been done. ``elsewhere``: ask
-    another; ``lost``: and it may have been done. ``raise``: it is so.
+    another; ``lost``: and it may have been done. ``done``: it is, but not as safely as it should.
+    ``raise``: it is so.
     """
     known = COURSES.get(error.code)
     if known is not None:
@@ -309,7 +315,7 @@ COURSES = {
     "UNANSWERED": "unsure",
     "UNKNOWN": "unsure",
     # It is done, and fewer replicas than wanted have it.
-    "NOACK": "unsure",
+    "NOACK": "done",
 }
 HASTY = 4
 """Attempts without a pause, at different nodes."""
