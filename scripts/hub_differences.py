@@ -13,7 +13,8 @@ Compared byte for byte with Redis 7.0.15 in the tests; nothing else is known to 
 
 # What, the hub, why.
 DIFFERENCES = (
-    ("`LOG`, `CLIENT SLOW`, `PUBSUB CLIENTS`, `CONFIG RELOAD`, `BACKUP`, `TABLE`, `STORE`, `RELAY`",
+    ("`LOG`, `CLIENT SLOW`, `PUBSUB CLIENTS`, `CONFIG RELOAD`, `BACKUP`, `TABLE`, `STORE`, "
+     "`RELAY`, `NODE`",
      "has them",
      "Redis has not"),
     ("`CLIENT SETINFO`, `CLIENT NO-TOUCH`",
@@ -103,6 +104,12 @@ DIFFERENCES = (
     ("a row whose writer lives and does not go on",
      "`TRYAGAIN`, after 5 ms",
      "the writer may be any process of the machine, and others wait meanwhile"),
+    ("a table that a node of a cluster keeps, rows of several tables in one call",
+     "`CROSSTABLE` where one of them is kept, and nothing is done",
+     "the node alone writes its table, the hub the others"),
+    ("such a table, when its node has not heard from the primary for longer than it may",
+     "`STALE` for what reads rows",
+     "who was told how old a row may be gets none that is older"),
     ("databases, transactions, scripts, other data",
      "not there",
      "a hub stores nothing else"),

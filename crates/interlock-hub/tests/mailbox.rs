@@ -81,7 +81,7 @@ fn workers_are_told_to_close_when_the_last_of_them_has_drained() {
     shared.drained();
     assert!(shared.mailboxes.iter().all(|mailbox| mailbox.take().is_empty()));
     shared.drained();
-    for mailbox in &shared.mailboxes {
+    for mailbox in shared.mailboxes.iter() {
         assert!(matches!(&mailbox.take()[..], [Mail::Finish]));
     }
 }
