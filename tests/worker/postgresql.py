@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from tests.hub.servers import free_port, missing
 
@@ -18,43 +19,76 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def postgresql() -> Iterator[str]:
-    """The URL of an empty one; without its programs the test is skipped, or fails in the CI."""
-    programs = found()
-    # Not pytest's folder: the user postgres may not go there.
-    with tempfile.TemporaryDirectory(prefix="interlock-postgresql-") as name:
-        folder = Path(name)
-        who: list[str | Path] = []
+def postgresql(*flags: str) -> Iterator[str]:
+    """The URL of an empty one, with settings as `-c name=value`.
+
+    Without its programs the test is skipped, or fails in the CI.
+    """
+    with Server(*flags) as server:
+        yield server.url
+
+
+class Server:
+    """One that can be killed and started again, at the same place."""
+
+    def __init__(self, *flags: str) -> None:
+        self._programs = found()
+        self._flags = flags
+        # Not pytest's folder: the user postgres may not go there.
+        self._temporary = tempfile.TemporaryDirectory(prefix="interlock-postgresql-")
+        self._folder = Path(self._temporary.name)
+        self._port = str(free_port())
+        self._who: list[str | Path] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = f"postgresql://bank@127.0.0.1:{self._port}/postgres"
+
+    def __enter__(self) -> Self:
+        folder = self._folder
         if os.geteuid() == 0:
             # It refuses to run as root.
             shutil.chown(folder, "postgres", "postgres")
-            who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
-        make: list[str | Path] = [programs / "initdb", "-D", folder / "data", "-U", "bank"]
+            self._who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
+        make: list[str | Path] = [self._programs / "initdb", "-D", folder / "data", "-U", "bank"]
         made = subprocess.run(
-            [*who, *make, "--auth", "trust", "--no-sync"],
+            [*self._who, *make, "--auth", "trust", "--no-sync"],
             capture_output=True, text=True, cwd=folder, timeout=PATIENCE,
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
-        port = str(free_port())
-        serve: list[str | Path] = [programs / "postgres", "-D", folder / "data", "-p", port]
-        ready: list[str | Path] = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", port]
+        self.start()
+        return self
+
+    def start(self) -> None:
+        folder, port = self._folder, self._port
+        serve: list[str | Path] = [self._programs / "postgres", "-D", folder / "data", "-p", port]
+        ready: list[str | Path] = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1"]
         log = folder / "log"
-        with log.open("w") as output:
-            server = subprocess.Popen(
-                [*who, *serve, "-h", "127.0.0.1", "-k", folder],
+        with log.open("a") as output:
+            self.process = subprocess.Popen(
+                [*self._who, *serve, "-h", "127.0.0.1", "-k", folder, *self._flags],
                 stdout=output, stderr=output, cwd=folder,
             )  # fmt: skip
+        until = time.monotonic() + PATIENCE
+        while subprocess.run([*ready, "-p", port]).returncode:
+            assert self.process.poll() is None and time.monotonic() < until, log.read_text()
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End all its processes at once: it recovers when it is started again."""
+        self._end(signal.SIGQUIT)
+
+    def _end(self, number: int) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            if process.poll() is None:
+                process.send_signal(number)
+            process.wait(PATIENCE)
+
+    def __exit__(self, *_: object) -> None:
         try:
-            until = time.monotonic() + PATIENCE
-            while subprocess.run(ready).returncode:
-                assert server.poll() is None and time.monotonic() < until, log.read_text()
-                time.sleep(0.05)
-            yield f"postgresql://bank@127.0.0.1:{port}/postgres"
+            # "Fast": it ends sessions that are still there.
+            self._end(signal.SIGINT)
         finally:
-            if server.poll() is None:
-                # "Fast": it ends sessions that are still there.
-                server.send_signal(signal.SIGINT)
-            server.wait(PATIENCE)
+            self._temporary.cleanup()
 
 
 def found() -> Path:

@@ -20,6 +20,7 @@ from interlock.cluster.database import Database, SavedMark, open_database
 from interlock.cluster.database.behind import WriteBehind, part_of
 from tests.cluster.database.conftest import Place
 from tests.cluster.database.rows import RULES, mark, state_of
+from tests.worker.postgresql import Server
 
 PATIENCE = 40.0
 
@@ -196,6 +197,29 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+def test_a_database_that_is_killed_and_restarted_has_all(tmp_path: Path) -> None:
+    """Each transaction whole, or not at all; the runner goes on by itself."""
+    chance, node = random.Random(6), Node()
+    with Server() as server:
+        place = Place(server.url)
+        place.open().migrate()
+        with runner(node, place.open(timeout=2.0)) as behind:
+            behind.lead(1)
+            for kills in range(1, 3):
+                until = time.monotonic() + PATIENCE
+                while behind.figures()[0].written < 200 * kills:
+                    assert time.monotonic() < until
+                    node.change(keys(chance))
+                    time.sleep(0.001)
+                server.kill()
+                node.change(keys(chance))
+                eventually(lambda: behind.figures()[0].error)
+                server.start()
+            assert behind.flush(PATIENCE)
+        assert saved(place.open()) == (mark(len(node.log) - 1), node.states)
+        place.close()
+
+
 WRITER = """
 import sys, random
 from tests.cluster.database.test_behind import Node, keys, runner
@@ -211,7 +235,7 @@ with runner(node, database) as behind:
 """
 
 
-@pytest.mark.parametrize("seed", range(1, 3))
+@pytest.mark.parametrize("seed", [1])
 def test_a_writer_that_is_killed_leaves_whole_batches(place: Place, seed: int) -> None:
     """Each row there is as of the mark or later: each change of the random writer is known."""
     place.open().migrate()
@@ -221,7 +245,7 @@ def test_a_writer_that_is_killed_leaves_whole_batches(place: Place, seed: int) -
     )  # fmt: skip
     assert process.stdout is not None
     for line in process.stdout:
-        if int(line.split()[1]) > 1500:
+        if int(line.split()[1]) > 1100:
             break
     process.send_signal(signal.SIGKILL)
     process.wait()

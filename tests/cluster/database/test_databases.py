@@ -28,9 +28,9 @@ def test_what_is_written_is_loaded(place: Place) -> None:
     assert database.migrations() == []
     assert loaded(database) == (SavedMark(), {})
     assert database.begin(1) == SavedMark()
-    written = rows(25_000)
-    database.write(written[:15_000], mark(7), 1)
-    database.write(written[15_000:], mark(9), 1)
+    written = rows(12_000)
+    database.write(written[:9_000], mark(7), 1)
+    database.write(written[9_000:], mark(9), 1)
     found, states = loaded(place.open())
     assert found == mark(9)
     assert states == {row.key: row.state for row in written}
@@ -107,14 +107,14 @@ def test_of_two_states_under_one_token_the_older_stays_out(place: Place) -> None
 def test_a_load_is_of_one_moment(place: Place) -> None:
     database, other = place.open(), place.open()
     database.migrate()
-    database.write(rows(20_500), mark(1), 1)
+    database.write(rows(10_500), mark(1), 1)
     found, batches = database.load()
     first = next(batches)
-    other.write(rows(20_500, start=500, seq=2), mark(2), 1)
+    other.write(rows(10_500, start=500, seq=2), mark(2), 1)
     pairs = [*first, *(pair for batch in batches for pair in batch)]
-    assert found == mark(1) and len(pairs) == 20_500
+    assert found == mark(1) and len(pairs) == 10_500
     assert loaded(database)[0] == mark(2)
-    assert len(loaded(database)[1]) == 21_000
+    assert len(loaded(database)[1]) == 11_000
 
 
 def test_what_is_forgotten_is_deleted(place: Place) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from interlock.cluster.database.protocol import (
@@ -75,9 +74,7 @@ def open_database(
             )
         return SqliteDatabase(Path(path), name, rules, timeout)
     if scheme in ("postgresql", "postgres"):
-        from interlock.cluster.database import postgresql
+        from interlock.cluster.database.postgresql import PostgresqlDatabase
 
-        made: Any = postgresql.PostgresqlDatabase(url, name, rules, partitions, timeout)
-        opened: Database = made
-        return opened
+        return PostgresqlDatabase(url, name, rules, partitions, timeout)
     raise ValueError(f"open_database(): url is {without_password(url)!r}; allowed: {ALLOWED}")

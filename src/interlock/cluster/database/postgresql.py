@@ -1,0 +1,290 @@
+"""A table's rows in PostgreSQL, by psycopg: written by COPY into a stage, and loaded by COPY."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from interlock.cluster.database.columns import KEY
+from interlock.cluster.database.layout import conversion, layout_of
+from interlock.cluster.database.postgresql_schema import Tables
+from interlock.cluster.database.protocol import (
+    BATCH,
+    DatabaseUnavailable,
+    Fenced,
+    SavedMark,
+    SavedRow,
+)
+from interlock.cluster.state import TableRules
+from interlock.engine.url import without_password
+
+psycopg: Any
+try:
+    import psycopg
+except ImportError as error:
+    raise ImportError(
+        f"a database of PostgreSQL needs psycopg: pip install 'interlock[postgresql]' ({error})"
+    ) from None
+
+_NUL = "\u2400"
+"""For a NUL, which no text of PostgreSQL holds."""
+
+
+class PostgresqlDatabase:
+    """See ``Database``."""
+
+    def __init__(
+        self, url: str, name: str, rules: TableRules, partitions: str | None, timeout: float
+    ) -> None:
+        self.url = re.sub(r"(password=)[^&]*", r"\1***", without_password(url))
+        self._url = url
+        self._timeout = timeout
+        # Of its own, for it remembers what it read last.
+        self._rules = TableRules(rules.row_class, tombstone_age=rules.age_ms / 1000)
+        self._tables = Tables(name, self._rules, partitions)
+        self._texts = [n for n, kind in enumerate(self._tables.columns.values()) if kind == "text"]
+        self._opened: Any = None
+        self._layout = 0
+        self._days: set[dt.date] = set()
+        self._lock = threading.Lock()
+
+    # -- Schema -------------------------------------------------------------------------------
+
+    def migrations(self) -> list[str]:
+        """See ``Database``."""
+        with self._asked() as connection:
+            return self._tables.migrations(connection)
+
+    def migrate(self) -> None:
+        """See ``Database``."""
+        with self._asked() as connection, connection.transaction():
+            # Nodes that start at once make it one after the other.
+            lock = "SELECT pg_advisory_xact_lock(hashtext(%s))"
+            connection.execute(lock, (f"interlock {self._tables.name}",))
+            for statement in self._tables.migrations(connection):
+                if not statement.startswith("--"):
+                    connection.execute(statement)
+
+    # -- Writing ------------------------------------------------------------------------------
+
+    def begin(self, token: int) -> SavedMark:
+        """See ``Database``."""
+        tables = self._tables
+        with self._asked() as connection, connection.transaction():
+            mark = self._fenced(connection, token)
+            layout = layout_of(self._rules)
+            connection.execute(
+                f"INSERT INTO {tables.layouts} (layout) VALUES (%s) ON CONFLICT DO NOTHING",
+                (layout,),
+            )
+            asked = f"SELECT id FROM {tables.layouts} WHERE layout = %s"
+            ((self._layout,),) = connection.execute(asked, (layout,)).fetchall()
+            ((partitions,),) = connection.execute(
+                f"UPDATE {tables.mark} SET token = %s RETURNING partitions", (token,)
+            ).fetchall()
+            tables.partitions = partitions or None
+        return mark
+
+    def write(self, rows: Sequence[SavedRow], mark: SavedMark, token: int) -> None:
+        """See ``Database``."""
+        if not self._layout:
+            self.begin(token)
+        tables = self._tables
+        written = [self._values(row, row.state, token) for row in rows if row.state is not None]
+        # In one order, and neighbours of the index together.
+        written.sort(key=lambda values: values[0])
+        deleted = [row.key for row in rows if row.state is None]
+        with self._asked() as connection, connection.transaction():
+            self._fenced(connection, token)
+            if written:
+                self._stage(connection, written)
+                for statement in tables.upserts():
+                    connection.execute(statement)
+            if deleted:
+                connection.execute(f"DELETE FROM {tables.rows} WHERE {KEY} = ANY(%s)", (deleted,))
+            connection.execute(
+                f"UPDATE {tables.mark} SET token = %s, mark = %s",
+                (token, msgspec.json.encode(mark).decode()),
+            )
+
+    def _stage(self, connection: Any, written: list[tuple[Any, ...]]) -> None:
+        tables, types = self._tables, self._tables.types
+        columns = ", ".join(f'"{name}" {kind}' for name, kind in types.items())
+        connection.execute(
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {tables.stage} ({columns}) ON COMMIT DELETE ROWS"
+        )
+        if tables.by_time:
+            self._make_partitions(connection, {values[1] for values in written})
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY {tables.stage} FROM STDIN (FORMAT BINARY)") as copy,
+        ):
+            copy.set_types([kind.partition("(")[0] for kind in types.values()])
+            for values in written:
+                copy.write_row(values)
+
+    def _make_partitions(self, connection: Any, days: set[dt.date]) -> None:
+        new = days - self._days
+        if not new:
+            return
+        # Only who holds the mark makes any.
+        there = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
+        found = {
+            name.strip('"')
+            for (name,) in connection.execute(there, (self._tables.rows,)).fetchall()
+        }
+        for day in sorted(new):
+            if f"{self._tables.name}_p{day:%Y%m%d}" not in found:
+                for statement in self._tables.partition(day):
+                    connection.execute(statement)
+        # What a failure undoes is looked for again.
+        self._days = set() if len(self._days) > 1000 else self._days | (days & self._known(found))
+
+    def _known(self, found: set[str]) -> set[dt.date]:
+        days = {name.rpartition("_p")[2] for name in found}
+        return {
+            dt.datetime.strptime(day, "%Y%m%d").date()
+            for day in days
+            if len(day) == 8 and day.isdecimal()
+        }
+
+    def _values(self, row: SavedRow, state: bytes, token: int) -> tuple[Any, ...]:
+        rules, tables = self._rules, self._tables
+        # Whoever reads by SQL looks at the time itself.
+        values: Any = rules.values(state, 0)
+        alive = values is not None
+        if not alive:
+            values = (None,) * len(tables.columns)
+        elif self._texts:
+            values = list(values)
+            for n in self._texts:
+                values[n] = values[n].replace("\0", _NUL)
+        day = (tables.day(rules.newest(state)[0] >> 16),) if tables.by_time else ()
+        expires, forget = rules.expires_at(state) or None, rules.forgettable_at(state)
+        return (
+            row.key, *day, *values, alive, expires, forget, token, row.seq, self._layout, state,
+        )  # fmt: skip
+
+    def _fenced(self, connection: Any, token: int) -> SavedMark:
+        asked = f"SELECT token, mark FROM {self._tables.mark} WHERE id = 1 FOR UPDATE"
+        ((found, mark),) = connection.execute(asked).fetchall()
+        if found > token:
+            raise Fenced(
+                f"{self.url}: token {found} writes to {self._tables.name!r}, and {token} no more"
+            )
+        return msgspec.json.decode(mark, type=SavedMark)
+
+    def forget(self, now_ms: int, most: int) -> int:
+        """See ``Database``."""
+        rows = self._tables.rows
+        with self._asked() as connection:
+            done = connection.execute(
+                f"DELETE FROM {rows} WHERE {KEY} IN (SELECT {KEY} FROM {rows} "
+                f"WHERE interlock_forget > 0 AND interlock_forget <= %s LIMIT %s) "
+                f"AND interlock_forget > 0 AND interlock_forget <= %s",
+                (now_ms, most, now_ms),
+            )
+            return int(done.rowcount)
+
+    # -- Reading ------------------------------------------------------------------------------
+
+    def load(self) -> tuple[SavedMark, Iterator[list[tuple[bytes, bytes]]]]:
+        """See ``Database``."""
+        tables = self._tables
+        # A connection of its own: the batches are of one moment while others write.
+        connection = self._connected(load=True)
+        try:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            ((text,),) = connection.execute(f"SELECT mark FROM {tables.mark}").fetchall()
+            mark = msgspec.json.decode(text, type=SavedMark)
+            layouts = connection.execute(f"SELECT id, layout FROM {tables.layouts}").fetchall()
+            others = {
+                id: convert
+                for id, layout in layouts
+                if (convert := conversion(layout, self._rules)) is not None
+            }
+        except psycopg.Error as error:
+            connection.close()
+            raise self._unavailable(error) from None
+        return mark, self._batches(connection, others)
+
+    def _batches(
+        self, connection: Any, others: dict[int, Callable[[bytes], bytes]]
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        columns = f"{KEY}, interlock_state" + (", interlock_layout" if others else "")
+        copied = f"COPY (SELECT {columns} FROM {self._tables.rows}) TO STDOUT (FORMAT BINARY)"
+        batch: list[Any] = []
+        try:
+            with connection.cursor() as cursor, cursor.copy(copied) as copy:
+                copy.set_types(["bytea", "bytea"] + ["int4"] * bool(others))
+                for row in copy.rows():
+                    batch.append(row)
+                    if len(batch) == BATCH:
+                        yield _laid_out(batch, others)
+                        batch = []
+            if batch:
+                yield _laid_out(batch, others)
+        except psycopg.Error as error:
+            raise self._unavailable(error) from None
+        finally:
+            connection.close()
+
+    # -- The connection -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[Any]:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._connected()
+            try:
+                yield self._opened
+            except psycopg.Error as error:
+                self._drop()
+                raise self._unavailable(error) from None
+
+    def _connected(self, load: bool = False) -> Any:
+        limit = round(self._timeout * 1000)
+        options = (
+            {} if load else {"options": f"-c statement_timeout={limit} -c lock_timeout={limit}"}
+        )
+        try:
+            return psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=max(2, round(self._timeout)),
+                tcp_user_timeout=limit,
+                **options,
+            )
+        except psycopg.Error as error:
+            raise self._unavailable(error) from None
+
+    def _drop(self) -> None:
+        opened, self._opened = self._opened, None
+        self._days = set()
+        if opened is not None:
+            with contextlib.suppress(psycopg.Error):
+                opened.close()
+
+    def close(self) -> None:
+        """See ``Database``."""
+        with self._lock:
+            self._drop()
+
+    def _unavailable(self, error: Exception) -> DatabaseUnavailable:
+        return DatabaseUnavailable(f"{self.url}: {str(error).strip()}")
+
+
+def _laid_out(
+    batch: list[Any], others: dict[int, Callable[[bytes], bytes]]
+) -> list[tuple[bytes, bytes]]:
+    if not others:
+        return batch
+    return [
+        (key, others[layout](state) if layout in others else state) for key, state, layout in batch
+    ]
