@@ -95,6 +95,11 @@ class Commands:
 class _Call:
     """One call of a command."""
 
+    __slots__ = (
+        "arguments", "changed", "changes", "clock", "commands", "now_ms", "read", "resp3", "rules",
+        "texts",
+    )  # fmt: skip
+
     def __init__(
         self,
         commands: Commands,
@@ -186,12 +191,13 @@ class _Call:
 
     def cells(self, key: bytes) -> tuple[Cells | None, bool]:
         """Return what a key has, and whether that is a row."""
-        self.check(key)
+        if not 1 <= len(key) <= self.commands.key_size:
+            self.check(key)
         state = self.changed.get(key) if self.changed else None
         if state is None:
             state = self.read(key)
-        if state is None:
-            return None, False
+            if state is None:
+                return None, False
         cells = self.rules.cells(state)
         return cells, self.rules.is_alive(cells, self.now_ms)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from interlock.cluster.state import TableRules
 from interlock.errors import TableFull
-from interlock.table.row import Row
 from interlock.table.table import SharedTable
 
 __all__ = ["Projection"]
@@ -28,7 +27,6 @@ class Projection:
     def __init__(self, table: SharedTable[Any], rules: TableRules) -> None:
         self.table = table
         self.rules = rules
-        self._make = _maker(rules.row_class)
         self._plain = table.default_ttl is None
 
     def put(self, key: bytes, state: bytes, now_ms: int) -> None:
@@ -43,11 +41,10 @@ class Projection:
             RowBusy: the row is held by a process that lives and does not go on.
             OSError: the table is full, and there is no room for a larger one.
         """
-        values = self.rules.values(state, now_ms)
-        if values is None:
+        row, expires = self.rules.row_and_expiry(state, now_ms)
+        if row is None:
             self.table.pop(key, None)
             return
-        row, expires = self._make(*values), self.rules.expires_at(state)
         while True:
             try:
                 if expires or not self._plain:
@@ -83,9 +80,3 @@ class Projection:
 
 def _left(expires: int, now_ms: int) -> float:
     return (expires - now_ms) / 1000 if expires else math.inf
-
-
-def _maker(row: type[Row]) -> Any:
-    names = row.__struct_fields__
-    given = ", ".join(f"{name}={name}" for name in names)
-    return eval(f"lambda {', '.join(names)}: _row({given})", {"_row": row})

@@ -12,6 +12,7 @@ every change is everywhere within half of the age at which they do.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -65,10 +66,13 @@ class TableRules:
         self._blank: Cells = [NEVER, NEVER, None, 0]
         self._blank += [None] * sum(column.width for column in self.columns)
         self._registers = tuple(column.at for column in self.columns if column.is_register)
+        self._stamps = _picker([at + 1 for at in self._registers])
         self._joined = tuple(
             (at, column.join) for column in self.columns if (at := column.joined_at) is not None
         )
-        self._values = _viewer(self.columns)
+        self._values = _viewer(self.columns, "({},)")
+        named = ", ".join(f"{column.name}={{}}" for column in self.columns)
+        self._row = _viewer(self.columns, f"_row({named})", row)
         self._last: tuple[bytes, Cells] = (b"", [])
 
     @classmethod
@@ -85,15 +89,14 @@ class TableRules:
         (``clock.saw(rules.newest(theirs))``), or what it writes later could come before.
         """
         cells = self.cells(theirs)
+        newest = self._newest(cells)
+        if newest > self.newest_seen:
+            self.newest_seen = newest
         if ours is None:
-            self._note(cells)
             return theirs
-        if ours == theirs:
-            return ours
-        self._note(cells)
         before = self.cells(ours)
         joined = self.joined(before, cells)
-        if joined is before or joined == before:
+        if joined is before:
             return ours
         state = theirs if joined is cells else _ENCODE(joined)
         self._last = state, joined
@@ -112,24 +115,34 @@ class TableRules:
 
         Or where ``cells`` has no time to live.
         """
-        joined = before[:]
-        birth, alive = before[BIRTH], _stamp_of(before[ALIVE], before)
-        for at in self._registers:
-            stamp = cells[at + 1]
+        joined = before
+        for at, stamp in zip(self._registers, self._stamps(cells), strict=True):
             if stamp is None:
                 continue
             ours = before[at + 1]
-            if stamp == ours and stamp.__class__ is int:
+            if stamp == ours:
                 continue
-            theirs = _stamp_of(stamp, cells)
+            theirs = _stamp_of(stamp, cells) if stamp.__class__ is int else stamp
             if ours is None or theirs > _stamp_of(ours, before):
+                if joined is before:
+                    joined = before[:]
                 joined[at] = cells[at]
-                joined[at + 1] = BORN if theirs == birth else LIFE if theirs == alive else theirs
+                if theirs == before[BIRTH]:
+                    theirs = BORN
+                elif theirs == before[ALIVE]:
+                    theirs = LIFE
+                joined[at + 1] = theirs
         for at, join in self._joined:
             value = cells[at]
             if value is not None:
                 ours = before[at]
-                joined[at] = value if ours is None else join(ours, value)
+                if ours is not None:
+                    value = join(ours, value)
+                    if value == ours:
+                        continue
+                if joined is before:
+                    joined = before[:]
+                joined[at] = value
         return joined
 
     def _joined_whole(self, before: Cells, cells: Cells) -> Cells:
@@ -147,7 +160,8 @@ class TableRules:
             value = other[at]
             if value is not None:
                 joined[at] = value if joined[at] is None else join(joined[at], value)
-        return self._folded(joined)
+        joined = self._folded(joined)
+        return before if joined == before else joined
 
     def _joined_apart(self, before: Cells, cells: Cells) -> Cells:
         """Return both as one, where they are of different lives, or of two creations of one."""
@@ -167,7 +181,8 @@ class TableRules:
             return lower
         joined = lower[:]
         joined[FLOOR] = higher[FLOOR]
-        return self._joined_whole(joined, higher)
+        joined = self._joined_whole(joined, higher)
+        return before if joined == before else joined
 
     def _is_out_of_force(self, end: int, cells: Cells) -> bool:
         """Return whether a row was made so long after this end of a life that it does not count."""
@@ -195,18 +210,12 @@ class TableRules:
             cells[ALIVE] = BORN
         return cells
 
-    def _note(self, cells: Cells) -> None:
-        newest = self._newest(cells)
-        if newest > self.newest_seen:
-            self.newest_seen = newest
-
     def _newest(self, cells: Cells) -> bytes:
-        newest: bytes = max(cells[FLOOR], cells[BIRTH])
+        newest: bytes = cells[BIRTH] if cells[BIRTH] > cells[FLOOR] else cells[FLOOR]
         alive = cells[ALIVE]
         if alive.__class__ is bytes and alive > newest:
             newest = alive
-        for at in self._registers:
-            stamp = cells[at + 1]
+        for stamp in self._stamps(cells):
             if stamp.__class__ is bytes and stamp > newest:
                 newest = stamp
         return newest
@@ -233,10 +242,16 @@ class TableRules:
 
     def row(self, state: bytes, now_ms: int) -> Row | None:
         """Return the row; None where there is none."""
-        values = self.values(state, now_ms)
-        if values is None:
-            return None
-        return self.row_class(**dict(zip(self.schema.names, values, strict=True)))
+        cells = self.cells(state)
+        return self._row(cells) if self.is_alive(cells, now_ms) else None
+
+    def row_and_expiry(self, state: bytes, now_ms: int) -> tuple[Row | None, int]:
+        """Return the row, None where there is none, and when it expires, 0 for never."""
+        cells = self.cells(state)
+        expires = cells[EXPIRES]
+        if cells[ALIVE] is None or 0 < expires <= now_ms:
+            return None, 0
+        return self._row(cells), expires
 
     def expires_at(self, state: bytes) -> int:
         """Return when the row expires, in ms since 1970; 0 for never, and of no row."""
@@ -400,19 +415,33 @@ def _ms_above(reading: int) -> int:
     return -(-reading // hybrid(1))
 
 
-def _viewer(columns: tuple[ClusterColumn, ...]) -> Callable[[Cells], tuple[Any, ...]]:
-    """Return what makes a row's values of cells: one expression, as fast as a tuple is made."""
-    names: dict[str, Any] = {}
+def _picker(places: list[int]) -> Callable[[Cells], tuple[Any, ...]]:
+    """Return what takes the cells at these places, as a tuple."""
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    if not places:
+        return lambda cells: ()
+    (place,) = places
+    return lambda cells: (cells[place],)
+
+
+def _viewer(columns: tuple[ClusterColumn, ...], form: str, row: type[Row] | None = None) -> Any:
+    """Return what makes a row's values of cells: one expression, as fast as a call is.
+
+    ``form`` says what is made of them: a pair of braces, or one for each.
+    """
+    names: dict[str, Any] = {"_row": row}
     parts = []
     for n, column in enumerate(columns):
         if column.merge in ("last", "max"):
             names[f"zero{n}"] = column.zero
-            parts.append(f"(zero{n} if cells[{column.at}] is None else cells[{column.at}])")
+            parts.append(f"zero{n} if cells[{column.at}] is None else cells[{column.at}]")
         else:
             names[f"value{n}"] = column.value
             parts.append(f"value{n}(cells)")
-    viewer: Callable[[Cells], tuple[Any, ...]] = eval(f"lambda cells: ({', '.join(parts)},)", names)
-    return viewer
+    if row is None:
+        parts = [", ".join(parts)]
+    return eval(f"lambda cells: {form.format(*parts)}", names)
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
