@@ -318,8 +318,12 @@ class Machine:
             self._joined()
 
     def _apply(self, entry: Entry, data: bytes, position: str) -> list[Change]:
-        changes = entry.changes
-        rows = self.replica.apply(entry.seq, changes, self._now_ms()) if changes else []
+        changes, primary = entry.changes, self.primary
+        rows: list[Change] = []
+        if changes:
+            own = primary is not None and entry.token == primary.token
+            known = primary.settled(entry.number) if own and primary is not None else None
+            rows = self.replica.apply(entry.seq, changes, self._now_ms(), known)
         self.fence.accept(entry, data, position)
         self.offers.seen(entry.seq)
         if entry.address and entry.token != self.leader.token:
@@ -332,7 +336,6 @@ class Machine:
                 self.requests.reply(answer.number, answer.reply, entry.seq)
         if entry.successor:
             self.successor = entry.successor
-        primary = self.primary
         if primary is not None and entry.token == primary.token:
             sent = primary.came_back(entry.number)
             if sent is None:

@@ -42,6 +42,17 @@ class Sent:
 
 
 @dataclass(slots=True)
+class _Ahead:
+    """A row with all changes that are under way."""
+
+    state: bytes
+    base: bytes | None
+    """The state that it came from, which is shown still."""
+    count: int = 1
+    """Changes of it that are under way."""
+
+
+@dataclass(slots=True)
 class _Batch:
     changes: list[Change] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
@@ -93,7 +104,7 @@ class Primary:
         self._append = append
         self._has_room = has_room
         self._join = commands.rules.join
-        self._ahead: dict[bytes, list[object]] = {}
+        self._ahead: dict[bytes, _Ahead] = {}
         self._batch = _Batch()
         # Of the changes that are just added, where they are from.
         self._origin: Origin | None = None
@@ -118,7 +129,7 @@ class Primary:
     def read(self, key: bytes) -> bytes | None:
         """Return a row's state with all that is under way."""
         ahead = self._ahead.get(key)
-        return self._states.get(key) if ahead is None else ahead[0]  # type: ignore[return-value]
+        return self._states.get(key) if ahead is None else ahead.state
 
     def write(self, node: str, number: int, arguments: list[bytes], resp3: bool) -> None:
         """Do a write; its reply goes the way of its changes."""
@@ -158,10 +169,11 @@ class Primary:
         for key, delta in changes:
             entry = ahead.get(key)
             if entry is None:
-                ahead[key] = [self._join(self._states.get(key), delta), 1]
+                base = self._states.get(key)
+                ahead[key] = _Ahead(self._join(base, delta), base)
             else:
-                entry[0] = self._join(entry[0], delta)  # type: ignore[arg-type]
-                entry[1] += 1  # type: ignore[operator]
+                entry.state = self._join(entry.state, delta)
+                entry.count += 1
             batch.changes.append((key, delta))
             batch.size += len(key) + len(delta) + 8
             self.seq += 1
@@ -221,15 +233,28 @@ class Primary:
             self._lineage = lineage_behind(self._lineage, data)
         self._append(data)
 
+    def settled(self, number: int) -> dict[bytes, bytes]:
+        """Return rows of an own entry that is read now as they are with it, as far as known."""
+        found: dict[bytes, bytes] = {}
+        if self.sent and self.sent[0].number == number:
+            for key in self.sent[0].keys:
+                ahead = self._ahead[key]
+                # What was computed then is what comes out now, unless there was more since.
+                if ahead.count == 1 and ahead.base is self._states.get(key):
+                    found[key] = ahead.state
+        return found
+
     def came_back(self, number: int) -> Sent | None:
-        """Note that an own entry was read; return it, or None if one before it is missing."""
+        """Note that an own entry was applied; return it, or None if one before it is missing."""
         if not self.sent or self.sent[0].number != number:
             return None
         sent = self.sent.popleft()
         for key in sent.keys:
-            entry = self._ahead[key]
-            entry[1] -= 1  # type: ignore[operator]
-            if not entry[1]:
+            ahead = self._ahead[key]
+            ahead.count -= 1
+            if ahead.count:
+                ahead.base = self._states.get(key)
+            else:
                 del self._ahead[key]
         return sent
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from interlock.cluster.projection import Projection
 from interlock.cluster.state import TableRules
 
 Change = tuple[bytes, bytes]
+NOTHING: Mapping[bytes, bytes] = {}
 
 
 class Replica:
@@ -32,22 +33,33 @@ class Replica:
     def __len__(self) -> int:
         return len(self.states) - self.tombstones
 
-    def apply(self, seq: int, changes: Sequence[Change], now_ms: int) -> list[Change]:
-        """Join the changes up to the number `seq`; return keys and states of rows that changed."""
-        changed = self.join(changes, now_ms)
+    def apply(
+        self,
+        seq: int,
+        changes: Sequence[Change],
+        now_ms: int,
+        known: Mapping[bytes, bytes] | None = None,
+    ) -> list[Change]:
+        """Join the changes up to the number `seq`; return keys and states of rows that changed.
+
+        `known`: rows of which it was found before what comes of them.
+        """
+        changed = self.join(changes, now_ms, known or {})
         self._tail.append((seq, changes))
         self._tail_length += len(changes)
         while self._tail_length > self._tail_limit and len(self._tail) > 1:
             self._tail_length -= len(self._tail.popleft()[1])
         return changed
 
-    def join(self, changes: Iterable[Change], now_ms: int) -> list[Change]:
+    def join(
+        self, changes: Iterable[Change], now_ms: int, known: Mapping[bytes, bytes] = NOTHING
+    ) -> list[Change]:
         """Join changes that have no number here, as those of a snapshot."""
         states, join = self.states, self.rules.join
         changed: dict[bytes, bytes] = {}
         for key, delta in changes:
             before = states.get(key)
-            after = join(before, delta)
+            after = known.get(key) or join(before, delta)
             if after is not before:
                 states[key] = changed[key] = after
         rows = list(changed.items())
