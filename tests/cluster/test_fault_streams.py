@@ -35,7 +35,7 @@ def test_a_good_stream_is_read_as_nodes_read_it() -> None:
     told = judged("east", GOOD, whole=True)
     assert told.violations == []
     assert told.accepted == {"<ew0.1>", "<ew0.3>", "<ww1.4>"}
-    assert told.fenced == {"<ew0.2>"} and told.terms == 2
+    assert told.fenced == {"<ew0.2>"} and (told.terms, told.late) == (2, 1)
 
 
 def test_a_bad_stream_is_told_by_what_is_wrong() -> None:

@@ -40,19 +40,15 @@ def drawn(
     chance: random.Random, kinds: Sequence[str], dcs: Sequence[str], seconds: float, every: float
 ) -> list[Fault]:
     """The faults of a run, the first one soon."""
-    found = []
+    found: list[Fault] = []
     at = 0.2
     while at < seconds:
-        found.append(
-            Fault(
-                at=at,
-                lasts=chance.choice((0.1, 0.5, 1.0, 2.0, 3.0)) * chance.uniform(0.5, 1.5),
-                kind=chance.choice(kinds),
-                dc=chance.choice(dcs),
-                victim=chance.random() * 1.8,
-                draw=chance.random(),
-            )
-        )
+        lasts = chance.choice((0.1, 0.5, 1.0, 2.0, 3.0)) * chance.uniform(0.5, 1.5)
+        kind = chance.choice(kinds)
+        if kind in ("stop primary", "late stream"):
+            lasts = chance.uniform(1.5, 3.5)
+        victim = chance.random() * 1.8
+        found.append(Fault(at, lasts, kind, chance.choice(dcs), victim, chance.random()))
         at += chance.expovariate(1 / every)
     return found
 
@@ -212,6 +208,31 @@ class Chaos:
         node.stop()
         return node.go_on
 
+    def stop_primary(self, fault: Fault, _node: Node) -> Undo | None:
+        """Beyond its lease: it wakes as a primary, and is none any more."""
+        primary = self._cluster.primary(fault.dc)
+        if primary is None:
+            return None
+        primary.stop()
+        return primary.go_on
+
+    def late_stream(self, fault: Fault, node: Node) -> Undo | None:
+        """A primary that loses its lease while what it has appended is on its way still."""
+        node = self._cluster.primary(fault.dc) or node
+        gate = self._cluster.gates.get(node.host)
+        if gate is None:
+            return None
+        network = self._cluster.network
+        engine = self._cluster.engines[fault.dc][0].host
+        gate.delay, gate.jitter = 0.3 + 0.5 * fault.draw, 0.2
+        network.cut(node.host, engine)
+
+        def undo() -> None:
+            network.mend(node.host, engine)
+            gate.delay = gate.jitter = 0.0
+
+        return undo
+
     def full_disk(self, _fault: Fault, node: Node) -> Undo | None:
         node.fill_disk()
         return node.free_disk
@@ -286,6 +307,8 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "terminate": Chaos.terminate,
     "kill all": Chaos.kill_all,
     "stop": Chaos.stop,
+    "stop primary": Chaos.stop_primary,
+    "late stream": Chaos.late_stream,
     "full disk": Chaos.full_disk,
     "failover": Chaos.failover,
     "resync": Chaos.resync,
@@ -296,6 +319,8 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "promote": Chaos.promote,
 }
 OF_CENTRES = (
+    "late stream",
+    "stop primary",
     "centres parted",
     "delay",
     "kill all",

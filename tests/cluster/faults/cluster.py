@@ -47,6 +47,8 @@ class Layout:
     ack: str = "0"
     lease: float = 1.0
     max_staleness: float | None = None
+    gated: bool = False
+    """Nodes reach the stream by another way than the lease: one that can be slow."""
     clocked: bool = False
     """Nodes have clocks of their own."""
     database: bool = False
@@ -69,6 +71,8 @@ class Cluster:
             dc: [f"{dc}-e1", f"{dc}-e2", f"{dc}-gate", f"{dc}-client", *names_of(dc, count)]
             for dc, count in layout.nodes.items()
         }
+        self.gates: dict[str, DelayProxy] = {}
+        """By the node that reaches its stream through it."""
         self.network = Network(centres)
         try:
             self._make()
@@ -181,11 +185,11 @@ class Cluster:
     def heal(self) -> None:
         """End all faults; everything runs, with the right clock, a whole network and free disks."""
         self.network.heal()
-        for proxy in self.proxies.values():
+        for proxy in (*self.proxies.values(), *self.gates.values()):
             proxy.delay = proxy.jitter = 0.0
         for server in self.servers():
             server.go_on()
-            if not server.runs:
+            if server.ends or not server.runs:
                 server.kill()
                 server.start()
         for node in self.nodes.values():
@@ -197,7 +201,7 @@ class Cluster:
         for server in self.servers():
             with suppress(Exception):
                 server.kill()
-        for proxy in self.proxies.values():
+        for proxy in (*self.proxies.values(), *self.gates.values()):
             proxy.close()
         for node in self.nodes.values():
             node.close()
@@ -237,6 +241,12 @@ class Cluster:
                     url = f"redis://{network.address[f'{dc}-gate']}:{proxy.port}"
                     links.append((other, url))
             for name in names_of(dc, layout.nodes[dc]):
+                more = list(layout.more)
+                if layout.gated:
+                    gate = f"{dc}-gate"
+                    engine = (network.floating[dc], ENGINE_PORT)
+                    proxy = self.gates[name] = DelayProxy(network, gate, engine)
+                    more += ["--stream", f"redis://{network.address[gate]}:{proxy.port}"]
                 settings = NodeSettings(
                     name=name,
                     dc=dc,
@@ -249,7 +259,7 @@ class Cluster:
                     clocked=layout.clocked,
                     database=layout.database,
                     mutant=layout.mutant,
-                    more=layout.more,
+                    more=more,
                 )
                 self.nodes[name] = Node(network, self.folder / name, settings)
 

@@ -21,7 +21,7 @@ ROWS = (
     "reads",
     "reads failed",
     "terms of primaries",
-    "writes in entries that did not count",
+    "changes in entries that did not count",
 )
 NAMED = {
     "cut from engine": "nodes cut from their engine, in one or both directions",
@@ -35,6 +35,8 @@ NAMED = {
     "terminate": "nodes asked to end and started again",
     "kill all": "all nodes of a data centre killed at once",
     "stop": "nodes stopped (SIGSTOP)",
+    "stop primary": "primaries stopped beyond their lease",
+    "late stream": "primaries that lost their lease while what they appended was late",
     "full disk": "disks of nodes full",
     "failover": "failovers asked for",
     "resync": "snapshots asked for",

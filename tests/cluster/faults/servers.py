@@ -45,6 +45,8 @@ class Server:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self.stopped = False
+        self.ends = False
+        """It was asked to end."""
         self.starts: list[float] = []
         """Moments of the monotonic clock."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,7 +69,7 @@ class Server:
                 env={**os.environ, **self.environment()},
                 preexec_fn=die_with_parent,
             )
-        self.stopped = False
+        self.stopped = self.ends = False
         self.starts.append(time.monotonic())
 
     @property
@@ -91,6 +93,7 @@ class Server:
         """Ask it to end."""
         if self.runs and self._process is not None:
             self._process.terminate()
+            self.ends = True
 
     def stop(self) -> None:
         """SIGSTOP: it holds what it has, and does nothing."""

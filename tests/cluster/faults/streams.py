@@ -29,6 +29,8 @@ class Told:
     fenced: set[str] = field(default_factory=set)
     """Ids of writes in entries that do not."""
     terms: int = 0
+    late: int = 0
+    """Changes in entries that do not count."""
 
 
 def entries(host: str, port: int) -> list[Entry]:
@@ -66,6 +68,7 @@ def judged(dc: str, stream: Iterable[Entry], *, whole: bool) -> Told:
         ids = {found.decode() for _, delta in entry.changes for found in WHO.findall(delta)}
         if entry.token < token:
             told.fenced |= ids
+            told.late += len(entry.changes)
             continue
         if entry.kind == BARRIER:
             if entry.token > token:
