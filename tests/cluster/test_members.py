@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -277,16 +277,54 @@ def test_what_makes_homes_even_changes_nothing(pair: Pair) -> None:
         assert dict(table) == before
 
 
-def test_a_scan_goes_on_at_another_node_and_gives_each_row_once(pair: Pair) -> None:
+def test_a_scan_goes_on_at_another_node_and_gives_each_row_once(
+    redis_url: str, name: str, tmp_path: Path
+) -> None:
+    # Two tables of different sizes, so that a cursor of one is nothing at the other.
+    rows = {str(n): Presence(app_id=n) for n in range(500)}
+    with ExitStack() as stack:
+        gates = []
+        for n, capacity in enumerate((1000, 20_000)):
+            table = entry(name, capacity=capacity, path=str(tmp_path / str(n)))
+            hub = stack.enter_context(interlock.Hub(port=0, workers=1, table=[table]))
+            with interlock.connect(f"interlock://127.0.0.1:{hub.port}") as client:
+                client.table(name, Presence).update(rows)
+            gates.append(stack.enter_context(gate(hub.port)))
+        pair = Pair(redis_url, name, gates)
+        with pair.engine, pair.table() as found:
+            gates[0].spoil(b"COUNT", unheard)
+            assert len(found) == 500
+            assert gates[1].count(b"COUNT") > 0
+            eventually(lambda: is_home(found, pair, 0))
+            scan = found.scan(batch=10)
+            met = [next(scan) for _ in range(15)]
+            gates[0].close()
+            met += scan
+            assert len(met) == 500
+            assert dict(met) == rows
+
+
+def test_what_was_under_way_elsewhere_is_seen_too(pair: Pair) -> None:
+    goes_on = threading.Event()
+
+    def held(command: list[bytes], do: Callable[[], bytes]) -> bytes:
+        assert goes_on.wait(30)
+        return do()
+
     with pair.table() as table:
-        rows = {str(n): Presence(app_id=n) for n in range(500)}
-        table.update(rows)
-        pair.gates[0].spoil(b"SCAN", lambda command, do: do(), unheard)
-        found = list(table.scan(batch=10))
-        assert len(found) == 500
-        assert dict(found) == rows
-        pair.gates[1].spoil(b"COUNT", unheard)
-        assert len(table) == 500
+        table["k"] = ONE
+        pair.gates[0].spoil(b"INCR", held)
+        slow = threading.Thread(target=table.incr, args=("k", "unread"))
+        slow.start()
+        eventually(lambda: pair.gates[0].count(b"INCR"))
+        pair.gates[0].spoil(b"MGET", unheard)
+        assert table["k"].unread == 0
+        assert pair.gates[1].count(b"CAS") == 1
+        # It is answered by the home that was; the new one may not have it yet.
+        goes_on.set()
+        slow.join()
+        assert table["k"].unread == 1
+        assert pair.gates[1].count(b"CAS") == 2
 
 
 def test_the_engine_may_be_away_once_it_has_told(
@@ -314,6 +352,8 @@ def test_an_engine_that_was_emptied_has_not_lost_the_nodes(
         table["k"] = ONE
         pair.withdraw(0)
         pair.withdraw(1)
+        assert table["k"] == ONE
+        pair.gates[0].close()
         assert table["k"] == ONE
 
 
