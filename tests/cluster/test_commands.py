@@ -13,14 +13,16 @@ import pytest
 
 import interlock
 from interlock import SharedTable
+from interlock.cluster.stamps import HybridClock
 from interlock.cluster.texts import bulk, shown
 from interlock.hub.resp import command
 from tests import seeds
-from tests.cluster.rows import OPERATIONS, Kept, Time
+from tests.cluster.rows import OPERATIONS, Kept, Merged, Time
 from tests.hub.servers import needs_hub
 from tests.hub.tables import Presence, entry, new_name
 
 COMMANDS = 2000 * OPERATIONS
+NOW = 1_700_000_000_000
 SLACK = 60.0
 """Seconds; times to live are set so far apart that a slow machine does not confuse them."""
 
@@ -116,6 +118,95 @@ def assert_same_time(ours: SharedTable[Any], theirs: SharedTable[Any], key: byte
         assert times == [None, None], key
     else:
         assert times[0] == pytest.approx(times[1], abs=SLACK)
+
+
+def test_an_error_changes_nothing_where_a_table_does_half_of_it() -> None:
+    kept = alone()
+    for key in "abc":
+        kept.run("HSET", f"t:{key}", "unread", 1, now_ms=NOW)
+    before = dict(kept.states)
+    too_long = b"-ERR a key of 33 bytes; the table takes up to 32 (key_size)\r\n"
+    assert kept.run("DEL", "t:a", "t:b", "t:" + "k" * 33, now_ms=NOW) == too_long
+    wrong = kept.run("TABLE", "MSET", "t", 1, "unread", "a", 2, "k" * 33, 3, now_ms=NOW)
+    assert wrong == too_long
+    assert kept.run("DEL", "t:a", "t:", now_ms=NOW)[:4] == b"-ERR"
+    assert kept.states == before
+    assert kept.run("DEL", "t:a", "t:b", "t:a", now_ms=NOW) == b":2\r\n"
+    # What comes later in a command sees what was before.
+    assert kept.run("TABLE", "MSET", "t", 1, "unread", "c", 5, "c", 7, now_ms=NOW) == b":2\r\n"
+    assert kept.run("HINCRBY", "t:c", "unread", 1, now_ms=NOW) == b":8\r\n"
+
+
+def test_more_rows_than_a_call_may_name_are_refused() -> None:
+    kept = alone()
+    rows = [word for number in range(1001) for word in (number, 1)]
+    refused = kept.run("TABLE", "MSET", "t", 1, "unread", *rows, now_ms=NOW)
+    assert refused == b"-ERR more than 1000 rows in one call\r\n"
+    assert kept.run("TABLE", "MSET", "t", 1, "unread", *rows[:2000], now_ms=NOW) == b":1000\r\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        ((), b"-ERR unknown command ''\r\n"),
+        (("GET", "t:a"), b"-ERR unknown command 'get'\r\n"),
+        (("TABLE",), b"-ERR unknown command 'table'\r\n"),
+        (("HSET", "t:a", "unread"), b"-ERR wrong number of arguments for 'hset' command\r\n"),
+        (("TABLE", "CAS", "t:a"), b"-ERR wrong number of arguments for 'table|cas' command\r\n"),
+    ],
+)
+def test_a_call_that_a_hub_would_not_pass_on_is_an_error(
+    words: tuple[str, ...], reply: bytes
+) -> None:
+    assert alone().run(*words, now_ms=NOW) == reply
+
+
+def test_replies_for_columns_that_merge_are_what_they_show() -> None:
+    kept = alone(Merged)
+    for words, reply in (
+        (("HSET", "t:k", "unread", 5, "seen", 100, "devices", 3), b":3\r\n"),
+        (("HINCRBY", "t:k", "unread", 2), b":7\r\n"),
+        (("HINCRBY", "t:k", "unread", -8), b"-ERR increment or decrement would overflow\r\n"),
+        (("TABLE", "INCR", "t:k", "unread", -8, "SATURATE"), b":0\r\n"),
+        (("TABLE", "INCR", "t:k", "unread", -1, "WRAP"), b":4294967295\r\n"),
+        (("HINCRBYFLOAT", "t:k", "score", 0.5), b"$3\r\n0.5\r\n"),
+        (("HINCRBYFLOAT", "t:k", "score", 0.25), b"$4\r\n0.75\r\n"),
+        # A maximum never falls.
+        (("HSET", "t:k", "seen", 50), b":0\r\n"),
+        (("HINCRBY", "t:k", "seen", 1), b":101\r\n"),
+        (("HINCRBY", "t:k", "seen", -50), b":101\r\n"),
+        (("TABLE", "CAS", "t:k", "seen", 101, 7), b":1\r\n"),
+        (("TABLE", "CAS", "t:k", "seen", 7, 8), b":0\r\n"),
+        (("HINCRBY", "t:k", "devices", 8), b":11\r\n"),
+        (("HSET", "t:k", "devices", 6), b":0\r\n"),
+        (("HINCRBY", "t:k", "devices", -2), b":4\r\n"),
+        (("TABLE", "POP", "t:k"), None),
+        (("HINCRBY", "t:k", "seen", 3), b":3\r\n"),
+        (("HINCRBY", "t:k", "unread", 3), b":3\r\n"),
+    ):
+        found = kept.run(*words, now_ms=NOW)
+        assert reply is None or found == reply, words
+    assert kept.table["k"] == Merged(unread=3, seen=3)
+
+
+def test_a_clock_that_is_behind_writes_all_the_same() -> None:
+    """What it joins moves it on; else a write would be answered, and change nothing."""
+    kept, other = alone(), HybridClock("west", lambda: NOW + 60_000)
+    column = kept.rules.columns[2]
+    made = kept.rules.created(None, [(column, 9)], other.next(), NOW, 0)
+    kept.states[b"k"] = kept.rules.join(None, made)
+    assert kept.run("HINCRBY", "t:k", "unread", 1, now_ms=NOW) == b":10\r\n"
+    assert kept.table["k"].unread == 10
+    assert kept.run("DEL", "t:k", now_ms=NOW) == b":1\r\n"
+    assert kept.run("HINCRBY", "t:k", "unread", 1, now_ms=NOW) == b":1\r\n"
+
+
+def alone(row: type[Any] = Presence) -> Kept:
+    """A table that ends with its handle."""
+    name = new_name()
+    table = SharedTable.open(name, row, capacity=2000, on_full="raise")
+    SharedTable.remove(name)
+    return Kept(table, name="t", clock=Time(NOW).clock("east"))
 
 
 def test_floats_are_shown_as_a_table_shows_them(hub: interlock.Hub, names: list[str]) -> None:
@@ -264,7 +355,8 @@ class Script:
     def text(self) -> bytes:
         return self.chance.choice([
             b"", b" ", b"x", b"-", b"+1", b"01", b"-0", b"1 ", b"1_0", b"0x1", b"\xff", b"\r\n",
-            b".", b"e5", b"1e", b"+.5", b"true", b"9" * 50, b"-" + b"9" * 50, b"1" + b"0" * 20, b"x" * 40,
+            b".", b"e5", b"1e", b"+.5", b"true", b"9" * 50, b"-" + b"9" * 50,
+            b"1" + b"0" * 20, b"x" * 40,
             b"nan", b"+inf", b"2", b"1.0", b"123456789", b"18446744073709551615", b"-129", b"256",
             "\uff11".encode(), b"k", b"none:k", b":", self.table, self.table + b":",
             self.table + b"x:k", b"y" * 300 + b":k",

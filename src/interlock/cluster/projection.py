@@ -74,8 +74,8 @@ class Projection:
                 self.table.pop(name, None)
 
     def _grow(self) -> None:
-        # Another process may have done so meanwhile, and has room for all then.
-        self.table.resize(self.table.capacity * 2)
+        # A small table may hold more rows than it is surely good for.
+        self.table.resize(max(self.table.capacity, len(self.table)) * 2)
 
 
 def _left(expires: int, now_ms: int) -> float:

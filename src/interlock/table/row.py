@@ -54,6 +54,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, metaclass=RowType):
     ``str`` or ``bytes`` with a ``Size``. A row is frozen: ``row.unread += 1`` would change a copy,
     and the table would not know. ``table.incr``, ``set_column`` and ``patch`` change the table.
 
+    Where a cluster serves the table, a marker says what two changes of a column at once give:
+    ``unread: Annotated[U32, Sum]`` adds them up, ``Max``, ``Flags`` and ``Last`` are the others.
+
     Rows are compared by value, may be hashed, pickled and matched, and ``msgspec`` reads and writes
     them as JSON; ``msgspec.structs.replace(row, unread=0)`` gives a changed copy. Values are
     checked when a row is written to a table, not when it is made.
