@@ -370,6 +370,11 @@ class World:
     def heal(self) -> None:
         """End all faults, and go on until nothing moves."""
         self.faults = False
+        for node in self.nodes:
+            # By now who held an older lease knows that it is gone.
+            if node.holds != self.token:
+                node.holds = 0
+                node.machine.lost()
         for _ in range(400):
             self.run(60)
             if self.is_quiet():

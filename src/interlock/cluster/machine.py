@@ -271,7 +271,7 @@ class Machine:
         if primary is None or not primary.active or primary.handing_over:
             return False
         self._clock.saw((clock, dc))
-        primary.merge(changes, origin)
+        primary.bring(changes, origin)
         return True
 
     # -- The stream ---------------------------------------------------------------------------

@@ -145,24 +145,31 @@ class Primary:
             self._batch.size += len(reply) + 20
             self.seen[node] = number
 
-    def merge(self, changes: Iterable[Change], origin: Origin | None = None) -> None:
-        """Append changes that were made elsewhere, those that are news here."""
-        if origin is not None:
-            self.flush()
+    def merge(self, changes: Sequence[Change]) -> None:
+        """Append changes that some node has seen and others have not, this one perhaps."""
+        self._add(changes)
+
+    def bring(self, changes: Iterable[Change], origin: Origin) -> None:
+        """Append changes of another data centre, those that are news here, and their place."""
+        self.flush()
+        join = self._join
         news = [
             (key, delta)
             for key, delta in changes
-            if self._join(before := self.read(key), delta) is not before
+            if join(before := self.read(key), delta) is not before
         ]
-        for start in range(0, len(news), MOST_CHANGES):
-            part = news[start : start + MOST_CHANGES]
-            last = start + MOST_CHANGES >= len(news)
-            self._origin = origin and (origin if last else Origin(origin.dc, 0, 0, 0, 0, ""))
-            self._add(part)
-            self._seal(self._origin)
-            self._origin = None
-        if origin is not None and not news:
-            self._seal(origin)
+        last = (len(news) - 1) // MOST_CHANGES * MOST_CHANGES if news else 0
+        for start in range(0, last, MOST_CHANGES):
+            # The place is known with the last of them: what comes twice is no news.
+            self._bring(news[start : start + MOST_CHANGES], Origin(origin.dc, 0, 0, 0, 0, ""))
+        self._bring(news[last:], origin)
+
+    def _bring(self, changes: Sequence[Change], origin: Origin) -> None:
+        # Where they are long they take several entries: the place is in the last.
+        self._origin = Origin(origin.dc, 0, 0, 0, 0, "")
+        self._add(changes)
+        self._seal(origin)
+        self._origin = None
 
     def _add(self, changes: Sequence[Change]) -> None:
         ahead, batch = self._ahead, self._batch
