@@ -48,7 +48,12 @@ class Engine:
             missing(f"no {self.program}")
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+                self.command(),
+                env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
             )
         eventually(self.ready, f"{self.program}: {(self.folder / 'log').read_text()[-2000:]}")
 
@@ -104,4 +109,21 @@ class Valkey(Redis):
     program = "valkey-server"
 
 
-ENGINES: dict[str, type[Engine]] = {"redis": Redis, "valkey": Valkey}
+class Nats(Engine):
+    program = "nats-server"
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        return [
+            self.program, "-js", "-a", "127.0.0.1", "-p", str(self.port),
+            "-sd", str(self.folder / "data"),
+        ]  # fmt: skip
+
+    def ready(self) -> bool:
+        return super().ready() and "Server is ready" in self.said()
+
+
+ENGINES: dict[str, type[Engine]] = {"redis": Redis, "valkey": Valkey, "nats": Nats}

@@ -24,8 +24,10 @@ _KINDS = {
     "rediss": "redis",
     "unix": "redis",
     "redis+unix": "redis",
+    "nats": "nats",
+    "tls": "nats",
 }
-ALLOWED = "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH"
+ALLOWED = "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH, nats://HOST:PORT"
 
 
 def open_stream(

@@ -1,0 +1,135 @@
+"""A stream whose client is made of coroutines: they run on the loop of a private thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import hashlib
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from interlock.cluster.streams.protocol import PositionLost, StreamUnavailable
+
+T = TypeVar("T")
+_MARKED = 512
+"""Bytes of an entry that its mark is made of: its number and token are in front."""
+
+
+def mark_of(entry: bytes) -> str:
+    """Return a mark by which an entry is told from another at the same place."""
+    return hashlib.sha1(entry[:_MARKED], usedforsecurity=False).hexdigest()[:8]
+
+
+class Looped:
+    """The part of such a stream that runs coroutines, and ends them from other threads."""
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        """What errors begin with: the stream and its engine."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._using = threading.Lock()
+        self._asked: concurrent.futures.Future[Any] | None = None
+        self._ended = self._closed = False
+
+    async def _drop(self) -> None:
+        """Close the connection, if there is one."""
+        raise NotImplementedError
+
+    def _run(self, make: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+        """Run a coroutine to its end, for so many seconds at most."""
+        with self._using:
+            self._check()
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=_serve, args=(self._loop,), name="interlock-stream", daemon=True
+                ).start()
+            asked = asyncio.run_coroutine_threadsafe(_bounded(make, limit), self._loop)
+            self._asked = asked
+            try:
+                if self._ended or self._closed:
+                    asked.cancel()
+                return asked.result()
+            except BaseException as error:
+                asked.cancel()
+                ended, self._ended = self._ended, False
+                self._finish(self._drop())
+                if self._closed or ended:
+                    raise StreamUnavailable(self._text(self._why())) from None
+                if isinstance(error, (PositionLost, StreamUnavailable)):
+                    raise
+                if isinstance(error, (Exception, concurrent.futures.CancelledError)):
+                    raise StreamUnavailable(
+                        self._text(str(error) or type(error).__name__)
+                    ) from error
+                raise
+            finally:
+                self._asked = None
+                if self._closed:
+                    self._stop()
+
+    def _check(self) -> None:
+        if self._closed or self._ended:
+            self._ended = False
+            raise StreamUnavailable(self._text(self._why()))
+
+    def _why(self) -> str:
+        return "closed" if self._closed else "interrupted"
+
+    def _text(self, why: str) -> str:
+        return f"{self._shown}: {why}"
+
+    def interrupt(self) -> None:
+        """See ``ChangeStream``."""
+        # First: who is about to begin looks at it afterwards.
+        self._ended = True
+        asked = self._asked
+        if asked is not None:
+            asked.cancel()
+
+    def close(self) -> None:
+        """See ``ChangeStream``."""
+        self._closed = True
+        self.interrupt()
+        if self._using.acquire(blocking=False):
+            # Otherwise the call under way does it.
+            self._stop()
+            self._using.release()
+
+    def _stop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            self._finish(self._drop(), loop)
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _finish(
+        self, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Run what closes something; it does not matter whether it can."""
+        on = loop or self._loop
+        if on is None:
+            work.close()
+            return
+        with contextlib.suppress(Exception, concurrent.futures.CancelledError):
+            asyncio.run_coroutine_threadsafe(work, on).result(2.0)
+
+
+async def _bounded(make: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+    try:
+        async with asyncio.timeout(limit):
+            return await make()
+    except TimeoutError:
+        raise StreamUnavailable(f"no answer in {limit:.3g} s") from None
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+    finally:
+        loop.close()
