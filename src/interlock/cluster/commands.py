@@ -321,8 +321,6 @@ class _Call:
 
     def delete(self) -> bytes:
         keys = [self.named(index) for index in range(1, len(self.arguments))]
-        for key in keys:
-            self.check(key)
         count = 0
         for key in keys:
             if self.cells(key)[1]:
@@ -439,8 +437,6 @@ class _Call:
             row = zip(texts, values[at + 1 : at + 1 + count], strict=True)
             pairs = [(text.column, text.checked(text.given(value))) for text, value in row]
             rows.append((values[at], pairs))
-        for key, _ in rows:
-            self.check(key)
         expires = self.deadline(self.commands.default_ttl_ms)
         for key, pairs in rows:
             cells, alive = self.cells(key)
