@@ -52,6 +52,7 @@ from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
 from scripts.cluster_words import CLUSTER, CLUSTER_COMMAND, CLUSTER_HEAD, CLUSTER_TAIL
 from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
+from scripts.queue_words import QUEUE, QUEUE_HEAD, QUEUE_JSON, QUEUE_NAMES, QUEUE_TAIL
 from scripts.store_words import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
 from scripts.table_words import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
 
@@ -234,94 +235,6 @@ Once the engine has answered, and with `--pool process` a process is ready, it p
 | 1 | something was handed back while its handler ran, the auditor found a violation, or it broke: the engine refuses it, or no process of its pool starts; of `stacks`: no worker answers |
 | 2 | wrong usage, no such app or queue: the line says what there is |
 """  # noqa: E501
-
-QUEUE = """\
-<!-- Made by scripts/reference.py from the parser and the flags' declarations: change those. -->
-
-# interlock queue
-
-Looks at the queues of a hub or a Redis, and operates them: [how to operate a
-queue](../howto/operate-a-queue.md). Data goes to standard output, all else to standard error.
-
-## For all of them
-
-"""
-
-QUEUE_HEAD = """
-A `QUEUE` is named by 1 to 512 bytes without braces, an `ID` is the number that a put answered. Keys
-are text. What may lose something asks on a terminal; without one it is refused unless `--yes` is
-there.
-
-| code | means |
-|---|---|
-| 0 | done |
-| 1 | the engine refused or does not answer; or no such queue or message (others are done) |
-| 2 | wrong usage, or a file that is none |
-| 130 | Ctrl-C |
-
-"""
-
-QUEUE_JSON = """
-## What --json prints
-
-An object a line. Bytes are a string where they are UTF-8, else an object with `base64`. Times are
-seconds, an age or a wait that there is not is `null`. Names are not changed within a version of the
-wire; new ones may come.
-
-| of | an object for each | its names |
-|---|---|---|
-"""
-
-# Of which, for each what, names.
-QUEUE_NAMES = (
-    ("`list`, `stats`", "queue", ("queue", "and those of [`il1_stats`](engine-wire.md#reading)")),
-    ("`hot`", "key", ("key", "depth")),
-    ("`peek`", "message",
-     ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
-      "due_in", "keys", "shared", "barrier", "error", "payload", "format", "value")),
-    ("`explain`", "message that was asked for, or the key",
-     ("queue", "truncated", "nodes", "and in each node id", "task", "state", "attempt", "age",
-      "consumer", "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",
-      "in which key", "ahead", "exact", "holders")),
-    ("`watch`", "look",
-     ("queue", "time", "counts", "rates", "hot", "oldest", "leases")),
-    ("`revoke`, `retry`, `skip`, `bury`, `cancel`, `discard`", "message", ("id", "changed")),
-    ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
-    ("`seal`, `reopen`", "queue", ("queue", "changed")),
-    ("`dead-letters`", "dead letter",
-     ("id", "attempts", "time", "error", "priority", "keys", "shared", "payload", "format",
-      "value")),
-    ("`requeue`", "dead letter", ("id", "new")),
-    ("`purge`", "queue", ("queue", "dropped", "leased")),
-    ("`drop`", "queue", ("queue", "dropped", "messages", "leased", "dead", "results")),
-    ("`barrier`", "barrier", ("queue", "id", "outcome")),
-    ("`import`", "queue", ("queue", "messages", "known", "dead")),
-)  # fmt: skip
-
-QUEUE_TAIL = """
-`format` is `json`, `text`, `msgpack` or `bytes`: what a payload was taken for; `value` is what it
-says, of the first and the third. `outcome` is `settled`, `failed` (the command), `late` (`--wait`
-was over), `lost` (the lease was revoked) or `gone` (somebody else settled it). `export` always
-writes JSON.
-
-Of a dead letter `peek` has `died` (seconds since 1970) and `freeing` (the command that puts it
-again) as well; `explain` has one node for it, with `id`, `state` (`dead`), `attempt`, `error`,
-`died` and `freeing`. With `--roots` the nodes are the message that was asked for and the roots.
-`task` is null where a message is no call of a task.
-
-## What export writes
-
-The first line is the head: `interlock` (`queue`), `format` (2), `queue`, `options` (those of
-`il1_configure`), `counts` (those of `il1_stats`), `paused` (keys) and `left_out` (how many were
-leased). A line for each dead letter follows, in the order in which they died: `dead` (its id),
-`attempts`, `time`, `error`, `keys`, `shared`, `options` (those of the put, as
-[the wire](engine-wire.md#il1_put) has them, in small letters), `payload`. Then a line for each
-message, in the order of their places, delayed ones last: `id`, `sequence`, `state`, `attempt`,
-`due`, `error`, `keys`, `shared`, `options`, `payload`. `import` reads format 1 too, which had no
-`paused`, and of dead letters `priority` instead of `options`. The last line has `end`, `messages`
-and `dead`, how many there should be.
-`time` and `due` are µs since 1970.
-"""
 
 CONFIGURATION = """\
 <!-- Made by scripts/reference.py from src/interlock/hub/settings.py: change that, run it again. -->
