@@ -7,7 +7,22 @@ from collections.abc import ItemsView, KeysView, MutableMapping, ValuesView
 from pathlib import Path
 from typing import Annotated, Any, assert_type
 
-from interlock import F32, I64, U8, U32, Row, SharedTable, Size, TableStats
+from interlock import (
+    F32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Flags,
+    Last,
+    Max,
+    Row,
+    SharedTable,
+    Size,
+    Sum,
+    TableStats,
+)
 
 
 class Presence(Row):
@@ -25,6 +40,14 @@ class Presence(Row):
         return self.background and self.unread == 0
 
 
+class Merged(Row):
+    name: Annotated[str, Size(32), Last] = ""
+    unread: Annotated[U32, Sum] = 0
+    score: Annotated[float, Sum] = 0.0
+    seen: Annotated[U64, Max] = 0
+    devices: Annotated[U16, Flags] = 0
+
+
 class Presences(SharedTable[Presence]):
     def unread(self) -> int:
         return sum(row.unread for row in self.values())
@@ -38,6 +61,8 @@ def rows() -> None:
     assert_type(row.token, str)
     assert_type(row.raw, bytes)
     assert_type(row.is_idle(), bool)
+    assert_type(Merged(unread=1).unread, int)
+    assert_type(Merged().score, float)
     match row:
         case Presence(app_id=666, token=token):
             assert_type(token, str)

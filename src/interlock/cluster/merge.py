@@ -23,8 +23,9 @@ TERM = "."
 """Between a data centre and a term in a writer's name."""
 FEW_TERMS = 8
 """Writers that a sum may have before the older terms are put together."""
-BORN = 0
-LIFE = 1
+# Neither is 0: what nobody has set is passed over by being false.
+BORN = 1
+LIFE = 2
 Mark = int | bytes
 """A stamp in a state: packed, or the number of one that stands elsewhere in it."""
 Cells = list[Any]

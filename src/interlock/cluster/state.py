@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -116,9 +117,8 @@ class TableRules:
         Or where ``cells`` has no time to live.
         """
         joined = before
-        for at, stamp in zip(self._registers, self._stamps(cells), strict=True):
-            if stamp is None:
-                continue
+        stamps = self._stamps(cells)
+        for at, stamp in zip(compress(self._registers, stamps), filter(None, stamps), strict=True):
             ours = before[at + 1]
             if stamp == ours:
                 continue
@@ -215,7 +215,7 @@ class TableRules:
         alive = cells[ALIVE]
         if alive.__class__ is bytes and alive > newest:
             newest = alive
-        for stamp in self._stamps(cells):
+        for stamp in filter(None, self._stamps(cells)):
             if stamp.__class__ is bytes and stamp > newest:
                 newest = stamp
         return newest
