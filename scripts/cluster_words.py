@@ -80,3 +80,22 @@ CLUSTER_COMMAND = """
 
 Looks at a cluster of nodes that serve a table, and operates it: [its own page](cluster-cli.md).
 """
+
+NODE = """
+## interlock node
+
+Serves a [table](table.md) that is the same on several machines: a [hub](#interlock-hub) that takes
+part in a cluster. [Clients find it](../howto/cluster-clients.md) by what it announces in the engine
+of `--cluster`, and load balancers [by its pages](../howto/cluster-balancers.md).
+
+```text
+interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAGS]
+```
+
+"""
+
+NODE_TAIL = """
+Once it listens it prints `interlock node: NAME ready on ADDRESS, ...`. TERM and INT stop it:
+another node becomes the primary first, if this one is it. A second signal ends it at once. It exits with 0
+when a signal stopped it, with 1 where it cannot listen or go on, with 2 for wrong usage.
+"""

@@ -25,6 +25,7 @@ from interlock.cli import (
     hub_backup,
     hub_info,
     hub_topics,
+    node,
     parser,
     pub,
     queue,
@@ -50,7 +51,14 @@ from interlock.hub.settings import SETTINGS
 from interlock.hub.stores import STORES
 from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
-from scripts.cluster_words import CLUSTER, CLUSTER_COMMAND, CLUSTER_HEAD, CLUSTER_TAIL
+from scripts.cluster_words import (
+    CLUSTER,
+    CLUSTER_COMMAND,
+    CLUSTER_HEAD,
+    CLUSTER_TAIL,
+    NODE,
+    NODE_TAIL,
+)
 from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
 from scripts.queue_words import QUEUE, QUEUE_HEAD, QUEUE_JSON, QUEUE_NAMES, QUEUE_TAIL
 from scripts.store_words import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
@@ -305,6 +313,9 @@ def cli() -> str:
         TAIL,
         QUEUES,
         TABLE_COMMAND,
+        NODE,
+        table(node.FLAGS),
+        NODE_TAIL,
         CLUSTER_COMMAND,
         STORE_COMMAND,
         HUB,

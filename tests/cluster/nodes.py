@@ -156,6 +156,23 @@ class NodeCluster:
 
 
 @contextmanager
+def two_data_centres(folder: Path) -> Iterator[tuple[NodeCluster, NodeCluster]]:
+    """Two clusters with a node each, east and west, that are linked."""
+    needs_hub()
+    with ExitStack() as stack:
+        made = []
+        for dc in ("east", "west"):
+            engine = folder / dc / "engine"
+            engine.mkdir(parents=True)
+            _, port = stack.enter_context(redis_server(engine))
+            made.append(NodeCluster(stack, folder / dc, port))
+        east, west = made
+        east.start("e1", flags=("--dc", "east", "--link", f"west={west.engine_url}"))
+        west.start("w1", flags=("--dc", "west", "--link", f"east={east.engine_url}"))
+        yield east, west
+
+
+@contextmanager
 def node_cluster(folder: Path, *names: str, flags: tuple[str, ...] = ()) -> Iterator[NodeCluster]:
     """A cluster with a Redis of its own."""
     needs_hub()

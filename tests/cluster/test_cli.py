@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,13 @@ import pytest
 import interlock
 from interlock.cli import main
 from interlock.hub.client import Client
-from tests.cluster.nodes import NodeCluster, Presence, eventually, node_cluster
+from tests.cluster.nodes import (
+    NodeCluster,
+    Presence,
+    eventually,
+    node_cluster,
+    two_data_centres,
+)
 
 Run = Callable[..., "Done"]
 
@@ -196,7 +203,6 @@ def other_cluster(nodes: NodeCluster) -> Any:
     """The address of a node that shares nothing with these, and has a few rows."""
     import tempfile
     from contextlib import contextmanager
-    from pathlib import Path
 
     @contextmanager
     def opened() -> Iterator[str]:
@@ -210,6 +216,27 @@ def other_cluster(nodes: NodeCluster) -> Any:
             yield other.nodes["b1"].address
 
     return opened()
+
+
+def test_data_centres_are_seen_and_compared(run: Run, tmp_path: Path) -> None:
+    with (
+        two_data_centres(tmp_path) as (east, west),
+        interlock.connect(east.url) as here,
+        interlock.connect(west.url) as there,
+    ):
+        table, other = here.table("presence", Presence), there.table("presence", Presence)
+        table["k"] = Presence(app_id=1)
+        eventually(lambda: "k" in other)
+        table.incr("k", "unread", 2)
+        other.incr("k", "unread", 3)
+        eventually(lambda: table["k"].unread == other["k"].unread == 5)
+        eventually(lambda: "east <- west" in run("status", url=east.url).out)
+        done = run("status", url=east.url)
+        assert done.code == 0
+        assert re.search(r"^east <- west +ok +\d+ ms +\S+ ms ago", done.out, re.MULTILINE), done.out
+        address = west.nodes["w1"].address
+        done = run("diff", "e1", address, url=east.url)
+        assert (done.code, done.out) == (0, f"e1 and {address} are equal: 1 key\n")
 
 
 def test_what_cannot_be_done_is_told_in_a_line(nodes: NodeCluster, run: Run) -> None:

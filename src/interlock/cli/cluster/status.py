@@ -141,7 +141,9 @@ def _ago(ms: float) -> str:
 def _databases(told: Sequence[Told]) -> Iterator[str]:
     rows: list[tuple[str | int, ...]] = []
     for one, status in told:
-        database = status.get("database") if isinstance(status, dict) else None
+        # It is the primary that writes.
+        writes = isinstance(status, dict) and status.get("role") == "primary"
+        database = status.get("database") if writes and isinstance(status, dict) else None
         for found in database if isinstance(database, list) else [database] if database else ():
             rows.append(
                 (
