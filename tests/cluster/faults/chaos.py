@@ -63,6 +63,7 @@ class Chaos:
         self._undo: list[tuple[float, int, Undo]] = []
         self._serial = itertools.count()
         self._busy: set[str] = set()
+        self._killed: set[str] = set()
 
     def rage(self, faults: Sequence[Fault], seconds: float) -> None:
         """For so long; then everything is healed."""
@@ -184,6 +185,14 @@ class Chaos:
         node.kill()
         return lambda: self._again(node, forget=fault.draw < 0.5)
 
+    def kill_primary(self, fault: Fault, _node: Node) -> Undo | None:
+        """Once in a data centre, so that others have what it had acknowledged."""
+        primary = self._cluster.primary(fault.dc)
+        if primary is None or fault.dc in self._killed or not primary.runs:
+            return None
+        self._killed.add(fault.dc)
+        return self.kill(fault, primary)
+
     def terminate(self, _fault: Fault, node: Node) -> Undo | None:
         node.terminate()
 
@@ -304,6 +313,7 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "delay": Chaos.delay,
     "clock": Chaos.clock,
     "kill": Chaos.kill,
+    "kill primary": Chaos.kill_primary,
     "terminate": Chaos.terminate,
     "kill all": Chaos.kill_all,
     "stop": Chaos.stop,
@@ -319,6 +329,7 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "promote": Chaos.promote,
 }
 OF_CENTRES = (
+    "kill primary",
     "late stream",
     "stop primary",
     "centres parted",

@@ -32,6 +32,7 @@ NAMED = {
     "delay": "up to 0.6 s of delay between data centres",
     "clock": "clocks set wrong, by up to 4 s",
     "kill": "nodes killed (-9) and started again",
+    "kill primary": "primaries killed, also where an engine loses its end",
     "terminate": "nodes asked to end and started again",
     "kill all": "all nodes of a data centre killed at once",
     "stop": "nodes stopped (SIGSTOP)",

@@ -82,7 +82,8 @@ def plan_of(seed: int, only: Sequence[str] = (), mutant: str = "") -> Plan:
     # An acknowledgement by others must not wait for one that is not there.
     ack = chance.choice(("0", "1", "1", "all")) if min(nodes.values()) > 1 else "0"
     losing = chance.random() < 0.25
-    # An engine that loses its end and the death of those who have it are more than is promised.
+    # An engine that loses its end and the death of all who have it are more than is promised; that
+    # of a primary is not, if others were to have it as well.
     possible = [kind for kind in KINDS if kind not in (DEADLY if losing else LOSING)]
     kinds = chance.sample(possible, chance.randrange(2, 7))
     if losing:
