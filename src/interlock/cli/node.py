@@ -92,6 +92,10 @@ FLAGS = (
          _http),
     Flag("--advertise", "the address by which clients and other nodes reach it, where that is not "
          "the one it listens on", "HOST:PORT"),
+    Flag("--peer-user", "log in to other nodes as this user of their hubs, with the password in "
+         "INTERLOCK_PEER_PASSWORD", "NAME"),
+    Flag("--peer-ca", "reach other nodes over TLS; the file of the authority that signed their "
+         "certificates", "FILE"),
     Flag("--config", "read this TOML file of a hub, for users, TLS and limits", "FILE"),
 )  # fmt: skip
 
@@ -117,6 +121,7 @@ def run(given: argparse.Namespace) -> int:
     """Serve until a signal."""
     from interlock import _core
     from interlock.cluster.node import Node
+    from interlock.cluster.peers import Peers
     from interlock.cluster.row_reference import load_row
     from interlock.cluster.settings import NodeSettings
     from interlock.errors import TableKept
@@ -148,6 +153,11 @@ def run(given: argparse.Namespace) -> int:
             capacity=given.capacity,
             key_size=given.key_size,
             ttl=given.ttl,
+            peers=Peers(
+                given.peer_user or "",
+                os.environ.get("INTERLOCK_PEER_PASSWORD"),
+                given.peer_ca or "",
+            ),
         )
         table = {
             "name": name, "columns": str(Schema.of(row)), "capacity": given.capacity,
@@ -227,10 +237,10 @@ def _serve(node: Any) -> int:
     for number in AWAITED:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
-    if not node.fault:
+    if not node.figures.fault:
         print("interlock node: stopping", file=sys.stderr, flush=True)
     node.close()
-    return _fail(node.fault) if node.fault else 0
+    return _fail(node.figures.fault) if node.figures.fault else 0
 
 
 def _ready_line(node: Any) -> str:

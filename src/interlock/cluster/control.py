@@ -61,7 +61,7 @@ class Control:
         return array(line.encode() for line in HELP)
 
     def _status(self, _words: Sequence[bytes]) -> bytes:
-        return bulk(json.dumps(self._node.status()).encode())
+        return bulk(json.dumps(self._node.figures.status()).encode())
 
     def _scan(self, words: Sequence[bytes]) -> bytes:
         cursor, count, *partial = words

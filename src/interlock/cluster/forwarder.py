@@ -6,7 +6,9 @@ import logging
 import threading
 from typing import Protocol
 
-from interlock.cluster.machine import Leader, Machine
+from interlock.cluster.machine import Machine
+from interlock.cluster.peers import Peers
+from interlock.cluster.ports import Leader
 from interlock.cluster.replica import Change
 from interlock.cluster.requests import Request
 from interlock.hub.client import Client
@@ -29,8 +31,9 @@ class Held(Protocol):
 class Forwarder:
     """A thread with one connection to whoever is the primary."""
 
-    def __init__(self, node: Held, timeout: float) -> None:
+    def __init__(self, node: Held, peers: Peers, timeout: float) -> None:
         self._node = node
+        self._peers = peers
         self._timeout = timeout
         self._wake = threading.Event()
         self._ends = threading.Event()
@@ -124,7 +127,9 @@ class Forwarder:
     def _connected(self, leader: Leader) -> Client:
         if self._client is None or leader != self._leader:
             self._drop()
-            self._client = Client(leader.address, timeout=self._timeout, name="node")
+            self._client = Client(
+                self._peers.address(leader.address), timeout=self._timeout, name="node"
+            )
             self._leader = leader
         return self._client
 

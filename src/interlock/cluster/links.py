@@ -12,6 +12,7 @@ from interlock.cluster.fence import Fence, Mark, Verdict
 from interlock.cluster.machine import Machine
 from interlock.cluster.streams import ChangeStream, PositionLost, StreamUnavailable
 from interlock.cluster.transfer import ScanLost, ScanMark, scan
+from interlock.hub.url import Address
 
 logger = logging.getLogger("interlock.cluster")
 MOST = 500
@@ -48,7 +49,7 @@ class Link:
         lock: threading.RLock,
         wake: Callable[[], None],
         stream: Callable[[], ChangeStream],
-        nodes: Callable[[], list[str]],
+        nodes: Callable[[], list[Address]],
         monotonic: Callable[[], float],
         now_ms: Callable[[], int],
     ) -> None:
@@ -181,7 +182,7 @@ class Link:
         self.figures.error = "its stream lacks changes, and none of its nodes can be reached"
         return False
 
-    def _copy(self, address: str) -> ScanMark | None:
+    def _copy(self, address: Address) -> ScanMark | None:
         mark: ScanMark | None = None
         for mark, rows in scan(address):
             here = Origin(self.dc, 0, 0, 0, 0, "")

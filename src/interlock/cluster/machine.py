@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from interlock.cluster.entry import BARRIER, Entry, Origin, UnreadableEntry, decode
 from interlock.cluster.fence import Fence, Mark, Verdict
+from interlock.cluster.lag import LagEstimate
 from interlock.cluster.offers import Offers
+from interlock.cluster.ports import Leader, Ports
 from interlock.cluster.primary import Primary, Sent
 from interlock.cluster.replica import Change, Replica
 from interlock.cluster.requests import Asker, Request, Requests
@@ -23,54 +25,6 @@ if TYPE_CHECKING:
     from interlock.cluster.commands import Commands
 
 logger = logging.getLogger("interlock.cluster")
-
-
-class Ports(Protocol):
-    """Effects of a node; none of them waits."""
-
-    def append(self, entry: bytes) -> None:
-        """Append to the data centre's stream, behind all that was given before."""
-
-    def drop_appends(self) -> None:
-        """Forget what is not appended yet."""
-
-    def answer(self, replies: list[tuple[Asker, bytes]]) -> None:
-        """Answer clients."""
-
-    def wake_forwarder(self) -> None:
-        """Have writes passed on, or what is applied told, to the primary."""
-
-    def resync_from(self, why: str) -> None:
-        """Get a snapshot, and hand it to `copied` and `installed`."""
-
-    def resign(self, successor: str) -> None:
-        """Give the lease back."""
-
-    def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
-        """Write rows behind, into the database."""
-
-    def leads(self, token: int) -> None:
-        """Write rows behind: this is the primary now."""
-
-    def rests(self) -> None:
-        """Write no rows behind: another will be the primary."""
-
-    def joined(self) -> None:
-        """Show what there is, and nothing else: all that counted is applied."""
-
-    def mismatch(self, theirs: str) -> None:
-        """End: the primary's rows have other columns, or it is of another data centre."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """The primary as the stream knows it."""
-
-    token: int = 0
-    node: str = ""
-    address: str = ""
-    since: int = 0
-    """ms since 1970, by its clock."""
 
 
 class Machine:
@@ -536,25 +490,3 @@ class Machine:
         if self._waits_for[:2] != first:
             self._waits_for = (*first, now)
         return now - self._waits_for[2] > self._write_timeout
-
-
-class LagEstimate:
-    """Milliseconds by which entries come later than the quickest of the last ones did.
-
-    Clocks of two machines differ; by how much, the quickest entry of the last minute or so tells.
-    """
-
-    def __init__(self, kept: int = 120) -> None:
-        self._least = [float("inf"), float("inf")]
-        self._count = 0
-        self._kept = kept
-        self.ms = 0.0
-
-    def note(self, apart: float) -> None:
-        """Note how far an entry's time was from the reader's when it was read."""
-        self._count += 1
-        if self._count >= self._kept:
-            self._count = 0
-            self._least = [self._least[1], float("inf")]
-        self._least = [min(known, apart) for known in self._least]
-        self.ms = apart - min(self._least)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import secrets
@@ -21,10 +20,12 @@ from interlock.cluster.commands import Commands
 from interlock.cluster.control import Control
 from interlock.cluster.entry import Origin
 from interlock.cluster.fence import Mark
+from interlock.cluster.figures import NodeFigures
 from interlock.cluster.forwarder import Forwarder
 from interlock.cluster.links import Link
 from interlock.cluster.machine import Machine
-from interlock.cluster.pages import NodePages, Standing
+from interlock.cluster.membership import Membership
+from interlock.cluster.pages import NodePages
 from interlock.cluster.projection import Projection
 from interlock.cluster.reader import Reader
 from interlock.cluster.replica import Change, Replica
@@ -34,15 +35,14 @@ from interlock.cluster.state import TableRules
 from interlock.cluster.storage import Storage
 from interlock.cluster.streams import ChangeStream, Role, open_stream
 from interlock.cluster.transfer import ScanMark, Scans
-from interlock.engine.announcements import Announcement, announce, announcements, withdraw
-from interlock.errors import EngineUnavailable, InterlockError
+from interlock.engine.announcements import announcements
+from interlock.errors import InterlockError
 from interlock.hub.server import Hub
+from interlock.hub.url import Address
 from interlock.table.table import SharedTable
 
 logger = logging.getLogger("interlock.cluster")
 TICK = 0.05
-ANNOUNCED = 1.0
-"""Seconds between two announcements."""
 TAKEN = 2_000
 """Commands that are taken at once."""
 FLUSHED = 5.0
@@ -69,13 +69,9 @@ class Node:
     ) -> None:
         self.settings = settings
         self.hub = hub
-        hub.pages = NodePages(self.standing)
         self.lock = threading.RLock()
-        self.since = time.time()
-        self.draining = False
         self.ended = threading.Event()
-        """It cannot go on; `fault` says why."""
-        self.fault = ""
+        """It cannot go on; its figures say why."""
         self._advertise = advertise
         self._keeper = keeper
         rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
@@ -100,19 +96,24 @@ class Node:
             write_timeout=settings.lease + 2.0,
             capacity=settings.capacity,
         )
-        self.machine.replicas = self._replica_names
         self._storage = Storage(settings, rules, clock)
         self.scans = Scans(self._replica.states, self._scan_mark)
         self._control = Control(self)
         self._client = interlock.connect(settings.cluster)
         self._link_clients = {dc: interlock.connect(url) for dc, url in settings.links.items()}
-        self._others: list[Announcement] = []
+        self.figures: NodeFigures
+        self._membership = Membership(
+            self._client, settings.table, settings.dc,
+            lambda: self.figures.announcement(hub.http_address),
+        )  # fmt: skip
+        self.machine.replicas = self._membership.replicas
         self._reader = Reader(
-            self.machine, self.lock, lambda: self._stream("read"), self._reachable, self._fresh,
-            2 * settings.lease,
+            self.machine, self.lock, lambda: self._stream("read"), self._membership.near,
+            self._fresh,
+            settings.peers, 2 * settings.lease,
         )  # fmt: skip
         self._appender = Appender(lambda: self._stream("append"), self.lock, self.machine.flush)
-        self._forwarder = Forwarder(self, settings.lease)
+        self._forwarder = Forwarder(self, settings.peers, settings.lease)
         self._campaign = Campaign(
             self._client, f"node-{settings.table}", self.machine, self.lock, settings.lease,
             self._may_stand, lambda: self.address, settings.name,
@@ -122,13 +123,16 @@ class Node:
                  partial(self._link_nodes, dc), time.monotonic, _now_ms)
             for dc in settings.links
         ]  # fmt: skip
+        self.figures = NodeFigures(
+            settings, self.machine, self._membership, self._reader, self._appender,
+            self._campaign, self._storage, self._links, lambda: self.address,
+        )  # fmt: skip
+        hub.pages = NodePages(self.figures.standing)
         self._successor_until = 0.0
         self._cleared = False
-        self._changed = threading.Event()
         self._ends = threading.Event()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
-        names = (("node-commands", self._take), ("node-clock", self._run_clock),
-                 ("node-announcements", self._run_announcements))  # fmt: skip
+        names = (("node-commands", self._take), ("node-clock", self._run_clock))
         self._threads = [threading.Thread(target=run, name=n, daemon=True) for n, run in names]
 
     # -- Life ---------------------------------------------------------------------------------
@@ -141,7 +145,7 @@ class Node:
         self.hub.start()
         try:
             self._storage.load(self.machine, self.lock)
-            self._announce()
+            self._membership.start()
         except BaseException:
             self.hub.stop()
             self._storage.close()
@@ -160,7 +164,6 @@ class Node:
         self._storage.flush(FLUSHED)
         self.drain()
         self._ends.set()
-        self._changed.set()
         os.eventfd_write(self._wake, 1)
         for link in self._links:
             link.close()
@@ -171,8 +174,7 @@ class Node:
         for thread in self._threads:
             thread.join()
         self._storage.close()
-        with contextlib.suppress(InterlockError, OSError):
-            withdraw(self._client, self.settings.table, self.settings.name)
+        self._membership.close()
         self._keeper.close()
         self.hub.stop()
         self._client.close()
@@ -191,7 +193,7 @@ class Node:
         """``HOST:PORT`` at which others reach its hub."""
         if self._advertise:
             return self._advertise
-        return next(a for a in self.hub.addresses if not a.startswith(("unix:", "tls:")))
+        return self.settings.peers.own(self.hub.addresses)
 
     # -- Threads ------------------------------------------------------------------------------
 
@@ -231,26 +233,6 @@ class Node:
                 self._flush()
                 self._replica.sweep(_now_ms(), self.settings.tombstones)
 
-    def _run_announcements(self) -> None:
-        while not self._ends.is_set():
-            # At once where its role is another: who looks for the primary must find it.
-            self._changed.wait(ANNOUNCED)
-            self._changed.clear()
-            try:
-                self._announce()
-            except (InterlockError, OSError) as error:
-                logger.debug("announcements: %s", error)
-
-    def _announce(self) -> None:
-        ttl = round(3 * ANNOUNCED * 1000)
-        try:
-            announce(self._client, self.settings.table, self._announcement(), ttl)
-            found = announcements(self._client, self.settings.table)
-        except EngineUnavailable as error:
-            logger.debug("announcements: %s", error)
-            return
-        self._others = [one for one in found if one.id != self.settings.name]
-
     # -- What the machine asks for ------------------------------------------------------------
 
     def append(self, entry: bytes) -> None:
@@ -288,12 +270,12 @@ class Node:
     def leads(self, token: int) -> None:
         """See ``Ports``."""
         self._storage.leads(token)
-        self._changed.set()
+        self._membership.wake()
 
     def rests(self) -> None:
         """See ``Ports``."""
         self._storage.rests()
-        self._changed.set()
+        self._membership.wake()
 
     def joined(self) -> None:
         """See ``Ports``."""
@@ -301,23 +283,23 @@ class Node:
             # Rows of an earlier life, which were deleted since.
             self._cleared = True
             self._replica.projection.clear_others(self._replica.states, _now_ms())
-        self._changed.set()
+        self._membership.wake()
 
     def mismatch(self, theirs: str) -> None:
         """See ``Ports``."""
         self._fail(f"the primary has {theirs}; this node has {self.machine.identity}")
 
     def _fail(self, why: str) -> None:
-        if not self.fault:
+        if not self.figures.fault:
             logger.critical("node %s cannot go on: %s", self.settings.name, why)
-            self.fault = why
+            self.figures.fault = why
         self.ended.set()
 
     # -- Operating ----------------------------------------------------------------------------
 
     def fail_over(self, successor: str = "") -> str:
         """Have another node, or the one that is named, be the primary; return why it cannot be."""
-        names = [one.id for one in self._others if one.dc == self.settings.dc]
+        names = [one.id for one in self._membership.near()]
         if not self.machine.is_primary:
             return f"not the primary: ask {self.machine.leader.node.partition('/')[0] or 'it'}"
         if successor == self.settings.name:
@@ -332,7 +314,7 @@ class Node:
     def drain(self) -> None:
         """Be no primary, and tell clients and balancers to go."""
         with self.lock:
-            self.draining = True
+            self.figures.draining = True
             if self.machine.is_primary:
                 self.machine.hand_over()
         until = time.monotonic() + DRAINED
@@ -345,14 +327,14 @@ class Node:
         """Take a snapshot of another node; return why that cannot be."""
         if self.machine.is_primary:
             return "it is the primary; the others follow it"
-        if not self._reachable():
+        if not self._membership.near():
             return "there is no other node"
         self.machine.resync("an operator asked for it")
         return ""
 
     def _may_stand(self) -> bool:
         machine = self.machine
-        if machine.joining or self.draining or self.ended.is_set():
+        if machine.joining or self.figures.draining or self.ended.is_set():
             return False
         named = machine.successor
         if named and named != self.settings.name:
@@ -364,114 +346,6 @@ class Node:
             return False
         self._successor_until = 0.0
         return True
-
-    # -- Figures ------------------------------------------------------------------------------
-
-    @property
-    def role(self) -> Any:
-        """``primary``, ``replica`` or ``joining``."""
-        if self.machine.joining:
-            return "joining"
-        return "primary" if self.machine.is_primary else "replica"
-
-    def lag(self) -> tuple[int, float]:
-        """Return how many changes, and milliseconds, this node is behind its primary."""
-        machine, mark = self.machine, self.machine.fence.mark
-        if machine.is_primary:
-            return 0, 0.0
-        primary = next((one for one in self._others if one.role == "primary"
-                        and one.dc == self.settings.dc), None)  # fmt: skip
-        behind = max(0, primary.seq - mark.seq) if primary is not None else 0
-        silent = (time.monotonic() - machine.heard) * 1000
-        ms = silent if silent > 2000 * BEAT else max(0.0, machine.lag.ms)
-        return behind, round(min(ms, 1e12), 1)
-
-    def standing(self) -> Standing:
-        """Return what its pages over HTTP tell."""
-        machine, settings = self.machine, self.settings
-        behind, ms = self.lag()
-        silent, longest = time.monotonic() - machine.heard, settings.max_staleness
-        primary = machine.primary
-        return Standing(
-            id=settings.name,
-            dc=settings.dc,
-            role=self.role,
-            address=self.address,
-            primary=machine.leader.node.partition("/")[0],
-            token=machine.fence.mark.token,
-            lag_ms=ms,
-            lag_changes=behind,
-            fresh=longest is None or silent <= longest,
-            draining=self.draining or (primary is not None and primary.handing_over),
-            fault=self.fault,
-        )
-
-    def status(self) -> dict[str, Any]:
-        """Return what ``NODE STATUS`` tells."""
-        machine, mark, settings = self.machine, self.machine.fence.mark, self.settings
-        behind, ms = self.lag()
-        now = time.monotonic()
-        return {
-            "id": settings.name,
-            "dc": settings.dc,
-            "table": settings.table,
-            "role": self.role,
-            "draining": self.draining,
-            "address": self.address,
-            "primary": machine.leader.node.partition("/")[0],
-            "token": mark.token,
-            "since": machine.leader.since / 1000,
-            "started": self.since,
-            "seq": mark.seq,
-            "position": mark.position,
-            "lag_changes": behind,
-            "lag_ms": ms,
-            "rows": len(self._replica),
-            "tombstones": self._replica.tombstones,
-            "tombstones_dropped": self._replica.dropped,
-            "fenced": machine.fenced,
-            "resyncs": self._reader.resyncs,
-            "waiting": len(machine.requests),
-            "ack": settings.ack,
-            "rules": self._replica.rules.fingerprint,
-            "nodes": [
-                {"id": one.id, "dc": one.dc, "role": one.role, "address": one.address,
-                 "seq": one.seq, "lag_changes": one.lag_changes, "lag_ms": one.lag_ms,
-                 "draining": one.draining} for one in self._others
-            ],
-            "links": [
-                {"dc": link.dc, "state": figures.state, "error": figures.error,
-                 "position": figures.position, "lag_ms": round(figures.lag_ms, 1),
-                 "changes": figures.changes,
-                 "silent_ms": round(min((now - figures.heard) * 1000, 1e12), 1)}
-                for link in self._links for figures in (link.figures,)
-            ],
-            "stream": {
-                "error": self._reader.error or self._appender.error,
-                "entries": self._appender.entries,
-                "election": self._campaign.error,
-            },
-            "database": self._storage.status(),
-        }  # fmt: skip
-
-    def _announcement(self) -> Announcement:
-        behind, ms = self.lag()
-        mark = self.machine.fence.mark
-        return Announcement(
-            id=self.settings.name,
-            dc=self.settings.dc,
-            role=self.role,
-            address=self.address,
-            http=self.hub.http_address,
-            token=mark.token,
-            seq=mark.seq,
-            lag_changes=behind,
-            lag_ms=ms,
-            since=self.since,
-            version=interlock.__version__,
-            table=self.settings.table,
-            draining=self.draining,
-        )
 
     # -- Helpers ------------------------------------------------------------------------------
 
@@ -496,23 +370,15 @@ class Node:
             settings.link_url(dc), settings.table, role="read", timeout=settings.lease
         )
 
-    def _link_nodes(self, dc: str) -> list[str]:
+    def _link_nodes(self, dc: str) -> list[Address]:
         try:
             found = announcements(self._link_clients[dc], self.settings.table)
         except (InterlockError, OSError) as error:
             logger.warning("nodes of data centre %s: %s", dc, error)
             return []
         found = [one for one in found if one.role != "joining" and one.dc == dc]
-        return [
-            one.address for one in sorted(found, key=lambda one: (one.role != "primary", -one.seq))
-        ]
-
-    def _reachable(self) -> list[Announcement]:
-        return [one for one in self._others if one.dc == self.settings.dc]
-
-    def _replica_names(self) -> list[str]:
-        return [one.id for one in self._others if one.dc == self.settings.dc
-                and one.role == "replica" and not one.draining]  # fmt: skip
+        found.sort(key=lambda one: (one.role != "primary", -one.seq))
+        return [self.settings.peers.address(one.address) for one in found]
 
     def _scan_mark(self) -> ScanMark:
         mark = self.machine.fence.mark

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from interlock.cluster.machine import Machine
+from interlock.cluster.peers import Peers
 from interlock.cluster.streams import ChangeStream, PositionLost, StreamUnavailable
 from interlock.cluster.transfer import ScanLost, scan
 from interlock.engine.announcements import Announcement
@@ -30,6 +31,7 @@ class Reader:
         stream: Callable[[], ChangeStream],
         others: Callable[[], list[Announcement]],
         fresh: Callable[[], None],
+        peers: Peers,
         patience: float,
     ) -> None:
         self.error = ""
@@ -39,6 +41,7 @@ class Reader:
         self._open = stream
         self._others = others
         self._fresh = fresh
+        self._peers = peers
         self._patience = patience
         self._why = ""
         self._ends = threading.Event()
@@ -138,7 +141,7 @@ class Reader:
             wanted = machine.missing
             machine.copies()
         try:
-            for mark, rows in scan(other.address, partial=partial):
+            for mark, rows in scan(self._peers.address(other.address), partial=partial):
                 if not partial and mark.seq < wanted and other.role != "primary":
                     return False
                 with self._lock:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.cluster.entry import EVERY
+from interlock.cluster.peers import Peers
 from interlock.engine.announcements import check_name
 from interlock.retry import seconds
 from interlock.table.row import Row
@@ -49,6 +50,8 @@ class NodeSettings:
     """Seconds for which a deleted row is remembered."""
     tombstones: int = 1_000_000
     """The most that are remembered."""
+    peers: Peers = field(default_factory=Peers)
+    """The way to the other nodes' hubs."""
     capacity: int = 1_000_000
     """Rows beyond which new ones are refused."""
     key_size: int = 32
