@@ -96,6 +96,6 @@ interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAGS]
 
 NODE_TAIL = """
 Once it listens it prints `interlock node: NAME ready on ADDRESS, ...`. TERM and INT stop it:
-another node becomes the primary first, if this one is it. A second signal ends it at once. It exits with 0
-when a signal stopped it, with 1 where it cannot listen or go on, with 2 for wrong usage.
+another node becomes the primary first, if this one is it. A second signal ends it at once. It exits
+with 0 when a signal stopped it, with 1 where it cannot listen or go on, with 2 for wrong usage.
 """
