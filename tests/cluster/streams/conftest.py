@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,17 +10,19 @@ from typing import Any
 import pytest
 
 from interlock.cluster.streams import ChangeStream, Role, open_stream
-from tests.cluster.streams.engines import ENGINES, Engine
+from tests.cluster.streams.engines import ENGINES, LONG, Engine
 
 Open = Callable[..., ChangeStream]
 
 
-@pytest.fixture(scope="module", params=list(ENGINES))
+@pytest.fixture(scope="module", params=[*ENGINES, *LONG])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = ENGINES[request.param](tmp_path_factory.mktemp(request.param))
+    if request.param in LONG and not os.environ.get("INTERLOCK_LONG"):
+        pytest.skip(f"{request.param} takes its time: with INTERLOCK_LONG=1")
+    made = (ENGINES | LONG)[request.param](tmp_path_factory.mktemp(request.param))
     made.start()
     yield made
-    made.stop()
+    made.close()
 
 
 @pytest.fixture

@@ -142,7 +142,9 @@ def test_two_readers_see_the_same(opened: Open) -> None:
     assert read_all(opened("read"), "", 50) == read_all(opened("read"), "", 50)
 
 
-def test_a_position_that_was_trimmed_away_is_lost(opened: Open) -> None:
+def test_a_position_that_was_trimmed_away_is_lost(opened: Open, engine: Engine) -> None:
+    if not engine.counts:
+        pytest.skip("it trims by age alone")
     appender, reader = opened("append", keep=100), opened("read", keep=100)
     appender.append(entries(3))
     early = read_all(reader, "", 3)[2][0]
@@ -285,7 +287,7 @@ def test_a_server_that_was_frozen_does_not_write_behind_what_came_later(
     opened: Open, engine: Engine
 ) -> None:
     appender = opened("append", timeout=0.5)
-    appender.append(entries(1))
+    persistently(appender, entries(1))
     engine.freeze()
     try:
         with pytest.raises(StreamUnavailable):
@@ -303,9 +305,10 @@ def test_a_server_that_was_frozen_does_not_write_behind_what_came_later(
         found.extend(entry for _, entry in some)
         after = some[-1][0] if some else after
     assert only_new(found) == entries(4)
-    # Twice is allowed; an old one behind what its retry has brought is not.
-    numbers = [int(entry.split()[1]) for entry in found]
-    assert numbers in ([0, 1, 2, 3], [0, 1, 1, 2, 3])
+    # Twice is allowed. Some see to it that no old one comes behind what its retry has brought.
+    if engine.refuses_late:
+        numbers = [int(entry.split()[1]) for entry in found]
+        assert numbers in ([0, 1, 2, 3], [0, 1, 1, 2, 3])
 
 
 def test_age_trims_too(opened: Open) -> None:

@@ -26,8 +26,14 @@ _KINDS = {
     "redis+unix": "redis",
     "nats": "nats",
     "tls": "nats",
+    "kafka": "kafka",
+    "rabbitmq+stream": "rabbitmq",
+    "rabbitmqs+stream": "rabbitmq",
 }
-ALLOWED = "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH, nats://HOST:PORT"
+ALLOWED = (
+    "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH, nats://HOST:PORT, kafka://HOST:PORT, "
+    "rabbitmq+stream://HOST:PORT"
+)
 
 
 def open_stream(

@@ -60,10 +60,11 @@ class Looped:
                     raise StreamUnavailable(self._text(self._why())) from None
                 if isinstance(error, (PositionLost, StreamUnavailable)):
                     raise
-                if isinstance(error, (Exception, concurrent.futures.CancelledError)):
-                    raise StreamUnavailable(
-                        self._text(str(error) or type(error).__name__)
-                    ) from error
+                if isinstance(error, concurrent.futures.CancelledError):
+                    raise StreamUnavailable(self._text("the connection was lost")) from None
+                if isinstance(error, Exception):
+                    why = str(error) or type(error).__name__
+                    raise StreamUnavailable(self._text(why)) from error
                 raise
             finally:
                 self._asked = None

@@ -1,0 +1,392 @@
+"""A change stream in a topic of Kafka with one partition, by confluent-kafka.
+
+A position is the entry's offset with a mark of its first bytes. The producer is idempotent and
+leaves no gap: one that failed is given up, with what it had not delivered. Kafka trims by age and
+by bytes; so that it trims by number, who appends deletes what is more than is to be kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from interlock.cluster.streams.looped import mark_of
+from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
+from interlock.engine.url import without_password
+
+try:
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+except ImportError as error:
+    raise ImportError(
+        f"a stream of Kafka needs confluent-kafka: pip install 'interlock[kafka]' ({error})"
+    ) from None
+
+T = TypeVar("T")
+_SLICE = 0.05
+"""Seconds after which a wait looks whether it was interrupted."""
+_READ = 8 << 20
+_FIRST = 128
+_LOOK = 5.0
+_TRIM = 1.0
+_SHORTEST = 3.0
+"""Seconds that a Kafka has at least."""
+_WEEK = 7 * 86_400.0
+
+
+def open_here(
+    url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
+) -> KafkaStream:
+    """See ``open_stream``."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not parts.netloc or parts.path.strip("/"):
+        raise ValueError(
+            f"open_stream(): url is {without_password(url)!r}; allowed: "
+            f"kafka://USER:PASSWORD@HOST:PORT, several with commas between, and settings of "
+            f"librdkafka behind ?"
+        )
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    settings: dict[str, Any] = {"bootstrap.servers": hosts}
+    if user:
+        settings |= {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": unquote(user),
+            "sasl.password": unquote(password),
+        }
+    settings |= query
+    return KafkaStream(without_password(url), settings, name, keep, keep_age, timeout)
+
+
+class KafkaStream:
+    """See ``ChangeStream``. The topic is ``il-stream-NAME``."""
+
+    def __init__(
+        self,
+        shown: str,
+        settings: dict[str, Any],
+        name: str,
+        keep: int,
+        keep_age: float | None,
+        timeout: float,
+    ) -> None:
+        self._shown = f"stream {name!r} at {shown}"
+        # What librdkafka would write to the standard error comes by what is asked.
+        self._settings: dict[str, Any] = {"log_level": 0, "socket.timeout.ms": 10_000, **settings}
+        self._topic = f"il-stream-{name}"
+        self._keep = keep
+        self._ages = keep_age is not None
+        self._age = _WEEK if keep_age is None else keep_age
+        # A new producer asks more than once before it may send.
+        self._timeout = max(timeout, _SHORTEST)
+        self._producer: Any = None
+        self._consumer: Any = None
+        self._admin: Any = None
+        self._made = False
+        self._at: str | None = None
+        self._looked = 0.0
+        self._count = _FIRST
+        self._untrimmed = 0
+        self._trimmed = 0.0
+        self._last_offset = -1
+        self._using = threading.Lock()
+        self._ended = self._closed = False
+
+    # -- Appending ----------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[bytes]) -> None:
+        """See ``ChangeStream``."""
+        if entries:
+            self._run(lambda: self._append(entries))
+
+    def _append(self, entries: Sequence[bytes]) -> None:
+        self._make_topic()
+        if self._producer is None:
+            self._producer = Producer(
+                {
+                    **self._settings,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "enable.gapless.guarantee": True,
+                    "linger.ms": 0,
+                    "message.max.bytes": 8_000_000,
+                    "message.timeout.ms": round(self._timeout * 1000),
+                    "error_cb": _passed,
+                }
+            )
+        left, failed = [len(entries)], list[Any]()
+
+        def delivered(error: Any, message: Any) -> None:
+            left[0] -= 1
+            if error is not None:
+                failed.append(error)
+            else:
+                self._last_offset = max(self._last_offset, message.offset())
+
+        for entry in entries:
+            self._until(lambda entry=entry: self._produced(entry, delivered))  # type: ignore[misc]
+        self._until(lambda: self._polled(left))
+        if failed:
+            raise StreamUnavailable(self._text(failed[0].str()))
+        self._untrimmed += len(entries)
+        if self._untrimmed > max(self._keep // 10, 1) or (
+            self._ages and time.monotonic() - self._trimmed > _TRIM
+        ):
+            self._trim()
+
+    def _polled(self, left: list[int]) -> bool:
+        self._producer.poll(_SLICE)
+        return not left[0]
+
+    def _produced(self, entry: bytes, delivered: Callable[[Any, Any], None]) -> bool:
+        try:
+            self._producer.produce(self._topic, entry, partition=0, on_delivery=delivered)
+        except BufferError:
+            self._producer.poll(_SLICE)
+            return False
+        return True
+
+    def _trim(self) -> None:
+        """Delete what need not be kept; Kafka itself only deletes whole segments, by age."""
+        self._untrimmed, self._trimmed = 0, time.monotonic()
+        admin, part = self._admin_of(), TopicPartition(self._topic, 0)
+        first = self._last_offset + 1 - self._keep
+        # The entries are there, whatever becomes of this.
+        with contextlib.suppress(KafkaException, TimeoutError):
+            if self._ages:
+                spec = OffsetSpec.for_timestamp(round((time.time() - self._age) * 1000))
+                asked = admin.list_offsets({part: spec}, request_timeout=self._timeout)
+                first = max(first, *(one.result(self._timeout).offset for one in asked.values()))
+            if first > 0:
+                part = TopicPartition(self._topic, 0, first)
+                asked = admin.delete_records([part], request_timeout=self._timeout)
+                for one in asked.values():
+                    one.result(self._timeout)
+
+    # -- Reading ------------------------------------------------------------------------------
+
+    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._read(after, most, wait))
+
+    def _read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
+        now = time.monotonic()
+        if self._consumer is None or after != self._at or now - self._looked > _LOOK:
+            self._look(after)
+            self._looked = time.monotonic()
+        offset = _offset(after)
+        count = max(1, min(most, self._count))
+        until = time.monotonic() + wait
+        found: list[tuple[str, bytes]] = []
+        if wait <= 0:
+            _, end = self._ends()
+            count = min(count, end - offset - 1)
+            if count <= 0:
+                return []
+            until = time.monotonic() + self._timeout
+        while not found:
+            self._check()
+            for message in self._some(count):
+                at = message.offset()
+                if at <= offset:
+                    continue
+                if at != offset + 1 and (after or found):
+                    raise self._lost(after)
+                entry = message.value() or b""
+                offset = at
+                found.append((f"{at}.{mark_of(entry)}", entry))
+            if not found and time.monotonic() >= until:
+                return []
+        self._at = found[-1][0]
+        self._looked = time.monotonic()
+        mean = sum(len(entry) for _, entry in found) // len(found) + 1
+        self._count = max(1, min(_READ // mean, 10_000))
+        return found
+
+    def _some(self, count: int) -> list[Any]:
+        """Return what is there, or comes in a moment: the first, and what came with it."""
+        first = self._consumer.poll(_SLICE)
+        if first is None:
+            return []
+        found = [first]
+        if count > 1:
+            found += self._consumer.consume(count - 1, 0.002)
+        for message in found:
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    raise self._lost(self._at or "")
+                raise StreamUnavailable(self._text(error.str()))
+        return found
+
+    def _look(self, after: str) -> None:
+        """Check that the topic has a position, and begin to consume behind it."""
+        self._open_consumer()
+        first, end = self._ends()
+        offset = _offset(after)
+        if after and (offset >= end or offset + 1 < first):
+            raise self._lost(after)
+        if after == self._at:
+            return
+        start = offset if offset >= first and after else max(offset + 1, first)
+        self._consumer.assign([TopicPartition(self._topic, 0, start)])
+        if after and start == offset and self._entry(offset) != after:
+            raise self._lost(after)
+        self._at = after
+
+    def _entry(self, offset: int) -> str:
+        """Return the position of the entry at an offset, to which the consumer is assigned."""
+        until = time.monotonic() + self._timeout
+        while time.monotonic() < until:
+            self._check()
+            for message in self._some(1):
+                return f"{message.offset()}.{mark_of(message.value() or b'')}"
+        raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
+
+    def _ends(self) -> tuple[int, int]:
+        """Return the first offset that is kept, and the one that comes next."""
+        part = TopicPartition(self._topic, 0)
+        first, end = self._consumer.get_watermark_offsets(part, timeout=self._timeout)
+        return int(first), int(end)
+
+    def _lost(self, after: str) -> PositionLost:
+        self._at = None
+        return PositionLost(after, self._end(first=True), self._end(first=False))
+
+    def last(self) -> str:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._end(first=False))
+
+    def first(self) -> str:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._end(first=True))
+
+    def _end(self, first: bool) -> str:
+        self._open_consumer()
+        low, end = self._ends()
+        if low >= end:
+            return ""
+        offset = low if first else end - 1
+        self._at = None
+        self._consumer.assign([TopicPartition(self._topic, 0, offset)])
+        return self._entry(offset)
+
+    # -- The connection -----------------------------------------------------------------------
+
+    def _make_topic(self) -> None:
+        if self._made:
+            return
+        admin = self._admin_of()
+        there = admin.list_topics(self._topic, timeout=self._timeout).topics.get(self._topic)
+        if there is None or there.error is not None:
+            age = round(self._age * 1000)
+            settings = {
+                "cleanup.policy": "delete",
+                "retention.ms": str(age),
+                "segment.ms": str(max(min(age // 4, 86_400_000), 1000)),
+            }
+            new = NewTopic(self._topic, 1, config=settings)
+            try:
+                admin.create_topics([new], request_timeout=self._timeout)[self._topic].result(
+                    self._timeout
+                )
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+        elif len(there.partitions) != 1:
+            raise StreamUnavailable(
+                self._text(f"the topic has {len(there.partitions)} partitions; allowed: 1")
+            )
+        self._made = True
+
+    def _admin_of(self) -> Any:
+        if self._admin is None:
+            self._admin = AdminClient(self._settings | {"error_cb": _passed})
+        return self._admin
+
+    def _open_consumer(self) -> None:
+        self._make_topic()
+        if self._consumer is None:
+            self._consumer = Consumer(
+                {
+                    **self._settings,
+                    "group.id": self._topic,
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "error",
+                    "fetch.message.max.bytes": 8_000_000,
+                    "fetch.wait.max.ms": 100,
+                    "error_cb": _passed,
+                }
+            )
+
+    def _run(self, call: Callable[[], T]) -> T:
+        with self._using:
+            try:
+                self._check()
+                return call()
+            except PositionLost:
+                raise
+            except BaseException as error:
+                self._drop()
+                if isinstance(error, StreamUnavailable):
+                    raise
+                if isinstance(error, (KafkaException, TimeoutError)):
+                    raise StreamUnavailable(self._text(str(error))) from error
+                raise
+            finally:
+                if self._closed:
+                    self._drop()
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        until = time.monotonic() + self._timeout + 1.0
+        while not done():
+            self._check()
+            if time.monotonic() > until:
+                raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
+
+    def _check(self) -> None:
+        if self._closed or self._ended:
+            self._ended = False
+            raise StreamUnavailable(self._text("closed" if self._closed else "interrupted"))
+
+    def _text(self, why: str) -> str:
+        return f"{self._shown}: {why}"
+
+    def interrupt(self) -> None:
+        """See ``ChangeStream``."""
+        self._ended = True
+
+    def close(self) -> None:
+        """See ``ChangeStream``."""
+        self._closed = True
+        if self._using.acquire(blocking=False):
+            # Otherwise the call under way does it.
+            self._drop()
+            self._using.release()
+
+    def _drop(self) -> None:
+        producer, self._producer = self._producer, None
+        consumer, self._consumer = self._consumer, None
+        self._admin, self._at, self._made = None, None, False
+        if producer is not None:
+            # What it has not delivered would come behind what is appended next.
+            with contextlib.suppress(KafkaException):
+                producer.purge()
+                producer.flush(0)
+        if consumer is not None:
+            with contextlib.suppress(KafkaException, RuntimeError):
+                consumer.close()
+
+
+def _offset(position: str) -> int:
+    return int(position.partition(".")[0]) if position else -1
+
+
+def _passed(_: Any) -> None:
+    """Errors come by what was asked too."""
