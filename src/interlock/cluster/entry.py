@@ -30,6 +30,8 @@ class Origin(msgspec.Struct, array_like=True, frozen=True, gc=False):
     seq: int
     lineage: int
     position: str
+    clock: int = 0
+    """The hybrid clock of that entry."""
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, gc=False):

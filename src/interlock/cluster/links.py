@@ -160,7 +160,9 @@ class Link:
             # Its place is told with the next changes.
             return True
         mark = fence.mark
-        origin = Origin(self.dc, mark.token, mark.number, mark.seq, mark.lineage, position)
+        origin = Origin(
+            self.dc, mark.token, mark.number, mark.seq, mark.lineage, position, entry.clock
+        )
         self.figures.changes += len(entry.changes) if own else 0
         with self._lock:
             return self._machine.came(self.dc, entry.clock, origin, entry.changes if own else [])
@@ -184,7 +186,11 @@ class Link:
 
     def _copy(self, address: Address) -> ScanMark | None:
         mark: ScanMark | None = None
+        with self._lock:
+            unseen = dict.fromkeys(self._machine.replica.states)
         for mark, rows in scan(address):
+            for key, _ in rows:
+                unseen.pop(key, None)
             here = Origin(self.dc, 0, 0, 0, 0, "")
             with self._lock:
                 primary = self._machine.primary
@@ -194,8 +200,11 @@ class Link:
             self._waited(primary.token)
         if mark is not None:
             with self._lock:
+                known = next((o.clock for o in mark.links if o.dc == self._machine.dc), 0)
+                self._machine.drop(unseen, known)
                 there = Origin(
-                    self.dc, mark.token, mark.number, mark.seq, mark.lineage, mark.position
-                )
+                    self.dc, mark.token, mark.number, mark.seq, mark.lineage, mark.position,
+                    mark.clock,
+                )  # fmt: skip
                 self._machine.came(self.dc, 0, there, [])
         return mark

@@ -228,6 +228,26 @@ class Machine:
         primary.bring(changes, origin)
         return True
 
+    def drop(self, keys: Iterable[bytes], known: int) -> None:
+        """Delete rows that another data centre does not have, though it knew of them.
+
+        It has deleted them, and forgotten that, while the two were cut apart.
+
+        Args:
+            known: the hybrid clock up to which it had the changes made here.
+        """
+        primary = self.primary
+        if primary is None or not primary.active:
+            return
+        rules, states = self.replica.rules, self.replica.states
+        gone = [
+            key
+            for key in self.replica.old(keys, self._now_ms())
+            if rules.newest(states[key])[0] <= known and not rules.is_tombstone(states[key])
+        ]
+        for key in gone:
+            primary.merge([(key, rules.deleted(self._clock.next()))])
+
     # -- The stream ---------------------------------------------------------------------------
 
     def read(self, entries: Sequence[tuple[str, bytes]], *, caught_up: bool) -> None:
@@ -392,7 +412,10 @@ class Machine:
         """Go on behind a snapshot whose rows are joined."""
         if self._unseen:
             states = self.replica.states
-            self.offers.add((key, states[key]) for key in self._unseen)
+            # What is as old as a forgotten tombstone is gone; what is not, an engine has lost.
+            old = set(self.replica.old(self._unseen, self._now_ms()))
+            self._save(self.replica.forget(old))
+            self.offers.add((key, states[key]) for key in self._unseen if key not in old)
             self._ports.wake_forwarder()
             self._unseen = {}
         if mark.token > self.fence.mark.token or (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from interlock.cluster.projection import Projection
+from interlock.cluster.stamps import hybrid
 from interlock.cluster.state import TableRules
 
 Change = tuple[bytes, bytes]
@@ -64,6 +65,24 @@ class Replica:
                 states[key] = changed[key] = after
         rows = list(changed.items())
         self.projection.put_many(rows, now_ms)
+        return rows
+
+    def old(self, keys: Iterable[bytes], now_ms: int) -> Iterator[bytes]:
+        """Yield those of the keys whose rows are older than a tombstone may be."""
+        before = hybrid(now_ms - self.rules.age_ms)
+        for key in keys:
+            state = self.states.get(key)
+            if state is not None and self.rules.newest(state)[0] < before:
+                yield key
+
+    def forget(self, keys: Iterable[bytes]) -> list[Change]:
+        """Forget rows that are nowhere else; return them as the last tombstones of their keys."""
+        rows: list[Change] = []
+        for key in keys:
+            state = self.states.pop(key)
+            stamp, dc = self.rules.newest(state)
+            rows.append((key, self.rules.deleted((stamp + 1, dc))))
+        self.projection.put_many(rows, 0)
         return rows
 
     def load(self, rows: Sequence[Change], now_ms: int) -> None:
