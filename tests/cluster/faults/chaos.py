@@ -188,7 +188,8 @@ class Chaos:
     def kill_primary(self, fault: Fault, _node: Node) -> Undo | None:
         """Once in a data centre, so that others have what it had acknowledged."""
         primary = self._cluster.primary(fault.dc)
-        if primary is None or fault.dc in self._killed or not primary.runs:
+        alone = len(self._cluster.of(fault.dc)) < 2
+        if primary is None or fault.dc in self._killed or alone or not primary.runs:
             return None
         self._killed.add(fault.dc)
         return self.kill(fault, primary)

@@ -28,6 +28,8 @@ from tests.cluster.faults.workload import Place
 
 T = TypeVar("T")
 START_SECONDS = 40.0
+FILLED = 500
+"""Rows of one write."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Layout:
     ack: str = "0"
     lease: float = 1.0
     max_staleness: float | None = None
+    keep: int | None = None
+    """Entries that a stream keeps, about: who lacks more needs a snapshot."""
+    rows: int = 0
+    """Rows that there are before the load."""
     gated: bool = False
     """Nodes reach the stream by another way than the lease: one that can be slow."""
     clocked: bool = False
@@ -108,6 +114,14 @@ class Cluster:
                     said = "\n".join(f"{one.host}: {one.said()}" for one in self.of(dc))
                     raise AssertionError(f"{dc} has no primary in time\n{said}")
                 time.sleep(0.05)  # Between two looks.
+
+    def fill(self) -> None:
+        """Write the rows that are there before the load."""
+        node = self.of(self.dcs[0])[0]
+        for start in range(0, self.layout.rows, FILLED):
+            numbers = range(start, min(start + FILLED, self.layout.rows))
+            words = [word for number in numbers for word in (f"pre-{number}", number)]
+            self.ask(node, "TABLE", "MSET", rows.TABLE, 1, "last", *words, timeout=START_SECONDS)
 
     def within(self, host: str, work: Callable[[], T]) -> T:
         """The result of a function that is called on a thread at a machine."""
@@ -242,6 +256,8 @@ class Cluster:
                     links.append((other, url))
             for name in names_of(dc, layout.nodes[dc]):
                 more = list(layout.more)
+                if layout.keep is not None:
+                    more += ["--keep", str(layout.keep)]
                 if layout.gated:
                     gate = f"{dc}-gate"
                     engine = (network.floating[dc], ENGINE_PORT)

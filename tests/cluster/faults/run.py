@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from interlock.hub.resp import ReplyError
 from tests.cluster.faults import checker, quiet, streams, workload
 from tests.cluster.faults.chaos import DEADLY, KINDS, LOSING, Chaos, Fault, drawn
 from tests.cluster.faults.checker import Promise, Violation
@@ -40,6 +41,7 @@ class Plan:
         layout = self.layout
         nodes = "+".join(str(count) for count in layout.nodes.values())
         more = "replicated" if layout.replica else "alone"
+        more += f" keeping {layout.keep}, {layout.rows} rows" if layout.keep else ""
         return (
             f"{nodes} nodes, {layout.engine} {more}, ack {layout.ack}, lease {layout.lease:g} s, "
             f"{len(self.faults)} faults in {self.seconds:.1f} s"
@@ -82,9 +84,11 @@ def plan_of(seed: int, only: Sequence[str] = (), mutant: str = "") -> Plan:
     # An acknowledgement by others must not wait for one that is not there.
     ack = chance.choice(("0", "1", "1", "all")) if min(nodes.values()) > 1 else "0"
     losing = chance.random() < 0.25
+    keep = chance.choice((None, None, None, 100))
     # An engine that loses its end and the death of all who have it are more than is promised; that
-    # of a primary is not, if others were to have it as well.
-    possible = [kind for kind in KINDS if kind not in (DEADLY if losing else LOSING)]
+    # of a primary is not, if others were to have it too. So it is with a stream that keeps little.
+    impossible = (*(DEADLY if losing or keep else ()), *(() if losing else LOSING))
+    possible = [kind for kind in KINDS if kind not in impossible]
     kinds = chance.sample(possible, chance.randrange(2, 7))
     if losing:
         kinds += [chance.choice(LOSING)]
@@ -97,6 +101,8 @@ def plan_of(seed: int, only: Sequence[str] = (), mutant: str = "") -> Plan:
         lease=chance.choice((1.0, 1.5)),
         gated="late stream" in kinds,
         clocked="clock" in kinds,
+        keep=keep,
+        rows=chance.choice((0, 3000)) if keep else 0,
         max_staleness=chance.choice((None, None, 1.5)),
         mutant=mutant,
     )
@@ -118,7 +124,8 @@ def run(plan: Plan, folder: Path) -> Result:
         with Cluster(plan.layout, folder) as cluster:
             try:
                 cluster.start()
-            except AssertionError as error:
+                cluster.fill()
+            except (AssertionError, OSError, ReplyError) as error:
                 return Result(plan.seed, str(plan), [Violation("start", str(error))])
             guests += guests_of(cluster, recorder, known, plan.seed)
             chaos = Chaos(cluster, recorder.note)
@@ -129,7 +136,10 @@ def run(plan: Plan, folder: Path) -> Result:
             workload.end(guests, known)
             seen, took = quiet.wait(cluster, known.keys, AGREED_SECONDS)
             promise = promise_of(plan, cluster)
-            told = [stream_of(cluster, dc, whole=not plan.loses) for dc in cluster.dcs]
+            told = [
+                stream_of(cluster, dc, whole=not (plan.loses or plan.layout.keep))
+                for dc in cluster.dcs
+            ]
             violations += [one for stream in told for one in stream.violations]
             violations += streams.believed(recorder.operations, told)
             counts["terms of primaries"] += sum(one.terms for one in told)

@@ -54,9 +54,6 @@ class Server:
     def command(self) -> list[str]:
         raise NotImplementedError
 
-    def environment(self) -> dict[str, str]:
-        return {}
-
     def start(self) -> None:
         """It need not be ready yet."""
         assert not self.runs
@@ -66,7 +63,6 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **self.environment()},
                 preexec_fn=die_with_parent,
             )
         self.stopped = self.ends = False
@@ -237,9 +233,12 @@ class Node(Server):
         flags += ["--config", str(self.config), "--host", "0.0.0.0", "--port", str(NODE_PORT)]
         flags += ["--advertise", f"{address}:{NODE_PORT}", *own.more]
         node = [sys.executable, "-m", "interlock", "node", *flags]
-        return ["sh", "-c", f'mount --bind {self.memory} /dev/shm && exec "$@"', "sh", *node]
+        # Not before: the library has files in there, by the numbers of processes.
+        more = [f"{name}={value}" for name, value in self._own_environment().items()]
+        words = ["sh", "-c", f'mount --bind {self.memory} /dev/shm && exec env "$@"', "sh"]
+        return [*words, *more, *node]
 
-    def environment(self) -> dict[str, str]:
+    def _own_environment(self) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH", "")
         found = {"PYTHONPATH": f"{self.folder}{os.pathsep}{path}"} if self.settings.mutant else {}
         if not (LIBRARIES and self.settings.clocked):
@@ -253,6 +252,13 @@ class Node(Server):
             "PYTHONPATH": f"{self.folder}{os.pathsep}{path}",
             "TZ": "UTC",
         }
+
+    def start(self) -> None:
+        """As of any server."""
+        for path in self.memory.glob("faketime_*"):
+            # Whoever was killed may have held a lock in there, and numbers come again.
+            path.unlink()
+        super().start()
 
     def set_clock(self, ahead: float) -> None:
         """Have its clock so many seconds ahead of the right time, within a second from now."""
