@@ -32,8 +32,11 @@ class Storage:
         clock: HybridClock,
     ) -> None:
         self._databases: Sequence[Database] = [
-            open_database(url, settings.table, rules, partitions=settings.partitions)
-            for url in settings.databases
+            open_database(
+                url, settings.table, rules, partitions=settings.partitions,
+                part=(n, len(settings.databases)),
+            )
+            for n, url in enumerate(settings.databases)
         ]
         self._clock = clock
         self._dc = settings.dc
@@ -56,7 +59,7 @@ class Storage:
             began, count = time.monotonic(), 0
             mark, batches = database.load()
             self._clock.saw((mark.clock, self._dc))
-            with closing(batches) as rows:  # type: ignore[type-var]
+            with closing(batches) as rows:
                 for batch in rows:
                     machine.replica.load(batch, time.time_ns() // 1_000_000)
                     count += len(batch)

@@ -122,7 +122,8 @@ def test_a_new_primary_goes_on_where_the_old_one_was(place: Place) -> None:
 
 def test_several_databases_have_each_their_part(tmp_path: Path) -> None:
     chance, node = random.Random(3), Node()
-    opened = [open_database(f"sqlite://{tmp_path}/{n}.db", "t", RULES) for n in range(3)]
+    urls = [f"sqlite://{tmp_path}/{n}.db" for n in range(3)]
+    opened = [open_database(url, "t", RULES, part=(n, 3)) for n, url in enumerate(urls)]
     for one in opened:
         one.migrate()
     with runner(node, *opened) as behind:

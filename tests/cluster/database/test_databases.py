@@ -213,6 +213,28 @@ def test_a_table_of_somebody_else_is_left_alone(place: Place) -> None:
         place.open().migrate()
 
 
+def test_a_part_of_the_rows_stays_that_part(place: Place) -> None:
+    place.open(part=(0, 2)).migrate()
+    place.open(part=(0, 2)).migrate()
+    for part in ((1, 2), (0, 3), (0, 1)):
+        with pytest.raises(SchemaMismatch, match="1 of 2"):
+            place.open(part=part).migrate()
+
+
+def test_partitions_stay_as_they_were_made(place: Place) -> None:
+    if place.url.startswith("sqlite"):
+        with pytest.raises(ValueError, match="partitions"):
+            place.open(partitions="hash:2")
+        return
+    place.open().migrate()
+    with pytest.raises(SchemaMismatch, match="hash:7"):
+        place.open(partitions="hash:7").migrate()
+    # Who names none takes them as they are.
+    database = place.open(partitions=None)
+    database.write(rows(10), mark(1), 1)
+    assert len(loaded(database)[1]) == 10
+
+
 class Reserved(Row):
     interlock_seq: U32 = 0
 

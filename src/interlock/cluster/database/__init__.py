@@ -37,6 +37,7 @@ def open_database(
     rules: TableRules,
     *,
     partitions: str | None = None,
+    part: tuple[int, int] = (0, 1),
     timeout: float = TIMEOUT,
 ) -> Database:
     """Return the database of a table; it connects when it is first used.
@@ -46,6 +47,8 @@ def open_database(
         name: the state table's, and that of the table there.
         partitions: of PostgreSQL: ``"hash:N"``, by the hash of the key, or ``"time:day"`` and
             ``"time:month"``, by the time of a row's last change (UTC). Default: none.
+        part: of several databases the number of this one, from 0, and how many there are: each has
+            the rows of some hashes of keys, for ever. Default: it is the only one.
         timeout: seconds that it has for an answer. Default 10.
 
     Raises:
@@ -61,6 +64,9 @@ def open_database(
         raise ValueError(
             f"open_database(): partitions is {partitions!r}; allowed: hash:N, time:day, time:month"
         )
+    wanted = f"{part[0] + 1} of {part[1]}"
+    if not 0 <= part[0] < part[1]:
+        raise ValueError(f"open_database(): part is {part}; allowed: 0 to {part[1] - 1}")
     if scheme == "sqlite":
         from interlock.cluster.database.sqlite import SqliteDatabase
 
@@ -72,9 +78,9 @@ def open_database(
             raise ValueError(
                 f"open_database(): partitions is {partitions!r}, and url of SQLite; allowed: None"
             )
-        return SqliteDatabase(Path(path), name, rules, timeout)
+        return SqliteDatabase(Path(path), name, rules, wanted, timeout)
     if scheme in ("postgresql", "postgres"):
         from interlock.cluster.database.postgresql import PostgresqlDatabase
 
-        return PostgresqlDatabase(url, name, rules, partitions, timeout)
+        return PostgresqlDatabase(url, name, rules, partitions, wanted, timeout)
     raise ValueError(f"open_database(): url is {without_password(url)!r}; allowed: {ALLOWED}")

@@ -118,8 +118,10 @@ class WriteBehind:
             writer.end()
         for writer in self._writers:
             if writer.thread.is_alive():
-                writer.thread.join()
-            writer.database.close()
+                writer.thread.join(timeout)
+            # One that is in the middle of a call to a silent database is left there.
+            if not writer.thread.is_alive():
+                writer.database.close()
         return done
 
 

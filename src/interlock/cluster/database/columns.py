@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interlock.cluster.state import TableRules
@@ -51,7 +51,6 @@ def changes(
     rules: TableRules,
     dialect: Dialect,
     there: Mapping[str, str],
-    same: Callable[[str, str], bool],
 ) -> list[str]:
     """Return the statements that bring a table that is there to the row's class.
 
@@ -74,7 +73,7 @@ def changes(
             found.append(f"ALTER TABLE {quoted(table)} ADD COLUMN {column}")
             continue
         is_ = there[known[name.lower()]]
-        if same(is_, kind) or _holds(dialect, is_, kind):
+        if is_ == kind or _holds(dialect, is_, kind):
             continue
         if dialect.can_widen and _holds(dialect, kind, is_):
             found.append(f"ALTER TABLE {quoted(table)} ALTER COLUMN {quoted(name)} TYPE {kind}")
@@ -93,6 +92,19 @@ def changes(
                 f"written no more"
             )
     return found
+
+
+def check_part(url: str, table: str, there: str, wanted: str) -> None:
+    """Check that a database has the part of the rows that it is wanted for.
+
+    Raises:
+        SchemaMismatch: it has another.
+    """
+    if there != wanted:
+        raise SchemaMismatch(
+            f"{table} at {url} was made as database {there}, and is given as {wanted}; a row is in "
+            f"the database of its key's hash, so name as many, in the same order"
+        )
 
 
 def _holds(dialect: Dialect, wide: str, narrow: str) -> bool:

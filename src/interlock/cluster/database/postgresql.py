@@ -16,6 +16,7 @@ from interlock.cluster.database.layout import conversion, layout_of
 from interlock.cluster.database.postgresql_schema import Tables
 from interlock.cluster.database.protocol import (
     BATCH,
+    Batches,
     DatabaseUnavailable,
     Fenced,
     SavedMark,
@@ -40,14 +41,20 @@ class PostgresqlDatabase:
     """See ``Database``."""
 
     def __init__(
-        self, url: str, name: str, rules: TableRules, partitions: str | None, timeout: float
+        self,
+        url: str,
+        name: str,
+        rules: TableRules,
+        partitions: str | None,
+        part: str,
+        timeout: float,
     ) -> None:
         self.url = re.sub(r"(password=)[^&]*", r"\1***", without_password(url))
         self._url = url
         self._timeout = timeout
         # Of its own, for it remembers what it read last.
         self._rules = TableRules(rules.row_class, tombstone_age=rules.age_ms / 1000)
-        self._tables = Tables(name, self._rules, partitions)
+        self._tables = Tables(self.url, name, self._rules, partitions, part)
         self._texts = [n for n, kind in enumerate(self._tables.columns.values()) if kind == "text"]
         self._opened: Any = None
         self._layout = 0
@@ -194,7 +201,7 @@ class PostgresqlDatabase:
 
     # -- Reading ------------------------------------------------------------------------------
 
-    def load(self) -> tuple[SavedMark, Iterator[list[tuple[bytes, bytes]]]]:
+    def load(self) -> tuple[SavedMark, Batches]:
         """See ``Database``."""
         tables = self._tables
         # A connection of its own: the batches are of one moment while others write.
@@ -214,9 +221,7 @@ class PostgresqlDatabase:
             raise self._unavailable(error) from None
         return mark, self._batches(connection, others)
 
-    def _batches(
-        self, connection: Any, others: dict[int, Callable[[bytes], bytes]]
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
+    def _batches(self, connection: Any, others: dict[int, Callable[[bytes], bytes]]) -> Batches:
         columns = f"{KEY}, interlock_state" + (", interlock_layout" if others else "")
         copied = f"COPY (SELECT {columns} FROM {self._tables.rows}) TO STDOUT (FORMAT BINARY)"
         batch: list[Any] = []

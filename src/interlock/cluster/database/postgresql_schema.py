@@ -9,7 +9,14 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from interlock.cluster.database.columns import KEY, Dialect, changes, quoted, row_columns
+from interlock.cluster.database.columns import (
+    KEY,
+    Dialect,
+    changes,
+    check_part,
+    quoted,
+    row_columns,
+)
 from interlock.cluster.state import TableRules
 from interlock.errors import SchemaMismatch
 
@@ -51,7 +58,11 @@ DIALECT = Dialect(
 class Tables:
     """The names and statements of one table's tables."""
 
-    def __init__(self, name: str, rules: TableRules, partitions: str | None) -> None:
+    def __init__(
+        self, url: str, name: str, rules: TableRules, partitions: str | None, part: str
+    ) -> None:
+        self._url = url
+        self._part = part
         self.name = name
         self.partitions = partitions
         self.columns = row_columns(rules, DIALECT)
@@ -90,8 +101,10 @@ class Tables:
         if not there:
             return self._new()
         there.pop(DAY, None)
-        found = changes(self.name, self._rules, DIALECT, there, lambda one, other: one == other)
-        ((partitions,),) = connection.execute(f"SELECT partitions FROM {self.mark}").fetchall()
+        found = changes(self.name, self._rules, DIALECT, there)
+        asked = f"SELECT partitions, part FROM {self.mark}"
+        ((partitions, part),) = connection.execute(asked).fetchall()
+        check_part(self._url, self.name, part, self._part)
         if self.partitions is None:
             # As whoever made it wanted it.
             self.partitions = partitions or None
@@ -131,8 +144,10 @@ class Tables:
             f"CREATE INDEX {quoted(f'{self.name}_forget')} ON {self.rows} (interlock_forget) "
             f"WHERE interlock_forget > 0",
             f"CREATE TABLE {self.mark} (id integer PRIMARY KEY CHECK (id = 1), "
-            f"token bigint NOT NULL, mark text NOT NULL, partitions text NOT NULL)",
-            f"INSERT INTO {self.mark} VALUES (1, 0, '{{}}', '{self.partitions or ''}')",
+            f"token bigint NOT NULL, mark text NOT NULL, partitions text NOT NULL, "
+            f"part text NOT NULL)",
+            f"INSERT INTO {self.mark} VALUES (1, 0, '{{}}', '{self.partitions or ''}', "
+            f"'{self._part}')",
             f"CREATE TABLE {self.layouts} (id serial PRIMARY KEY, layout text NOT NULL UNIQUE)",
         ]
 

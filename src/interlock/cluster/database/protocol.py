@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from interlock.cluster.entry import Origin
 from interlock.cluster.fence import Mark
 from interlock.errors import InterlockError
 
+Batches = Generator[list[tuple[bytes, bytes]], None, None]
 TIMEOUT = 10.0
 BATCH = 10_000
 """Rows that ``load`` hands out at once."""
@@ -75,7 +76,8 @@ class Database(Protocol):
         Those that begin with ``--`` say what stays as it is. Nothing is changed.
 
         Raises:
-            SchemaMismatch: a column is there with a type that cannot hold the row's.
+            SchemaMismatch: a column is there with a type that cannot hold the row's; or the
+                database has another part of the rows, or other partitions.
         """
 
     def migrate(self) -> None:
@@ -98,7 +100,7 @@ class Database(Protocol):
             Fenced: a higher token has begun.
         """
 
-    def load(self) -> tuple[SavedMark, Iterator[list[tuple[bytes, bytes]]]]:
+    def load(self) -> tuple[SavedMark, Batches]:
         """Return the mark, and batches of all keys and states, as of one moment.
 
         The batches must be read to their end, or closed.

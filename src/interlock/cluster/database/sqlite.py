@@ -11,10 +11,18 @@ from typing import Any
 
 import msgspec
 
-from interlock.cluster.database.columns import KEY, Dialect, changes, quoted, row_columns
+from interlock.cluster.database.columns import (
+    KEY,
+    Dialect,
+    changes,
+    check_part,
+    quoted,
+    row_columns,
+)
 from interlock.cluster.database.layout import conversion, layout_of
 from interlock.cluster.database.protocol import (
     BATCH,
+    Batches,
     DatabaseUnavailable,
     Fenced,
     SavedMark,
@@ -53,13 +61,14 @@ DIALECT = Dialect(
 class SqliteDatabase:
     """See ``Database``."""
 
-    def __init__(self, path: Path, name: str, rules: TableRules, timeout: float) -> None:
+    def __init__(self, path: Path, name: str, rules: TableRules, part: str, timeout: float) -> None:
         self.url = f"sqlite://{path}"
         self._path = path
         self._name = name
         # Of its own, for it remembers what it read last.
         self._rules = TableRules(rules.row_class, tombstone_age=rules.age_ms / 1000)
         self._columns = row_columns(rules, DIALECT)
+        self._part = part
         self._timeout = timeout
         self._opened: sqlite3.Connection | None = None
         self._layout = 0
@@ -84,7 +93,10 @@ class SqliteDatabase:
         table, marks = quoted(self._name), quoted(f"{self._name}_mark")
         there = _columns(database, self._name)
         if there:
-            return changes(self._name, self._rules, DIALECT, there, lambda one, other: one == other)
+            found = changes(self._name, self._rules, DIALECT, there)
+            ((part,),) = database.execute(f"SELECT part FROM {marks}").fetchall()
+            check_part(self.url, self._name, part, self._part)
+            return found
         own = {name: f"{kind} NOT NULL" for name, kind in DIALECT.own.items() if name != KEY}
         own["interlock_expires"] = "INTEGER"
         columns = [f"{KEY} BLOB PRIMARY KEY NOT NULL"]
@@ -96,7 +108,8 @@ class SqliteDatabase:
             f"CREATE TABLE {table} ({', '.join(columns)}) WITHOUT ROWID",
             f"CREATE INDEX {forget} ON {table} (interlock_forget) WHERE interlock_forget > 0",
             f"CREATE TABLE {marks} (id INTEGER PRIMARY KEY CHECK (id = 1), token INTEGER NOT NULL, "
-            f"mark TEXT NOT NULL)",
+            f"mark TEXT NOT NULL, part TEXT NOT NULL)",
+            f"INSERT INTO {marks} VALUES (1, 0, '{{}}', '{self._part}')",
             f"CREATE TABLE {layouts} (id INTEGER PRIMARY KEY, layout TEXT NOT NULL UNIQUE)",
         ]
 
@@ -161,8 +174,6 @@ class SqliteDatabase:
         found = database.execute(
             f"SELECT token, mark FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
         ).fetchone()
-        if found is None:
-            return SavedMark()
         if found[0] > token:
             raise Fenced(
                 f"{self.url}: token {found[0]} writes to {self._name!r}, and {token} no more"
@@ -171,8 +182,7 @@ class SqliteDatabase:
 
     def _marked(self, database: sqlite3.Connection, token: int, mark: SavedMark) -> None:
         database.execute(
-            f"INSERT INTO {quoted(f'{self._name}_mark')} (id, token, mark) VALUES (1, ?, ?) "
-            f"ON CONFLICT (id) DO UPDATE SET token = excluded.token, mark = excluded.mark",
+            f"UPDATE {quoted(f'{self._name}_mark')} SET token = ?, mark = ?",
             (token, msgspec.json.encode(mark).decode()),
         )
 
@@ -188,15 +198,15 @@ class SqliteDatabase:
 
     # -- Reading ------------------------------------------------------------------------------
 
-    def load(self) -> tuple[SavedMark, Iterator[list[tuple[bytes, bytes]]]]:
+    def load(self) -> tuple[SavedMark, Batches]:
         """See ``Database``."""
         # A connection of its own: the batches are of one moment while others write.
         database = self._connected()
         try:
             database.execute("BEGIN")
             asked = f"SELECT mark FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
-            found = database.execute(asked).fetchone()
-            mark = SavedMark() if found is None else msgspec.json.decode(found[0], type=SavedMark)
+            ((text,),) = database.execute(asked).fetchall()
+            mark = msgspec.json.decode(text, type=SavedMark)
             asked = f"SELECT id, layout FROM {quoted(f'{self._name}_layouts')}"
             others = {
                 id: convert
@@ -208,9 +218,7 @@ class SqliteDatabase:
             raise self._unavailable(error) from None
         return mark, self._batches(database, others)
 
-    def _batches(
-        self, database: sqlite3.Connection, others: dict[int, Any]
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
+    def _batches(self, database: sqlite3.Connection, others: dict[int, Any]) -> Batches:
         columns = f"{KEY}, interlock_state" + (", interlock_layout" if others else "")
         try:
             rows = database.execute(f"SELECT {columns} FROM {quoted(self._name)}")
