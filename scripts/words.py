@@ -23,7 +23,6 @@ REFUSED = {
     "ebb": "shrink",
     "feeder": "what its thread does",
     "flow": "request",
-    "keeper": "renewer, timekeeper",
     "roomy": "capacity",
     "seat": "session",
     "shy": "limited",
