@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from redis import Redis
+
 from tests.cluster.nodes import NodeProcess, eventually
 from tests.cluster.test_node import client, status
 from tests.engine.proxy import Proxy, proxied

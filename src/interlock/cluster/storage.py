@@ -33,7 +33,10 @@ class Storage:
     ) -> None:
         self._databases: Sequence[Database] = [
             open_database(
-                url, settings.table, rules, partitions=settings.partitions,
+                url,
+                settings.table,
+                rules,
+                partitions=settings.partitions,
                 part=(n, len(settings.databases)),
             )
             for n, url in enumerate(settings.databases)
