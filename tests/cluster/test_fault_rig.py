@@ -216,8 +216,8 @@ def test_a_promoted_replica_is_found_at_the_address_of_its_primary(
         in_thread(lambda: write("second"))
         assert two.ask("GET", "key").strip() == b"second"
     finally:
-        one.kill()
-        two.kill()
+        one.close()
+        two.close()
 
 
 def test_a_workload_without_faults_has_a_history_that_holds(tmp_path: Path) -> None:

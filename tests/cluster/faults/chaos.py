@@ -244,8 +244,14 @@ class Chaos:
         return undo
 
     def full_disk(self, _fault: Fault, node: Node) -> Undo | None:
-        node.fill_disk()
-        return node.free_disk
+        node.disk.fill()
+        return node.disk.free
+
+    def engine_full(self, fault: Fault, _node: Node) -> Undo | None:
+        """It refuses what writes, renewals of the lease too."""
+        engine = self._cluster.engines[fault.dc][0]
+        engine.disk.fill()
+        return engine.disk.free
 
     def failover(self, _fault: Fault, node: Node) -> Undo | None:
         with_errors = self._cluster.ask_lightly(node, "NODE", "FAILOVER")
@@ -321,6 +327,7 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "stop primary": Chaos.stop_primary,
     "late stream": Chaos.late_stream,
     "full disk": Chaos.full_disk,
+    "engine full": Chaos.engine_full,
     "failover": Chaos.failover,
     "resync": Chaos.resync,
     "engine killed": Chaos.engine_killed,
@@ -330,6 +337,7 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "promote": Chaos.promote,
 }
 OF_CENTRES = (
+    "engine full",
     "kill primary",
     "late stream",
     "stop primary",

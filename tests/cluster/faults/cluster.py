@@ -201,13 +201,15 @@ class Cluster:
         self.network.heal()
         for proxy in (*self.proxies.values(), *self.gates.values()):
             proxy.delay = proxy.jitter = 0.0
+        for engine in (one for pair in self.engines.values() for one in pair):
+            engine.disk.free()
         for server in self.servers():
             server.go_on()
             if server.ends or not server.runs:
                 server.kill()
                 server.start()
         for node in self.nodes.values():
-            node.free_disk()
+            node.disk.free()
             node.set_clock(0.0)
 
     def close(self) -> None:
@@ -219,6 +221,8 @@ class Cluster:
             proxy.close()
         for node in self.nodes.values():
             node.close()
+        for engine in (one for pair in self.engines.values() for one in pair):
+            engine.close()
         self.network.close()
 
     def __enter__(self) -> Self:

@@ -39,6 +39,7 @@ NAMED = {
     "stop primary": "primaries stopped beyond their lease",
     "late stream": "primaries that lost their lease while what they appended was late",
     "full disk": "disks of nodes full",
+    "engine full": "disks of engines full",
     "failover": "failovers asked for",
     "resync": "snapshots asked for",
     "engine emptied": "engines killed and started again with nothing",

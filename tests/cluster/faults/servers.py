@@ -31,7 +31,9 @@ time.sleep = lambda seconds: select.select([], [], [], seconds) and None
 """For Python under libfaketime 0.9.10, where clock_nanosleep is EINVAL if the monotonic clock is to
 be the right one."""
 DISK = 8 << 20
-"""Bytes of a small disk."""
+"""Bytes of a node's disk."""
+ENGINE_DISK = 64 << 20
+"""Bytes of an engine's: what a run may write."""
 CAPACITY = 20_000
 """Rows of a node."""
 
@@ -108,6 +110,27 @@ class Server:
         return path.read_text(errors="replace")[-3000:] if path.exists() else ""
 
 
+class Disk:
+    """A small disk, in memory, that can be filled."""
+
+    def __init__(self, path: Path, mark: str, size: int) -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", mark, str(path)], check=True)
+
+    def fill(self) -> None:
+        with suppress(OSError), (self.path / "filler").open("wb") as filler:
+            while True:
+                filler.write(b"x" * 4096)
+                filler.flush()
+
+    def free(self) -> None:
+        (self.path / "filler").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", str(self.path)], check=False)
+
+
 class Engine(Server):
     """A Redis or Valkey that appends what it has to a file, or keeps nothing over a restart."""
 
@@ -116,6 +139,7 @@ class Engine(Server):
     ) -> None:
         super().__init__(network, host, folder)
         self.kind = kind
+        self.disk = Disk(folder / "disk", network.name_of(host), ENGINE_DISK)
         self.keeps = keeps
         self.replica_of = ""
 
@@ -124,7 +148,7 @@ class Engine(Server):
             "port": ENGINE_PORT,
             "bind": "0.0.0.0",
             "protected-mode": "no",
-            "dir": self.folder,
+            "dir": self.disk.path,
             "save": "",
             "databases": 1,
             "appendonly": "yes" if self.keeps else "no",
@@ -140,7 +164,12 @@ class Engine(Server):
 
     def forget(self) -> None:
         """While it is dead: its disk is lost."""
-        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+        shutil.rmtree(self.disk.path / "appendonlydir", ignore_errors=True)
+
+    def close(self) -> None:
+        """Give back its disk."""
+        self.kill()
+        self.disk.close()
 
     def ask(self, *words: str) -> bytes:
         """What redis-cli says, at its own machine."""
@@ -202,12 +231,8 @@ class Node(Server):
     def __init__(self, network: Network, folder: Path, settings: NodeSettings) -> None:
         super().__init__(network, settings.name, folder)
         self.settings = settings
-        self.disk = folder / "disk"
-        self.disk.mkdir()
         mark = network.name_of(settings.name)
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={DISK}", mark, str(self.disk)], check=True
-        )
+        self.disk = Disk(folder / "disk", mark, DISK)
         # What the nodes of one machine would share, and those of several do not.
         self.memory = Path("/dev/shm") / mark
         self.memory.mkdir()
@@ -226,7 +251,7 @@ class Node(Server):
             flags += ["--link", f"{dc}={url}"]
         flags += ["--ack", own.ack, "--lease", str(own.lease), "--capacity", str(CAPACITY)]
         if own.database:
-            flags += ["--database", f"sqlite:///{self.disk}/rows.db"]
+            flags += ["--database", f"sqlite:///{self.disk.path}/rows.db"]
         if own.max_staleness is not None:
             flags += ["--max-staleness", str(own.max_staleness)]
         address = self.network.address[self.host]
@@ -266,15 +291,6 @@ class Node(Server):
         following.write_text(f"{ahead:+.3f}\n")
         os.replace(following, self.clock)
 
-    def fill_disk(self) -> None:
-        with suppress(OSError), (self.disk / "filler").open("wb") as filler:
-            while True:
-                filler.write(b"x" * 65536)
-                filler.flush()
-
-    def free_disk(self) -> None:
-        (self.disk / "filler").unlink(missing_ok=True)
-
     def forget(self) -> None:
         """While it is dead: the machine lost its memory."""
         shutil.rmtree(self.memory, ignore_errors=True)
@@ -283,7 +299,7 @@ class Node(Server):
     def close(self) -> None:
         """Give back its disk and its memory."""
         self.kill()
-        subprocess.run(["umount", "-l", str(self.disk)], check=False)
+        self.disk.close()
         shutil.rmtree(self.memory, ignore_errors=True)
 
     def client(self, timeout: float = 5.0) -> Client:
