@@ -19,7 +19,7 @@ from tests.hub.servers import needs_hub, redis_server
 class Two:
     """Both of them: east and west."""
 
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, keep: int = 50) -> None:
         ports = {}
         for dc in ("east", "west"):
             engine = folder / f"{dc}-engine"
@@ -30,7 +30,8 @@ class Two:
         self.engines = {dc: f"redis://127.0.0.1:{port}" for dc, port in ports.items()}
         for dc, other in (("east", "west"), ("west", "east")):
             way = self.ways[dc] = stack.enter_context(proxied("127.0.0.1", ports[other]))
-            flags = ("--dc", dc, "--link", f"{other}=redis://127.0.0.1:{way.port}", "--keep", "50")
+            link = f"{other}=redis://127.0.0.1:{way.port}"
+            flags = ("--dc", dc, "--link", link, "--keep", str(keep))
             node = self.nodes[dc] = NodeProcess(dc, self.engines[dc], folder, *flags)
             stack.callback(node.close)
         for node in self.nodes.values():
