@@ -76,7 +76,7 @@ def hub(
         if sync != "no":
             command += ["--journal", str(stored)]
             environment["INTERLOCK_HUB_QUEUES_DURABILITY"] = sync
-        with _running(command, "ready on", core, environment) as (process, line):
+        with running(command, "ready on", core, environment) as (process, line):
             yield Server(process.pid, port_of(line))
 
 
@@ -105,7 +105,7 @@ def redis(
     with folder(place) as stored:
         settings["--dir"] = str(stored)
         command = [program, *(word for setting in settings.items() for word in setting)]
-        with _running(command, "Ready to accept connections", core) as (process, _):
+        with running(command, "Ready to accept connections", core) as (process, _):
             yield Server(process.pid, port)
 
 
@@ -117,7 +117,7 @@ def redis_on_socket(*, core: int | None = SERVER_CORE) -> Iterator[str]:
         raise NotPrepared("no redis-server: install it (7.0.15 is what the bars are for)")
     with _socket_folder() as path:
         command = [program, "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
-        with _running(command, "ready to accept connections", core):
+        with running(command, "ready to accept connections", core):
             yield path
 
 
@@ -173,7 +173,7 @@ def nats(*, core: int | None = SERVER_CORE) -> Iterator[Server]:
     port = free_port()
     with folder() as stored:
         command = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(stored)]
-        with _running(command, "Server is ready", core) as (process, _):
+        with running(command, "Server is ready", core) as (process, _):
             yield Server(process.pid, port)
 
 
@@ -218,6 +218,16 @@ def folder(place: Path | None = None) -> Iterator[Path]:
         yield Path(name)
 
 
+@contextmanager
+def memory_folder() -> Iterator[Path]:
+    """Yield a folder in memory, where the machine has one."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(
+        prefix="interlock-", dir=memory if memory.is_dir() else None
+    ) as name:
+        yield Path(name)
+
+
 def _wait_for(path: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until somebody listens on a Unix socket: it says nothing of it."""
     end = time.monotonic() + 10
@@ -252,7 +262,7 @@ atexit.register(_KEPT.close)
 
 
 @contextmanager
-def _running(
+def running(
     command: list[str], ready: str, core: int | None, environment: dict[str, str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start the process, and yield it with the line in which it said that it was ready."""

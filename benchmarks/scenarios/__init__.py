@@ -19,12 +19,13 @@ from benchmarks.scenarios import (
 )
 
 if sys.platform == "linux":
-    from benchmarks.scenarios import stores, tables
+    from benchmarks.scenarios import cluster, stores, tables
 
     _TABLES: tuple[Row, ...] = tables.ROWS
     _STORES: tuple[Row, ...] = stores.ROWS
+    _CLUSTER: tuple[Row, ...] = cluster.ROWS
 else:
-    _TABLES = _STORES = ()
+    _TABLES = _STORES = _CLUSTER = ()
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -35,6 +36,7 @@ ROWS: tuple[Row, ...] = (
     *core.ROWS,
     *trace.ROWS,
     *_TABLES,
+    *_CLUSTER,
     *hub.ROWS,
     *_STORES,
     *queues.ROWS,
