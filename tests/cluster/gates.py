@@ -58,7 +58,7 @@ class Gate:
             self._faults += [(word, fault) for fault in faults]
 
     def count(self, word: bytes) -> int:
-        """How many commands with this word came."""
+        """Count the commands with this word that came."""
         return sum(word in command[:2] for command in self.stub.commands)
 
     def _answer(self, command: list[bytes]) -> bytes | None:

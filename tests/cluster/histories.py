@@ -96,7 +96,7 @@ def commands_of(row: type[Row], dc: str, age: float) -> Commands:
 
 
 class History:
-    """What was done to one row in some data centres."""
+    """A history: all that was done to one row in some data centres."""
 
     def __init__(self, row: type[Row], ahead: Sequence[int] = (0, 0), *, age: float = 1e6) -> None:
         self.row = row
@@ -112,7 +112,7 @@ class History:
         return self.model.view((self.events[number] for number in centre.seen), self.events)
 
     def event(self, centre: Centre, operation: Operation, stamp: Stamp) -> Event | None:
-        """What an operation is, done in the light of what was seen; None if it changes nothing."""
+        """Return an operation as done in the light of what was seen; None if it changes nothing."""
         view = self.view(centre)
         is_alive = view.is_alive(centre.now)
         floor = view.floor
@@ -172,7 +172,7 @@ class History:
         return Event(stamp, floor, expires=expires, sets=sets, clears=clears)
 
     def check(self, centre: Centre) -> None:
-        """What a data centre shows is what the model says of all that it has seen."""
+        """Check that a data centre shows what the model says of all that it has seen."""
         view = self.view(centre)
         assert centre.shown() == view.shown(centre.now), (centre.clock.dc, self.events)
         if view.is_alive(centre.now) and view.life is not None and centre.state is not None:

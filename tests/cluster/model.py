@@ -1,4 +1,4 @@
-"""What a row is by all that was done to it, computed anew from the list of it each time.
+"""A model of a row: all that was done to it, and the row computed anew from the list of it each time.
 
 Nothing is joined here: an event says what was done and what whoever did it had seen, and a row is
 what the events say together. So it is slow, and written down once more, in another way.
@@ -25,7 +25,7 @@ class Event:
     """The newest end of a life that whoever did it knew of; of a delete its own."""
     deletes: bool = False
     expires: int | None = None
-    """When the row expires, 0 never; None where nothing was said of that."""
+    """The time at which the row expires, 0 never; None where nothing was said of that."""
     sets: dict[int, Any] = field(default_factory=dict)
     """By the numbers of columns. Of a sum: less what was added by then."""
     adds: dict[int, int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Model:
     def added(
         self, number: int, floor: Stamp, live: Sequence[Event], all_events: Sequence[Event]
     ) -> int:
-        """What was added: whoever has seen one increment of a data centre has all before it."""
+        """Return what was added: whoever has seen one increment of a data centre has all before it."""
         newest: dict[str, Stamp] = {}
         for event in live:
             if number in event.adds:

@@ -28,7 +28,7 @@ class Account(Row):
 
 
 class Shown:
-    """What stands for the shared memory: the rows that were shown, each time."""
+    """A stand-in for the shared memory: the rows that were shown, each time."""
 
     def __init__(self, rules: TableRules) -> None:
         self.rules = rules
@@ -342,7 +342,7 @@ class World:
                 node.machine.tick()
 
     def lose_append(self) -> None:
-        """What a primary meant to append never arrives: it dies, or the engine goes on without."""
+        """Drop what a primary meant to append: it dies, or the engine goes on without."""
         node = self.one()
         if node is not None and node.appends and self.faults and self.loses_tail:
             node.appends.popleft()

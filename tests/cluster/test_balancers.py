@@ -166,7 +166,7 @@ def test_nginx_says_who_is_the_primary(tmp_path: Path, nodes: NodeCluster) -> No
 
 
 def page(port: int, path: str) -> dict[str, Any]:
-    """What is told with 200 at a path; empty: something else."""
+    """Return what is told with 200 at a path; empty: it was something else."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
             found: dict[str, Any] = json.load(answer)

@@ -190,7 +190,7 @@ def test_replies_for_columns_that_merge_are_what_they_show() -> None:
 
 
 def test_a_clock_that_is_behind_writes_all_the_same() -> None:
-    """What it joins moves it on; else a write would be answered, and change nothing."""
+    """A join moves it on; else a write would be answered, and change nothing."""
     kept, other = alone(), HybridClock("west", lambda: NOW + 60_000)
     column = kept.rules.columns[2]
     made = kept.rules.created(None, [(column, 9)], other.next(), NOW, 0)

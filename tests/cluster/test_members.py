@@ -167,7 +167,7 @@ def test_a_lost_answer_is_asked_for_again_where_that_does_no_harm(pair: Pair) ->
 
 
 def is_home(table: RemoteTable[Any], pair: Pair, n: int) -> bool:
-    """Whether a node is asked, which a while after a failure it is again."""
+    """Return whether a node is asked, which a while after a failure it is again."""
     rows: Any = table._rows
     rows._members._choose_at = rows._members._look_at = 0.0
     table.get("none")

@@ -134,7 +134,7 @@ def test_reads_are_refused_where_the_primary_is_not_heard_of(nodes: NodeCluster)
                 try:
                     asked.hget("presence:x", "app_id")
                 except ResponseError as error:
-                    return str(error).startswith("STALE")
+                    return bool(str(error).startswith("STALE"))
                 return False
 
             eventually(is_refused)

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_a_durable_queue_stays_dropped_over_a_restart(tmp_path: Path) -> None:
     name = "orders"
 
     def started() -> interlock.Hub:
-        settings = {"queues.journal": str(tmp_path), "queues.durability": "always"}
+        settings: dict[str, Any] = {"queues.journal": str(tmp_path), "queues.durability": "always"}
         return interlock.Hub(port=0, **settings)
 
     with started() as hub, connect(f"interlock://127.0.0.1:{hub.port}") as client:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,7 +197,7 @@ def test_a_unix_socket_has_the_permissions_that_it_is_given(
     tmp_path: Path, mode: str, found: int
 ) -> None:
     path = tmp_path / "hub.sock"
-    given = {"host": "", "unix": str(path), "unix_mode": mode}
+    given: dict[str, Any] = {"host": "", "unix": str(path), "unix_mode": mode}
     with interlock.Hub(**given) as hub, Client(hub.url) as client:
         assert path.stat().st_mode & 0o777 == found
         assert client.call("PING") == "PONG"

@@ -53,7 +53,7 @@ def table(request: pytest.FixtureRequest, name: str) -> Iterator[Any]:
             yield opened
         SharedTable.remove(own)
         return
-    hub = request.getfixturevalue("hub") if request.param != "memory" else None
+    hub: Any = request.getfixturevalue("hub") if request.param != "memory" else None
     url = "memory://" if hub is None else f"interlock://127.0.0.1:{hub.port}"
     if request.param == "cluster":
         url = announced(name, f"127.0.0.1:{hub.port}", request.getfixturevalue("redis_port"))

@@ -33,7 +33,7 @@ pub struct ServedTable {
     pub id: u64,
     hasty: Table,
     patient: Table,
-    /// Who writes to it, if not everybody.
+    /// The only writer, if not everybody may write.
     pub keeper: Option<Arc<Keeper>>,
     /// Commands that named it.
     pub calls: AtomicU64,

@@ -25,7 +25,7 @@ class Appender:
         flush: Callable[[], None],
     ) -> None:
         self.error = ""
-        """Why nothing can be appended just now."""
+        """The reason why nothing can be appended just now; empty: it can."""
         self.entries = 0
         self._open = stream
         self._flush = flush
@@ -52,7 +52,7 @@ class Appender:
 
     @property
     def is_idle(self) -> bool:
-        """What is given now is appended at once."""
+        """True if an entry that is given now is appended at once."""
         return not self._busy and not self._waiting
 
     def append(self, entry: bytes) -> None:

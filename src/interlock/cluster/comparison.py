@@ -25,10 +25,10 @@ class Difference:
 
     key: bytes
     columns: dict[str, tuple[Any, Any]]
-    """What each of the two has in the columns that differ; ``_expires`` is among them, in ms since
-    1970. Empty: the rows are alike, and what stands behind them is not, such as a stamp."""
+    """The values of both in the columns that differ; ``_expires`` is among them, in ms since 1970.
+    Empty: the rows are alike, and what stands behind them is not, such as a stamp."""
     absent: int | None = None
-    """Which of the two has no row, 0 or 1."""
+    """The one of the two that has no row, 0 or 1."""
 
 
 def suspects(first: States, second: States) -> set[bytes]:

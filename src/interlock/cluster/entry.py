@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     """Another data centre's, if the changes are from there; without changes: so far there were none
     for this one."""
     address: str = ""
-    """Where the primary takes what other nodes pass on, `host:port`; not with changes."""
+    """The `host:port` at which the primary takes what other nodes pass on; not with changes."""
     schema: str = ""
     """Of a barrier: columns and how they merge."""
     successor: str = ""

@@ -37,7 +37,7 @@ class NodeFigures:
         self.since = time.time()
         self.draining = False
         self.fault = ""
-        """Why the node cannot go on; empty: it can."""
+        """The reason why the node cannot go on; empty: it can."""
         self._settings = settings
         self._machine = machine
         self._membership = membership

@@ -97,7 +97,7 @@ class Machine:
 
     @property
     def identity(self) -> str:
-        """What all nodes of the data centre must have in common."""
+        """The settings that all nodes of the data centre must have in common, as text."""
         return f"data centre {self.dc}: {self.replica.rules.fingerprint}"
 
     # -- Roles --------------------------------------------------------------------------------

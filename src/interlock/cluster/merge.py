@@ -50,7 +50,7 @@ class ClusterColumn:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a column of floats."""
+        """True if it is a column of floats."""
         return self.kind[0] == "F"
 
     def value(self, cells: Cells) -> Any:

@@ -9,7 +9,7 @@ Change = tuple[bytes, bytes]
 
 
 class Offers:
-    """What is to be given to the primary, and what was given and has not come back yet."""
+    """Changes to be given to the primary, and those given that have not come back yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[Change] = deque()

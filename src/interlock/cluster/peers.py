@@ -9,7 +9,7 @@ from interlock.hub.url import Address, parse
 
 @dataclass(frozen=True)
 class Peers:
-    """What the nodes of a cluster have in common to reach each other's hubs."""
+    """Settings that the nodes of a cluster share, to reach each other's hubs."""
 
     user: str = ""
     """Of those hubs, with the right of administration; empty: the default user, or nobody."""

@@ -11,7 +11,7 @@ Stamp = tuple[int, str]
 """A reading of a hybrid clock (ms since 1970, times 65,536, plus a counter), and a data centre."""
 
 NEVER = b""
-"""What is packed and before all stamps."""
+"""A packed stamp that is before all others."""
 
 
 class HybridClock:
@@ -35,7 +35,7 @@ class HybridClock:
             )
         self.dc = dc
         self.writer = dc
-        """What stands in stamps: the data centre, and the term of its primary."""
+        """The writer as stamps name it: the data centre, and the term of its primary."""
         self._now_ms = _wall_ms if now_ms is None else now_ms
         self._last = 0
 

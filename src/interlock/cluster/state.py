@@ -60,7 +60,7 @@ class TableRules:
         self.columns = columns_of(schema.columns, rules, FIRST)
         self.age_ms = max(int(tombstone_age * 1000), 1)
         self.fingerprint = f"{schema}; {', '.join(rules)}; {self.age_ms} ms"
-        """What all nodes of a cluster must have in common."""
+        """The settings that all nodes of a cluster must have in common, as text."""
         self.newest_seen = NEVER
         """The newest stamp, packed, of all that was joined."""
         self._age = hybrid(self.age_ms)

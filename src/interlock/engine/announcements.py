@@ -46,7 +46,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     lag_changes: int = 0
     lag_ms: float = 0.0
     since: float = 0.0
-    """When it started, in seconds since 1970, by its clock."""
+    """The time at which it started, in seconds since 1970, by its clock."""
     version: str = ""
     """Its release of Interlock."""
     table: str = ""

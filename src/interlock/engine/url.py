@@ -30,7 +30,7 @@ class Members:
 
     @property
     def target(self) -> Target:
-        """How to speak to a node."""
+        """The address of a node, with the user, and all else that a connection to it needs."""
         return Target(
             "server",
             "",

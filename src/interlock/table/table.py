@@ -131,7 +131,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             writers,
             mode,
             seconds(patience, "open(): patience"),
-            *((True,) if keeper else ()),
+            bool(keeper),
         )
         table._use(row, *_converters(row))
         return table

@@ -34,7 +34,7 @@ class Place:
         return made
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        """What somebody else reads by SQL; `{t}` is the table."""
+        """Return what somebody else reads by SQL; `{t}` is the table."""
         text = sql.replace("{t}", f'"{self.name}"').replace("{mark}", f'"{self.name}_mark"')
         if self.url.startswith("sqlite"):
             database = sqlite3.connect(self.url.removeprefix("sqlite://"), isolation_level=None)

@@ -28,7 +28,7 @@ class Fault:
     kind: str
     dc: str
     victim: float
-    """Where among the nodes, from 0 to 1; beyond 1 it is the primary."""
+    """The place among the nodes, from 0 to 1; beyond 1 it is the primary."""
     draw: float
     """For what else is to be decided."""
 

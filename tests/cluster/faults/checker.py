@@ -84,7 +84,7 @@ def all_of(
 
 
 def unseen(history: Sequence[Operation], final: Mapping[str, Rows]) -> Iterator[Violation]:
-    """What was refused, or never asked for, is never seen."""
+    """Yield what was seen though it was refused, or never asked for."""
     by_id = {one.id: one for one in history if not one.reads}
     for who, at, read in _rows_seen(history, final):
         if not who:
@@ -318,7 +318,7 @@ def _rows_seen(
 def _by_node(
     history: Iterable[Operation], promise: Promise
 ) -> dict[tuple[tuple[str, int], str], list[Operation]]:
-    """What was seen or done at each node of each key, in the order in which it ended."""
+    """Return what was seen or done at each node of each key, in the order in which it ended."""
     found: dict[tuple[tuple[str, int], str], list[Operation]] = defaultdict(list)
     for one in sorted(history, key=lambda one: one.end):
         if one.answer not in (FAILED, UNKNOWN):

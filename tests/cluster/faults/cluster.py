@@ -37,7 +37,7 @@ class Layout:
     """The make of a cluster."""
 
     nodes: Mapping[str, int]
-    """How many in each data centre."""
+    """The number of nodes in each data centre."""
 
     engine: str = "redis"
     keeps: bool = True

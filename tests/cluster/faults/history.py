@@ -34,13 +34,13 @@ class Operation:
     end: float
     answer: str
     value: int = 0
-    """What it writes or adds."""
+    """The number that it writes or adds."""
 
     reply: int | None = None
-    """What an increment was answered."""
+    """The number that an increment was answered with."""
 
     row: dict[str, int | str] | None = None
-    """What a read saw; None for no row."""
+    """The row that a read saw; None for no row."""
 
     error: str = ""
 

@@ -39,7 +39,7 @@ class Seen:
 
 
 def wait(cluster: Cluster, keys: Sequence[str], seconds: float) -> tuple[Seen, float]:
-    """What the nodes have once they agree, or when so many seconds are over, and how long it took.
+    """Return what the nodes have once they agree or the seconds are over, and how long it took.
 
     They agree when two looks, one after the other, show the same everywhere.
     """

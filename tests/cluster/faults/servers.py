@@ -76,7 +76,7 @@ class Server:
 
     @property
     def code(self) -> int | None:
-        """What it ended with, if it ended by itself."""
+        """The exit code, if it ended by itself."""
         return None if self._process is None else self._process.poll()
 
     def kill(self) -> None:
@@ -172,7 +172,7 @@ class Engine(Server):
         self.disk.close()
 
     def ask(self, *words: str) -> bytes:
-        """What redis-cli says, at its own machine."""
+        """Return what redis-cli says, at its own machine."""
         done = subprocess.run(
             [*self.network.command(self.host), "redis-cli", *words],
             capture_output=True,

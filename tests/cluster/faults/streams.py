@@ -21,7 +21,7 @@ PAGE = 1000
 
 @dataclass
 class Told:
-    """What a stream says."""
+    """Findings of a stream."""
 
     violations: list[Violation] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
@@ -95,7 +95,7 @@ def judged(dc: str, stream: Iterable[Entry], *, whole: bool) -> Told:
 
 
 def believed(history: Sequence[Operation], streams: Sequence[Told]) -> Iterator[Violation]:
-    """What only a primary that was none any more has written is answered to nobody, nor seen."""
+    """Yield what was answered or seen though only a primary that was none any more wrote it."""
     accepted = {id for told in streams for id in told.accepted}
     fenced = {id for told in streams for id in told.fenced} - accepted
     for one in history:

@@ -32,7 +32,7 @@ class Engine:
 
     program = ""
     refuses_late = True
-    """What it takes up when it thaws does not come behind what was appended later."""
+    """Entries taken up when it thaws do not come behind what was appended later."""
     counts = True
     """It trims by the number of entries."""
 

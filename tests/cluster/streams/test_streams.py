@@ -33,7 +33,7 @@ def read_all(stream: ChangeStream, after: str, count: int) -> list[tuple[str, by
 
 
 def only_new(found: Iterator[bytes] | list[bytes]) -> list[bytes]:
-    """What a reader takes who passes over what it has: an entry is there twice after a retry."""
+    """Return what a reader takes that passes over what it has: a retry may append an entry twice."""
     taken: list[bytes] = []
     for entry in found:
         if entry not in taken:

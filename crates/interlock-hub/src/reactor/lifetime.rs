@@ -232,7 +232,7 @@ impl Worker {
         }
     }
 
-    /// Who waits for a keeper hears that there will be no answer.
+    /// Tells those who wait for a keeper that there will be no answer.
     fn refuse_kept(&mut self) {
         for slot in 0..self.slots.len() as u32 {
             let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };

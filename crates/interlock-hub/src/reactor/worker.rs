@@ -67,7 +67,7 @@ pub(super) struct Connection {
     pub(super) tls: Option<Box<Tls>>,
     pub(super) session: Session,
     pub(super) output: Output,
-    /// What the kernel was told last.
+    /// The interest that the kernel was told last.
     pub(super) wants: Wants,
     /// Its answers wait for these; nothing more is read meanwhile.
     pub(super) gates: Vec<Gate>,

@@ -34,7 +34,7 @@ logger = logging.getLogger("interlock.cluster")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is to be known of the databases behind a table."""
+    """Figures of the databases behind a table."""
 
     url: str
     waiting: int
@@ -44,7 +44,7 @@ class Figures:
     written: int
     """Rows written since the start."""
     error: str
-    """Why nothing can be written just now; empty: it can."""
+    """The reason why nothing can be written just now; empty: it can."""
 
 
 class WriteBehind:

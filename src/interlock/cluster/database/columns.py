@@ -14,7 +14,7 @@ KEY = "interlock_key"
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between databases."""
+    """Differences between databases."""
 
     types: Mapping[str, str]
     """SQL type of each kind of column."""

@@ -27,7 +27,7 @@ class Looped:
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
-        """What errors begin with: the stream and its engine."""
+        """The beginning of errors: the stream and its engine."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._using = threading.Lock()
         self._asked: concurrent.futures.Future[Any] | None = None

@@ -21,9 +21,9 @@ class StreamUnavailable(InterlockError, ConnectionError):
 
 
 class PositionLost(InterlockError, LookupError):
-    """What comes behind a position can no longer be read in full.
+    """Entries behind a position can no longer be read in full.
 
-    It was trimmed away, or the log does not have it: an engine that lost its tail, as a promoted
+    They were trimmed away, or the log does not have them: an engine that lost its tail, as a promoted
     replica may have, or that was emptied.
 
     Attributes:

@@ -224,7 +224,7 @@ class RabbitmqStream(Looped):
 
 
 class _Consumed:
-    """What the broker has sent, in its order."""
+    """Entries that the broker has sent, in its order."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
