@@ -41,6 +41,7 @@ class Plan:
         layout = self.layout
         nodes = "+".join(str(count) for count in layout.nodes.values())
         more = "replicated" if layout.replica else "alone"
+        more += " and databases" if layout.database else ""
         more += f" keeping {layout.keep}, {layout.rows} rows" if layout.keep else ""
         return (
             f"{nodes} nodes, {layout.engine} {more}, ack {layout.ack}, lease {layout.lease:g} s, "
@@ -102,6 +103,7 @@ def plan_of(seed: int, only: Sequence[str] = (), mutant: str = "") -> Plan:
         gated="late stream" in kinds,
         clocked="clock" in kinds,
         keep=keep,
+        database="full disk" in kinds or chance.random() < 0.3,
         rows=chance.choice((0, 3000)) if keep else 0,
         max_staleness=chance.choice((None, None, 1.5)),
         mutant=mutant,
