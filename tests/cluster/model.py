@@ -1,4 +1,4 @@
-"""A model of a row: all that was done to it, and the row computed anew from the list of it each time.
+"""A model of a row: a list of all that was done to it, and the row computed anew each time.
 
 Nothing is joined here: an event says what was done and what whoever did it had seen, and a row is
 what the events say together. So it is slow, and written down once more, in another way.
@@ -86,7 +86,7 @@ class Model:
     def added(
         self, number: int, floor: Stamp, live: Sequence[Event], all_events: Sequence[Event]
     ) -> int:
-        """Return what was added: whoever has seen one increment of a data centre has all before it."""
+        """Return what was added: who has seen one increment of a data centre has all before it."""
         newest: dict[str, Stamp] = {}
         for event in live:
             if number in event.adds:

@@ -33,7 +33,7 @@ def read_all(stream: ChangeStream, after: str, count: int) -> list[tuple[str, by
 
 
 def only_new(found: Iterator[bytes] | list[bytes]) -> list[bytes]:
-    """Return what a reader takes that passes over what it has: a retry may append an entry twice."""
+    """Return what a reader takes that passes over what it has: a retry may append twice."""
     taken: list[bytes] = []
     for entry in found:
         if entry not in taken:

@@ -23,8 +23,8 @@ class StreamUnavailable(InterlockError, ConnectionError):
 class PositionLost(InterlockError, LookupError):
     """Entries behind a position can no longer be read in full.
 
-    They were trimmed away, or the log does not have them: an engine that lost its tail, as a promoted
-    replica may have, or that was emptied.
+    They were trimmed away, or the log does not have them: an engine that lost its tail, as a
+    promoted replica may have, or that was emptied.
 
     Attributes:
         first: position of the first entry that is kept; ``""`` if there is none.
