@@ -62,6 +62,7 @@ class Link:
         self._nodes = nodes
         self._monotonic = monotonic
         self._now_ms = now_ms
+        self._filled = False
         self._ends = threading.Event()
         self._stream: ChangeStream | None = None
         self._thread = threading.Thread(target=self._run, name=f"node-link-{dc}", daemon=True)
@@ -112,6 +113,9 @@ class Link:
             known.token, known.number, known.seq, known.lineage, known.position
         )  # fmt: skip
         fence = Fence(mark)
+        if self._machine.lacks_rows and not self._filled:
+            # Where none of its nodes can be reached, its stream is read all the same.
+            self._filled = self._copied(fence)
         while not self._ends.is_set() and self._machine.primary is term and term is not None:
             if not self._waited(term.token):
                 return

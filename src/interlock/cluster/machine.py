@@ -62,6 +62,8 @@ class Machine:
         """It goes on reading; not while a snapshot is on its way."""
         self.missing = 0
         """Changes up to this number must be in a snapshot."""
+        self.lacks_rows = False
+        """Changes were lost here; the links ask other data centres for all rows, once."""
         self.heard = float("-inf")
         """The moment of the last accepted entry, by the monotonic clock."""
         self.lag = LagEstimate()
@@ -447,6 +449,8 @@ class Machine:
             return
         first = entry.seq - len(entry.changes)
         logger.error("node %s: changes up to %d are lost", self.name, first)
+        # Other data centres may have rows that this one has lost.
+        self.lacks_rows = True
         self.fence.mark = replace(
             self.fence.mark, seq=first, lineage=entry.lineage, token=entry.token,
             number=max(entry.number - 1, 0),
