@@ -51,6 +51,9 @@ from interlock.hub.settings import SETTINGS
 from interlock.hub.stores import STORES
 from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from scripts.cluster_words import (
     CLUSTER,
     CLUSTER_COMMAND,
