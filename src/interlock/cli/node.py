@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from interlock.cli.flags import Flag, positive
+from interlock.cli.hub import RETURNING, reload
 from interlock.hub import config
 from interlock.hub.log import Log
 
@@ -109,8 +110,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         description="Serve a state table that is the same on several machines. One node of a data "
         "centre is the primary; any node takes any command: it reads its own rows, and passes "
         "writes on.",
-        epilog="TERM and INT stop it: another becomes the primary first. Exit codes: 0 stopped by "
-        "TERM or INT, 1 it cannot listen or go on, 2 wrong usage.",
+        epilog="TERM and INT stop it: another becomes the primary first. HUP reads --config again, "
+        "USR1 opens the file of the log anew. Exit codes: 0 stopped by TERM or INT, 1 it cannot "
+        "listen or go on, 2 wrong usage.",
     )
     for flag in FLAGS:
         flag.add_to(parser)
@@ -188,6 +190,8 @@ def run(given: argparse.Namespace) -> int:
             settings, Hub(checked, keepers={name: keeper}), keeper, shared,
             advertise=given.advertise or "",
         )  # fmt: skip
+        node.hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
+        node.hub.on_apply = lambda new: _apply(log, new)
         node.start()
     except config.ConfigError as error:
         return _refuse(*error.faults)
@@ -199,7 +203,7 @@ def run(given: argparse.Namespace) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
     print(_ready_line(node), flush=True)
-    return _serve(node)
+    return _serve(node, log)
 
 
 def _databases(given: argparse.Namespace, table: str) -> tuple[str, ...]:
@@ -226,17 +230,29 @@ def _hub(given: argparse.Namespace, table: dict[str, object]) -> dict[str, confi
     return flags
 
 
-def _serve(node: Any) -> int:
+def _apply(log: Log, new: config.Configuration) -> None:
+    log.apply(new)
+    logger.setLevel(new["log.level"].upper())
+
+
+def _serve(node: Any, log: Log) -> int:
     def watch() -> None:
         node.ended.wait()
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="node-end", daemon=True).start()
-    signal.sigwait(AWAITED)
+    while (number := signal.sigwait(AWAITED)) in RETURNING:
+        if number == signal.SIGUSR1:
+            log.reopen()
+            node.hub.rotate()
+        else:
+            reload(node.hub)
+    # The command SHUTDOWN is no second signal.
+    node.hub.on_shutdown = lambda: None
     # A second one ends it at once.
-    for number in AWAITED:
+    for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     if not node.figures.fault:
         print("interlock node: stopping", file=sys.stderr, flush=True)
     node.close()
@@ -261,6 +277,7 @@ def _refuse(*messages: str) -> int:
     return BAD_INPUT
 
 
-AWAITED = (signal.SIGINT, signal.SIGTERM)
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+AWAITED = (*STOPPING, *RETURNING)
 BROKEN = 1
 BAD_INPUT = 2

@@ -13,6 +13,7 @@ from interlock.cluster.transfer import ScanLost
 if TYPE_CHECKING:
     from interlock.cluster.node import Node
 
+MOST_NUMBER = 2**63 - 1
 NOT_PRIMARY = error("NOTPRIMARY this node is not the primary under that token")
 HELP = (
     "NODE <subcommand> [<argument> ...]. Subcommands are:",
@@ -76,7 +77,7 @@ class Control:
         while at < len(words):
             number, resp3, count = (int(word) for word in words[at : at + 3])
             at += 3
-            if not 0 < count <= len(words) - at:
+            if not 0 < count <= len(words) - at or not 0 < number <= MOST_NUMBER:
                 raise ValueError
             writes.append(Request(number, 0, list(words[at : at + count]), bool(resp3), 0.0))
             at += count
@@ -94,6 +95,11 @@ class Control:
         if len(words) % 2 == 0:
             raise ValueError
         changes = list(zip(words[1::2], words[2::2], strict=True))
+        for key, state in changes:
+            if not 1 <= len(key) <= self._node.settings.key_size:
+                raise ValueError
+            # All nodes will join it, again whenever they read the stream: it must be one.
+            self._node.rules.check(state)
         seq = self._node.machine.offered(int(words[0]), changes)
         return NOT_PRIMARY if seq is None else b":%d\r\n" % seq
 

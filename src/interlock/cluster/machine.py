@@ -474,7 +474,8 @@ class Machine:
         primary = self.primary
         if primary is None or primary.token != token:
             return False
-        primary.has(node.partition("/")[0], seq, self.replicas())
+        # Nobody has what there is not: it would be taken for an acknowledgement of what comes.
+        primary.has(node.partition("/")[0], min(seq, primary.seq), self.replicas())
         self._answer()
         if primary.owes:
             primary.beat()

@@ -9,6 +9,7 @@ import select
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -77,6 +78,7 @@ class Node:
         rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
         clock = HybridClock(settings.dc, now_ms=_now_ms)
         ttl_ms = None if settings.ttl is None else round(settings.ttl * 1000)
+        self.rules = rules
         self._replica = Replica(rules, Projection(table, rules))
         self._commands = Commands(
             rules, table_name=settings.table, key_size=settings.key_size, default_ttl_ms=ttl_ms
@@ -127,13 +129,17 @@ class Node:
             settings, self.machine, self._membership, self._reader, self._appender,
             self._campaign, self._storage, self._links, lambda: self.address,
         )  # fmt: skip
+        hub.on_broken = lambda: self._fail("a thread of its hub has ended")
         hub.pages = NodePages(self.figures.standing)
         self._successor_until = 0.0
         self._cleared = False
         self._ends = threading.Event()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         names = (("node-commands", self._take), ("node-clock", self._run_clock))
-        self._threads = [threading.Thread(target=run, name=n, daemon=True) for n, run in names]
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(n, run), name=n, daemon=True)
+            for n, run in names
+        ]
 
     # -- Life ---------------------------------------------------------------------------------
 
@@ -196,6 +202,14 @@ class Node:
         return self.settings.peers.own(self.hub.addresses)
 
     # -- Threads ------------------------------------------------------------------------------
+
+    def _guarded(self, name: str, run: Callable[[], None]) -> None:
+        # A node that answers nothing, or whose time stands still, must not hold on to its role.
+        try:
+            run()
+        except Exception as error:
+            logger.exception("the thread %s has ended", name)
+            self._fail(f"its thread {name} has ended: {type(error).__name__}: {error}")
 
     def _take(self) -> None:
         poll = select.poll()

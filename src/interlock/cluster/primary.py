@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from interlock.cluster.commands import Outcome
 from interlock.cluster.entry import (
     BARRIER,
     CHANGES,
@@ -23,9 +25,12 @@ from interlock.cluster.stamps import HybridClock
 if TYPE_CHECKING:
     from interlock.cluster.commands import Commands
 
+logger = logging.getLogger("interlock.cluster")
+
 Change = tuple[bytes, bytes]
 Append = Callable[[bytes], None]
 FULL = error("TABLEFULL the table has as many rows as its capacity says; delete some, or raise it")
+FAILED = Outcome(error("ERR the node could not do it; its log says why"), [])
 MOST_CHANGES = 1_000
 MOST_BYTES = 256 << 10
 
@@ -133,7 +138,12 @@ class Primary:
 
     def write(self, node: str, number: int, arguments: list[bytes], resp3: bool) -> None:
         """Do a write; its reply goes the way of its changes."""
-        done = self._commands.run(arguments, resp3, self.read, self._clock, self._now_ms())
+        try:
+            done = self._commands.run(arguments, resp3, self.read, self._clock, self._now_ms())
+        except Exception:
+            # Its client tries it again perhaps, at the next primary too: it must not end them all.
+            logger.exception("a write of %d words could not be done", len(arguments))
+            done = FAILED
         reply, changes = done.reply, done.changes
         if not self._has_room() and any(self.read(key) is None for key, _ in changes):
             reply, changes = FULL, []

@@ -231,6 +231,31 @@ class TableRules:
         self._last = state, cells
         return cells
 
+    def check(self, state: bytes) -> None:
+        """Raise ValueError unless it is a state that can be joined, and shown.
+
+        For what comes from outside; it does not look into the stamps of a sum or of flags.
+        """
+        try:
+            cells = _DECODE(state)
+            floor, birth, alive, expires = cells[:4]
+            right = (
+                len(cells) == len(self._blank)
+                and isinstance(floor, bytes)
+                and isinstance(birth, bytes)
+                and (alive is None or isinstance(alive, (bytes, int)))
+                and isinstance(expires, int)
+                and 0 <= expires < 2**63
+            )
+            if right:
+                self.row(state, 0)
+                self._newest(cells)
+                self.joined(cells, _DECODE(state))
+        except (msgspec.MsgspecError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"no state of a row: {error}") from None
+        if not right:
+            raise ValueError("no state of a row")
+
     def is_alive(self, cells: Cells, now_ms: int) -> bool:
         """Return whether cells are of a row that is there."""
         return cells[ALIVE] is not None and not 0 < cells[EXPIRES] <= now_ms
