@@ -229,7 +229,7 @@ class Network:
             )
 
     def _addresses(self, host: str) -> list[str]:
-        """Return its addresses: its own, and the floating one of its data centre if it has that."""
+        """Return its own, and the floating one of its data centre if it has that now."""
         found = [self.address[host]]
         found += [self.floating[centre] for centre, at in self._floats.items() if at == host]
         return found
