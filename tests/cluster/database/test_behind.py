@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cluster.database import Database, SavedMark, open_database
+from interlock.cluster.database import Database, DatabaseUnavailable, SavedMark, open_database
 from interlock.cluster.database.behind import WriteBehind, part_of
 from tests.cluster.database.conftest import Place
 from tests.cluster.database.rows import RULES, mark, state_of
@@ -149,7 +149,21 @@ def test_a_locked_database_is_waited_for(tmp_path: Path) -> None:
         assert behind.flush(PATIENCE)
         other.execute("BEGIN IMMEDIATE")
         node.change(keys(chance))
-        eventually(lambda: "locked" in behind.figures()[0].error)
+        failures = 0
+        write = database.write
+
+        def counted(*given: object) -> None:
+            nonlocal failures
+            try:
+                write(*given)  # type: ignore[arg-type]
+            except DatabaseUnavailable:
+                failures += 1
+                raise
+
+        # The same, with its failures counted.
+        database.write = counted  # type: ignore[assignment, method-assign]
+        eventually(lambda: failures >= 2)
+        assert "locked" in behind.figures()[0].error
         figures = behind.figures()[0]
         assert figures.waiting and figures.delay_ms > 0
         assert not behind.flush(0)

@@ -27,6 +27,10 @@ def eventually(done: Callable[[], object], what: str = "") -> None:
         time.sleep(0.01)
 
 
+def _stands(thread: Path) -> bool:
+    return (thread / "stat").read_text().rpartition(") ")[2][0] in "Tt"
+
+
 class Engine:
     """A server with its data in a folder, on a port that stays the same."""
 
@@ -77,10 +81,14 @@ class Engine:
             self.process = None
 
     def close(self) -> None:
-        self.stop()
+        # What it would still write is nobody's.
+        self.stop(signal.SIGKILL)
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
+        # A thread of it may still be at work.
+        threads = Path(f"/proc/{self.pid}/task")
+        eventually(lambda: all(_stands(one) for one in threads.iterdir()))
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

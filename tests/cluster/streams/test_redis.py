@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import redis
 
 from interlock.cluster.streams import ChangeStream, PositionLost, StreamUnavailable, open_stream
-from tests.cluster.streams.engines import Redis, eventually
+from tests.cluster.streams.engines import PATIENCE, Redis, eventually
+from tests.engine.proxy import Proxy
 
 KEY = "il:stream:{s}"
 
@@ -17,22 +20,24 @@ KEY = "il:stream:{s}"
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Redis, Redis]]:
     """A primary and its replica, in step."""
-    made = []
-    for name in ("primary", "replica"):
-        (tmp_path / name).mkdir()
-        made.append(Redis(tmp_path / name))
-        made[-1].start()
-    primary, replica = made
-    with redis.Redis(port=primary.port) as client, redis.Redis(port=replica.port) as other:
+    with ExitStack() as stack:
+        made = []
+        for name in ("primary", "replica"):
+            (tmp_path / name).mkdir()
+            made.append(Redis(tmp_path / name))
+            stack.callback(made[-1].close)
+            made[-1].start()
+        primary, replica = made
+        client = stack.enter_context(redis.Redis(port=primary.port))
+        other = stack.enter_context(redis.Redis(port=replica.port))
         with at(primary) as appender:
             appender.append([b"one", b"two"])
         other.replicaof("127.0.0.1", str(primary.port))
         eventually(lambda: other.xlen(KEY) == client.xlen(KEY) == 2)
         # Promoted before it has the rest.
         other.replicaof("NO", "ONE")
-    yield primary, replica
-    for one in made:
-        one.stop()
+        client.close()
+        yield primary, replica
 
 
 class at:
@@ -86,6 +91,35 @@ def test_a_reader_that_is_connected_notices_that_the_log_is_another(
             client.xadd(KEY, {"e": b"other"})
         with pytest.raises(PositionLost):
             reader.read(found[-1][0], 10, 0)
+
+
+def test_what_is_on_its_way_still_is_not_written_behind_its_retry(
+    pair: tuple[Redis, Redis],
+) -> None:
+    primary, _ = pair
+    proxy, held, sent = Proxy("127.0.0.1", primary.port), threading.Event(), threading.Event()
+
+    def hold(data: bytes) -> bytes:
+        if b"late" in data and not sent.is_set():
+            sent.set()
+            held.wait(PATIENCE)
+        return data
+
+    proxy.requests = hold
+    stream = open_stream(f"redis://127.0.0.1:{proxy.port}", "s", timeout=1.0)
+    with redis.Redis(port=primary.port) as client:
+        stream.append([b"three"])
+        with pytest.raises(StreamUnavailable):
+            stream.append([b"late"])
+        stream.append([b"late"])
+        stream.append([b"last"])
+        held.set()
+        stream.close()
+        # It lets go of what it held; then its connections end, and all is written or refused.
+        eventually(lambda: client.info("clients")["connected_clients"] == 1)
+        found = [fields[b"e"] for _, fields in client.xrange(KEY)]
+    assert found == [b"one", b"two", b"three", b"late", b"last"]
+    proxy.close()
 
 
 def test_a_refused_batch_is_written_as_a_whole_or_not_at_all(pair: tuple[Redis, Redis]) -> None:

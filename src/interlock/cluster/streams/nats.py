@@ -185,14 +185,19 @@ class NatsStream(Looped):
 
     async def _look(self, after: str, sequence: int) -> None:
         """Check that the stream has a position, and begin to consume behind it."""
-        state = await self._state()
-        if after:
+        while after:
+            state = await self._state()
             if sequence > state.last_seq or sequence + 1 < state.first_seq:
                 raise await self._lost(after)
-            if sequence >= state.first_seq and state.messages:
+            if sequence < state.first_seq or not state.messages:
+                # That itself was trimmed, and nothing behind it.
+                break
+            # It may be trimmed in between.
+            with contextlib.suppress(errors.NotFoundError):
                 entry = (await self._stream.get_msg(self._name, seq=sequence)).data or b""
                 if mark_of(entry) != after.partition(".")[2]:
                     raise await self._lost(after)
+                break
         if self._consumer is not None and after == self._at:
             return
         await self._forget_consumer()

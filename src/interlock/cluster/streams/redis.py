@@ -206,12 +206,12 @@ class RedisStream:
             # stopped: it must not be written behind what is sent now.
             self._told(b"CLIENT", b"KILL", *self._own)
         self._own = ()
-        ident = self._told(b"CLIENT", b"ID")
-        if ident and made._sock.family != socket.AF_UNIX:
+        told = self._told(b"CLIENT", b"INFO") or b""
+        if made._sock.family != socket.AF_UNIX:
             # By its address too: behind a failover the number is another client's.
-            host, port = made._sock.getsockname()[:2]
-            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            self._own = (b"ID", b"%d" % ident, b"ADDR", address)
+            info = dict(one.partition(b"=")[::2] for one in told.split())
+            if b"id" in info and b"addr" in info:
+                self._own = (b"ID", info[b"id"], b"ADDR", info[b"addr"])
         return made
 
     def _told(self, *command: Any) -> Any:
