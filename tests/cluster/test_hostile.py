@@ -1,4 +1,4 @@
-"""What hostile and clumsy users say to a node: it is refused, and the node goes on."""
+"""Commands of hostile and clumsy users: a node refuses them, and goes on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def nodes(tmp_path: Path) -> Iterator[NodeCluster]:
         yield made
 
 
-def client(node: NodeProcess) -> Redis[Any]:
+def client(node: NodeProcess) -> Any:
     host, port = node.address.rsplit(":", 1)
     return Redis(host, int(port), socket_timeout=20, decode_responses=True)
 
