@@ -64,6 +64,8 @@ def test_a_primary_that_hands_over_loses_nobody(nodes: NodeCluster) -> None:
         primary = nodes.nodes[nodes.primary()]
         other = next(node for node in nodes.nodes.values() if node is not primary)
         with client(primary) as asked, client(other) as told:
+            # It knows of the other a second after that was announced.
+            eventually(lambda: status(primary)["nodes"])  # noqa: B023
             assert asked.execute_command("NODE", "FAILOVER") in ("OK", b"OK")
             # Not refused, and not repeated: it waits for the next primary.
             assert told.hincrby("presence:n", "unread", 1) == done + 1

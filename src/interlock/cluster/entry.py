@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     address: str = ""
     """The `host:port` at which the primary takes what other nodes pass on; not with changes."""
     schema: str = ""
-    """Of a barrier: columns and how they merge."""
+    """Columns and how they merge, and the data centre; not with changes."""
     successor: str = ""
     """The node that shall be the next primary; the others let it go first."""
 

@@ -112,9 +112,13 @@ class Machine:
     def elected(self, token: int, address: str) -> None:
         """Begin a term: it holds the lease."""
         if token <= self.fence.mark.token:
-            # An engine that forgot its counter; the lease's next token will be higher.
-            self._ports.resign("")
-            return
+            # The engine forgot its counter. Of two that count on from the same place that one is
+            # believed whose barrier comes first; the other finds out.
+            logger.warning(
+                "node %s: the lease has the token %d, and the stream %d already: it counts on from "
+                "there", self.name, token, self.fence.mark.token,
+            )  # fmt: skip
+            token = self.fence.mark.token + 1
         self._clock.begin_term(token)
         self.primary = Primary(
             token=token,
@@ -297,13 +301,15 @@ class Machine:
         changes, primary = entry.changes, self.primary
         rows: list[Change] = []
         if changes:
-            own = primary is not None and entry.token == primary.token
+            own = primary is not None and (entry.token, entry.node) == (primary.token, self.node)
             known = primary.settled(entry.number) if own and primary is not None else None
             rows = self.replica.apply(entry.seq, changes, self._now_ms(), known)
         self.fence.accept(entry, data, position)
         self.offers.seen(entry.seq)
         if entry.address and entry.token != self.leader.token:
             self._follow(entry)
+        if entry.schema and entry.schema != self.identity:
+            self._ports.mismatch(entry.schema)
         if entry.origin is not None and entry.origin.position:
             self.links[entry.origin.dc] = entry.origin
         self._their_ack, self._acked = entry.ack, entry.acked
@@ -312,7 +318,7 @@ class Machine:
                 self.requests.reply(answer.number, answer.reply, entry.seq)
         if entry.successor:
             self.successor = entry.successor
-        if primary is not None and entry.token == primary.token:
+        if primary is not None and (entry.token, entry.node) == (primary.token, self.node):
             sent = primary.came_back(entry.number)
             if sent is None:
                 self._lost_entries()
@@ -358,7 +364,7 @@ class Machine:
         self.fence.accept(entry, data, position)
         self._follow(entry)
         primary = self.primary
-        if primary is not None and primary.token != entry.token:
+        if primary is not None and (primary.token, self.node) != (entry.token, entry.node):
             self.lost(f"{entry.node.partition('/')[0]} is, under the token {entry.token}")
             self._ports.resign("")
         self.successor = ""

@@ -100,6 +100,7 @@ class Primary:
         self.seen: dict[str, int] = {}
         """Of each other node the number of the last write that it passed on."""
         self._node = node
+        self._schema = ""
         self._address = address
         self._ack = ack
         self._states = states
@@ -120,6 +121,7 @@ class Primary:
 
     def begin(self, schema: str) -> None:
         """Append the barrier."""
+        self._schema = schema
         self._emit(Entry(BARRIER, self.token, self._node, 0, self.seq, self._now_ms(),
                          self._clock.next()[0], address=self._address, schema=schema))  # fmt: skip
 
@@ -235,6 +237,7 @@ class Primary:
                 origin=origin,
                 # Of beats, for who came by a snapshot and has not read the barrier.
                 address="" if batch.changes else self._address,
+                schema="" if batch.changes else self._schema,
                 successor=successor,
             ),
             batch.own,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -9,6 +10,7 @@ from interlock.cluster.projection import Projection
 from interlock.cluster.stamps import hybrid
 from interlock.cluster.state import TableRules
 
+logger = logging.getLogger("interlock.cluster")
 Change = tuple[bytes, bytes]
 NOTHING: Mapping[bytes, bytes] = {}
 
@@ -60,7 +62,12 @@ class Replica:
         changed: dict[bytes, bytes] = {}
         for key, delta in changes:
             before = states.get(key)
-            after = known.get(key) or join(before, delta)
+            try:
+                after = known.get(key) or join(before, delta)
+            except Exception:
+                # All nodes come upon it, and all pass over it.
+                logger.exception("a change of row %r cannot be joined: it is left out", key)
+                continue
             if after is not before:
                 states[key] = changed[key] = after
         rows = list(changed.items())
