@@ -52,7 +52,7 @@ class Kept:
     def run(self, *arguments: bytes | str | int, now_ms: int, resp3: bool = False) -> bytes:
         """Do a command, have its changes applied as from the stream, and return the reply."""
         words = [word if isinstance(word, bytes) else str(word).encode() for word in arguments]
-        reply, changes = self.commands.run(words, resp3, self.states.get, self.clock, now_ms)
+        reply, changes, _ = self.commands.run(words, resp3, self.states.get, self.clock, now_ms)
         for key, delta in changes:
             self.states[key] = self.rules.join(self.states.get(key), delta)
             self.projection.put(key, self.states[key], now_ms)

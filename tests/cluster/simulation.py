@@ -46,6 +46,7 @@ class Shown:
 class Outcome:
     reply: bytes
     changes: list[Change]
+    states: dict[bytes, bytes] = field(default_factory=dict)
 
 
 class Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from interlock.cluster.calls import Change, KeptTable, Read
@@ -21,6 +21,8 @@ class Outcome(NamedTuple):
     """As it goes out on the wire."""
     changes: list[Change]
     """In their order; none where the command failed or changes nothing."""
+    states: Mapping[bytes, bytes] = {}
+    """Rows as they are with all of the changes, where the command had to find that."""
 
 
 class Commands:
@@ -75,7 +77,7 @@ class Commands:
         """
         call = Writes(self._kept, arguments, resp3, read, clock, now_ms)
         try:
-            return Outcome(_reply(call), call.changes)
+            return Outcome(_reply(call), call.changes, call.changed)
         except Refusal as refusal:
             return Outcome(refusal.reply(), [])
 

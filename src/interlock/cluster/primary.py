@@ -31,6 +31,7 @@ Change = tuple[bytes, bytes]
 Append = Callable[[bytes], None]
 FULL = error("TABLEFULL the table has as many rows as its capacity says; delete some, or raise it")
 FAILED = Outcome(error("ERR the node could not do it; its log says why"), [])
+NOTHING: Mapping[bytes, bytes] = {}
 MOST_CHANGES = 1_000
 MOST_BYTES = 256 << 10
 
@@ -149,7 +150,7 @@ class Primary:
         reply, changes = done.reply, done.changes
         if not self._has_room() and any(self.read(key) is None for key, _ in changes):
             reply, changes = FULL, []
-        self._add(changes)
+        self._add(changes, done.states)
         if node == self._node:
             self._batch.own.append((number, reply))
         else:
@@ -183,15 +184,16 @@ class Primary:
         self._seal(origin)
         self._origin = None
 
-    def _add(self, changes: Sequence[Change]) -> None:
+    def _add(self, changes: Sequence[Change], states: Mapping[bytes, bytes] = NOTHING) -> None:
+        """Take changes; `states`: rows with all of them, as far as that was found before."""
         ahead, batch = self._ahead, self._batch
         for key, delta in changes:
-            entry = ahead.get(key)
+            entry, state = ahead.get(key), states.get(key)
             if entry is None:
                 base = self._states.get(key)
-                ahead[key] = _Ahead(self._join(base, delta), base)
+                ahead[key] = _Ahead(self._join(base, delta) if state is None else state, base)
             else:
-                entry.state = self._join(entry.state, delta)
+                entry.state = self._join(entry.state, delta) if state is None else state
                 entry.count += 1
             batch.changes.append((key, delta))
             batch.size += len(key) + len(delta) + 8

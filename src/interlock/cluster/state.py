@@ -89,13 +89,14 @@ class TableRules:
         The clock of whoever makes stamps must be told of those that it joins
         (``clock.saw(rules.newest(theirs))``), or what it writes later could come before.
         """
+        # Who made a change has just looked at what it changes: that need not be read again.
+        before = None if ours is None else self.cells(ours)
         cells = self.cells(theirs)
         newest = self._newest(cells)
         if newest > self.newest_seen:
             self.newest_seen = newest
-        if ours is None:
+        if ours is None or before is None:
             return theirs
-        before = self.cells(ours)
         joined = self.joined(before, cells)
         if joined is before:
             return ours

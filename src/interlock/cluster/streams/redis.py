@@ -35,8 +35,8 @@ local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
 if not found[1] then return 0 end
 if redis.sha1hex(found[1][2][2]:sub(1, {_MARKED})):sub(1, 8) == ARGV[2] then return 1 end
 return 0
-"""
-Command = tuple[Any, ...]
+""".encode()
+Command = tuple[bytes, ...]
 
 
 def open_here(
@@ -64,7 +64,7 @@ class RedisStream:
         self._made: Any = None
         self._ended = self._closed = False
         self._using = threading.Lock()
-        self._own: Command = ()
+        self._own: tuple[Any, ...] = ()
         self._from: str | None = None
         """The position up to which this connection is known to have read."""
         self._count = _FIRST
@@ -83,8 +83,12 @@ class RedisStream:
         adds: list[Command] = [(*add, entry) for entry in entries]
         trims = self._trims()
         # As one transaction: a server that refuses one in the middle would write those behind it.
-        commands = [(b"MULTI",), *trims, *adds, (b"EXEC",)]
-        done = self._asked(commands, self._timeout)[-1]
+        commands = [*trims, *adds]
+        if len(commands) > 1:
+            commands = [(b"MULTI",), *commands, (b"EXEC",)]
+        done = self._asked(commands, self._timeout)
+        if len(commands) > 1:
+            done = done[-1]
         if not isinstance(done, list):
             raise self._failed(f"it answered {done!r:.100} to EXEC")
         for one in done:
@@ -134,7 +138,7 @@ class RedisStream:
 
     def _found(self, position: str) -> Command:
         ident, _, mark = position.partition(".")
-        return (b"EVAL", _FOUND, b"1", self._key, ident, mark)
+        return (b"EVAL", _FOUND, b"1", self._key, ident.encode(), mark.encode())
 
     def _lost(self, after: str) -> PositionLost:
         return PositionLost(after, self.first(), self.last())
@@ -180,7 +184,7 @@ class RedisStream:
                 if self._ended or self._closed:
                     raise ConnectionAbortedError
                 made._sock.settimeout(timeout)
-                made.send_packed_command(made.pack_commands(commands), check_health=False)
+                made.send_packed_command(_packed(commands), check_health=False)
                 return [made.read_response(disable_decoding=True) for _ in commands]
             except BaseException as error:
                 # Whatever it was: replies may be on their way that are nobody's.
@@ -248,6 +252,16 @@ class RedisStream:
 
     def _text(self, why: str) -> str:
         return f"stream {self._key.decode()} at {self._target.shown}: {why}"
+
+
+def _packed(commands: list[Command]) -> list[bytes]:
+    """Return commands as they go out; all their words are bytes, which no client need look at."""
+    parts: list[bytes] = []
+    for command in commands:
+        parts.append(b"*%d\r\n" % len(command))
+        for word in command:
+            parts.append(b"$%d\r\n%b\r\n" % (len(word), word))
+    return [b"".join(parts)]
 
 
 def _shown(entries: list[Any]) -> list[tuple[str, bytes]]:
