@@ -17,8 +17,8 @@ Open = Callable[..., ChangeStream]
 
 @pytest.fixture(scope="module", params=[*ENGINES, *LONG])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if request.param in LONG and not os.environ.get("INTERLOCK_LONG"):
-        pytest.skip(f"{request.param} takes its time: with INTERLOCK_LONG=1")
+    if request.param in LONG and os.environ.get("INTERLOCK_STREAMS") != "all":
+        pytest.skip(f"{request.param} takes its time: with INTERLOCK_STREAMS=all")
     made = (ENGINES | LONG)[request.param](tmp_path_factory.mktemp(request.param))
     made.start()
     yield made
