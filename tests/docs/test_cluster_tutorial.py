@@ -1,0 +1,148 @@
+"""The tutorial of a table on several machines, typed into a shell from its first line to its last.
+
+It makes network namespaces, so it needs root.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.faults.netns import PREFIX, needed, sweep
+from tests.docs.running import ROOT
+from tests.docs.snippets import blocks
+from tests.hub.servers import needs_hub, program
+
+PAGE = ROOT / "docs" / "tutorial" / "cluster.md"
+SCRIPT = ROOT / "examples" / "cluster" / "namespaces.sh"
+PATIENCE = 20.0
+READS = re.compile(r" HGET| cluster (?:status|diff)")
+"""Commands that may be typed again, until they print what the page says."""
+
+
+class Shell:
+    """A shell that keeps its folder and its variables from line to line."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self._shell = subprocess.Popen(
+            ["bash"],
+            cwd=folder,
+            env=env,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def type(self, typed: str) -> tuple[int, str]:
+        """Type a command, and return its exit code and what is printed."""
+        assert self._shell.stdin is not None and self._shell.stdout is not None
+        self._shell.stdin.write(f"{typed}\nprintf '\\x1e%d\\n' $?\n")
+        self._shell.stdin.flush()
+        printed = ""
+        while True:
+            line = self._shell.stdout.readline()
+            assert line, f"the shell ended at {typed!r}"
+            before, mark, code = line.partition("\x1e")
+            printed += before
+            if mark:
+                return int(code), printed
+
+    def close(self) -> None:
+        self._shell.communicate()
+
+
+@pytest.mark.watchdog(150)
+def test_what_the_tutorial_says_is_what_two_data_centres_print(tmp_path: Path) -> None:
+    needed()
+    needs_hub()
+    program("redis-server"), program("redis-cli")
+    sweep()
+    lab = f"{PREFIX}{os.getpid()}-lab"
+    bin_ = Path(sys.executable).parent
+    path = f"{bin_}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "LAB": lab}
+    shell = Shell(tmp_path, env)
+    played = 0
+    try:
+        for name, lines, where in pieces():
+            if name:
+                (tmp_path / name).write_text("\n".join(lines) + "\n")
+            else:
+                played += play(shell, lines, where)
+        assert played > 25
+        assert not list(Path("/run/netns").glob(f"{lab}*")), "the page leaves namespaces behind"
+        assert not list(tmp_path.glob("*.table"))
+    finally:
+        shell.close()
+        subprocess.run([SCRIPT, "down"], env=env, check=True)
+
+
+def pieces() -> list[tuple[str, list[str], str]]:
+    """Return the page's files with their names, and its commands with none."""
+    above = PAGE.read_text(encoding="utf-8").splitlines()
+    found = []
+    for block in blocks(PAGE):
+        name = ""
+        if block.language == "python":
+            (name,) = re.findall(
+                r"[Ww]rite `(\w+\.\w+)`", "\n".join(above[block.line - 4 : block.line - 1])
+            )
+        found.append((name, block.code, f"{PAGE.name}:{block.line}"))
+    return found
+
+
+def play(shell: Shell, lines: list[str], where: str) -> int:
+    """Type what stands behind a prompt, and compare what is printed with what stands below."""
+    commands: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith("$ "):
+            commands.append((line[2:].replace("~/interlock", str(ROOT)), []))
+        elif line.startswith("> "):
+            commands[-1] = f"{commands[-1][0]}\n{line[2:]}", []
+        else:
+            commands[-1][1].append(line)
+    for typed, expected in commands:
+        until = time.monotonic() + PATIENCE
+        while True:
+            code, printed = shell.type(typed)
+            if (code, steady(printed.splitlines())) == (0, steady(expected)):
+                break
+            again = READS.search(typed) is not None and time.monotonic() < until
+            assert again, f"{where}: {typed}\nends in {code} and prints\n{printed}"
+            time.sleep(0.1)
+    return len(commands)
+
+
+def steady(lines: list[str]) -> list[str]:
+    """Return what is printed, without what is another each time: times, tokens, positions."""
+    found = []
+    for line in lines:
+        line = re.sub(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", "TIME", line)
+        line = re.sub(r"\btoken \d+", "token N", line)
+        line = re.sub(r"\b[\d,.]+ (?:ms|s|min)\b", "T", line)
+        line = re.sub(r"(?<= )(?:\d+-\d+\.[0-9a-f]{8}|-$)", "POSITION", line)
+        # Which of several errors of a network a cut is, is a matter of the moment.
+        line = re.sub(r"(?<=redis://10\.77\.\d\.1: ).+", "CUT", line)
+        found.append(" ".join(line.split()))
+    return found
+
+
+def test_commands_that_the_script_does_not_know_are_named(tmp_path: Path) -> None:
+    if shutil.which("ip") is None:
+        pytest.skip("no ip: install iproute2")
+    for words, said in (
+        (["around"], "'around'; allowed: up, in, start, cut, heal, down"),
+        (["in", "north", "true"], "there is no data centre 'north'; there are east, west"),
+        (["up", "now"], "up takes no more words"),
+    ):
+        run = subprocess.run([SCRIPT, *words], text=True, capture_output=True, cwd=tmp_path)
+        assert run.returncode == 1
+        assert run.stderr == f"namespaces.sh: {said}\n"
