@@ -1,0 +1,100 @@
+"""Who is online, in a cluster: the example's demo, and its page in Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.docs.running import ROOT, run
+from tests.hub.servers import needs_hub, program
+from tests.replay.browser import CHROMIUM, Page, opened
+
+PROGRAM = ROOT / "examples" / "cluster" / "online.py"
+
+
+def test_the_demo_kills_the_primary_and_loses_nothing(tmp_path: Path) -> None:
+    needs_hub()
+    program("redis-server")
+    printed = run([sys.executable, PROGRAM, "--demo"], tmp_path).splitlines()
+    assert re.search(r"a\d, the primary, was killed; a\d is the primary now", printed[1])
+    counted, unknown = map(int, re.findall(r"(\d+) messages counted; of (\d+)", printed[2])[0])
+    (shown,) = re.findall(r"^(\d+) unread", printed[3])
+    assert counted + unknown == 200
+    assert counted <= int(shown) <= 200
+    assert printed[4].endswith("ann and bob are online")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[list[str]]:
+    """Addresses of two push services."""
+    needs_hub()
+    program("redis-server")
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    found: list[str] = []
+    try:
+        while len(found) < 2:
+            line = process.stdout.readline()
+            assert line, "it ended"
+            found += re.findall(r"open (http://\S+)/", line)
+        yield found
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_user_is_seen_by_others_and_gets_messages(served: list[str], tmp_path: Path) -> None:
+    here, there = served
+    with opened(f"{here}/", tmp_path / "profile") as page:
+        page.value("document.querySelector('#user').focus()")
+        page.ask("Input.insertText", text="dora")
+        page.click("#login button")
+        until(lambda: shown(page), ["dora browser"])
+        for _ in range(3):
+            urlopen(Request(f"{there}/message?user=dora", method="POST")).close()
+        until(lambda: shown(page), ["dora browser 3"])
+        page.click("#ground")
+        until(lambda: seen(there), [("dora", True, 3)])
+        page.click("#read")
+        until(lambda: shown(page), ["dora browser"])
+        page.click("#logout")
+        until(lambda: shown(page), [])
+        until(lambda: seen(there), [])
+
+
+def shown(page: Page) -> list[str]:
+    lines = "[...document.querySelectorAll('#online li')]"
+    texts = f"{lines}.map(li => [...li.children].map(one => one.textContent).join(' '))"
+    return list(page.value(texts))
+
+
+def seen(push: str) -> list[tuple[str, bool, int]]:
+    """What another page would be told first."""
+    with urlopen(f"{push}/online", timeout=20) as stream:
+        users = json.loads(stream.readline().removeprefix(b"data: "))
+    return [(one["user"], one["background"], one["unread"]) for one in users]
+
+
+def until(look: Callable[[], object], expected: object) -> None:
+    """Wait until what is seen is what is expected."""
+    deadline = time.monotonic() + 30
+    while (found := look()) != expected:
+        assert time.monotonic() < deadline, f"{found!r} is not {expected!r}"
+        time.sleep(0.02)
