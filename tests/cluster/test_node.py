@@ -14,6 +14,7 @@ from redis import Redis, ResponseError
 
 from interlock import SharedTable
 from tests.cluster.nodes import NodeCluster, NodeProcess, Presence, eventually, node_cluster
+from tests.hub.manager import manager
 from tests.hub.servers import INTERLOCK, redis_server
 
 
@@ -243,3 +244,22 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
         )
         assert ended.returncode == 2, (flags, ended.stderr)
         assert said in ended.stderr, (flags, ended.stderr)
+
+
+def test_a_node_says_to_its_service_manager_when_it_is_ready_alive_and_stopping(
+    nodes: NodeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = str(tmp_path / "notify")
+    with manager(address) as systemd:
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        monkeypatch.setenv("WATCHDOG_USEC", "200000")
+        nodes.start("a")
+        said = systemd.said()
+        node = nodes.nodes["a"]
+        assert (said["READY"], said["MAINPID"]) == ("1", str(node.process.pid))
+        assert said["STATUS"] == f"ready on {node.address}"
+        for _ in range(2):
+            systemd.until("WATCHDOG")
+        node.process.terminate()
+        systemd.until("STOPPING")
+        assert node.process.wait(30) == 0

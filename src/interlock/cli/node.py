@@ -15,7 +15,9 @@ from urllib.parse import quote
 from interlock.cli.flags import Flag, positive
 from interlock.cli.hub import RETURNING, reload
 from interlock.hub import config
+from interlock.hub.heartbeat import Heartbeat
 from interlock.hub.log import Log
+from interlock.systemd import Notifier
 
 logger = logging.getLogger("interlock.cluster")
 
@@ -203,7 +205,9 @@ def run(given: argparse.Namespace) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
     print(_ready_line(node), flush=True)
-    return _serve(node, log)
+    notifier = Notifier.of(os.environ)
+    notifier.ready(f"ready on {', '.join(node.hub.addresses)}")
+    return _serve(node, log, notifier)
 
 
 def _databases(given: argparse.Namespace, table: str) -> tuple[str, ...]:
@@ -235,18 +239,22 @@ def _apply(log: Log, new: config.Configuration) -> None:
     logger.setLevel(new["log.level"].upper())
 
 
-def _serve(node: Any, log: Log) -> int:
+def _serve(node: Any, log: Log, notifier: Notifier) -> int:
     def watch() -> None:
         node.ended.wait()
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="node-end", daemon=True).start()
-    while (number := signal.sigwait(AWAITED)) in RETURNING:
-        if number == signal.SIGUSR1:
-            log.reopen()
-            node.hub.rotate()
-        else:
-            reload(node.hub)
+    with Heartbeat(notifier, node.hub.pulse, node.hub.info):
+        while (number := signal.sigwait(AWAITED)) in RETURNING:
+            if number == signal.SIGUSR1:
+                log.reopen()
+                node.hub.rotate()
+            else:
+                notifier.reloading()
+                reload(node.hub)
+                notifier.ready()
+    notifier.stopping("handing over")
     # The command SHUTDOWN is no second signal.
     node.hub.on_shutdown = lambda: None
     # A second one ends it at once.
