@@ -1,4 +1,4 @@
-"""Who is online, in a cluster: three nodes, a login service, two push services, and a page.
+"""Presence in a cluster: three nodes, a login service, two push services, and a page.
 
 python examples/cluster/online.py           serves until Ctrl-C; open the URLs that it prints
 python examples/cluster/online.py --demo    without a browser; the primary is killed, all is checked
@@ -152,7 +152,7 @@ class Cluster:
 
 
 class Screen:
-    """What a page at a push service shows."""
+    """A page at a push service, as it shows users."""
 
     def __init__(self, push: str) -> None:
         self.users: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Who is online, in a cluster: the example's demo, and its page in Chromium."""
+"""Presence in a cluster: the example's demo, and its page in Chromium."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def shown(page: Page) -> list[str]:
 
 
 def seen(push: str) -> list[tuple[str, bool, int]]:
-    """What another page would be told first."""
+    """Return the users that another page would be told of first."""
     with urlopen(f"{push}/online", timeout=20) as stream:
         users = json.loads(stream.readline().removeprefix(b"data: "))
     return [(one["user"], one["background"], one["unread"]) for one in users]
