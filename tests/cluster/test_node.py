@@ -263,3 +263,27 @@ def test_a_node_says_to_its_service_manager_when_it_is_ready_alive_and_stopping(
         node.process.terminate()
         systemd.until("STOPPING")
         assert node.process.wait(30) == 0
+
+
+def test_rows_of_a_database_reach_a_primary_that_began_without_them(
+    nodes: NodeCluster, tmp_path: Path
+) -> None:
+    # Each has a database of its own, that of the primary alone has rows.
+    flags = {name: ("--data", str(tmp_path / f"data-{name}")) for name in ("a", "b")}
+    nodes.start("a", flags=flags["a"])
+    nodes.start("b", flags=flags["b"])
+    with client(nodes.nodes["a"]) as asked:
+        asked.hset("presence:alice", mapping={"app_id": 7, "unread": 3})
+        asked.hset("presence:bob", mapping={"app_id": 8})
+    eventually(lambda: status(nodes.nodes["a"])["database"]["written"] >= 2)
+    eventually(lambda: status(nodes.nodes["a"])["database"]["waiting"] == 0)
+    for name in ("a", "b"):
+        nodes.nodes[name].kill()
+    with Redis.from_url(nodes.engine_url) as engine:
+        engine.flushall()
+    nodes.start("b", flags=flags["b"])
+    with client(nodes.nodes["b"]) as asked:
+        assert asked.hincrby("presence:alice", "unread", 10) == 10
+        nodes.start("a", flags=flags["a"])
+        eventually(lambda: asked.hmget("presence:alice", "app_id", "unread") == ["7", "13"])
+        assert asked.hget("presence:bob", "app_id") == "8"

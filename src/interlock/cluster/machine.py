@@ -351,7 +351,7 @@ class Machine:
             "node %s has changes up to %d, the new primary only up to %d: it is given them",
             self.name, self.fence.mark.seq, first,
         )  # fmt: skip
-        lacking = self.replica.since(first)
+        lacking = self.replica.since(first, self.fence.mark.seq)
         self.replica.forget_tail()
         self.offers.add(self.replica.states.items() if lacking is None else lacking)
         self._ports.wake_forwarder()

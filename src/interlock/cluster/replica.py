@@ -97,9 +97,12 @@ class Replica:
         self.states.update(rows)
         self.projection.put_many(rows, now_ms)
 
-    def since(self, seq: int) -> list[Change] | None:
-        """Return the changes behind a number; None: not all of them are kept."""
-        if self._tail and self._tail[0][0] - len(self._tail[0][1]) > seq:
+    def since(self, seq: int, last: int) -> list[Change] | None:
+        """Return the changes behind a number, up to the last; None: not all of them are kept."""
+        if seq == last:
+            return []
+        # What came by a snapshot, or from a database, has no numbers here.
+        if seq > last or not self._tail or self._tail[0][0] - len(self._tail[0][1]) > seq:
             return None
         found: list[Change] = []
         for last, changes in self._tail:

@@ -125,7 +125,7 @@ class Storage:
 def _missing(machine: Machine, lock: threading.RLock, mark: SavedMark) -> list[bytes]:
     """Return the keys that changed since a mark; all, where that is not known."""
     with lock:
-        since = machine.replica.since(mark.seq) if mark.seq else None
+        since = machine.replica.since(mark.seq, machine.fence.mark.seq) if mark.seq else None
         if since is not None and mark.token <= machine.fence.mark.token:
             return list({key for key, _ in since})
         return list(machine.replica.states)
