@@ -13,6 +13,9 @@ import pytest
 
 import interlock
 from interlock import auditor, testing
+from interlock.cluster.control import HELP
+from interlock.cluster.entry import Entry
+from interlock.engine.announcements import Announcement
 from interlock.hub import client
 from interlock.testing import contract
 from tests.docs.running import ROOT
@@ -250,3 +253,12 @@ def test_every_clause_of_the_suite_stands_in_the_contract() -> None:
     numbers = [int(number) for number in re.findall(r"^### Clause (\d+):", text, re.MULTILINE)]
     assert numbers == list(range(1, 26))
     assert {case.clause for case in contract.cases()} <= {*numbers, contract.BAD_CALL}
+
+
+def test_what_nodes_say_to_each_other_is_documented() -> None:
+    text = (REFERENCE / "node.md").read_text(encoding="utf-8")
+    named = {line.split(" ")[0] for line in HELP[1:-1]} | {"WRITE", "HAVE", "OFFER"}
+    assert named <= set(re.findall(r"^\| `NODE ([A-Z]+)", text, re.MULTILINE))
+    rows = re.findall(r"^\| (\d+) \| (\w+) \|", text, re.MULTILINE)
+    assert rows == [(str(place), name) for place, name in enumerate(Entry.__struct_fields__)]
+    assert all(f"`{name}`" in text for name in Announcement.__struct_fields__)
