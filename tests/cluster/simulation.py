@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from interlock import I64, U32, Max, Row, Sum
-from interlock.cluster.entry import Origin
+from interlock.cluster.entry import Change, Origin
 from interlock.cluster.fence import Mark
 from interlock.cluster.machine import Machine
-from interlock.cluster.replica import Change, Replica
+from interlock.cluster.replica import Replica
 from interlock.cluster.stamps import HybridClock
 from interlock.cluster.state import TableRules
 

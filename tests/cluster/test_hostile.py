@@ -88,6 +88,7 @@ def test_a_write_that_cannot_be_done_ends_no_primary() -> None:
     one = primary.Primary(
         token=1, node="a", address="h:1", ack=0, states={}, commands=Broken(),  # type: ignore[arg-type]
         clock=HybridClock("east"), now_ms=lambda: 0, append=made.append, has_room=lambda: True,
+        replicas=lambda: (),
     )  # fmt: skip
     one.write("a", 1, [b"HSET"], False)
     one.flush()

@@ -11,6 +11,8 @@ from interlock.errors import InterlockError
 
 BARRIER: Final = 0
 """A new primary begins; what older ones append behind it counts for nobody."""
+Change = tuple[bytes, bytes]
+"""A key, and a state that is to be joined with what it has."""
 EVERY: Final = 1 << 30
 """As many replicas as there are."""
 CHANGES: Final = 1
@@ -63,7 +65,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     """So many replicas must have a change before its client is answered; `EVERY`: all there are."""
     acked: int = 0
     """All changes up to this number are where `ack` wants them."""
-    changes: list[tuple[bytes, bytes]] = []
+    changes: list[Change] = []
     """Keys with what is joined to their states."""
     answers: list[Answer] = []
     origin: Origin | None = None

@@ -6,10 +6,10 @@ import logging
 import threading
 from typing import Protocol
 
+from interlock.cluster.entry import Change
 from interlock.cluster.machine import Machine
 from interlock.cluster.peers import Peers
 from interlock.cluster.ports import Leader
-from interlock.cluster.replica import Change
 from interlock.cluster.requests import Request
 from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError, Word

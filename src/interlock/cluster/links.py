@@ -21,7 +21,6 @@ WAIT = 1.0
 AHEAD = 20_000
 """Changes under way in the own stream beyond which a link waits."""
 PAUSE = 0.5
-FIRST = -1
 
 
 @dataclass(slots=True)

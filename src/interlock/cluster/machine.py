@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from interlock.cluster.entry import BARRIER, Entry, Origin, UnreadableEntry, decode
+from interlock.cluster.entry import BARRIER, Change, Entry, Origin, UnreadableEntry, decode
 from interlock.cluster.fence import Fence, Mark, Verdict
 from interlock.cluster.lag import LagEstimate
 from interlock.cluster.offers import Offers
 from interlock.cluster.ports import Leader, Ports
 from interlock.cluster.primary import Primary, Sent
-from interlock.cluster.replica import Change, Replica
+from interlock.cluster.replica import Replica
 from interlock.cluster.requests import Asker, Request, Requests
 from interlock.cluster.stamps import HybridClock
 
@@ -131,6 +131,7 @@ class Machine:
             now_ms=self._now_ms,
             append=self._append,
             has_room=lambda: len(self.replica) < self._capacity,
+            replicas=lambda: self.replicas(),
         )
         self.primary.begin(self.identity)
 
@@ -324,7 +325,7 @@ class Machine:
                 self._lost_entries()
             else:
                 self._reply(sent)
-                primary.count(self.replicas())
+                primary.count()
         elif (sent := self._past.pop((entry.token, entry.number), None)) is not None:
             self._reply(sent)
         elif changes and entry.ack:
@@ -481,7 +482,7 @@ class Machine:
         if primary is None or primary.token != token:
             return False
         # Nobody has what there is not: it would be taken for an acknowledgement of what comes.
-        primary.has(node.partition("/")[0], min(seq, primary.seq), self.replicas())
+        primary.has(node.partition("/")[0], min(seq, primary.seq))
         self._answer()
         if primary.owes:
             primary.beat()
@@ -504,7 +505,7 @@ class Machine:
             self.lost("its entries do not come back through the stream")
             self._ports.resign("")
         elif primary is not None and primary.active:
-            primary.count(self.replicas())
+            primary.count()
             if now - self._last_append >= self._beat or primary.owes:
                 primary.beat()
             self._resign_if_idle()

@@ -19,7 +19,7 @@ from interlock.cluster.appender import Appender
 from interlock.cluster.campaign import Campaign
 from interlock.cluster.commands import Commands
 from interlock.cluster.control import Control
-from interlock.cluster.entry import Origin
+from interlock.cluster.entry import Change, Origin
 from interlock.cluster.fence import Mark
 from interlock.cluster.figures import NodeFigures
 from interlock.cluster.forwarder import Forwarder
@@ -29,7 +29,7 @@ from interlock.cluster.membership import Membership
 from interlock.cluster.pages import NodePages
 from interlock.cluster.projection import Projection
 from interlock.cluster.reader import Reader
-from interlock.cluster.replica import Change, Replica
+from interlock.cluster.replica import Replica
 from interlock.cluster.settings import BEAT, NodeSettings
 from interlock.cluster.stamps import HybridClock
 from interlock.cluster.state import TableRules

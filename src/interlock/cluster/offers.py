@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-Change = tuple[bytes, bytes]
+from interlock.cluster.entry import Change
 
 
 class Offers:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from interlock.cluster.entry import Origin
+from interlock.cluster.entry import Change, Origin
 from interlock.cluster.fence import Mark
-
-Asker = int
-Change = tuple[bytes, bytes]
+from interlock.cluster.requests import Asker
 
 
 class Ports(Protocol):

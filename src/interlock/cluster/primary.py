@@ -14,6 +14,7 @@ from interlock.cluster.entry import (
     CHANGES,
     EVERY,
     Answer,
+    Change,
     Entry,
     Origin,
     encode,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("interlock.cluster")
 
-Change = tuple[bytes, bytes]
 Append = Callable[[bytes], None]
 FULL = error("TABLEFULL the table has as many rows as its capacity says; delete some, or raise it")
 FAILED = Outcome(error("ERR the node could not do it; its log says why"), [])
@@ -89,6 +89,7 @@ class Primary:
         now_ms: Callable[[], int],
         append: Append,
         has_room: Callable[[], bool],
+        replicas: Callable[[], Iterable[str]],
     ) -> None:
         self.token = token
         self.active = False
@@ -110,6 +111,7 @@ class Primary:
         self._now_ms = now_ms
         self._append = append
         self._has_room = has_room
+        self._replicas = replicas
         self._join = commands.rules.join
         self._ahead: dict[bytes, _Ahead] = {}
         self._batch = _Batch()
@@ -287,17 +289,17 @@ class Primary:
 
     # -- Acknowledgements ---------------------------------------------------------------------
 
-    def has(self, node: str, seq: int, replicas: Iterable[str]) -> None:
+    def has(self, node: str, seq: int) -> None:
         """Note that a replica has applied all up to a number."""
         self._haves[node] = max(seq, self._haves.get(node, 0))
-        self.count(replicas)
+        self.count()
 
-    def count(self, replicas: Iterable[str]) -> None:
+    def count(self) -> None:
         """Find up to where enough replicas have applied; of `EVERY`, those that there are now."""
         if self._ack == 0:
             return
         if self._ack == EVERY:
-            found = [self._haves.get(node, 0) for node in replicas]
+            found = [self._haves.get(node, 0) for node in self._replicas()]
             self.acked = max(self.acked, min(found, default=self.seq))
             return
         found = sorted(self._haves.values(), reverse=True)

@@ -65,11 +65,6 @@ class Reader:
         """Get a snapshot before anything more is read."""
         self._why = why
 
-    def interrupt(self) -> None:
-        """Have a read that waits end, so that what has changed is looked at."""
-        if self._stream is not None:
-            self._stream.interrupt()
-
     def _run(self) -> None:
         while not self._ends.is_set():
             try:

@@ -6,12 +6,12 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from interlock.cluster.entry import Change
 from interlock.cluster.projection import Projection
 from interlock.cluster.stamps import hybrid
 from interlock.cluster.state import TableRules
 
 logger = logging.getLogger("interlock.cluster")
-Change = tuple[bytes, bytes]
 NOTHING: Mapping[bytes, bytes] = {}
 
 

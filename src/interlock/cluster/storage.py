@@ -11,10 +11,9 @@ from typing import Any
 
 from interlock.cluster.database import Database, SavedMark, open_database
 from interlock.cluster.database.behind import WriteBehind
-from interlock.cluster.entry import Origin
+from interlock.cluster.entry import Change, Origin
 from interlock.cluster.fence import Mark
 from interlock.cluster.machine import Machine
-from interlock.cluster.replica import Change
 from interlock.cluster.settings import NodeSettings
 from interlock.cluster.stamps import HybridClock
 from interlock.cluster.state import TableRules

@@ -40,8 +40,6 @@ class ScanMark(msgspec.Struct, frozen=True):
     clock: int = 0
     """The node's hybrid clock."""
     links: list[Origin] = []
-    horizon: int = 0
-    """All tombstones since then are among the rows, in ms since 1970."""
 
     @property
     def mark(self) -> Mark:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
@@ -78,16 +77,10 @@ class Cluster:
 
     def address(self, text: str) -> Address:
         """Return an address with who asks there."""
-        from interlock.hub.url import parse
+        from interlock.cluster.peers import Peers
 
         members = self._members
-        return replace(
-            parse(text),
-            user=members.user,
-            password=members.password,
-            tls=members.tls,
-            ca=members.ca,
-        )
+        return Peers(members.user, members.password, members.ca, members.tls).address(text)
 
     @contextmanager
     def opened(self, place: Address, timeout: float | None = None) -> Iterator[NodeClient]:
