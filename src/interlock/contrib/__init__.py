@@ -1,0 +1,1 @@
+"""Ties to other libraries: OpenTelemetry and Sentry."""

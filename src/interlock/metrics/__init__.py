@@ -1,0 +1,1 @@
+"""Figures for Prometheus: of a worker, and of an engine's queues."""
