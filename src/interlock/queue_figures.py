@@ -1,0 +1,184 @@
+"""The figures of queues for Prometheus: each family once, and for how many queues it has lines.
+
+The hub's /metrics and `interlock exporter` tell the same families from what `il1_stats` answers, so
+dashboards and alert rules need not know which of them was scraped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+__all__ = ["OTHER", "QUEUE_FAMILIES", "STATES", "Family", "QueueFigures", "Sample"]
+
+Sample = tuple[tuple[str, ...], float]
+"""The values of a family's labels, in their order, and the figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One family of metrics: the lines of one name."""
+
+    name: str
+    """As Prometheus has it; of a counter with `_total`."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    """One line, without a full stop."""
+
+    labels: tuple[str, ...] = ("queue",)
+
+
+def counter(name: str, help: str) -> Family:
+    """Return a family that only rises."""
+    return Family(f"interlock_queue_{name}_total", "counter", f"{help}, since the queue was made")
+
+
+def gauge(name: str, help: str) -> Family:
+    """Return a family that rises and falls."""
+    return Family(f"interlock_queue_{name}", "gauge", help)
+
+
+STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
+"""The states of an unsettled message, by which `interlock_queue_messages` has a line each."""
+
+MESSAGES = Family(
+    "interlock_queue_messages",
+    "gauge",
+    "unsettled messages, by state; held ones keep their keys closed until somebody acts",
+    ("queue", "state"),
+)
+OLDEST = gauge(
+    "oldest_seconds",
+    "seconds since the message was put that would be leased next; 0 while none is ready",
+)
+# By the names of il1_stats.
+GAUGES = {
+    "dead": gauge("dead", "dead letters that are kept"),
+    "bytes": gauge("bytes", "bytes of unsettled messages; 0 where the queue does not count them"),
+    "lanes": gauge("keys", "keys with unsettled messages"),
+    "paused": gauge("paused", "keys that are paused, and one more while the queue itself is"),
+    "sealed": gauge("sealed", "1 while the queue takes no messages, else 0"),
+    "results": gauge("results", "results that are kept"),
+    "result_bytes": gauge("result_bytes", "bytes of the results that are kept"),
+}
+COUNTERS = {
+    "puts": counter("puts", "messages put"),
+    "leases": counter("leases", "messages leased"),
+    "acks": counter("acks", "messages settled as handled"),
+    "retries": counter("retries", "messages put back with their attempt raised"),
+    "releases": counter("releases", "messages given back with their attempt unchanged"),
+    "expired": counter("expired", "leases that ran out"),
+    "revoked": counter("revoked", "leases that were revoked"),
+    "buried": counter("buried", "messages that became dead letters"),
+    "cancelled": counter("cancelled", "messages cancelled"),
+    "skipped": counter("skipped", "held messages that were skipped"),
+    "requeued": counter("requeued", "dead letters that were put again"),
+    "deduplicated": counter("deduplicated", "puts that named a dedup string known already"),
+}
+QUEUES = Family("interlock_queues", "gauge", "queues that there are", ())
+CUT = Family(
+    "interlock_queues_cut",
+    "gauge",
+    'queues without lines of their own: they are summed as queue="other"',
+    (),
+)
+QUEUE_FAMILIES = (MESSAGES, OLDEST, *GAUGES.values(), *COUNTERS.values(), QUEUES, CUT)
+"""In the order in which they are told."""
+
+OTHER = "other"
+"""The name under which queues are summed that have no lines of their own."""
+MOST_QUEUES = 1000
+
+
+class QueueFigures:
+    """The families of all queues, from what `il1_stats` answers; of one place that tells them.
+
+    At most `most` queues have lines of their own; one that has them keeps them while it is there.
+    The others are summed. Their counters do not fall when one of them is dropped, or gets lines of
+    its own: a counter that falls would be taken for one that began anew.
+    """
+
+    def __init__(self, most: int = MOST_QUEUES) -> None:
+        self._most = most
+        self._own: dict[str, None] = {}
+        self._seen: dict[str, tuple[int, ...]] = {}
+        """The counters of each queue of the others, as they were last."""
+        self._counted = [0] * len(COUNTERS)
+        """The counters of the others together."""
+
+    def told(
+        self, found: Mapping[str, Mapping[str, int]], now: float
+    ) -> Iterator[tuple[Family, list[Sample]]]:
+        """Yield each family with its samples.
+
+        Args:
+            found: what `il1_stats` answers, by the names of the queues. What an older server does
+                not tell is left out.
+            now: the engine's time, seconds since 1970.
+        """
+        own, others = self._divided(found)
+        rest = [found[name] for name in others]
+        counted = self._sum_of_counters(others, rest)
+
+        def by_queue(value: Callable[[Mapping[str, int]], float], of_rest: float) -> list[Sample]:
+            told: list[Sample] = [((name,), value(found[name])) for name in own]
+            return [*told, ((OTHER,), of_rest)] if rest else told
+
+        messages: list[Sample] = [
+            ((name, state), found[name][state]) for name in own for state in STATES
+        ]
+        if rest:
+            messages += [((OTHER, state), sum(one[state] for one in rest)) for state in STATES]
+        yield MESSAGES, messages
+        if all("oldest" in stats for stats in found.values()):
+            oldest = max((_age(one, now) for one in rest), default=0.0)
+            yield OLDEST, by_queue(lambda stats: _age(stats, now), oldest)
+        for name, family in GAUGES.items():
+            value = partial(_figure, name)
+            yield family, by_queue(value, sum(map(value, rest)))
+        for (name, family), of_rest in zip(COUNTERS.items(), counted, strict=True):
+            yield family, by_queue(partial(_figure, name), of_rest)
+        yield QUEUES, [((), len(found))]
+        yield CUT, [((), len(others))]
+
+    def _divided(self, found: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Return the names that have lines of their own, and the others."""
+        names = sorted(found)
+        there = set(names)
+        self._own = {name: None for name in self._own if name in there}
+        if len(names) > self._most:
+            # It would stand beside the sum of the others under the same name.
+            self._own.pop(OTHER, None)
+        for name in names:
+            if len(self._own) >= self._most:
+                break
+            if name != OTHER or len(names) <= self._most:
+                self._own.setdefault(name)
+        return [one for one in names if one in self._own], [
+            one for one in names if one not in self._own
+        ]
+
+    def _sum_of_counters(
+        self, others: Sequence[str], rest: Sequence[Mapping[str, int]]
+    ) -> list[int]:
+        seen: dict[str, tuple[int, ...]] = {}
+        for queue, stats in zip(others, rest, strict=True):
+            values = tuple(_figure(name, stats) for name in COUNTERS)
+            before = self._seen.get(queue, (0,) * len(values))
+            for at, (old, new) in enumerate(zip(before, values, strict=True)):
+                # One that fell is of a queue that was dropped and made again.
+                self._counted[at] += new - old if new >= old else new
+            seen[queue] = values
+        self._seen = seen
+        return self._counted
+
+
+def _figure(name: str, stats: Mapping[str, int]) -> int:
+    return stats.get(name, 0)
+
+
+def _age(stats: Mapping[str, int], now: float) -> float:
+    return max(now - stats["oldest"] / 1e6, 0.0) if stats["oldest"] else 0.0
