@@ -53,6 +53,7 @@ class Function:
     grows: bool = False
     allow_oom: bool = True
     applies_due: bool = False
+    ephemeral: bool = False
     takes_queue: bool = True
     servers: tuple[str, ...] = ("redis", "hub")
 
@@ -64,7 +65,7 @@ class Function:
     @property
     def reads(self) -> bool:
         """It writes nothing, not even what is due: FCALL_RO takes it."""
-        return self.group == "read" and not self.applies_due
+        return self.group == "read" and not self.applies_due and not self.ephemeral
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -278,7 +279,8 @@ def _check(wire: Wire) -> None:
     for function in wire.functions:
         if function.group not in CLASSES:
             raise Invalid(f"function {function.name}: class is {function.group}")
-        if (function.group == "read") != (function.record is None):
+        unrecorded = function.group == "read" or function.ephemeral
+        if unrecorded != (function.record is None):
             raise Invalid(f"function {function.name}: it reads, or has a record, and never both")
     for option in (*wire.queue, *wire.message):
         ways = [bool(option.words), bool(option.text), option.most is not None]

@@ -81,6 +81,9 @@ def functions(wire: Wire) -> str:
     lines += doc("Returns whether it only reads, and does not apply what is due either.")
     lines += ["pub fn only_reads(self) -> bool {"]
     lines += [f"matches!(self, {any_of(one for one in all_ if one.reads)})", "}", ""]
+    lines += doc("Returns whether it changes only what no journal has and no restart keeps.")
+    lines += ["pub fn is_ephemeral(self) -> bool {"]
+    lines += [f"matches!(self, {any_of(one for one in all_ if one.ephemeral)})", "}", ""]
     lines += doc("Returns whether it makes a queue larger: a full server refuses it.")
     lines += ["pub fn grows(self) -> bool {"]
     lines += [f"matches!(self, {any_of(one for one in all_ if one.grows)})", "}", ""]

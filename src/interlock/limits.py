@@ -16,15 +16,31 @@ MAX_BATCH = 1024
 MAX_BATCH_KEYS = 4096
 """Keys of one put or one lease, all its messages together."""
 MAX_TEXT = 1024
-"""Bytes of a dedup string, of an error or reason, of a consumer's name."""
+"""Bytes of a dedup string, of a consumer's name, of the error that an event tells."""
+MAX_ERROR = 4096
+"""Bytes of an error or reason."""
+MAX_HISTORY = 16_384
+"""Bytes of the errors of all attempts that are kept of a message."""
 MAX_NAME = 512
-"""Bytes of a queue's name."""
+"""Bytes of a queue's name, of a worker's."""
 MAX_SPAN = 1_000_000_000_000_000
 """µs, of a duration: 31 years, so that now and a span together stay below 2⁵³."""
 MAX_COUNT = 1_000_000_000
 """Of attempts, messages, dead letters."""
 MAX_NUMBER = 9_007_199_254_740_991
 """Of an id, a token, a call: beyond it Lua knows no numbers."""
+MAX_EVENTS = 4096
+"""Events that a queue keeps while somebody watches."""
+MAX_WATCH = 60_000_000
+"""µs for which one call says that somebody watches."""
+MAX_WORKERS = 10_000
+"""Workers that are announced at a queue."""
+MAX_ANNOUNCED = 65_536
+"""Bytes of what a worker says of itself."""
+MAX_ASKED = 4096
+"""Bytes of a request to a worker."""
+MAX_REQUESTS = 16
+"""Requests that wait for one worker; beyond it the oldest is dropped."""
 LAYOUT = 2
 """Of what is stored: see counters.lua, and tests/engine/stored when it changes."""
 MAX_CALL = 50_331_648

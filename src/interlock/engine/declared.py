@@ -44,6 +44,7 @@ FUNCTIONS = (
     "bury",
     "requeue",
     "discard",
+    "forget",
     "purge",
     "restore",
     "drop",
@@ -58,6 +59,10 @@ FUNCTIONS = (
     "dead_letters",
     "hot",
     "explain",
+    "events",
+    "announce",
+    "workers",
+    "ask",
     "version",
 )
 """Those that the library for Redis has."""

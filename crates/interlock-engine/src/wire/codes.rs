@@ -10,7 +10,7 @@ pub enum Code {
     /// An argument is missing, of a wrong form, too long, or one too many.
     BadArgument,
     /// The call has more messages, keys or settlements than one call may have; a put is larger than
-    /// the queue's bound.
+    /// the queue's bound; the queue has as many workers as it may have.
     TooBig,
     /// A put found no room, or room is kept for one that came before (clause 11), and its WAIT is
     /// over.

@@ -45,6 +45,8 @@ pub enum Function {
     Requeue,
     /// `il1_discard ID`.
     Discard,
+    /// `il1_forget ID`.
+    Forget,
     /// `il1_purge WHAT`.
     Purge,
     /// `il1_restore WINDOW ITEM [ITEM ...]`.
@@ -73,6 +75,14 @@ pub enum Function {
     Hot,
     /// `il1_explain BY WHAT LIMIT`.
     Explain,
+    /// `il1_events AFTER COUNT DURATION`.
+    Events,
+    /// `il1_announce WORKER TTL TEXT`.
+    Announce,
+    /// `il1_workers AFTER COUNT`.
+    Workers,
+    /// `il1_ask WORKER TEXT`.
+    Ask,
     /// `il1_version`.
     Version,
     /// `il1_queues [CURSOR]`.
@@ -96,6 +106,7 @@ impl Function {
         Function::Bury,
         Function::Requeue,
         Function::Discard,
+        Function::Forget,
         Function::Purge,
         Function::Restore,
         Function::Drop,
@@ -110,6 +121,10 @@ impl Function {
         Function::DeadLetters,
         Function::Hot,
         Function::Explain,
+        Function::Events,
+        Function::Announce,
+        Function::Workers,
+        Function::Ask,
         Function::Version,
         Function::Queues,
     ];
@@ -132,6 +147,7 @@ impl Function {
             Function::Bury => "bury",
             Function::Requeue => "requeue",
             Function::Discard => "discard",
+            Function::Forget => "forget",
             Function::Purge => "purge",
             Function::Restore => "restore",
             Function::Drop => "drop",
@@ -146,6 +162,10 @@ impl Function {
             Function::DeadLetters => "dead_letters",
             Function::Hot => "hot",
             Function::Explain => "explain",
+            Function::Events => "events",
+            Function::Announce => "announce",
+            Function::Workers => "workers",
+            Function::Ask => "ask",
             Function::Version => "version",
             Function::Queues => "queues",
         }
@@ -169,6 +189,7 @@ impl Function {
             b"bury" => Function::Bury,
             b"requeue" => Function::Requeue,
             b"discard" => Function::Discard,
+            b"forget" => Function::Forget,
             b"purge" => Function::Purge,
             b"restore" => Function::Restore,
             b"drop" => Function::Drop,
@@ -183,6 +204,10 @@ impl Function {
             b"dead_letters" => Function::DeadLetters,
             b"hot" => Function::Hot,
             b"explain" => Function::Explain,
+            b"events" => Function::Events,
+            b"announce" => Function::Announce,
+            b"workers" => Function::Workers,
+            b"ask" => Function::Ask,
             b"version" => Function::Version,
             b"queues" => Function::Queues,
             _ => return None,
@@ -191,9 +216,11 @@ impl Function {
 
     pub fn class(self) -> Class {
         match self {
-            Function::Next | Function::Lease | Function::Settle | Function::Extend => {
-                Class::Consume
-            }
+            Function::Next
+            | Function::Lease
+            | Function::Settle
+            | Function::Extend
+            | Function::Announce => Class::Consume,
             Function::Put => Class::Produce,
             Function::Configure => Class::Declare,
             Function::Result
@@ -205,6 +232,8 @@ impl Function {
             | Function::DeadLetters
             | Function::Hot
             | Function::Explain
+            | Function::Events
+            | Function::Workers
             | Function::Version
             | Function::Queues => Class::Read,
             Function::Cancel
@@ -214,13 +243,15 @@ impl Function {
             | Function::Bury
             | Function::Requeue
             | Function::Discard
+            | Function::Forget
             | Function::Purge
             | Function::Restore
             | Function::Drop
             | Function::Pause
             | Function::Resume
             | Function::Seal
-            | Function::Reopen => Class::Operate,
+            | Function::Reopen
+            | Function::Ask => Class::Operate,
         }
     }
 
@@ -241,9 +272,15 @@ impl Function {
                 | Function::DeadLetters
                 | Function::Hot
                 | Function::Explain
+                | Function::Workers
                 | Function::Version
                 | Function::Queues
         )
+    }
+
+    /// Returns whether it changes only what no journal has and no restart keeps.
+    pub fn is_ephemeral(self) -> bool {
+        matches!(self, Function::Events | Function::Announce | Function::Ask)
     }
 
     /// Returns whether it makes a queue larger: a full server refuses it.
@@ -267,6 +304,7 @@ impl Function {
             Function::Bury => 26,
             Function::Requeue => 27,
             Function::Discard => 35,
+            Function::Forget => 36,
             Function::Purge => 28,
             Function::Restore => 33,
             Function::Drop => 34,
@@ -283,6 +321,10 @@ impl Function {
             | Function::DeadLetters
             | Function::Hot
             | Function::Explain
+            | Function::Events
+            | Function::Announce
+            | Function::Workers
+            | Function::Ask
             | Function::Version
             | Function::Queues => return None,
         })

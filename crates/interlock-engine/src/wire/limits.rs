@@ -20,10 +20,16 @@ pub const MAX_BATCH_KEYS: usize = 4096;
 /// Pairs of name and value of one message.
 pub const MAX_OPTIONS: u64 = 16;
 
-/// Bytes of a dedup string, of an error or reason, of a consumer's name.
+/// Bytes of a dedup string, of a consumer's name, of the error that an event tells.
 pub const MAX_TEXT: usize = 1024;
 
-/// Bytes of a queue's name.
+/// Bytes of an error or reason.
+pub const MAX_ERROR: usize = 4096;
+
+/// Bytes of the errors of all attempts that are kept of a message.
+pub const MAX_HISTORY: usize = 16_384;
+
+/// Bytes of a queue's name, of a worker's.
 pub const MAX_NAME: usize = 512;
 
 /// µs, of a duration: 31 years, so that now and a span together stay below 2⁵³.
@@ -44,6 +50,33 @@ pub const MAX_PURGED: usize = 1000;
 /// Bytes of payloads and keys behind which a call tells no further message or dead letter, and
 /// of payloads behind which a lease hands out no further message.
 pub const MAX_TOLD: usize = 1_048_576;
+
+/// Events that a queue keeps while somebody watches.
+pub const MAX_EVENTS: usize = 4096;
+
+/// Keys of each sort that an event tells.
+pub const MAX_EVENT_KEYS: usize = 16;
+
+/// Bytes of these keys, of each sort.
+pub const MAX_EVENT_KEY_BYTES: usize = 1024;
+
+/// Bytes of consumers, errors and keys behind which a call tells no further event.
+pub const MAX_EVENT_BYTES: usize = 262_144;
+
+/// µs for which one call says that somebody watches.
+pub const MAX_WATCH: u64 = 60_000_000;
+
+/// Workers that are announced at a queue.
+pub const MAX_WORKERS: usize = 10_000;
+
+/// Bytes of what a worker says of itself.
+pub const MAX_ANNOUNCED: usize = 65_536;
+
+/// Bytes of a request to a worker.
+pub const MAX_ASKED: usize = 4096;
+
+/// Requests that wait for one worker; beyond it the oldest is dropped.
+pub const MAX_REQUESTS: usize = 16;
 
 /// Dead letters and keys of them looked at by one call that asks for a key.
 pub const MAX_LOOKED_AT: usize = 10_000;

@@ -85,6 +85,7 @@ impl Recorded {
             33 => Recorded::Call(Function::Restore),
             34 => Recorded::Call(Function::Drop),
             35 => Recorded::Call(Function::Discard),
+            36 => Recorded::Call(Function::Forget),
             _ => return None,
         })
     }

@@ -95,6 +95,7 @@ pub const OF_FCALL: &[Command] = &[
     ),
     function("fcall|il1_requeue", OPERATE, "Puts a dead letter again", "O(N) of its keys", &[ID]),
     function("fcall|il1_discard", OPERATE, "Drops a dead letter", "O(N) of its keys", &[ID]),
+    function("fcall|il1_forget", OPERATE, "Drops a kept result", "O(1)", &[ID]),
     function(
         "fcall|il1_purge",
         OPERATE,
@@ -151,6 +152,28 @@ pub const OF_FCALL: &[Command] = &[
         "O(N) of the messages told",
         &[BY, WHAT, LIMIT],
     ),
+    function(
+        "fcall|il1_events",
+        READ,
+        "What happened to messages, while somebody watches",
+        "O(N) of the events told",
+        &[AFTER, COUNT, DURATION],
+    ),
+    function(
+        "fcall|il1_announce",
+        CONSUME,
+        "Says what a worker does, and takes what it is asked",
+        "O(log N) of the workers",
+        &[WORKER, TTL, TEXT],
+    ),
+    function(
+        "fcall|il1_workers",
+        READ,
+        "The workers that announced themselves",
+        "O(N) of the workers told",
+        &[AFTER, COUNT],
+    ),
+    function("fcall|il1_ask", OPERATE, "Leaves a request for a worker", "O(1)", &[WORKER, TEXT]),
     Command {
         access: Access::None,
         ..function("fcall|il1_version", READ, "What this server can do", "O(1)", &[])
@@ -202,6 +225,13 @@ pub const OF_FCALL_RO: &[Command] = &[
         "O(N) of the messages told",
         &[BY, WHAT, LIMIT],
     ),
+    function(
+        "fcall_ro|il1_workers",
+        READ,
+        "The workers that announced themselves",
+        "O(N) of the workers told",
+        &[AFTER, COUNT],
+    ),
     Command {
         access: Access::None,
         ..function("fcall_ro|il1_version", READ, "What this server can do", "O(1)", &[])
@@ -250,8 +280,11 @@ const SOME_MESSAGE: Argument =
     Argument { name: "message", kind: "string", flags: &["multiple"], ..ARGUMENT };
 const SOME_SETTLEMENT: Argument =
     Argument { name: "settlement", kind: "string", flags: &["multiple"], ..ARGUMENT };
+const TEXT: Argument = Argument { name: "text", kind: "string", ..ARGUMENT };
 const THEN: Argument = Argument { name: "then", kind: "string", ..ARGUMENT };
 const TOKEN: Argument = Argument { name: "token", kind: "string", ..ARGUMENT };
+const TTL: Argument = Argument { name: "ttl", kind: "string", ..ARGUMENT };
 const WAIT: Argument = Argument { name: "wait", kind: "integer", ..ARGUMENT };
 const WHAT: Argument = Argument { name: "what", kind: "string", ..ARGUMENT };
 const WINDOW: Argument = Argument { name: "window", kind: "integer", ..ARGUMENT };
+const WORKER: Argument = Argument { name: "worker", kind: "string", ..ARGUMENT };

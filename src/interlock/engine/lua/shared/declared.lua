@@ -18,6 +18,7 @@ local DECLARED = {
     bury = { 'allow-oom' },
     requeue = {},
     discard = { 'allow-oom' },
+    forget = { 'allow-oom' },
     purge = { 'allow-oom' },
     restore = {},
     drop = { 'allow-oom' },
@@ -32,6 +33,10 @@ local DECLARED = {
     dead_letters = { 'no-writes' },
     hot = { 'no-writes' },
     explain = { 'no-writes' },
+    events = { 'allow-oom' },
+    announce = {},
+    workers = { 'no-writes' },
+    ask = {},
   },
   -- Of a queue, in the order in which they are told.
   queue = {

@@ -21,10 +21,16 @@ local MAX_BATCH_KEYS = 4096
 -- Pairs of name and value of one message
 local MAX_OPTIONS = 16
 
--- Bytes of a dedup string, of an error or reason, of a consumer's name
+-- Bytes of a dedup string, of a consumer's name, of the error that an event tells
 local MAX_TEXT = 1024
 
--- Bytes of a queue's name
+-- Bytes of an error or reason
+local MAX_ERROR = 4096
+
+-- Bytes of the errors of all attempts that are kept of a message
+local MAX_HISTORY = 16384
+
+-- Bytes of a queue's name, of a worker's
 local MAX_NAME = 512
 
 -- µs, of a duration: 31 years, so that now and a span together stay below 2⁵³
@@ -45,6 +51,33 @@ local MAX_PURGED = 1000
 -- Bytes of payloads and keys behind which a call tells no further message or dead letter, and
 -- of payloads behind which a lease hands out no further message
 local MAX_TOLD = 1048576
+
+-- Events that a queue keeps while somebody watches
+local MAX_EVENTS = 4096
+
+-- Keys of each sort that an event tells
+local MAX_EVENT_KEYS = 16
+
+-- Bytes of these keys, of each sort
+local MAX_EVENT_KEY_BYTES = 1024
+
+-- Bytes of consumers, errors and keys behind which a call tells no further event
+local MAX_EVENT_BYTES = 262144
+
+-- µs for which one call says that somebody watches
+local MAX_WATCH = 60000000
+
+-- Workers that are announced at a queue
+local MAX_WORKERS = 10000
+
+-- Bytes of what a worker says of itself
+local MAX_ANNOUNCED = 65536
+
+-- Bytes of a request to a worker
+local MAX_ASKED = 4096
+
+-- Requests that wait for one worker; beyond it the oldest is dropped
+local MAX_REQUESTS = 16
 
 -- Dead letters and keys of them looked at by one call that asks for a key
 local MAX_LOOKED_AT = 10000

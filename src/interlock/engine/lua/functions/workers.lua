@@ -1,0 +1,5 @@
+-- il1_workers: told in docs/reference/engine-wire.md; this library does not do it yet.
+
+register('workers', function(_, from)
+  bad(from, 'function', nil, 'is not there yet')
+end)
