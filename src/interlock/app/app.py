@@ -164,6 +164,10 @@ class App:
         """Add a hook: ``hook(sending, job)``, after a call was sent."""
         return self._hook("after_send", hook)
 
+    def on_send_error(self, hook: H) -> H:
+        """Add a hook: ``hook(sending, error)``, after a call could not be sent."""
+        return self._hook("on_send_error", hook)
+
     def before_handle(self, hook: H) -> H:
         """Add a hook: ``hook(handling)``, before a handler runs."""
         return self._hook("before_handle", hook)

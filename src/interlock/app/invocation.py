@@ -83,7 +83,7 @@ class Invoked:
 
     def run(self) -> bytes | None:
         """Call the function between the hooks."""
-        if not self._hooks.handling:
+        if not self._hooks.around(self._read.headers):
             call = self.call
             return self._kept(self._task.function(*call.args, **call.kwargs))
         handling = self._handling()
@@ -99,7 +99,7 @@ class Invoked:
 
     async def arun(self) -> bytes | None:
         """Call and await it between the hooks."""
-        if not self._hooks.handling:
+        if not self._hooks.around(self._read.headers):
             call = self.call
             return self._kept(await self._task.function(*call.args, **call.kwargs))
         handling = self._handling()

@@ -6,13 +6,16 @@ they were given, the others the other way round, so that the first given is the 
 
 What a ``before_`` hook raises stops the send, or counts as the handler's failure. What the others
 raise is logged and changes nothing any more: the message is queued, or its handler has ended.
+
+While there are hooks around handlers no message takes the shortest way to its handler. An object
+whose ``with_headers_only`` is true leaves it to messages that came without headers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +40,8 @@ class Sending:
     keys: frozenset[bytes]
     shared: frozenset[bytes]
     headers: dict[str, str] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+    """Of the hooks, as that of ``Handling``."""
 
 
 @dataclass(slots=True)
@@ -61,11 +66,18 @@ class Middleware:
     """All hooks, doing nothing: a class to derive from. Any other object will do as well; of it
     the methods with these names are called."""
 
+    with_headers_only = False
+    """Its hooks around handlers have nothing to do with a message without headers, and are not
+    called for one where that costs."""
+
     def before_send(self, sending: Sending) -> None:
         """Act before a call is sent. What this raises is raised by the send."""
 
     def after_send(self, sending: Sending, job: Job[Any]) -> None:
         """Act after a call was sent."""
+
+    def on_send_error(self, sending: Sending, error: BaseException) -> None:
+        """Act after a call could not be sent, or nobody knows whether it was."""
 
     def before_handle(self, handling: Handling) -> None:
         """Act before a handler runs, in its thread or task. What this raises is its failure."""
@@ -86,7 +98,10 @@ class Hooks:
     def __init__(self) -> None:
         self._of: dict[str, list[Callable[..., object]]] = {name: [] for name in HOOKS}
         self.handling = False
-        """There are hooks around handlers."""
+        """There are hooks around the handlers of all messages."""
+        self._tied: set[Callable[..., object]] = set()
+        """Those that are for messages with headers only."""
+        self._around_some = False
 
     def add(self, name: str, hook: Callable[..., object]) -> None:
         """Add one more hook of that name."""
@@ -100,8 +115,14 @@ class Hooks:
         self._of[name].remove(hook)
         self._look()
 
+    def around(self, headers: Mapping[str, str]) -> bool:
+        """Return whether there is a hook to be called around the handler of such a message."""
+        return self.handling or (self._around_some and bool(headers))
+
     def _look(self) -> None:
-        self.handling = any(self._of[name] for name in HOOKS if not name.endswith("_send"))
+        around = [hook for name in AROUND_HANDLERS for hook in self._of[name]]
+        self.handling = any(hook not in self._tied for hook in around)
+        self._around_some = bool(around)
 
     def use(self, middleware: object) -> None:
         """Add all methods of an object that are named as hooks are.
@@ -117,8 +138,11 @@ class Hooks:
                 f"use(): {what} is given; allowed: an object with one or more of the methods "
                 f"{', '.join(HOOKS)}"
             )
-        for name in found:
-            self.add(name, getattr(middleware, name))
+        hooks = {name: getattr(middleware, name) for name in found}
+        if getattr(middleware, "with_headers_only", False):
+            self._tied.update(hooks.values())
+        for name, hook in hooks.items():
+            self.add(name, hook)
 
     def before(self, name: str, *arguments: Any) -> None:
         """Call those of a ``before_`` hook; the first that raises ends it."""
@@ -144,4 +168,5 @@ class Hooks:
                     _log.exception("the hook %s %r raised", name, hook)
 
 
-HOOKS = ("before_send", "after_send", "before_handle", "after_handle", "on_error")
+AROUND_HANDLERS = ("before_handle", "after_handle", "on_error")
+HOOKS = ("before_send", "after_send", "on_send_error", *AROUND_HANDLERS)

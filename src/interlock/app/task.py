@@ -99,15 +99,23 @@ class _Sendable(Generic[P, R]):
             InterlockError: the engine refuses the call for another reason, which it names.
         """
         ready = self._ready(args, kwargs)
-        queue = self._app._queue_to_send(self.declared.queue)
-        put = queue._sent(ready.payload, self._app.send_timeout, **ready.options)
+        try:
+            queue = self._app._queue_to_send(self.declared.queue)
+            put = queue._sent(ready.payload, self._app.send_timeout, **ready.options)
+        except BaseException as error:
+            self._app._hooks.after("on_send_error", ready.sending, error)
+            raise
         return self._sent(ready, put)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Do what ``send`` does, awaited."""
         ready = self._ready(args, kwargs)
-        queue = self._app._queue_to_send(self.declared.queue).aio
-        put = await queue._sent(ready.payload, self._app.send_timeout, **ready.options)
+        try:
+            queue = self._app._queue_to_send(self.declared.queue).aio
+            put = await queue._sent(ready.payload, self._app.send_timeout, **ready.options)
+        except BaseException as error:
+            self._app._hooks.after("on_send_error", ready.sending, error)
+            raise
         return self._sent(ready, put)
 
     def options(
@@ -180,10 +188,14 @@ class _Sendable(Generic[P, R]):
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         keys, shared = self._named(self._bound(args, kwargs))
         sending = Sending(self.name, self.declared.queue, args, kwargs, keys, shared)
-        self._app._hooks.before("before_send", sending)
-        payload = envelope.write(
-            self.name, self.signature, args, kwargs, self._timeout, sending.headers
-        )
+        try:
+            self._app._hooks.before("before_send", sending)
+            payload = envelope.write(
+                self.name, self.signature, args, kwargs, self._timeout, sending.headers
+            )
+        except BaseException as error:
+            self._app._hooks.after("on_send_error", sending, error)
+            raise
         options = {
             "quiet": self.declared.quiet,
             **self._options,
