@@ -1,0 +1,79 @@
+// Elements made from data. Text is only ever set as text, so that no id, key or payload is markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element with properties, attributes (`aria-…`, `data-…`, …), listeners (`onclick`) and children. */
+export function h(tag, properties = {}, ...children) {
+  return fill(document.createElement(tag), properties, children);
+}
+
+/** The same of a drawing. */
+export function svg(tag, properties = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), properties, children);
+}
+
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value" || name === "checked" || name === "disabled") element[name] = value;
+    else element.setAttribute(name === "class" ? "class" : name, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+/** Appends nodes and texts; nothing for what is null or false; lists are opened. */
+export function append(element, children) {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) append(element, child);
+    else element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/** Replaces all children. */
+export function show(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+/** Sets a text only where it changed, so that the page is not laid out again for nothing. */
+export function setText(element, text) {
+  const value = String(text);
+  const only = element.firstChild;
+  if (only && only === element.lastChild && only.nodeType === Node.TEXT_NODE) {
+    if (only.data !== value) only.data = value;
+  } else if (only || value) {
+    element.replaceChildren(value);
+  }
+}
+
+/** Brings the children of `parent` in line with `items`: kept by key, made once, moved, removed. */
+export function reconcile(parent, items, keyOf, create, update) {
+  const known = new Map();
+  for (const child of parent.children) known.set(child.itemKey, child);
+  let place = parent.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    let child = known.get(key);
+    if (child) known.delete(key);
+    else {
+      child = create(item);
+      child.itemKey = key;
+    }
+    update?.(child, item);
+    if (child === place) place = place.nextElementSibling;
+    else parent.insertBefore(child, place);
+  }
+  for (const child of known.values()) child.remove();
+}
+
+/** The polite voice of the page: what a reader of the screen hears. */
+export function say(text) {
+  const voice = document.getElementById("said");
+  voice.textContent = "";
+  // Said in a turn of its own: the same text twice would not be read again.
+  setTimeout(() => { voice.textContent = text; }, 30);
+}
