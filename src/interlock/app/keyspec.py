@@ -2,8 +2,9 @@
 
 A template is a text with fields, ``"account:{src}"``, ``"site:{reading.site}"``, ``"{sides[0]}"``.
 What it names is looked up in the arguments, by attribute and index as ``str.format`` does, and must
-be str or int, so that no key comes from a ``repr`` by accident. Templates are taken apart when the
-task is declared: one that names an argument the function does not have is an error there.
+be of a type that ``key_value`` allows, so that no key comes from a ``repr`` by accident. Templates
+are taken apart when the task is declared: one that names an argument the function does not have, or
+a field whose annotation can be no part of a key, is an error there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock import _core
+from interlock.app.key_value import ALLOWED, NoField, element, fits, hint_of, key_value, type_name
 from interlock.message import Key, Keys
 
 __all__ = ["KeySet", "KeySpec", "Rule", "rule"]
@@ -58,34 +60,60 @@ class Field:
 class Template:
     """One template of a key, taken apart."""
 
-    def __init__(self, text: str, where: str, signature: inspect.Signature, function: str) -> None:
-        """Take a template apart.
+    def __init__(
+        self, text: str, where: str, signature: inspect.Signature, function: Callable[..., Any]
+    ) -> None:
+        """Take a template apart, and judge its fields by the function's annotations.
 
         ``where`` begins each error: the argument of ``task()`` that gave the template.
         """
         self.text = text
         self._where = where
         self._parts = tuple(_parts(text, where))
+        self._sole = len(self._parts) == 1
         for part in self._parts:
-            if isinstance(part, Field) and part.argument not in signature.parameters:
+            if not isinstance(part, Field):
+                continue
+            if part.argument not in signature.parameters:
                 known = ", ".join(signature.parameters) or "none"
                 raise TypeError(
-                    f"{where}: {text!r} names {part.argument!r}, which {function}() does not "
-                    f"have; its arguments: {known}"
+                    f"{where}: {text!r} names {part.argument!r}, which {_name(function)}() does "
+                    f"not have; its arguments: {known}"
                 )
+            kind = signature.parameters[part.argument].kind
+            if kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+                self._judge(part, hint_of(function, part.argument))
 
     def key(self, arguments: Mapping[str, Any]) -> Key:
         """Return the key in this call; what is no template but one field is the value itself."""
-        if len(self._parts) == 1 and isinstance(self._parts[0], Field):
-            return self._of(self._parts[0], arguments, (str, int, bytes))
+        if self._sole and isinstance(self._parts[0], Field):
+            return self._of(self._parts[0], arguments)
         return "".join(
-            part if isinstance(part, str) else str(self._of(part, arguments, (str, int)))
+            part if isinstance(part, str) else str(self._of(part, arguments))
             for part in self._parts
         )
 
-    def _of(
-        self, field: Field, arguments: Mapping[str, Any], allowed: tuple[type, ...]
-    ) -> str | int | bytes:
+    @property
+    def _allowed(self) -> str:
+        return f"{ALLOWED}, bytes" if self._sole else ALLOWED
+
+    def _judge(self, field: Field, hint: Any) -> None:
+        """Refuse a field that can be no part of a key, whatever is sent."""
+        for is_attribute, name in field.path:
+            try:
+                hint = element(hint, is_attribute, name)
+            except NoField as error:
+                raise TypeError(
+                    f"{self._where}: {self.text!r} names {field.text!r}, which is not there: "
+                    f"{error}"
+                ) from None
+        if not fits(hint, self._sole):
+            raise TypeError(
+                f"{self._where}: {field.text!r} in {self.text!r} is {type_name(hint)}; allowed: "
+                f"{self._allowed}"
+            )
+
+    def _of(self, field: Field, arguments: Mapping[str, Any]) -> str | int | bytes:
         value: Any
         try:
             value = field.value(arguments)
@@ -93,26 +121,27 @@ class Template:
             raise ValueError(
                 f"{self._where}: {self.text!r} has no {field.text!r} in this call: {error}"
             ) from error
-        if isinstance(value, bool) or not isinstance(value, allowed):
-            names = ", ".join(kind.__name__ for kind in allowed)
+        found = key_value(value, self._sole)
+        if found is None:
             raise TypeError(
                 f"{self._where}: {field.text!r} in {self.text!r} is {type(value).__name__}; "
-                f"allowed: {names}"
+                f"allowed: {self._allowed}"
             )
-        found: Any = value
-        return found  # type: ignore[no-any-return]
+        return found
 
 
-def rule(name: str, spec: object, signature: inspect.Signature, function: str) -> Rule:
+def rule(
+    name: str, spec: object, signature: inspect.Signature, function: Callable[..., Any]
+) -> Rule:
     """Check what ``task()`` was given as ``keys`` or ``shared`` against the function.
 
     ``name`` says which of the two it is. Returns what finds the keys of a call.
 
     Raises:
-        TypeError, ValueError: the template names what is not there or is none, or the callable
-            does not take the function's arguments.
+        TypeError, ValueError: the template names what is not there or can be no part of a key, or
+            is none, or the callable does not take the function's arguments.
     """
-    where = f"task(): {name} of {function}()"
+    where = f"task(): {name} of {_name(function)}()"
     if callable(spec):
         _check_callable(spec, where, signature)
         return _called(spec, where)
@@ -132,6 +161,10 @@ def rule(name: str, spec: object, signature: inspect.Signature, function: str) -
         return tuple(_canonical(template.key(bound.arguments), where) for template in templates)
 
     return keys_of
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _called(spec: Callable[..., Any], where: str) -> Rule:

@@ -58,9 +58,8 @@ class _Sendable(Generic[P, R]):
         self.signature = inspect.signature(function)
         self.parameters = Parameters(declared.name, self.signature)
         """Judges a call that was sent."""
-        name = getattr(function, "__name__", declared.name)
-        self._keys: Rule = rule("keys", keys, self.signature, name)
-        self._shared: Rule = rule("shared", shared, self.signature, name)
+        self._keys: Rule = rule("keys", keys, self.signature, function)
+        self._shared: Rule = rule("shared", shared, self.signature, function)
         parameters = self.signature.parameters
         kinds = {each.kind for each in parameters.values()}
         placed = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
