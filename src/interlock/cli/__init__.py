@@ -69,6 +69,9 @@ def parser(only: str = "") -> argparse.ArgumentParser:
     return whole
 
 
-COMMANDS = ("replay", "queue", "table", "node", "cluster", "store", "worker", "hub", "pub", "sub")
+COMMANDS = (
+    *("replay", "queue", "table", "node", "cluster", "store", "worker", "dashboard"),
+    *("hub", "pub", "sub"),
+)
 INTERRUPTED = 130
 LONGEST_END = 2.0

@@ -1,0 +1,137 @@
+"""`interlock dashboard`: a page over the queues of an engine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.cli.flags import Flag
+
+if TYPE_CHECKING:
+    from interlock.dashboard.settings import Settings
+
+FLAGS = (
+    Flag("--url", "the engine: interlock://HOST:PORT of a hub, redis://USER:PASSWORD@HOST:PORT, "
+         "rediss://, redis+cluster://, unix:PATH (the variable INTERLOCK_URL)", "URL"),
+    Flag("--host", "the address to serve on; other than of loopback with a login only "
+         "(127.0.0.1)", "HOST", default="127.0.0.1"),
+    Flag("--port", "the port to serve on; 0: any that is free (8787)", "PORT", int, 8787),
+    Flag("--write", "let who looks operate too: retry, skip, bury, cancel, pause, put again"),
+    Flag("--login", "who may look: whoever reaches it (none, on loopback only), who knows a token, "
+         "or users of the engine, each with their own rights (none; token on other hosts)",
+         choices=("none", "token", "engine")),
+    Flag("--token-file", "the file with the token; without it one is made and printed", "FILE"),
+    Flag("--allow-host", "a name by which it may be asked for, besides --host and those of "
+         "loopback: what a proxy before it is called; may be given several times", "NAME",
+         many=True),
+    Flag("--base-path", "the path under which a proxy shows it", "/PATH", default=""),
+    Flag("--json", "print the address as JSON once it serves"),
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "dashboard",
+        help="a page over the queues of an engine",
+        description="Serve a page that shows the queues of a hub or a Redis, live: their messages "
+        "and keys, what waits for what, dead letters, workers. It only reads, unless --write is "
+        "given. Needs: pip install 'interlock[dashboard]'.",
+        epilog="TERM and INT stop it. Exit codes: 0 stopped; 1 the address is taken, or what it "
+        "needs is not installed; 2 wrong usage.",
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serve until TERM or INT."""
+    from interlock.dashboard import service
+
+    try:
+        settings, printed = settings_of(given)
+        settings.check()
+    except (ValueError, OSError) as error:
+        return _failed(str(error), BAD_INPUT)
+
+    def ready(url: str) -> None:
+        if given.json:
+            print(json.dumps({"url": url, "token": printed or None}), flush=True)
+        else:
+            print(f"interlock dashboard: {url}", flush=True)
+            if printed:
+                print(f"interlock dashboard: the token is {printed}", flush=True)
+
+    try:
+        service.serve(settings, ready)
+    except ImportError as error:
+        return _failed(str(error), BROKEN)
+    except ValueError as error:
+        return _failed(str(error), BAD_INPUT)
+    except OSError as error:
+        return _failed(f"cannot serve on {settings.host}:{settings.port}: {error}", BROKEN)
+    return 0
+
+
+def settings_of(given: argparse.Namespace) -> tuple[Settings, str]:
+    """Return the settings, and the token to print if one was made.
+
+    Raises ValueError for what cannot be, OSError where the token cannot be read.
+    """
+    from interlock.dashboard.settings import Settings, is_loopback
+    from interlock.engine import url as urls
+
+    url: str = given.url or os.environ.get("INTERLOCK_URL") or ""
+    if not url:
+        raise ValueError(
+            "no engine is named; --url or INTERLOCK_URL says where: interlock://127.0.0.1:6399 "
+            "for a hub, redis://127.0.0.1:6379 for Redis"
+        )
+    if "://" not in url and not url.startswith("unix:"):
+        url = f"interlock://{url}"
+    if urls.parse(url).kind == "memory":
+        raise ValueError(
+            "memory:// has the queues of its own process alone, which a dashboard cannot see; "
+            "--url takes a hub or a Redis"
+        )
+    if not 0 <= given.port < 65536:
+        raise ValueError(f"--port is {given.port}; allowed: 0 to 65535")
+    login, token, printed = given.login, "", ""
+    if given.token_file:
+        if login not in (None, "token"):
+            raise ValueError(f"--token-file is for --login token, not for --login {login}")
+        login = "token"
+        token = Path(given.token_file).read_text().strip()
+    elif login is None:
+        login = "none" if is_loopback(given.host) else "token"
+    if login == "token" and not token:
+        if given.token_file:
+            raise ValueError(f"{given.token_file} holds no token")
+        token = printed = secrets.token_urlsafe(24)
+    settings = Settings(
+        url=url,
+        host=given.host,
+        port=given.port,
+        write=given.write,
+        login="user" if login == "engine" else login,
+        token=token,
+        allowed_hosts=tuple(given.allow_host or ()),
+        base_path=given.base_path.rstrip("/"),
+    )
+    return settings, printed
+
+
+def _failed(message: str, code: int) -> int:
+    """Tell what kept it, and return the exit code."""
+    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    return code
+
+
+BROKEN = 1
+BAD_INPUT = 2

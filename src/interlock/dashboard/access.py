@@ -1,0 +1,86 @@
+"""Access to an engine: a client's operator, whose calls block, run on threads for an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from interlock.dashboard.figures import Figures
+from interlock.dashboard.refusal import Refusal
+from interlock.dashboard.watcher import Watcher
+from interlock.engine.client import Client
+from interlock.engine.operator import Operator
+from interlock.engine.server import Server
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS = 8
+"""Calls at a time, of one login."""
+WAITING = 64
+"""Calls that may wait for a thread; who comes then is told to come again."""
+
+
+class Access:
+    """The engine as one login sees it: with its rights, over its connections."""
+
+    def __init__(self, client: Client, user: str | None = None) -> None:
+        self.client = client
+        self.user = user
+        """None: nobody has said who they are."""
+        self.operator = Operator(Server(client))
+        self.figures = Figures()
+        self.watcher = Watcher(self)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="interlock-dashboard")
+        # Of their own, so that what is live goes on while others search a large queue.
+        self._watching = ThreadPoolExecutor(2, thread_name_prefix="interlock-dashboard-live")
+        self._calls = 0
+
+    async def run(
+        self,
+        function: Callable[Concatenate[Operator, P], R],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> R:
+        """Call a function with the operator on a thread.
+
+        Raises:
+            Refusal: too many calls wait already.
+        """
+        if self._calls >= THREADS + WAITING:
+            raise Refusal(503, "too many requests wait for the engine; try again")
+        self._calls += 1
+
+        def call() -> R:
+            return function(self.operator, *arguments, **named)
+
+        waits = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        waits.add_done_callback(self._ended)
+        return await waits
+
+    async def watch(
+        self,
+        function: Callable[Concatenate[Operator, P], R],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> R:
+        """Call a function with the operator for those who watch, who are few."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._watching, lambda: function(self.operator, *arguments, **named)
+        )
+
+    def _ended(self, waits: asyncio.Future[Any]) -> None:
+        self._calls -= 1
+        if not waits.cancelled():
+            # Looked at, so that nobody is told of it when the caller has gone.
+            waits.exception()
+
+    def close(self) -> None:
+        """Close the connections; calls under way end with an error."""
+        self.watcher.close()
+        self.client.close()
+        for threads in (self._threads, self._watching):
+            threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,55 @@
+"""Facts about an engine's server: its kind, its version, and what else it tells by INFO."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine import wire_queue
+from interlock.engine.request import Argument, Request
+from interlock.engine.server import _asked
+from interlock.errors import EngineUnavailable, InterlockError
+
+if TYPE_CHECKING:
+    from interlock.engine.operator import Operator
+    from interlock.engine.session import Session
+
+
+def facts(operator: Operator) -> dict[str, Any]:
+    """Return ``kind`` and ``version``."""
+    try:
+        found = info(operator, "server")
+    except EngineUnavailable:
+        raise
+    except InterlockError:
+        # A user who may not ask that; the queues' own functions tell a hub by what it can.
+        version = wire_queue.version(ask(operator, "FCALL", "il1_version", 0))
+        if "parks" in version.features:
+            return {"kind": "hub", "version": version.library}
+        return {"kind": "redis", "version": ""}
+    for kind, name in KINDS.items():
+        if name in found:
+            return {"kind": kind, "version": found[name]}
+    return {"kind": "redis", "version": found.get("redis_version", "")}
+
+
+def info(operator: Operator, *sections: str) -> dict[str, str]:
+    """Return the figures of INFO, by name, as text; of a cluster those of its first primary."""
+    text = ask(operator, "INFO", *sections)
+    lines = text.decode(errors="backslashreplace").splitlines() if isinstance(text, bytes) else []
+    pairs = (line.partition(":") for line in lines if not line.startswith("#"))
+    return {name: value for name, colon, value in pairs if colon}
+
+
+def ask(operator: Operator, *command: Argument) -> Any:
+    """Return what a server answers to a command; of a cluster the first primary."""
+    server = operator._server
+
+    def request(session: Session[Any]) -> Request[Any]:
+        address = (yield from server._primaries(session))[0]
+        return (yield from _asked(address, server._engine.target.timeout, *command))
+
+    return server._client._sessions.run(None, request)
+
+
+KINDS = {"hub": "interlock_version", "valkey": "valkey_version", "redis": "redis_version"}
+"""What INFO tells of each, the first that fits."""

@@ -1,0 +1,46 @@
+"""Counts of all queues of an engine, in as few round trips as it takes."""
+
+from __future__ import annotations
+
+import time
+
+from interlock.engine.operator import Operator
+from interlock.errors import EngineUnavailable, InterlockError
+
+FRESH = 1.0
+"""Seconds for which the names of queues are taken as they were."""
+SHARE = 20
+"""Times as long as it took to list them, if that is longer: on a Redis all its keys are looked at,
+which may be millions, and others want to be served too."""
+
+
+class Figures:
+    """The queues that there are, and their counts."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._listed = 0.0
+
+    def names(self, operator: Operator) -> list[str]:
+        """Return the names of all queues, sorted, as they were a moment ago."""
+        began = time.monotonic()
+        if began >= self._listed:
+            self._names = operator.queues()
+            ended = time.monotonic()
+            self._listed = ended + max(FRESH, SHARE * (ended - began))
+        return self._names
+
+    def all_stats(self, operator: Operator) -> dict[str, dict[str, int]]:
+        """Return the counts of all queues, by name, in the order of the names.
+
+        What only looks like a queue, or is not for this user, is left out.
+        """
+        found: dict[str, dict[str, int]] = {}
+        for name in self.names(operator):
+            try:
+                found[name] = operator.stats(name)
+            except EngineUnavailable:
+                raise
+            except (InterlockError, ValueError):
+                continue
+        return found

@@ -1,0 +1,158 @@
+"""Identities: who asks, by a cookie or a token, and the access to the engine that goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from interlock.dashboard.access import Access
+from interlock.dashboard.facts import ask
+from interlock.dashboard.refusal import Refusal
+from interlock.dashboard.sessions import Brake, Session, Sessions
+from interlock.dashboard.settings import Settings
+from interlock.engine import url as urls
+from interlock.engine.call import Engine
+from interlock.engine.client import Client
+from interlock.engine.operator import Operator
+from interlock.engine.server import Server
+from interlock.errors import EngineUnavailable, InterlockError
+
+TRIES = 2
+"""Logins that are tried on the engine at a time."""
+LONGEST = 1_024
+"""Bytes of a user's name, a password, a token."""
+
+
+@dataclass(slots=True)
+class Identity:
+    """The one who asks."""
+
+    access: Access
+    id: str
+    """The cookie's; empty for who sends a token with each request, as no page can."""
+    session: Session | None = None
+    is_new: bool = False
+    """The cookie is to be set."""
+
+
+class Identities:
+    """All who may ask."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._target = urls.parse(settings.url)
+        self.sessions = Sessions()
+        self._brake = Brake()
+        self._tries = asyncio.Semaphore(TRIES)
+        self._shared: Access | None = None
+        if settings.login != "user":
+            self._shared = Access(Client(Engine(self._target)), self._target.user or None)
+
+    def of(self, cookie: str, headers: Mapping[str, str]) -> Identity:
+        """Return who asks; Refusal where they have to log in first."""
+        settings = self._settings
+        if settings.login == "none":
+            assert self._shared is not None
+            known = 16 <= len(cookie) <= 64 and cookie.isascii()
+            return Identity(self._shared, cookie if known else new_id(), None, not known)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if settings.login == "token" and scheme.lower() == "bearer":
+            self._check_token(token.strip())
+            assert self._shared is not None
+            return Identity(self._shared, "")
+        session = self.sessions.find(cookie) if cookie else None
+        if session is None:
+            raise Refusal(401, "log in first")
+        return Identity(session.access, cookie, session)
+
+    async def log_in(self, given: Mapping[str, Any], address: str) -> str:
+        """Return the cookie of a new session; Refusal where it is nobody's."""
+        settings = self._settings
+        if settings.login == "none":
+            return new_id()
+        if wait := self._brake.holds(address):
+            raise Refusal(429, f"too many logins failed; try again in {wait:.0f} s")
+        if settings.login == "token":
+            assert self._shared is not None
+            try:
+                self._check_token(_text(given, "token"))
+            except Refusal:
+                self._brake.failed(address)
+                raise
+            return self.sessions.begin(self._shared, self._shared.user, own=False)
+        user, password = _text(given, "user"), _text(given, "password")
+        # Noted first and taken back: otherwise many could be tried at the same time.
+        self._brake.failed(address)
+        async with self._tries:
+            access = await self._known(user, password)
+        self._brake.right(address)
+        return self.sessions.begin(access, user, own=True)
+
+    def _check_token(self, token: str) -> None:
+        # Of the same length for all, so that the time tells nothing.
+        theirs, ours = (hmac.digest(KEY, one.encode(), "sha256") for one in
+                        (token, self._settings.token))  # fmt: skip
+        if not hmac.compare_digest(theirs, ours):
+            raise Refusal(401, "that is not the token")
+
+    async def _known(self, user: str, password: str) -> Access:
+        """Return the access of a user of the engine; Refusal where the engine does not know it."""
+        loop = asyncio.get_running_loop()
+        wrong = await loop.run_in_executor(None, self._tried, user, secrets.token_hex(16))
+        if wrong is not None:
+            wrong.close()
+            raise Refusal(
+                403,
+                f"user {user!r} needs no password on the engine, so whoever reaches this page "
+                f"could log in; give that user one",
+            )
+        found = await loop.run_in_executor(None, self._tried, user, password)
+        if found is None:
+            raise Refusal(401, "the engine does not know this user with this password")
+        return Access(found, user)
+
+    def _tried(self, user: str, password: str) -> Client | None:
+        """Return a client that acts as a user; None where the engine refuses that."""
+        client = Client(Engine(replace(self._target, user=user, password=password)))
+        try:
+            ask(Operator(Server(client)), "PING")
+        except EngineUnavailable as error:
+            client.close()
+            if _is_wrong(error):
+                return None
+            raise
+        except InterlockError as error:
+            # Another no than that: it is known, and has few rights.
+            if _is_wrong(error):
+                client.close()
+                return None
+        return client
+
+    def close(self) -> None:
+        """End all sessions, and close all connections."""
+        self.sessions.close()
+        if self._shared is not None:
+            self._shared.close()
+
+
+def new_id() -> str:
+    """Return a secret for a cookie."""
+    return secrets.token_urlsafe(32)
+
+
+def _is_wrong(error: Exception) -> bool:
+    return "WRONGPASS" in str(error) or "NOAUTH" in str(error)
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    found = given.get(name)
+    if not isinstance(found, str) or not 1 <= len(found.encode(errors="replace")) <= LONGEST:
+        raise Refusal(400, f"{name} is missing; allowed: text of 1 to {LONGEST} bytes")
+    return found
+
+
+KEY = secrets.token_bytes(32)

@@ -1,0 +1,110 @@
+"""Answers about the server and its queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.dashboard.call import Call, Route
+from interlock.dashboard.facts import facts
+from interlock.dashboard.figures import Figures
+from interlock.dashboard.refusal import Refusal
+from interlock.engine.operator import Operator
+from interlock.errors import EngineUnavailable
+from interlock.explanation import key_names
+
+HOT = 50
+"""Keys that are shown of a queue."""
+PAGES = 8
+"""Round trips for them, at most."""
+PAUSED = 1_000
+"""Paused keys that are shown."""
+
+
+async def server(call: Call) -> dict[str, Any]:
+    """Return what the engine is, and who is asking."""
+    try:
+        found = await call.access.run(facts)
+    except EngineUnavailable as error:
+        # The page is shown all the same, and goes on when the engine is back.
+        found = {"kind": "", "version": "", "error": str(error)}
+    return {
+        "url": call.access.client.url,
+        **found,
+        "user": call.access.user,
+        "write": call.settings.write,
+        "rights": ["read", "operate"] if call.settings.write else ["read"],
+        "csrf": call.mark,
+        "login": call.settings.login,
+    }
+
+
+async def queues(call: Call) -> list[dict[str, Any]]:
+    """Return all queues with their counts."""
+    return await call.access.run(_queues, call.access.figures)
+
+
+def _queues(operator: Operator, figures: Figures) -> list[dict[str, Any]]:
+    found = figures.all_stats(operator)
+    return [
+        {
+            "name": name,
+            "stats": stats,
+            "paused": bool(stats.get("paused")) and _is_paused(operator, name),
+            "sealed": bool(stats.get("sealed")),
+        }
+        for name, stats in found.items()
+    ]
+
+
+def _is_paused(operator: Operator, name: str) -> bool:
+    """Return whether the queue itself is paused."""
+    return b"" in operator.paused(name)
+
+
+async def queue(call: Call) -> dict[str, Any]:
+    """Return what there is to know of one queue."""
+    name = call.queue
+    return await call.access.run(_queue, call.access.figures, name)
+
+
+def _queue(operator: Operator, figures: Figures, name: str) -> dict[str, Any]:
+    stats = existing(operator, figures, name)
+    paused = operator.paused(name) if stats.get("paused") else set()
+    hot = operator.hot_keys(name, HOT, pages=PAGES)
+    return {
+        "name": name,
+        "stats": stats,
+        "options": {key.lower(): value for key, value in operator.options(name).items()},
+        "queue_paused": b"" in paused,
+        "paused": key_names(paused - {b""})[:PAUSED],
+        "hot": [{"key": key_names([key])[0], "waiting": depth} for key, depth in hot],
+        "waits": {"by": histogram([depth for _, depth in hot])},
+    }
+
+
+def existing(operator: Operator, figures: Figures, name: str) -> dict[str, int]:
+    """Return the counts of a queue; Refusal if there is none of this name."""
+    stats = operator.stats(name)
+    # One that was ever put into, declared, sealed or paused, is found by its counts or its name.
+    known = any(stats.get(count) for count in ("puts", "unsettled", "sealed", "paused", "dead"))
+    if known or name in figures.names(operator):
+        return stats
+    raise Refusal(404, f"there is no queue {name!r}")
+
+
+def histogram(depths: list[int]) -> list[dict[str, Any]]:
+    """Return how many of the keys that were seen are how deep: 1, 2 to 3, 4 to 7 and so on."""
+    found: dict[int, int] = {}
+    for depth in depths:
+        found[depth.bit_length()] = found.get(depth.bit_length(), 0) + 1
+    return [
+        {"key": f"{1 << (bits - 1)}", "upto": (1 << bits) - 1, "count": count}
+        for bits, count in sorted(found.items())
+    ]
+
+
+ROUTES = (
+    Route("GET", "server", server),
+    Route("GET", "queues", queues),
+    Route("GET", "queues/*", queue),
+)

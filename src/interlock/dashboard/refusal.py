@@ -1,0 +1,35 @@
+"""Refusals of the dashboard: a status of HTTP, and words; what errors of the engine become."""
+
+from __future__ import annotations
+
+import re
+
+from interlock.errors import EngineUnavailable, Full, InterlockError, ShutDown
+
+
+class Refusal(Exception):
+    """An answer that is not what was asked for."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def of(error: Exception) -> Refusal:
+    """Return the refusal that says what an error of the engine said."""
+    text = str(error)
+    if isinstance(error, Refusal):
+        return error
+    if WRONG_USER.search(text):
+        return Refusal(503, f"the engine does not know this dashboard: {text}")
+    if NO_RIGHT.search(text):
+        return Refusal(403, text)
+    if isinstance(error, Full | ShutDown) and not isinstance(error, EngineUnavailable):
+        return Refusal(409, text)
+    if isinstance(error, InterlockError):
+        return Refusal(503, text)
+    return Refusal(400, text)
+
+
+NO_RIGHT = re.compile(r"\bNOPERM\b")
+WRONG_USER = re.compile(r"\b(WRONGPASS|NOAUTH)\b")

@@ -1,0 +1,111 @@
+"""The dashboard as a service: its socket, uvicorn, and its end by TERM or INT."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from interlock.dashboard.settings import Settings
+
+LACKING = "the dashboard needs starlette and uvicorn: pip install 'interlock[dashboard]'"
+END = 3
+"""Seconds that requests have for finishing at the end."""
+DEAD = 60_000
+"""Milliseconds after which the kernel closes a connection whose other end takes nothing."""
+
+
+def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
+    """Serve until TERM or INT; call `ready` with the address once requests are taken.
+
+    Raises:
+        ImportError: starlette or uvicorn is not there.
+        OSError: the address cannot be had.
+        ValueError: the settings would let in who should not be.
+    """
+    settings.check()
+    try:
+        import uvicorn
+
+        from interlock.dashboard.application import Dashboard
+    except ImportError as error:
+        raise ImportError(f"{LACKING} ({error})") from error
+    listener = listen(settings.host, settings.port)
+    port = int(listener.getsockname()[1])
+    dashboard = Dashboard(replace(settings, port=port))
+
+    class Server(uvicorn.Server):
+        """Ends streams before it waits for requests to end, and leaves signals to the loop."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets=sockets)
+            ready(address(settings, port))
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            dashboard.stop()
+            await super().shutdown(sockets=sockets)
+
+    config = uvicorn.Config(
+        _asgi(dashboard),
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=END,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEAD,
+    )
+    with listener:
+        asyncio.run(Server(config).serve(sockets=[listener]))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; OSError where the address cannot be had."""
+    name = host.strip("[]")
+    family, kind, protocol, _, place = socket.getaddrinfo(
+        name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # What it accepts has them from it.
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD)
+        made.bind(place)
+        made.listen(BACKLOG)
+        made.set_inheritable(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def address(settings: Settings, port: int) -> str:
+    """Return the URL at which the page is."""
+    host = f"[{settings.host}]" if ":" in settings.host.strip("[]") else settings.host
+    return f"http://{host.replace('[[', '[').replace(']]', ']')}:{port}{settings.base_path}/"
+
+
+def _asgi(dashboard: Any) -> Any:
+    """Return it as uvicorn's types have it."""
+    return dashboard
+
+
+CONNECTIONS = 512
+"""Connections at a time; one more is answered with 503."""
+HEAD = 65_536
+"""Bytes of a request's line and headers."""
+BACKLOG = 128

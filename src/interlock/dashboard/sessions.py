@@ -1,0 +1,137 @@
+"""Sessions of those who have logged in, and the brake on those who try."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from interlock.dashboard.access import Access
+
+MOST = 64
+"""Sessions at a time; the one that was not used for the longest time goes for a new one."""
+IDLE = 8 * 3600.0
+"""Seconds without a request after which a session ends."""
+LONGEST = 24 * 3600.0
+"""Seconds after which a session ends in any case."""
+FAILURES = 10
+"""Logins of one address that may fail within `PERIOD`."""
+FAILURES_OF_ALL = 100
+PERIOD = 60.0
+
+
+@dataclass(slots=True)
+class Session:
+    """One login."""
+
+    access: Access
+    user: str | None
+    began: float
+    used: float
+    own: bool
+    """The access is this session's alone, and ends with it."""
+    pages: int = 0
+    """Streams that are open: whoever has one is there."""
+    ended: list[Callable[[], None]] = field(default_factory=list)
+    """Are called when it ends."""
+
+
+class Sessions:
+    """Sessions by their ids, which are secret."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._by_id: dict[str, Session] = {}
+        self._secret = secrets.token_bytes(32)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def begin(self, access: Access, user: str | None, own: bool) -> str:
+        """Return the id of a new session."""
+        self.sweep()
+        while len(self._by_id) >= MOST:
+            self.end(min(self._by_id, key=lambda id: self._by_id[id].used))
+        id = secrets.token_urlsafe(32)
+        now = self._clock()
+        self._by_id[id] = Session(access, user, now, now, own)
+        return id
+
+    def find(self, id: str) -> Session | None:
+        """Return a session that has not ended, and note that it is used."""
+        found = self._by_id.get(id)
+        if found is None:
+            return None
+        if self._is_over(found):
+            self.end(id)
+            return None
+        found.used = self._clock()
+        return found
+
+    def end(self, id: str) -> None:
+        """End a session, its streams and, if it has one of its own, its access."""
+        found = self._by_id.pop(id, None)
+        if found is None:
+            return
+        for told in list(found.ended):
+            told()
+        if found.own:
+            found.access.close()
+
+    def sweep(self) -> None:
+        """End those whose time is over."""
+        for id in [id for id, one in self._by_id.items() if self._is_over(one)]:
+            self.end(id)
+
+    def close(self) -> None:
+        """End all."""
+        for id in list(self._by_id):
+            self.end(id)
+
+    def _is_over(self, one: Session) -> bool:
+        now = self._clock()
+        return now - one.began > LONGEST or (not one.pages and now - one.used > IDLE)
+
+    def mark(self, id: str) -> str:
+        """Return what a request that changes something must carry in a header.
+
+        It belongs to the cookie `id`, and only who can read an answer knows it.
+        """
+        return hmac.new(self._secret, id.encode(), "sha256").hexdigest()
+
+    def marked(self, id: str, mark: str) -> bool:
+        """Return whether a request carries the mark of its cookie."""
+        return hmac.compare_digest(self.mark(id).encode(), mark.encode())
+
+
+class Brake:
+    """Refuses logins of an address, and of all together, after too many that failed."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failed: dict[str, list[float]] = {}
+
+    def holds(self, address: str) -> float:
+        """Return the seconds until this address may try again; 0 for now."""
+        since = self._clock() - PERIOD
+        for one, times in list(self._failed.items()):
+            times[:] = [moment for moment in times if moment > since]
+            if not times:
+                del self._failed[one]
+        mine = self._failed.get(address, [])
+        if len(mine) >= FAILURES:
+            return mine[-FAILURES] - since
+        every = sorted(moment for times in self._failed.values() for moment in times)
+        return every[-FAILURES_OF_ALL] - since if len(every) >= FAILURES_OF_ALL else 0.0
+
+    def failed(self, address: str) -> None:
+        """Note that a login failed."""
+        self._failed.setdefault(address, []).append(self._clock())
+
+    def right(self, address: str) -> None:
+        """Take back what was noted for a login that did not fail."""
+        times = self._failed.get(address)
+        if times:
+            times.pop()
