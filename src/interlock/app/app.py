@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -13,6 +14,8 @@ from interlock.app.keyspec import KeySpec
 from interlock.app.middleware import Hooks
 from interlock.app.reach import Reach, served
 from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
+from interlock.app.timetable import Args, Cron, Entry, Every, Kwargs, Missed, Schedule
+from interlock.app.timetable.declaration import decorator as timetable_decorator
 from interlock.errors import EngineUnavailable
 from interlock.retry import Retry, Seconds, seconds
 
@@ -25,6 +28,7 @@ __all__ = ["App"]
 P = ParamSpec("P")
 R = TypeVar("R")
 H = TypeVar("H", bound=Callable[..., object])
+T = TypeVar("T", bound=Task[..., Any] | AsyncTask[..., Any])
 
 _DEFAULT_RETRY = Retry()
 
@@ -68,6 +72,7 @@ class App:
         # What a put carries: nothing where the queue's own policy holds.
         self._sent_retry = None if retry is _DEFAULT_RETRY else retry
         self._tasks: dict[str, Any] = {}
+        self._timetable: dict[str, Entry] = {}
         self._hooks = Hooks()
         self._lock = threading.RLock()
         self._client: Any = None
@@ -80,6 +85,11 @@ class App:
     def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
         """The tasks by their names."""
         return MappingProxyType(self._tasks)
+
+    @property
+    def timetable(self) -> Mapping[str, Entry]:
+        """The entries of ``cron`` and ``every`` by their names."""
+        return MappingProxyType(self._timetable)
 
     @overload
     def task(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
@@ -152,6 +162,71 @@ class App:
         )
         return made if fn is None else made(fn)
 
+    def cron(
+        self,
+        expression: str,
+        *,
+        tz: str = "UTC",
+        missed: Missed = "once",
+        name: str | None = None,
+        args: Args = (),
+        kwargs: Kwargs = MappingProxyType({}),
+    ) -> Callable[[T], T]:
+        """Have a task called at times of the day: ``@app.cron("0 3 * * *")`` above ``@app.task``.
+
+        Any worker that takes from the task's queue sends the call, once a tick. A task may have
+        several entries.
+
+        Args:
+            expression: five fields: minute, hour, day of the month, month, day of the week.
+            tz: the time zone whose clock it goes by, such as ``"Europe/Berlin"``. Default UTC. A
+                time that daylight saving skips comes right behind the gap, one that it repeats
+                comes the first time alone; with ``*`` or ``*/n`` as minute or hour it goes by the
+                time that passes.
+            missed: what becomes of ticks at which no worker ran: ``"once"`` sends one call for all
+                of them, for the last one, ``"all"`` one for each, the last 1,000 at most;
+                ``"skip"`` drops them where the last one is more than a minute ago. Default
+                ``"once"``.
+            name: of the entry, up to 200 bytes. Default: the task's name.
+            args, kwargs: the arguments of the call; or functions that are called with the time of
+                the tick, a ``datetime`` in ``tz``, and return them. Default: none.
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range, the task does
+                not take these arguments, or there is an entry of this name.
+        """
+        return self._at(Cron(expression, tz), "cron()", missed, name, args, kwargs)
+
+    def every(
+        self,
+        period: Seconds | str,
+        *,
+        missed: Missed = "once",
+        name: str | None = None,
+        args: Args = (),
+        kwargs: Kwargs = MappingProxyType({}),
+    ) -> Callable[[T], T]:
+        """Have a task called every so often: ``@app.every("15m")`` above ``@app.task``.
+
+        Ticks are counted from 1970, UTC, not from the worker's start: ``"15m"`` is each quarter of
+        an hour, ``"1d"`` midnight UTC.
+
+        Args:
+            period: whole seconds, 1 or more; a number, a ``timedelta`` or a text with the units w,
+                d, h, m and s, such as ``"1h30m"``.
+            missed, name, args, kwargs: as for ``cron``; the tick's time is in UTC.
+
+        Raises:
+            TypeError, ValueError: as ``cron``.
+        """
+        return self._at(Every(period), "every()", missed, name, args, kwargs)
+
+    def _at(self, schedule: Schedule, call: str, missed: Missed, name: str | None, args: Args,
+            kwargs: Kwargs) -> Callable[[T], T]:  # fmt: skip
+        return timetable_decorator(
+            call, self._timetable, schedule, missed=missed, name=name, args=args, kwargs=kwargs
+        )
+
     def use(self, middleware: object) -> None:
         """Add all hooks that an object has as methods; see ``Middleware``."""
         self._hooks.use(middleware)
@@ -188,6 +263,7 @@ class App:
         pool: str = "thread",
         unkeyed: int = 0,
         audit: bool | None = None,
+        timetable: bool = True,
     ) -> Worker:
         """Return a worker in this process, which runs from ``start`` or ``with`` until ``stop``.
 
@@ -200,6 +276,8 @@ class App:
             unkeyed: how many of the handlers take only messages without keys, so that those always
                 find one. Default 0. Fewer than ``threads``.
             audit: see ``App``. Default: as the app says.
+            timetable: send the calls of ``cron`` and ``every`` of tasks on these queues. Default
+                True.
         """
         if not isinstance(queues, Iterable):
             raise TypeError(
@@ -212,18 +290,24 @@ class App:
             unkeyed=unkeyed,
             audit=self.audit if audit is None else audit,
             reference=_reference(self) if pool == "process" else "",
+            timetable=timetable,
         )
 
-    def testing(self) -> TestWorker:
+    def testing(self, *, start: dt.datetime | None = None) -> TestWorker:
         """Return a worker for tests; see ``TestWorker``.
 
         It is on ``memory://``, with a clock that stands still.
 
         While it is used as a context manager, what this app sends goes there.
+
+        Args:
+            start: the time at which its clock stands at first, for timetables. Default: 1970.
         """
+        from interlock.app.timetable.testing import Timetable
         from interlock.worker.harness import TestWorker
 
-        return TestWorker(self)
+        at = 0.0 if start is None else start.timestamp()
+        return TestWorker(self, at, Timetable(self) if self._timetable else None)
 
     def close(self) -> None:
         """Close the connections; the next send makes new ones."""
@@ -271,7 +355,12 @@ class App:
         self._has_worker = True
         if url.startswith("memory://") and url != "memory://":
             served(url)
-        return Worker(self._as_tasks(), self._open, WorkerSettings(**settings), url)
+        beside = []
+        if settings.pop("timetable", True) and self._timetable:
+            from interlock.app.timetable.runner import Runner
+
+            beside.append(Runner(self._timetable.values(), settings["queues"], self._open))
+        return Worker(self._as_tasks(), self._open, WorkerSettings(**settings), url, beside)
 
     def _hook(self, name: str, hook: H) -> H:
         self._hooks.add(name, hook)

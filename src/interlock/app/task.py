@@ -184,6 +184,11 @@ class _Sendable(Generic[P, R]):
         keys = frozenset(self._keys(bound))
         return keys, frozenset(self._shared(bound)) - keys
 
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise what a send of this call would raise for its arguments."""
+        self._named(self._bound(args, kwargs))
+        envelope.write(self.name, self.signature, args, kwargs, None, {})
+
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         keys, shared = self._named(self._bound(args, kwargs))
         sending = Sending(self.name, self.declared.queue, args, kwargs, keys, shared)

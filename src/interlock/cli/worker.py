@@ -29,6 +29,7 @@ FLAGS = (
          "answered; it goes at the end", "FILE"),
     Flag("--audit", "check each message from outside for order, overlap and attempts; a violation "
          "is an error in the log, and the exit code is 1"),
+    Flag("--no-timetable", "send no calls of @app.cron and @app.every; another worker does"),
     Flag("--watch", "start again when a module of the program is changed; for development"),
     Flag("--log-level", "what is logged, if the app sets up no log of its own (info)",
          choices=("debug", "info", "warning", "error"), default="info"),

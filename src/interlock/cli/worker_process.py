@@ -77,6 +77,7 @@ class WorkerProcess:
             audit=given.audit or app.audit,
             reference=given.app,
             lease=given.lease,
+            timetable=not given.no_timetable,
         )
         self._worker.on_broken = lambda: self._events.put("broken")
 

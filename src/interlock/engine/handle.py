@@ -106,8 +106,10 @@ class Handle:
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
         bounded: bool = False,
+        window: float | None = None,
     ) -> Request[list[Put]]:
-        """Put a message. `bounded`: the timeout is for the whole call, wherever it is."""
+        """Put a message. `bounded`: the timeout is for the whole call, wherever it is; `window`:
+        the seconds for which the dedup string stays known, in place of the queue's."""
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"put(): retry is {type(retry).__name__}; allowed: Retry or None")
         # As it nearly always is; no call and no name for that.
@@ -116,7 +118,7 @@ class Handle:
         named = self._names._named_put(
             "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet
         )
-        message = self._written(payload, "put()", named, retry, result)
+        message = self._written(payload, "put()", named, retry, result, window)
         end = None if block and timeout is None else until(call, block, timeout)
         return (yield from self._put(session, [message], end, bounded))
 
@@ -165,6 +167,7 @@ class Handle:
         named: tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool],
         retry: Retry | None = None,
         result: float = 0,
+        window: float | None = None,
     ) -> wire.Message:
         keys, shared, priority, delay, dedup, barrier, quiet = named
         options: tuple[Argument, ...] = ()
@@ -175,6 +178,7 @@ class Handle:
                 priority=priority,
                 delay=delay,
                 dedup=dedup,
+                window=window,
                 barrier=barrier,
                 quiet=quiet,
                 result=result,

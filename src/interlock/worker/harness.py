@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from interlock import _core
 from interlock.engine import batch as batches
@@ -20,6 +20,7 @@ from interlock.engine.url import parse
 from interlock.errors import PayloadError, Reject, RetryAfter
 from interlock.message import _current
 from interlock.retry import Seconds
+from interlock.retry import seconds as _seconds
 from interlock.worker.execution import (
     RELEASED,
     Invocation,
@@ -61,6 +62,19 @@ class _Noted:
     done: list[TestCall] = field(default_factory=list)
 
 
+class Timetable(Protocol):
+    """The timetable of an app, as a test goes through it."""
+
+    def begin(self) -> None:
+        """Put the timers of all entries."""
+
+    def due(self) -> float | None:
+        """Return the time of the next tick, in seconds since 1970; None: there is none."""
+
+    def fire(self) -> int:
+        """Send what is due by now; return how many timers were."""
+
+
 class TestWorker:
     """A worker for tests: on an engine in memory, with a clock that only the test moves.
 
@@ -77,9 +91,10 @@ class TestWorker:
 
     __test__ = False
 
-    def __init__(self, app: Any) -> None:
-        self.clock = _core.ManualClock()
+    def __init__(self, app: Any, start: float = 0.0, timetable: Timetable | None = None) -> None:
+        self.clock = _core.ManualClock(start)
         """The time of the engine."""
+        self._timetable = timetable
         self._app = app
         self._tasks = app._as_tasks()
         self._noted = _Noted()
@@ -126,6 +141,8 @@ class TestWorker:
             how many handlers ran.
         """
         ran = 0
+        if self._timetable is not None and self._client is not None:
+            self._timetable.fire()
         while (lease := self._next()) is not None:
             ran += 1
             error = self._handle(*lease)
@@ -134,8 +151,21 @@ class TestWorker:
         return ran
 
     def advance(self, seconds: Seconds) -> None:
-        """Move the clock on. Nothing runs before the next ``run_until_idle``."""
-        self.clock.advance(seconds)
+        """Move the clock on. Nothing runs before the next ``run_until_idle``.
+
+        On its way it stops at each tick of the app's timetable, whose call is sent then.
+        """
+        if self._timetable is None or self._client is None:
+            self.clock.advance(seconds)
+            return
+        target = self.clock.now() + _seconds(seconds, "advance(): seconds")
+        self._timetable.fire()
+        while (due := self._timetable.due()) is not None and due <= target:
+            # A timer's delay was counted in whole µs.
+            self.clock.advance(max(due - self.clock.now(), 0.0) + 1e-6)
+            if not self._timetable.fire():
+                break
+        self.clock.advance(max(target - self.clock.now(), 0.0))
 
     def shuffle(self, seed: int) -> Self:
         """From now on takes any of the messages that are ready, chosen by the seed.
@@ -159,6 +189,8 @@ class TestWorker:
         self._client = Client(engine)
         self._before = self._app._redirected(self._client)
         self._app._hooks.add("after_send", self._note)
+        if self._timetable is not None:
+            self._timetable.begin()
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -6,9 +6,9 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from interlock.message import Kind
 from interlock.retry import Seconds, seconds
@@ -48,6 +48,19 @@ class Figures:
     """Findings of the auditor; 0 where it is off."""
 
 
+class Beside(Protocol):
+    """Something that runs as long as a worker does."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+
+    def join(self, timeout: float) -> None:
+        """Wait for so many seconds until what has begun is done; after ``stop``."""
+
+
 class Worker:
     """Handles the messages of an app's queues; made by ``App.worker``.
 
@@ -55,9 +68,15 @@ class Worker:
     """
 
     def __init__(
-        self, tasks: Tasks, open_queue: Callable[..., Any], settings: WorkerSettings, url: str
+        self,
+        tasks: Tasks,
+        open_queue: Callable[..., Any],
+        settings: WorkerSettings,
+        url: str,
+        beside: Sequence[Beside] = (),
     ) -> None:
         self.settings = settings
+        self._beside = beside
         self._open_queue = open_queue
         self._url = url
         self.url = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
@@ -80,6 +99,8 @@ class Worker:
         self._owner.start(
             [self._source(name, kind) for name in self.settings.queues for kind in kinds]
         )
+        for each in self._beside:
+            each.start()
         return self
 
     def _source(self, name: str, kind: Kind) -> Source:
@@ -131,6 +152,8 @@ class Worker:
 
     def quiesce(self) -> None:
         """Take no more; what has begun goes on."""
+        for each in self._beside:
+            each.stop()
         self._owner.stop()
 
     def hand_back(self) -> bool:
@@ -139,6 +162,9 @@ class Worker:
         return self._hand_back(LONGEST_FLUSH)
 
     def _hand_back(self, patience: float) -> bool:
+        for each in self._beside:
+            each.stop()
+            each.join(patience)
         if self._owner.state.phase is Phase.NEW:
             self._owner.state.pool.close()
             return True

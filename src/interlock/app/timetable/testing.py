@@ -1,0 +1,41 @@
+"""The timetable of an app in a test: fired where the test's clock says so, without threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from interlock.app.timetable.keeper import Keeper
+from interlock.app.timetable.runner import by_queue
+
+if TYPE_CHECKING:
+    from interlock.app.app import App
+
+__all__ = ["Timetable"]
+
+
+class Timetable:
+    """See ``interlock.worker.harness.Timetable``."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._keepers: list[Keeper] = []
+
+    def begin(self) -> None:
+        """Put the timers of all entries, on the engine that the app uses now."""
+        queues = by_queue(self._app.timetable.values())
+        self._keepers = [Keeper(name, found, self._app._open) for name, found in queues.items()]
+        for keeper in self._keepers:
+            keeper.plan()
+
+    def due(self) -> float | None:
+        """Return the time of the next tick."""
+        ticks = [timer.tick for keeper in self._keepers for timer in keeper.pending()]
+        return min(ticks, default=None)
+
+    def fire(self) -> int:
+        """Send what is due."""
+        fired = 0
+        for keeper in self._keepers:
+            while keeper.step(0.0):
+                fired += 1
+        return fired

@@ -1,0 +1,77 @@
+"""The message by which a queue of timers knows the next tick of an entry."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.app.timetable.entry import Entry, moment
+
+__all__ = ["SUFFIX", "Timer", "call_name", "queue_name", "timer_name", "window"]
+
+SUFFIX = ":timetable"
+
+
+class Timer(msgspec.Struct, omit_defaults=True):
+    """The payload, JSON, for operators read it too."""
+
+    name: str
+    """The entry's."""
+    task: str
+    schedule: str
+    """As ``Schedule.text``: a worker whose entry has another one leaves this alone."""
+    missed: str
+    tick: int
+    """The next tick, in seconds since 1970."""
+    last: int = 0
+    """The tick that was fired before it; 0: none is known."""
+
+    def is_of(self, entry: Entry | None) -> bool:
+        """Return whether it is a tick of this entry."""
+        return (
+            entry is not None
+            and self.schedule == entry.schedule.text
+            and self.task == entry.task.name
+        )
+
+
+def queue_name(queue: str) -> str:
+    """Return the name of the queue with the timers of the tasks on a queue."""
+    return queue + SUFFIX
+
+
+def timer(entry: Entry, tick: int, last: int = 0) -> Timer:
+    """Return the timer of a tick."""
+    return Timer(entry.name, entry.task.name, entry.schedule.text, entry.missed, tick, last)
+
+
+def timer_name(entry: Entry, tick: int) -> str:
+    """Return the dedup string of a timer: of one schedule, for two have ticks of their own."""
+    return f"{entry.name} {entry.schedule.text} {moment(tick)}"
+
+
+def call_name(entry: Entry, tick: int) -> str:
+    """Return the dedup string of the call that a tick sends, whatever the schedule is."""
+    return f"cron:{entry.name}:{moment(tick)}"
+
+
+def window(entry: Entry, tick: int) -> float:
+    """Return for how many seconds the strings of a tick stay known after their end."""
+    return float(max(SHORTEST_WINDOW, 2 * (entry.schedule.after(tick) - tick)))
+
+
+def encode(timer: Timer) -> bytes:
+    """Return it as it is on the wire."""
+    return _encode(timer)
+
+
+def decode(payload: bytes) -> Timer | None:
+    """Return the timer of a message; None if it is none."""
+    try:
+        return _decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+SHORTEST_WINDOW = 3600
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Timer).decode
