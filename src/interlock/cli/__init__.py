@@ -73,38 +73,5 @@ COMMANDS = (
     *("replay", "queue", "table", "node", "cluster", "store", "worker", "cron", "dashboard"),
     *("hub", "pub", "sub"),
 )
-INTERRUPTED,))
-        end.daemon = True
-        end.start()
-    return INTERRUPTED
-
-
-def parser(only: str = "") -> argparse.ArgumentParser:
-    """Return the parser of all subcommands, or of `only` one.
-
-    What the others import takes time, and megabytes that a hub would keep. A word that is no
-    subcommand brings all of them.
-    """
-    whole = Parser(
-        prog="interlock",
-        description="Messages that share a key are handled in order, never at the same time; "
-        "the rest runs in parallel.",
-    )
-    whole.add_argument("--version", action="version", version=f"interlock {__version__}")
-    commands = whole.add_subparsers(metavar="COMMAND", required=True)
-    for name in [only] if only in COMMANDS else COMMANDS:
-        import_module(f"interlock.cli.{name}").add_to(commands)
-    return whole
-
-
-COMMANDS = (
-<<<<<<< HEAD
-    *("replay", "queue", "table", "node", "cluster", "store", "worker", "dashboard"),
-    *("hub", "pub", "sub"),
-)
-=======
-    "replay", "queue", "table", "node", "cluster", "store", "worker", "cron", "hub", "pub", "sub",
-)  # fmt: skip
->>>>>>> 9ea64b1 (A timetable: @app.cron and @app.every above tasks, kept by timers in a queue beside that of the tasks, so that each tick is sent once and missed ones are known; interlock cron; app.testing() moves through it)
 INTERRUPTED = 130
 LONGEST_END = 2.0
