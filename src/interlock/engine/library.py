@@ -36,6 +36,7 @@ SHARED = (
     "hashes",
     "counters",
     "record",
+    "events",
     "lane",
     "pauses",
     "options",
@@ -62,6 +63,7 @@ SHARED = (
     "lease_request",
     "stopped",
     "seal",
+    "workers",
     "register",
 )
 WORD = re.compile(r"\w+")

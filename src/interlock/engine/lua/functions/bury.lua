@@ -7,6 +7,9 @@ register('bury', function(q, from)
     if asked then
       return q.counters[N.dead] < option(q, 'MAXDEAD')
     end
+    if q.watched then
+      events.happened(q, 'dead', m)
+    end
     bury(q, m)
   end)
 end)

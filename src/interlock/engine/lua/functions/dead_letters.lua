@@ -23,7 +23,7 @@ local function tell_dead(q, id, dead, reply)
   })
   append(reply, dead.exclusive)
   append(reply, dead.shared)
-  return bytes_told(payload, dead.exclusive, dead.shared)
+  return bytes_told(payload, dead.exclusive, dead.shared, dead[1])
 end
 
 register('dead_letters', function(q, from)

@@ -1,5 +1,15 @@
--- il1_forget: told in docs/reference/engine-wire.md; this library does not do it yet.
+-- il1_forget: id
+-- Drops what is kept of how a message ended. Answers 1, or 0: nothing is.
 
-register('forget', function(_, from)
-  bad(from, 'function', nil, 'is not there yet')
+register('forget', function(q, from)
+  local id = take_number(from, 'id')
+  take_end(from)
+  local c = begin(q)
+  local text = c[N.results] > 0 and redis_call('HGET', q.res, id)
+  local there = text and to_number(string_sub(text, 2, 17)) > q.now
+  if there then
+    drop_results(q, { id })
+  end
+  commit(q)
+  return { there and '1' or '0' }
 end)

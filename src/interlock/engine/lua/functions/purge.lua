@@ -9,6 +9,7 @@ local function purge_pending(q)
   -- What fell due in this call has its place only from here on.
   flush_messages(q)
   write_out(q)
+  local before = q.watched and #q.events
   repeat
     if c[N.unsettled] <= c[N.leased] then
       break
@@ -24,6 +25,9 @@ local function purge_pending(q)
       end
     end
   until cursor == '0' or count == MAX_PURGED or keys >= MAX_BATCH_KEYS
+  if q.watched then
+    events.sort(q, before)
+  end
   return count
 end
 

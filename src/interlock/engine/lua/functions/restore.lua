@@ -18,7 +18,7 @@ local function take_item(from, i)
   local state = take_word(from, STANDS, 'messages[%d].state', i)
   local attempt = take_whole(from, 1, MAX_COUNT, 'messages[%d].attempt', i)
   local time = take_whole(from, 0, MAX_TIME, 'messages[%d].time', i)
-  local text = take_text(from, MAX_TEXT, 'messages[%d].error', i)
+  local text = take_text(from, MAX_HISTORY, 'messages[%d].error', i)
   local m, keys = take_message(from, i)
   return { mark = mark, state = state, attempt = attempt, time = time, text = text, m = m }, keys
 end

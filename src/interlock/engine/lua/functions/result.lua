@@ -1,6 +1,6 @@
 -- il1_result: id wait
 -- Answers pending; done and the result; failed and the error; cancelled; skipped; or gone. It answers at
--- once, for a function cannot wait.
+-- once, for a function cannot wait. Of the errors of a dead letter it tells the newest: see outcome.lua.
 
 register('result', function(q, from)
   local id = take_number(from, 'id')
@@ -12,7 +12,7 @@ register('result', function(q, from)
   end
   local dead = redis_call('HGET', q.x, id)
   if dead then
-    return { 'failed', cmsgpack.unpack(dead)[1] }
+    return { 'failed', string_match(cmsgpack.unpack(dead)[1], '^[^\30\31]*') }
   end
   local text = redis_call('HGET', q.res, id)
   if not text or to_number(string_sub(text, 2, 17)) <= q.now then

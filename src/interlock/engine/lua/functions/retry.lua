@@ -8,6 +8,9 @@ register('retry', function(q, from)
       if m.state == 'H' then
         extra(m, 'ATTEMPT', attempt_of(m) + 1)
       end
+      if q.watched then
+        events.happened(q, 'readied', m)
+      end
       make_ready(q, m)
     end
     return true

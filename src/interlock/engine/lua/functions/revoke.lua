@@ -19,6 +19,9 @@ register('revoke', function(q, from)
       fail(q, m, nil, 'revoked')
     elseif ends == 'skip' then
       c[N.skipped] = c[N.skipped] + 1
+      if q.watched then
+        events.happened(q, 'skip', m, m.token)
+      end
       keep_result(q, m, 's', '')
       settle(q, m)
     else

@@ -5,6 +5,9 @@ register('skip', function(q, from)
   return stopped(q, from, function(m, asked)
     if not asked then
       q.counters[N.skipped] = q.counters[N.skipped] + 1
+      if q.watched then
+        events.happened(q, 'skip', m)
+      end
       keep_result(q, m, 's', '')
       settle(q, m)
     end

@@ -28,6 +28,38 @@ local function paused_ready(q)
   return count
 end
 
+-- The first place of a list that stands for a message, as far as it is looked for.
+local function first_listed(q, half)
+  local name, most = q[half.list], math.min(q.counters[half.lists], MAX_LOOKED_AT)
+  if q.counters[half.stale] == 0 then
+    return redis_call('LINDEX', name, 0)
+  end
+  for first = 0, most - 1, CHUNK do
+    local places = redis_call('LRANGE', name, first, math.min(first + CHUNK, most) - 1)
+    for i = 1, #places do
+      if redis_call('HEXISTS', q.c, places[i]) == 1 then
+        return places[i]
+      end
+    end
+  end
+end
+
+-- The id of the message that would be leased next, of those that were not set aside; 0 if there is none.
+local function oldest(q)
+  local c, place, score = q.counters, nil, nil
+  for _, half in ipairs(KINDS.any) do
+    local listed = c[half.lists] > 0 and first_listed(q, half)
+    local sorted = c[half.sets] > 0 and redis_call('ZRANGE', q[half.set], 0, 0, 'WITHSCORES') or NONE
+    for _, one in ipairs({ { listed, 0 }, { sorted[1], to_number(sorted[2] or 0) } }) do
+      if one[1] and (not place or one[2] < score or one[2] == score and one[1] < place) then
+        place, score = one[1], one[2]
+      end
+    end
+  end
+  local m = place and c[N.aliases] > 0 and message_at(q, place)
+  return to_number(m and m.id or place or 0)
+end
+
 register('stats', function(q, from)
   take_end(from)
   local c = look(q)
@@ -35,14 +67,14 @@ register('stats', function(q, from)
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end
-  local now = { ready = ready }
+  local now = { ready = ready, oldest = oldest(q) }
   now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
   now.paused = c[N.paused] + c[N.halted]
   local reply = {}
   for _, name in ipairs({
     'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
     'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled',
-    'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results', 'result_bytes',
+    'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results', 'result_bytes', 'oldest',
   }) do
     reply[#reply + 1] = name
     reply[#reply + 1] = digits(now[name] or c[N[name]])

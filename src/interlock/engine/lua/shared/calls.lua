@@ -7,7 +7,7 @@ local function look(q)
     q.changed, q.granted, q.written, q.gone = {}, {}, {}, {}
     q.pushed = { fk = {}, fu = {}, rk = {}, ru = {} }
   end
-  q.sets, q.dels = 0, 0
+  q.sets, q.dels, q.watched = 0, 0, false
   -- A call that looked for its kept reply has asked already.
   if not q.kept then
     q.now = (now_of(q))
@@ -17,6 +17,10 @@ end
 
 local function begin(q)
   local c = look(q)
+  if c[N.rare] > 0 and c[N.event_last] > 0 then
+    q.watched, q.events = c[N.watched] > q.now, {}
+    events.end_watch(q)
+  end
   q.steps, q.readied = MAX_READIED, MAX_READIED
   apply_due(q)
   return c
@@ -46,6 +50,9 @@ local function commit(q, field, value)
     end
   end
   wake_all(q)
+  if q.watched and #q.events > 0 then
+    events.flush(q)
+  end
   if q.revived then
     revive(q)
   end

@@ -16,7 +16,7 @@ local COUNTERS = {
   'su', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled', 'skipped',
   'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers', 'open', 'opening',
   'late', 'unfinished', 'returning', 'moved', 'windows', 'results', 'result_bytes', 'result_due',
-  'aliases',
+  'aliases', 'watched', 'event_last',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
@@ -81,6 +81,8 @@ local function load_counters(q)
     c[FIRST_RARE] = nil
     if c[N.rare] > 0 then
       local rare = redis_call('HGET', q.c, 'd')
+      -- An older release knew fewer.
+      rare = rare .. string_sub(NEW_RARE, #rare + 1)
       local values = { struct_unpack(RARE_LAYOUT, rare) }
       for i = FIRST_RARE, LAST do
         c[i] = values[i - N.rare]
@@ -88,12 +90,16 @@ local function load_counters(q)
       q.rare = rare
     end
   else
-    c = { table_unpack(NEW, 1, N.rare) }
+    c = setmetatable({ table_unpack(NEW, 1, N.rare) }, RARELY)
     -- It may have been dropped a moment ago: its series go on.
     local ended = redis_call('HGET', q.series, 'c')
     if ended then
       local seq, fence = string_match(ended, '^(%d+) (%d+)$')
       c[N.seq], c[N.fence], q.revived = to_number(seq), to_number(fence), true
+    end
+    local watched = redis_call('GET', q['w:events'])
+    if watched then
+      c[N.watched], c[N.event_last] = struct_unpack('dd', watched)
     end
   end
   q.counters, q.loaded = setmetatable(c, RARELY), text

@@ -44,9 +44,9 @@ local function due_of(q, m)
   return ''
 end
 
--- How many bytes the payload and the keys of a message have.
-local function bytes_told(payload, exclusive, shared)
-  local bytes = #payload
+-- How many bytes the payload, the keys and the errors of a message have.
+local function bytes_told(payload, exclusive, shared, history)
+  local bytes = #payload + #history
   for i = 1, #exclusive do
     bytes = bytes + #exclusive[i]
   end
@@ -77,7 +77,7 @@ local function tell(q, m, reply)
   append(reply, m.shared)
   append(reply, options)
   append(reply, { state_of(q, m), due_of(q, m), extras.ERROR or '' })
-  return bytes_told(payload, m.exclusive, m.shared)
+  return bytes_told(payload, m.exclusive, m.shared, extras.ERROR or '')
 end
 
 -- Shows fields of c, about so many, until `look` has told enough bytes. Answers the next cursor.

@@ -49,6 +49,9 @@ local function expire(q, left)
     end_some(q, token, some)
   end
   for i = 1, count do
+    if q.watched then
+      events.happened(q, 'expire', over[i], over[i].token)
+    end
     fail(q, over[i], nil, 'lease expired')
   end
   return left - count
@@ -68,6 +71,9 @@ end
 local function end_backoffs(q, left)
   local places = take_due(q, 'b', left)
   for _, m in ipairs(messages_at(q, places)) do
+    if q.watched then
+      events.happened(q, 'due', m)
+    end
     make_ready(q, m)
   end
   q.counters[N.backing_off] = q.counters[N.backing_off] - #places
@@ -89,6 +95,9 @@ local function end_delays(q, left)
     c[N.aliases] = c[N.aliases] + 1
     place(q, m, c[N.unsettled] - c[N.delayed])
     c[N.delayed] = c[N.delayed] - 1
+    if q.watched then
+      events.happened(q, 'due', m)
+    end
   end
 end
 

@@ -115,6 +115,18 @@ local function enter_lease(q, consumer, wanted, places, reply, how)
   return token, deadline
 end
 
+-- Notes that messages were leased, each a message or the record of a plain one.
+local function tell_leases(q, consumer, token, places, found)
+  for i = 1, #places do
+    local m = found[i]
+    if type(m) == 'string' then
+      events.plainly(q, 'lease', places[i], token, consumer, (plain_keys(m, 2)))
+    else
+      events.note(q, 'lease', m.id, attempt_of(m), token, consumer, '', m.exclusive, m.shared)
+    end
+  end
+end
+
 -- Hands out plain messages. Answers the reply in its short form.
 local function grant_plainly(q, consumer, wanted, places, records, reply)
   local token, deadline = enter_lease(q, consumer, wanted, places, reply, 'p')
@@ -126,6 +138,9 @@ local function grant_plainly(q, consumer, wanted, places, records, reply)
     at = tell_plain(place, records[i], reply, at)
   end
   q.sets = n
+  if q.watched then
+    tell_leases(q, consumer, token, places, records)
+  end
   return 'l' .. token .. ' ' .. deadline .. ' '
 end
 
@@ -147,6 +162,9 @@ local function grant(q, consumer, wanted, reply)
     return false
   end
   local token = enter_lease(q, consumer, wanted, places, reply, 'g')
+  if q.watched then
+    tell_leases(q, consumer, token, places, taken)
+  end
   at = at + 4
   for i = 1, count do
     local m = taken[i]

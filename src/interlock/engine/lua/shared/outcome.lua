@@ -33,11 +33,8 @@ local function settle(q, m, kept)
   end
 end
 
-local function bury(q, m, text)
+local function bury(q, m)
   local c = q.counters
-  if text then
-    extra(m, 'ERROR', text)
-  end
   -- The message as it would be put again, and how it died.
   local extras = m.extras or {}
   local dead = {
@@ -55,16 +52,36 @@ local function bury(q, m, text)
   settle(q, m, true)
 end
 
+-- The errors of a message's attempts, the newest first: a byte 30 between them, and in each the text, a byte 31, the
+-- attempt, a byte 31, the time. What an older release kept is a text alone.
+
+local function add_error(q, m, text)
+  local history = string.gsub(text, '[\30\31]', ' ') .. '\31' .. attempt_of(m) .. '\31' .. digits(q.now)
+  local before = m.extras and m.extras.ERROR
+  if before and before ~= '' then
+    history = history .. '\30' .. before
+    if #history > MAX_HISTORY then
+      -- As many as fit whole; the first one does.
+      history = string_match(string_sub(history, 1, MAX_HISTORY + 1), '^(.*)\30')
+    end
+  end
+  extra(m, 'ERROR', history)
+end
+
 -- A dead letter, or held if the policy or the room for dead letters say so.
 local function give_up(q, m, text, hold)
-  if hold or q.counters[N.dead] >= option(q, 'MAXDEAD') then
-    extra(m, 'ERROR', text)
+  hold = hold or q.counters[N.dead] >= option(q, 'MAXDEAD')
+  add_error(q, m, text)
+  if q.watched then
+    events.happened(q, hold and 'hold' or 'dead', m, m.token, text)
+  end
+  if hold then
     m.state = 'H'
     changed(q, m)
     q.counters[N.held] = q.counters[N.held] + 1
     return 'HELD'
   end
-  bury(q, m, text)
+  bury(q, m)
   return 'DEAD'
 end
 
@@ -87,16 +104,8 @@ local function backoff(q, m, n)
   return half + math.floor((all - half) * part)
 end
 
--- An attempt failed: again in its place, after `delay` or the backoff, or given up.
-local function fail(q, m, delay, text)
-  local attempt, most = attempt_of(m), option(q, 'ATTEMPTS', m)
-  if most > 0 and attempt >= most then
-    return give_up(q, m, text, option(q, 'THEN', m) == 'hold')
-  end
-  delay = delay or backoff(q, m, attempt)
-  extra(m, 'ERROR', text)
-  extra(m, 'ATTEMPT', attempt + 1)
-  q.counters[N.retries] = q.counters[N.retries] + 1
+-- It is handed out again from its place, after `delay`.
+local function come_again(q, m, delay)
   if delay > 0 then
     m.state = 'B'
     changed(q, m)
@@ -105,6 +114,22 @@ local function fail(q, m, delay, text)
   else
     make_ready(q, m)
   end
+end
+
+-- An attempt failed: again in its place, after `delay` or the backoff, or given up.
+local function fail(q, m, delay, text)
+  local attempt, most = attempt_of(m), option(q, 'ATTEMPTS', m)
+  if most > 0 and attempt >= most then
+    return give_up(q, m, text, option(q, 'THEN', m) == 'hold')
+  end
+  delay = delay or backoff(q, m, attempt)
+  add_error(q, m, text)
+  if q.watched then
+    events.happened(q, 'retry', m, m.token, text)
+  end
+  extra(m, 'ATTEMPT', attempt + 1)
+  q.counters[N.retries] = q.counters[N.retries] + 1
+  come_again(q, m, delay)
   return 'RETRIED'
 end
 
@@ -127,6 +152,9 @@ local function cancel(q, m)
     withdraw(q, m)
   end
   c[N.cancelled] = c[N.cancelled] + 1
+  if q.watched then
+    events.happened(q, 'cancel', m)
+  end
   keep_result(q, m, 'c', '')
   if m.extras and m.extras.DEDUP then
     -- Free at once (clause 13): whoever cancelled it may put what is right under it.

@@ -39,6 +39,9 @@ local function enter(q, m)
   if m.extras and m.extras.DEDUP then
     remember(q, m.extras.DEDUP, m.id)
   end
+  if q.watched then
+    events.happened(q, 'put', m)
+  end
   if m.delay > 0 then
     m.state = 'D'
     c[N.delayed] = c[N.delayed] + 1
@@ -81,6 +84,9 @@ local function enter_plain(q, m)
   written = count > 0 and q.pushed.fk or q.pushed.fu
   written[#written + 1] = id
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + 1, c[N.unsettled] + 1, c[N.bytes] + #payload
+  if q.watched then
+    events.plainly(q, 'put', id, '', '', keys)
+  end
   return id
 end
 

@@ -48,7 +48,8 @@ end
 -- Settles the plain ones of a list; answers the others.
 local function settle_plain(q, list, reply)
   local c = q.counters
-  if c[N.barriers] > 0 then
+  -- Who watches is told of all in their order.
+  if c[N.barriers] > 0 or q.watched then
     return list
   end
   local ids, ended, left = {}, {}, {}

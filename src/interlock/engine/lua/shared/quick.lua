@@ -162,6 +162,13 @@ local function put_quickly(q, count, named, bytes)
   c[N.seq] = first + count - 1
   c[N.fk], c[N.fu], c[N.lanes] = c[N.fk] + count - free, c[N.fu] + free, c[N.lanes] + named
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + count, c[N.unsettled] + count, c[N.bytes] + bytes
+  if q.watched then
+    k = 0
+    for i = 1, count do
+      events.plainly(q, 'put', ids[i], '', '', { table_unpack(KEYS, k + 1, k + counts[i]) })
+      k = k + counts[i]
+    end
+  end
   return ids
 end
 
@@ -298,6 +305,12 @@ local function settle_quickly(q, token, count, joined)
   end
   c[N.leased], c[N.acks], c[N.lanes] = c[N.leased] - count, c[N.acks] + count, c[N.lanes] - named
   c[N.unsettled], c[N.bytes] = c[N.unsettled] - count, c[N.bytes] - bytes
+  if q.watched then
+    for i = 4, count + 3 do
+      local record = ahead[i]
+      events.plainly(q, 'ack', ids[i], token, '', (plain_keys(record, string_byte(record) == 76 and 18 or 2)))
+    end
+  end
   note_ended(q, ids)
   return true
 end

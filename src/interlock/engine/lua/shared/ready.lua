@@ -95,7 +95,7 @@ local function withdraw(q, m)
   end
 end
 
-local function before(a, b)
+local function comes_before(a, b)
   if a.score ~= b.score then
     return a.score < b.score
   end
@@ -143,7 +143,7 @@ local function pop_merged(q, sources, count)
     local first
     for s = 1, #sources do
       local entry = lists[s][at[s]]
-      if entry and (not first or before(entry, lists[first][at[first]])) then
+      if entry and (not first or comes_before(entry, lists[first][at[first]])) then
         first = s
       end
     end

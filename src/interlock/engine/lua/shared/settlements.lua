@@ -1,7 +1,7 @@
 -- Settling: any subset of what is out, of any leases.
 
-local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, EXHAUST = true, RELEASE = true,
-  told = 'ACK, DONE, NACK, REJECT, EXHAUST or RELEASE' }
+local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, EXHAUST = true, RELEASE = true, DEFER = true,
+  told = 'ACK, DONE, NACK, REJECT, EXHAUST, RELEASE or DEFER' }
 
 local function take_settlements(from)
   local list, last = {}, nil
@@ -28,13 +28,15 @@ local function take_settlements(from)
       else
         one.delay = take_whole(from, 0, MAX_SPAN, 'settlements[%d].delay', i)
       end
-      one.text = take_text(from, MAX_TEXT, 'settlements[%d].error', i)
+      one.text = take_text(from, MAX_ERROR, 'settlements[%d].error', i)
     elseif verb == 'DONE' then
       one.text = take_text(from, MAX_PAYLOAD, 'settlements[%d].result', i)
     elseif verb == 'REJECT' then
-      one.text = take_text(from, MAX_TEXT, 'settlements[%d].reason', i)
+      one.text = take_text(from, MAX_ERROR, 'settlements[%d].reason', i)
     elseif verb == 'EXHAUST' then
-      one.text = take_text(from, MAX_TEXT, 'settlements[%d].error', i)
+      one.text = take_text(from, MAX_ERROR, 'settlements[%d].error', i)
+    elseif verb == 'DEFER' then
+      one.delay = take_whole(from, 0, MAX_SPAN, 'settlements[%d].delay', i)
     end
     list[i] = one
   end
@@ -71,6 +73,9 @@ local function settle_one(q, one, m)
   local c, verb = q.counters, one.verb
   if verb == 'ACK' or verb == 'DONE' then
     c[N.acks] = c[N.acks] + 1
+    if q.watched then
+      events.happened(q, 'ack', m, m.token)
+    end
     if m.extras then
       keep_result(q, m, 'd', one.text or '')
     end
@@ -84,7 +89,10 @@ local function settle_one(q, one, m)
     return give_up(q, m, one.text, option(q, 'THEN', m) == 'hold')
   end
   c[N.releases] = c[N.releases] + 1
-  make_ready(q, m)
+  if q.watched then
+    events.happened(q, verb == 'DEFER' and 'defer' or 'release', m, m.token)
+  end
+  come_again(q, m, one.delay or 0)
   return 'RELEASED'
 end
 

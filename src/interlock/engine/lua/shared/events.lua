@@ -1,0 +1,93 @@
+-- What happens to messages, while somebody watches (il1_events): the counter watched says until when. The list ev has
+-- the last events, and event_last is the number of its last one. A queue that is not there may be watched:
+-- then w:events has both numbers until it is.
+
+-- ms for which the keys stay that a call makes: a watch, of at most MAX_WATCH, is over before.
+local WATCH_KEPT = 120000
+
+-- A table of functions: a library has no more than 200 names.
+local events = {}
+
+-- Of these keys, the first that an event tells.
+function events.told_keys(keys)
+  local told, bytes = {}, 0
+  for i = 1, math.min(#keys, MAX_EVENT_KEYS) do
+    bytes = bytes + #keys[i]
+    if bytes > MAX_EVENT_KEY_BYTES then
+      break
+    end
+    told[i] = keys[i]
+  end
+  return told
+end
+
+-- Notes an event, to be written at the end of the call.
+function events.note(q, kind, id, attempt, token, consumer, text, exclusive, shared)
+  q.events[#q.events + 1] = {
+    digits(q.now), kind, id, tostring(attempt), token, consumer, string_sub(text, 1, MAX_TEXT),
+    events.told_keys(exclusive), events.told_keys(shared),
+  }
+end
+
+-- The same of a message, with the token of the lease that ends and the error, if there are such.
+function events.happened(q, kind, m, token, text)
+  text = text and string.gsub(text, '[\30\31]', ' ') or ''
+  events.note(q, kind, m.id, attempt_of(m), token or '', '', text, m.exclusive, m.shared)
+end
+
+-- Of plain messages, by their keys: see plain.lua.
+function events.plainly(q, kind, id, token, consumer, keys)
+  events.note(q, kind, id, 1, token, consumer, '', keys, NONE)
+end
+
+-- Those behind the first so many, by id: they came in no order.
+function events.sort(q, before)
+  local all = { table_unpack(q.events, before + 1) }
+  table.sort(all, function(a, b)
+    return a[3] < b[3]
+  end)
+  for i = 1, #all do
+    q.events[before + i] = all[i]
+  end
+end
+
+function events.flush(q)
+  local packed, c = {}, q.counters
+  for i = 1, #q.events do
+    packed[i] = cmsgpack.pack(q.events[i])
+  end
+  q.events = {}
+  bulk('RPUSH', q.ev, packed)
+  redis_call('LTRIM', q.ev, -MAX_EVENTS, -1)
+  redis_call('PEXPIRE', q.ev, WATCH_KEPT)
+  c[N.event_last] = c[N.event_last] + #packed
+end
+
+-- Drops the events once nobody watches, and the last number when no time to come is as low.
+function events.end_watch(q)
+  local c = q.counters
+  if c[N.watched] > 0 and c[N.watched] <= q.now then
+    redis_call('UNLINK', q.ev)
+    c[N.watched] = 0
+  end
+  if c[N.watched] == 0 and c[N.event_last] > 0 and c[N.event_last] <= q.now then
+    c[N.event_last] = 0
+  end
+end
+
+-- Somebody watches for so long.
+function events.watch(q, duration)
+  local c = q.counters
+  if c[N.watched] <= q.now then
+    redis_call('UNLINK', q.ev)
+    c[N.event_last] = math.max(c[N.event_last], q.now)
+  end
+  c[N.watched] = math.max(c[N.watched], q.now + duration)
+  if q.loaded and q.loaded ~= '' then
+    save_counters(q)
+    write_out(q)
+  else
+    local numbers = struct_pack('dd', c[N.watched], c[N.event_last])
+    redis_call('SET', q['w:events'], numbers, 'PX', WATCH_KEPT)
+  end
+end
