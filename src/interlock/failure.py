@@ -70,14 +70,14 @@ def text_of(error: BaseException) -> str:
     return kept(f"{name}: {text}" if text else name)
 
 
-def kept(text: str) -> str:
-    """Return a text as it is kept with a message: at most 1,024 bytes of UTF-8.
+def kept(text: str, most: int = MAX_TEXT) -> str:
+    """Return a text as it is kept with a message: at most so many bytes of UTF-8.
 
     What is no Unicode, a lone surrogate, is escaped.
     """
     # Not by methods of its own: it may be of a class derived from str.
-    plain = str.__str__(text)[:MAX_TEXT]
-    return plain.encode(errors="backslashreplace")[:MAX_TEXT].decode(errors="ignore")
+    plain = str.__str__(text)[:most]
+    return plain.encode(errors="backslashreplace")[:most].decode(errors="ignore")
 
 
 def _delay(error: BaseException) -> float | None:

@@ -490,6 +490,13 @@ class AsyncRemoteQueue(Generic[T]):
         put = self._handle.put
         return (await self._run(self._handle, put, *asked, bounded=True, **options))[0]
 
+    async def _announce(self, worker: str, ttl: float, text: str) -> list[tuple[int, str]]:
+        """Say what a worker does, for ``ttl`` seconds; 0: it is to be forgotten.
+
+        Returns the requests that were left for it, number and text, the oldest first.
+        """
+        return await self._run(self._handle, self._operations.announce, worker, ttl, text)
+
     async def _revoke_token(self, token: int, id: int) -> bool:
         """Revoke a lease by its token, so that what was handed out since is left alone.
 

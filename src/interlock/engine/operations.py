@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interlock.engine import wait, wire_queue
 from interlock.engine.arguments import canonical, check_id, check_limit, check_then, until
 from interlock.engine.codec import decode_result
+from interlock.engine.failures import first_line
 from interlock.engine.records import Letter, Stored
 from interlock.engine.request import Argument, Request
 from interlock.engine.session import Session
 from interlock.engine.wire import MAX_EXPLAINED, Sleep
+from interlock.engine.worker_directory import Asked
 from interlock.errors import EngineUnavailable, InterlockError, JobFailed, NotDrained, ResultGone
 from interlock.explanation import Explanation
 from interlock.limits import MAX_BATCH, MAX_NUMBER
@@ -171,7 +173,7 @@ class Operations:
         if state == b"done":
             return decode_result(said, id, wanted) if said else None
         if state == b"failed":
-            raise JobFailed(id, said.decode(errors="backslashreplace"))
+            raise JobFailed(id, first_line(said.decode(errors="backslashreplace")))
         if state in (b"cancelled", b"skipped"):
             raise JobFailed(id, state.decode())
         if state == b"pending":
@@ -286,6 +288,13 @@ class Operations:
         if new is None:
             raise KeyError(f"message {id} is not a dead letter of queue {self.name!r}")
         return new
+
+    def announce(
+        self, session: Session[Any], worker: str, seconds: float, text: str
+    ) -> Request[list[Asked]]:
+        """Say what a worker does; see ``RemoteQueue._announce``. It declares no queue."""
+        call = self._handle.engine.calls(session, self._handle.key)
+        return (yield from wire_queue.announce(call, worker, seconds, text))
 
     def purge(self, session: Session[Any], what: str, key: Key | None) -> Request[int]:
         """Purge until there is nothing left to purge; return how many there were.

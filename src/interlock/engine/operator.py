@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.engine import wire, wire_queue
+from interlock.engine.events import Events
 from interlock.engine.records import Dropped, Letter, Stored
 from interlock.engine.request import Argument, Request
+from interlock.engine.worker_directory import Announced
 from interlock.explanation import Explanation
 from interlock.message import Kind, Put
 
@@ -97,6 +99,37 @@ class Operator:
                     return first
                 found = dict(first)
 
+    def events(self, queue: str, after: int | None, count: int = 1024, seconds: float = 10
+               ) -> Events:  # fmt: skip
+        """Watch a queue for so long, and return what happened to its messages.
+
+        Args:
+            after: events behind the one of this number; None: none, only where they go on.
+            count: so many at most, 1 to 1,024.
+            seconds: above 0, at most 60.
+        """
+        return self._call(queue, wire_queue.events, after, count, seconds)
+
+    def workers(self, queue: str) -> list[Announced]:
+        """Return the workers that announced themselves at a queue, by name."""
+        found: list[Announced] = []
+        after = ""
+        while some := self._call(queue, wire_queue.workers, after, PAGE):
+            found += some
+            after = some[-1].worker
+        return found
+
+    def ask(self, queue: str, worker: str, text: str) -> int | None:
+        """Leave a request for a worker, of at most 4,096 bytes.
+
+        Returns its number, or None if no such worker is announced.
+        """
+        return self._call(queue, wire_queue.ask, worker, text)
+
+    def forget(self, queue: str, id: int) -> bool:
+        """Drop the result that is kept of a message. Returns False if there is none."""
+        return self.change("forget", queue, id)
+
     def peek(self, queue: str, id: int) -> Stored | None:
         """Return an unsettled message, or a dead letter; None if there is none of this id."""
         return self._call(queue, wire_queue.peek, id)
@@ -113,7 +146,7 @@ class Operator:
         return self._call(queue, wire_queue.explain, "key", key, limit)
 
     def change(self, function: str, queue: str, *arguments: Argument) -> bool:
-        """Call cancel, revoke, retry, skip, bury, seal or reopen.
+        """Call cancel, revoke, retry, skip, bury, discard, forget, seal or reopen.
 
         Returns True if that changed something.
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from interlock.engine.failures import Failures, newest_line
 from interlock.limits import MAX_KEYS_ON_REDIS
 
 
@@ -33,8 +34,18 @@ class Stored:
     due: int | None
     """The time its delay or backoff ends, or it died, µs since 1970; None where it has none."""
 
-    error: str
-    """Its last failure."""
+    history: bytes
+    """The errors of its attempts, as the engine has them."""
+
+    @property
+    def error(self) -> str:
+        """The first line of its last failure; empty if there was none."""
+        return newest_line(self.history)
+
+    @property
+    def failures(self) -> Failures:
+        """Its failed attempts, the newest first."""
+        return Failures.parse(self.history)
 
     @property
     def priority(self) -> int:
@@ -51,11 +62,23 @@ class Letter:
     time: int
     """The time when it died, µs since 1970."""
 
-    error: str
+    history: bytes
+    """The errors of its attempts, as the engine has them."""
+
     priority: int
     payload: bytes
     keys: tuple[bytes, ...]
     shared: tuple[bytes, ...]
+
+    @property
+    def error(self) -> str:
+        """The first line of its last failure; empty if there was none."""
+        return newest_line(self.history)
+
+    @property
+    def failures(self) -> Failures:
+        """Its failed attempts, the newest first."""
+        return Failures.parse(self.history)
 
 
 @dataclass(frozen=True, slots=True)

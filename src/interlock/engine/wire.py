@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.engine.nonsense import NOT_UNDERSTOOD, nonsense, understood
 from interlock.engine.request import Argument, Request
 from interlock.failure import kept
-from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
+from interlock.limits import MAX_BATCH, MAX_CALL, MAX_ERROR, MAX_PAYLOAD
 from interlock.message import Kind, Put
 from interlock.retry import Retry
 
@@ -179,9 +179,17 @@ def releasing(token: int, id: int) -> Settlement:
     return ("RELEASE", token, id)
 
 
+def deferring(token: int, id: int, delay: float) -> Settlement:
+    """Return the settlement that puts the message back to its place, as it was.
+
+    It is handed out again `delay` seconds later, and its lanes stay closed until then.
+    """
+    return ("DEFER", token, id, micros(delay))
+
+
 def text(value: str) -> bytes:
     """Return an error or a reason, cut to what the wire takes."""
-    return kept(value).encode()
+    return kept(value, MAX_ERROR).encode()
 
 
 def parts(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:

@@ -6,16 +6,21 @@ leases and settles is in `wire`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Literal, Protocol
 
+from interlock.engine import events as told_events
+from interlock.engine import worker_directory
+from interlock.engine.events import Events
 from interlock.engine.nonsense import understood
+from interlock.engine.parts import Parts
 from interlock.engine.records import Dropped, Letter, Stored, Version
 from interlock.engine.request import Argument, Request
 from interlock.engine.wire import Sleep, first, micros
+from interlock.engine.worker_directory import Announced, Asked
 from interlock.explanation import Blocker, ExplainNode, Explanation
-from interlock.limits import MAX_TEXT
+from interlock.limits import MAX_HISTORY
 from interlock.message import Stats
 
 
@@ -108,11 +113,33 @@ def join(
     return joined((yield from call("join", micros(wait), *id, wait=wait, sleep=sleep)))
 
 
+def events(call: Call, after: int | None, count: int, seconds: float) -> Request[Events]:
+    """Say that somebody watches for so long; return so many events behind the one of a number.
+
+    None: no events, only where they go on.
+    """
+    named = "" if after is None else after
+    return told_events.events((yield from call("events", named, count, micros(seconds))))
+
+
+def workers(call: Call, after: str, count: int) -> Request[list[Announced]]:
+    """Return so many workers with names above this one."""
+    named = after.encode(errors="surrogateescape")
+    return worker_directory.workers((yield from call("workers", named, count)))
+
+
+def announce(call: Call, worker: str, seconds: float, text: str) -> Request[list[Asked]]:
+    """Say what a worker does, for so long; return the requests that were left for it."""
+    said = text.encode(errors="backslashreplace")
+    reply = yield from call("announce", worker.encode(), micros(seconds), said)
+    return worker_directory.requests(reply)
+
+
 # -- Operating ------------------------------------------------------------------------------------
 
 
 def change(call: Call, function: str, *arguments: Argument, again: bool = True) -> Request[bool]:
-    """Call cancel, revoke, retry, skip, bury, discard, seal or reopen.
+    """Call cancel, revoke, retry, skip, bury, discard, forget, seal or reopen.
 
     Returns True if that changed something.
     """
@@ -129,6 +156,12 @@ def gate(
 def requeue(call: Call, id: int, again: bool = True) -> Request[int | None]:
     """Put a dead letter again; return its new id, None if there is no such dead letter."""
     reply = yield from call("requeue", id, again=again)
+    return number(reply) if reply else None
+
+
+def ask(call: Call, worker: str, text: str) -> Request[int | None]:
+    """Leave a request for a worker; return its number, None if no such worker is announced."""
+    reply = yield from call("ask", worker.encode(errors="surrogateescape"), text.encode())
     return number(reply) if reply else None
 
 
@@ -155,10 +188,9 @@ def restore(
 
 def _restored(mark: str, one: Stored) -> list[Argument]:
     state = "waiting" if one.state in ("ready", "leased") else one.state
-    error = one.error.encode(errors="surrogateescape")[:MAX_TEXT]
     pairs = [part for pair in one.options.items() for part in pair]
     counts = (len(one.keys), len(one.shared), len(one.options))
-    stood = (mark, state, max(one.attempt, 1), one.due or 0, error)
+    stood = (mark, state, max(one.attempt, 1), one.due or 0, one.history[:MAX_HISTORY])
     return [*stood, one.payload, *counts, *one.keys, *one.shared, *pairs]
 
 
@@ -213,9 +245,9 @@ def stored(parts: Parts) -> Stored:
     exclusive, shared, options = parts.number(), parts.number(), parts.number()
     keys, readers = parts.some(exclusive), parts.some(shared)
     named = {parts.take().decode(): parts.take() for _ in range(options)}
-    state, due, error = parts.text(), parts.maybe(), parts.text()
+    state, due, history = parts.text(), parts.maybe(), parts.take()
     return Stored(
-        id, sequence or id, attempt, payload, keys, readers, named, state, due, error
+        id, sequence or id, attempt, payload, keys, readers, named, state, due, history
     )  # fmt: skip
 
 
@@ -310,53 +342,12 @@ def peeked(reply: Sequence[bytes]) -> Stored | None:
     return stored(Parts(reply[6:])) if reply else None
 
 
-class Parts:
-    """A flat reply, read from its start."""
-
-    def __init__(self, reply: Sequence[bytes]) -> None:
-        self._reply = reply
-        self._at = 0
-
-    def take(self) -> bytes:
-        """Take the next part."""
-        part = self._reply[self._at]
-        self._at += 1
-        return part
-
-    def number(self) -> int:
-        """Take the next part, a number."""
-        return int(self.take())
-
-    def maybe(self) -> int | None:
-        """Take the next part, a number or nothing."""
-        part = self.take()
-        return int(part) if part else None
-
-    def seconds(self) -> float | None:
-        """Take the next part, a duration or nothing."""
-        part = self.maybe()
-        return None if part is None else part / 1e6
-
-    def text(self) -> str:
-        """Take the next part, words; what is no UTF-8 is escaped."""
-        return self.take().decode(errors="backslashreplace")
-
-    def some(self, count: int) -> tuple[bytes, ...]:
-        """Take so many parts."""
-        return tuple(self.take() for _ in range(count))
-
-    def rest(self) -> Iterator[None]:
-        """Yield as long as there is more."""
-        while self._at < len(self._reply):
-            yield
-
-
 def _letter(parts: Parts) -> Letter:
-    id, attempts, time, error = parts.number(), parts.number(), parts.number(), parts.text()
+    id, attempts, time, history = parts.number(), parts.number(), parts.number(), parts.take()
     priority, payload = parts.number(), parts.take()
     exclusive, shared = parts.number(), parts.number()
     return Letter(
-        id, attempts, time, error, priority, payload, parts.some(exclusive), parts.some(shared)
+        id, attempts, time, history, priority, payload, parts.some(exclusive), parts.some(shared)
     )
 
 

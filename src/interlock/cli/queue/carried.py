@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from interlock.cli.queue.show import as_json, from_json
+from interlock.engine.failures import Failure, Failures
 from interlock.engine.records import Stored
 
 Line = dict[str, Any]
@@ -47,6 +48,7 @@ def letter_line(letter: Stored) -> Line:
         "attempts": letter.attempt,
         "time": letter.due,
         "error": letter.error,
+        **failures(letter),
         **what_was_put(letter),
     }
 
@@ -60,6 +62,7 @@ def message_line(message: Stored) -> Line:
         "attempt": message.attempt,
         "due": message.due,
         "error": message.error,
+        **failures(message),
         **what_was_put(message),
     }
 
@@ -72,6 +75,22 @@ def what_was_put(message: Stored) -> Line:
         "options": {name.lower(): as_json(value) for name, value in message.options.items()},
         "payload": as_json(message.payload),
     }
+
+
+def failures(message: Stored) -> Line:
+    """Return the failed attempts, the newest first: text, attempt and time of each."""
+    found = message.failures
+    return {"failures": [[one.text, one.attempt, one.time] for one in found]} if found else {}
+
+
+def history(line: Line) -> bytes:
+    """Return the history of the errors of a line; of an older release, which kept the last one."""
+    if "failures" not in line:
+        return str(line.get("error", "")).encode(errors="surrogateescape")
+    return Failures.of(
+        Failure(str(text), attempt and int(attempt), time and int(time))
+        for text, attempt, time in line["failures"]
+    ).as_bytes()
 
 
 def end(messages: int, dead: int) -> Line:
@@ -94,7 +113,7 @@ def letter(line: Line) -> Stored:
         options=options,
         state="dead",
         due=whole(line, "time"),
-        error=str(line.get("error", "")),
+        history=history(line),
     )
 
 
@@ -116,7 +135,7 @@ def message(line: Line) -> Stored:
         options=options_of(line),
         state=str(line["state"]),
         due=None if due is None else whole(line, "due"),
-        error=str(line.get("error", "")),
+        history=history(line),
     )
 
 

@@ -1,0 +1,80 @@
+"""Errors of all attempts of a message, as an engine keeps them: one history, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+_ENTRIES, _FIELDS = b"\x1e", b"\x1f"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One attempt that failed."""
+
+    text: str
+    """The error: of a worker its type and message, then, from the next line on, where it was."""
+
+    attempt: int | None
+    """The attempt that failed; None: an older release kept it, without this."""
+
+    time: int | None
+    """The time when it failed, µs since 1970; None as above."""
+
+    @property
+    def line(self) -> str:
+        """The first line of the text."""
+        return first_line(self.text)
+
+    @property
+    def traceback(self) -> str:
+        """All lines of the text behind the first; empty if there is no more."""
+        return self.text.partition("\n")[2]
+
+
+class Failures(tuple[Failure, ...]):
+    """The failed attempts of a message, the newest first."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, history: bytes) -> Self:
+        """Parse the error field of a message; what is no UTF-8 is escaped."""
+        return cls(map(_failure, history.split(_ENTRIES)) if history else ())
+
+    def as_bytes(self) -> bytes:
+        """Return the history that these are of."""
+        return _ENTRIES.join(_entry(one) for one in self)
+
+    @classmethod
+    def of(cls, failures: Iterable[Failure]) -> Self:
+        """Return these, the newest first."""
+        return cls(failures)
+
+
+def newest_line(history: bytes) -> str:
+    """Return the first line of the newest error; empty if there was none."""
+    text = history.partition(_ENTRIES)[0].partition(_FIELDS)[0]
+    return first_line(text.decode(errors="backslashreplace"))
+
+
+def first_line(text: str) -> str:
+    """Return what is told of an error in one line."""
+    return text.partition("\n")[0].removesuffix("\r")
+
+
+def _failure(entry: bytes) -> Failure:
+    text, *rest = entry.split(_FIELDS)
+    told = text.decode(errors="backslashreplace")
+    if len(rest) == 2 and all(part.isdigit() for part in rest):
+        return Failure(told, int(rest[0]), int(rest[1]))
+    # An error that an older release kept may have any bytes.
+    return Failure(entry.decode(errors="backslashreplace"), None, None)
+
+
+def _entry(one: Failure) -> bytes:
+    text = one.text.encode(errors="surrogateescape")
+    if one.attempt is None or one.time is None:
+        return text
+    return _FIELDS.join((text, b"%d" % one.attempt, b"%d" % one.time))
