@@ -122,10 +122,12 @@ class NotDrained(InterlockError, TimeoutError):
 class RetryAfter(InterlockError):
     """Raised by a handler: try this message again, in its place, after ``seconds``.
 
-    The attempt counts as failed, so that the retry policy's ``attempts`` still hold.
+    The attempt counts as failed, so that the retry policy's ``attempts`` still hold. With
+    ``attempt=False`` it does not: the message comes again at the same attempt, as often as its
+    handler says so (a 429 is no failure).
     """
 
-    def __init__(self, seconds: float | _dt.timedelta) -> None:
+    def __init__(self, seconds: float | _dt.timedelta, *, attempt: bool = True) -> None:
         if isinstance(seconds, _dt.timedelta):
             seconds = seconds.total_seconds()
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -136,10 +138,18 @@ class RetryAfter(InterlockError):
         if not seconds >= 0:
             raise ValueError(f"RetryAfter(): seconds is {seconds}; allowed: 0 or more")
         self.seconds = seconds
+        self.attempt = bool(attempt)
+        """Whether this attempt counts as failed."""
         super().__init__(f"retry after {seconds} s")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.seconds,)
+        if self.attempt:
+            return type(self), (self.seconds,)
+        return _without_attempt, (type(self), self.seconds)
+
+
+def _without_attempt(kind: type[RetryAfter], seconds: float) -> RetryAfter:
+    return kind(seconds, attempt=False)
 
 
 class Reject(InterlockError):
@@ -193,16 +203,28 @@ class JobFailed(InterlockError):
 
     Attributes:
         id: the message.
-        error: the last failure of its handler, or ``cancelled`` or ``skipped``.
+        error: the last failure of its handler, one line, or ``cancelled`` or ``skipped``.
+        reason: why there is no result:
+
+            ``"exhausted"``: its handler failed at each of its attempts;
+            ``"rejected"``: it was given up before its attempts were used up, by ``Reject``, for
+            arguments that cannot be decoded, for an exception that its policy does not retry, or
+            by an operator's ``bury``;
+            ``"expired"``: its time was over before a handler began;
+            ``"revoked"``: its lease was revoked, and that was its end;
+            ``"cancelled"``, ``"skipped"``: somebody called that.
+        traceback: what was kept of the handler's traceback; empty where nothing was.
     """
 
-    def __init__(self, id: int, error: str) -> None:
+    def __init__(self, id: int, error: str, reason: str = "exhausted", traceback: str = "") -> None:
         self.id = id
         self.error = error
+        self.reason = reason
+        self.traceback = traceback
         super().__init__(f"message {id} failed: {error}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.id, self.error)
+        return type(self), (self.id, self.error, self.reason, self.traceback)
 
 
 class ResultGone(InterlockError, LookupError):

@@ -14,7 +14,10 @@ from interlock.errors import Reject, RetryAfter
 from interlock.limits import MAX_TEXT
 from interlock.retry import seconds
 
-__all__ = ["Failure", "judged", "kept", "text_of"]
+__all__ = ["EXPIRED", "Failure", "judged", "kept", "text_of"]
+
+EXPIRED = "expired: "
+"""The beginning of the error of a message whose time was over before a handler began."""
 
 
 @dataclass(frozen=True, slots=True)

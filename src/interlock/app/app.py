@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from interlock.app.invocation import AppTasks
 from interlock.app.keyspec import KeySpec
 from interlock.app.middleware import Hooks
+from interlock.app.place import NoPlace, place_of
 from interlock.app.reach import Reach, served
 from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
 from interlock.app.timetable import Args, Cron, Entry, Every, Kwargs, Missed, Schedule
@@ -80,6 +82,8 @@ class App:
         self._sent_to: dict[str, Any] = {}
         self._reach: Reach | None = None
         self._has_worker = False
+        self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
+        """The module that made it, where other processes look for it first."""
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
@@ -111,6 +115,9 @@ class App:
         timeout: Seconds | None = None,
         result_ttl: Seconds = 0,
         quiet: bool = False,
+        priority: int = 0,
+        barrier: bool = False,
+        expires: Seconds | None = None,
     ) -> TaskDecorator: ...
     def task(
         self,
@@ -125,6 +132,9 @@ class App:
         timeout: Seconds | None = None,
         result_ttl: Seconds = 0,
         quiet: bool = False,
+        priority: int = 0,
+        barrier: bool = False,
+        expires: Seconds | None = None,
     ) -> Any:
         """Make a task of a function, or of a coroutine function.
 
@@ -144,6 +154,13 @@ class App:
             result_ttl: seconds for which what it returns is kept for ``Job.result``. Default 0: not
                 at all.
             quiet: leave its messages out of the debug log of handled messages. Default False.
+            priority: -100 to 100, for calls whose ``options`` say no other; never changes the order
+                on a key. Default 0.
+            barrier: each call runs alone in its queue: after all before it, before all after it. It
+                has no keys then. Default False.
+            expires: seconds after the send, by the engine's clock, from which on no handler begins
+                any more: the message is a dead letter then, with the error ``expired: ...``.
+                Default: never.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, a template
@@ -159,6 +176,9 @@ class App:
             timeout=timeout,
             result_ttl=result_ttl,
             quiet=quiet,
+            priority=priority,
+            barrier=barrier,
+            expires=expires,
         )
         return made if fn is None else made(fn)
 
@@ -289,7 +309,7 @@ class App:
             pool=pool,
             unkeyed=unkeyed,
             audit=self.audit if audit is None else audit,
-            reference=_reference(self) if pool == "process" else "",
+            reference=self._reference() if pool == "process" else "",
             timetable=timetable,
         )
 
@@ -362,6 +382,13 @@ class App:
             beside.append(Runner(self._timetable.values(), settings["queues"], self._open))
         return Worker(self._as_tasks(), self._open, WorkerSettings(**settings), url, beside)
 
+    def _reference(self) -> str:
+        """Return the name by which processes of a pool find this app."""
+        try:
+            return place_of(self)
+        except NoPlace as error:
+            raise ValueError(f"worker(): pool is 'process', and {error}") from None
+
     def _hook(self, name: str, hook: H) -> H:
         self._hooks.add(name, hook)
         return hook
@@ -433,19 +460,3 @@ class App:
             self._sent_to.clear()
             self._reach = None
             return before
-
-
-def _reference(app: App) -> str:
-    """Return the name by which processes find this app, as ``module:name``."""
-    import sys
-
-    for name, module in list(sys.modules.items()):
-        if name == "__main__" or module is None:
-            continue
-        for attribute, value in list(vars(module).items()):
-            if value is app:
-                return f"{name}:{attribute}"
-    raise ValueError(
-        "worker(): pool is 'process', and the app is no global name of a module that another "
-        "process could import; put it into a module of its own, not into the program itself"
-    )

@@ -1,9 +1,10 @@
 """A call of a task as it travels: its name and arguments, as MessagePack, encoded by their types.
 
 An envelope is a map: ``v`` (the version, 1), ``task``, ``args``, ``kwargs``, and where they are
-wanted ``timeout`` (seconds) and ``headers`` (what middleware sends along). Any language writes one
-with a library for MessagePack. Arguments come back as the function's annotations say; one without
-an annotation comes back as the plain value that MessagePack has for it.
+wanted ``timeout`` (seconds), ``expires`` (seconds after the put) and ``headers`` (what middleware
+sends along). Any language writes one with a library for MessagePack. Arguments come back as the
+function's annotations say; one without an annotation comes back as the plain value that MessagePack
+has for it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     kwargs: dict[str, Raw] = {}
     timeout: float | None = None
     headers: dict[str, str] = {}
+    expires: float | None = None
 
 
 class _Versioned(msgspec.Struct):
@@ -51,6 +53,7 @@ class _Sent(msgspec.Struct, omit_defaults=True):
     kwargs: Mapping[str, Any] = {}
     timeout: float | None = None
     headers: dict[str, str] = {}
+    expires: float | None = None
 
 
 @dataclass(slots=True)
@@ -135,13 +138,14 @@ def write(
     kwargs: dict[str, Any],
     timeout: float | None,
     headers: dict[str, str],
+    expires: float | None = None,
 ) -> bytes:
     """Return a call as bytes.
 
     Raises PayloadError, which names the argument that cannot be encoded.
     """
     try:
-        return _encoder.encode(_Sent(VERSION, task, args, kwargs, timeout, headers))
+        return _encoder.encode(_Sent(VERSION, task, args, kwargs, timeout, headers, expires))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             try:

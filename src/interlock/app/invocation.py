@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from interlock.app import envelope
 from interlock.app.middleware import Handling, Hooks
+from interlock.errors import Reject
+from interlock.failure import EXPIRED
 from interlock.retry import Retry
-from interlock.worker.execution import TaskLease
+from interlock.worker.execution import TaskLease, details
 from interlock.worker.tasks import PlainCall, UnknownTask, head
 
 if TYPE_CHECKING:
     from interlock.app.task import AsyncTask, Task
 
 __all__ = ["AppTasks"]
+
+_log = logging.getLogger("interlock.worker")
 
 
 class AppTasks:
@@ -83,6 +88,7 @@ class Invoked:
 
     def run(self) -> bytes | None:
         """Call the function between the hooks."""
+        self._check_expiry()
         if not self._hooks.around(self._read.headers):
             call = self.call
             return self._kept(self._task.function(*call.args, **call.kwargs))
@@ -99,6 +105,7 @@ class Invoked:
 
     async def arun(self) -> bytes | None:
         """Call and await it between the hooks."""
+        self._check_expiry()
         if not self._hooks.around(self._read.headers):
             call = self.call
             return self._kept(await self._task.function(*call.args, **call.kwargs))
@@ -117,6 +124,21 @@ class Invoked:
     def call(self) -> envelope.Call:
         """The arguments, decoded. Raises PayloadError."""
         return self._task.types.decode(self._read)
+
+    def _check_expiry(self) -> None:
+        """Raise Reject where the message's time is over, as the engine's clock has it: an id is
+        the time of the put, a token that of the lease, in µs."""
+        limit = self._read.expires
+        if limit is None:
+            return
+        lease = self._lease
+        age = (lease.token - lease.id) / 1e6
+        if age > limit:
+            _log.warning(
+                "message %d (%s) in queue %r has expired: it was sent %.3g s ago, and had %.3g",
+                lease.id, lease.task, lease.queue, age, limit, extra=details(lease),
+            )  # fmt: skip
+            raise Reject(f"{EXPIRED}sent {age:.3g} s ago, with {limit:.3g} s to begin")
 
     def _handling(self) -> Handling:
         call = self.call

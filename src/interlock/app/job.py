@@ -1,8 +1,10 @@
-"""The job that a send gives back: the message's id, and its result where one was asked for."""
+"""The job that a send gives back: the message's id, what becomes of it, and its result where one
+was asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+import pickle
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from interlock.app.envelope import Types
 from interlock.errors import ResultGone
@@ -11,13 +13,22 @@ from interlock.retry import Seconds
 if TYPE_CHECKING:
     from interlock.app.app import App
 
-__all__ = ["Job"]
+__all__ = ["Job", "JobState"]
 
 R = TypeVar("R")
 
+JobState = Literal[
+    "delayed", "waiting", "ready", "leased", "backing_off", "held",
+    "dead", "done", "cancelled", "skipped", "gone",
+]  # fmt: skip
+"""The states of a message, from a job's point of view."""
+
 
 class Job(Generic[R]):
-    """A call of a task that was sent."""
+    """A call of a task that was sent.
+
+    It may be pickled: where it is unpickled, its app is found by its place, ``module:name``.
+    """
 
     __slots__ = ("_app", "_kept", "_queue", "_types", "id", "known", "task")
 
@@ -37,7 +48,8 @@ class Job(Generic[R]):
 
         Raises:
             TimeoutError: it was not settled in time.
-            JobFailed: it became a dead letter, was cancelled or skipped; with the last error.
+            JobFailed: it became a dead letter, was cancelled or skipped; with the last error, and
+                why, as its ``reason``.
             ResultGone: the task keeps no results (``result_ttl``), or the time for that is over.
         """
         self._check()
@@ -57,6 +69,68 @@ class Job(Generic[R]):
         except TimeoutError as error:
             raise self._overdue(error) from None
         return found
+
+    def state(self) -> JobState:
+        """Return how far it is.
+
+        ``"delayed"``, ``"waiting"`` (for its keys), ``"ready"``, ``"leased"`` (a worker has it),
+        ``"backing_off"`` or ``"held"``; ``"dead"``; ``"done"``, ``"cancelled"`` or ``"skipped"``,
+        for as long as the task's ``result_ttl``; else ``"gone"``: it is settled, and nothing is
+        kept of it, or there was no such message.
+        """
+        found: JobState = self._app._queue(self._queue)._state_of(self.id)
+        return found
+
+    async def astate(self) -> JobState:
+        """Do what ``state`` does, awaited."""
+        found: JobState = await self._app._queue(self._queue).aio._state_of(self.id)
+        return found
+
+    def cancel(self) -> bool:
+        """Settle it, unless a worker has it. Returns False where one has, or it is settled.
+
+        A hub's user needs the right to operate the queue.
+        """
+        found: bool = self._app._queue(self._queue).cancel(self.id)
+        return found
+
+    async def acancel(self) -> bool:
+        """Do what ``cancel`` does, awaited."""
+        found: bool = await self._app._queue(self._queue).aio.cancel(self.id)
+        return found
+
+    def forget(self) -> bool:
+        """Drop its result before its time is over. Returns False where none is kept.
+
+        A hub's user needs the right to operate the queue.
+        """
+        found: bool = self._app._queue(self._queue)._forget(self.id)
+        return found
+
+    async def aforget(self) -> bool:
+        """Do what ``forget`` does, awaited."""
+        found: bool = await self._app._queue(self._queue).aio._forget(self.id)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Job):
+            return NotImplemented
+        mine, others = ((each._app, each._queue, each.id) for each in (self, other))
+        return mine == others
+
+    def __hash__(self) -> int:
+        return hash((self._queue, self.id))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from interlock.app.place import NoPlace, place_of
+
+        try:
+            place = place_of(self._app)
+        except NoPlace as error:
+            raise pickle.PicklingError(
+                f"the job {self.id} of {self.task!r} cannot be pickled: {error}"
+            ) from None
+        return _found_again, (place, self.task, self.id, self.known)
 
     def __repr__(self) -> str:
         known = ", known" if self.known else ""
@@ -81,3 +155,22 @@ class Job(Generic[R]):
                 f"message {self.id}: task {self.task!r} keeps no results; give it "
                 f"result_ttl=, in seconds, to have them kept"
             )
+
+
+def _found_again(place: str, task: str, id: int, known: bool) -> Job[Any]:
+    """Return a job as it was pickled; called by pickle."""
+    from interlock.app.app import App
+    from interlock.worker.app_reference import NoApp, load
+
+    try:
+        app: App = load(place, App)
+    except NoApp as error:
+        raise pickle.UnpicklingError(
+            f"the job {id} of {task!r} is of the app {place}, which is not to be had here: {error}"
+        ) from error
+    found = app.tasks.get(task)
+    if found is None:
+        raise pickle.UnpicklingError(
+            f"the job {id} is of the task {task!r}, which the app {place} does not have here"
+        )
+    return found._job(id, known)

@@ -13,7 +13,7 @@ from interlock.app.job import Job
 from interlock.app.keyspec import KeySet, KeySpec, Rule, rule
 from interlock.app.middleware import Sending
 from interlock.app.parameters import Parameters
-from interlock.retry import Retry, Seconds, seconds
+from interlock.retry import Retry, Seconds, seconds, whole
 
 if TYPE_CHECKING:
     from interlock.app.app import App
@@ -35,6 +35,10 @@ class Declared:
     timeout: float | None
     result_ttl: float
     quiet: bool = False
+    priority: int = 0
+    barrier: bool = False
+    expires: float | None = None
+    """Seconds after the send from which on no handler begins; None: never."""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,7 @@ class _Sendable(Generic[P, R]):
         self._app = app
         self._options: dict[str, Any] = {}
         self._timeout: float | None = None
+        self._expires = declared.expires
         functools.update_wrapper(self, function)  # type: ignore[arg-type]
 
     @property
@@ -125,11 +130,13 @@ class _Sendable(Generic[P, R]):
         dedup: str | None = None,
         timeout: Seconds | None = None,
         quiet: bool | None = None,
+        expires: Seconds | None = None,
     ) -> Self:
         """Return the same task with options for what is sent through it.
 
         Args:
             delay: seconds until the message takes its place.
+            expires: seconds after the send, more than ``delay``; see ``App.task``.
             priority: -100 to 100; never changes the order on a key.
             dedup: a name; while a message of this name is unsettled or was settled within the
                 queue's window, nothing is sent, and the job says ``known``.
@@ -146,7 +153,25 @@ class _Sendable(Generic[P, R]):
         same._options.update({name: value for name, value in given.items() if value is not None})
         if timeout is not None:
             same._timeout = seconds(timeout, "options(): timeout")
+        if expires is not None:
+            same._expires = _lifetime(expires, "options(): expires")
+        delayed = same._options.get("delay", 0.0)
+        if same._expires is not None and same._expires <= delayed:
+            raise ValueError(
+                f"options(): expires is {same._expires:.3g} s, and delay {delayed:.3g}; allowed: "
+                f"an expiry after the delay, or no handler would ever begin"
+            )
         return same
+
+    def job(self, id: int) -> Job[R]:
+        """Return the job of a call that was sent before, by its message's id.
+
+        Nothing is asked of the engine: whether there is such a message, ``Job.state`` says.
+
+        Raises:
+            TypeError: the id is no int.
+        """
+        return self._job(whole(id, "job(): id"), False)
 
     def keys_of(self, *args: P.args, **kwargs: P.kwargs) -> KeySet:
         """Return the keys under which this call would be handled."""
@@ -195,27 +220,34 @@ class _Sendable(Generic[P, R]):
         try:
             self._app._hooks.before("before_send", sending)
             payload = envelope.write(
-                self.name, self.signature, args, kwargs, self._timeout, sending.headers
-            )
+                self.name, self.signature, args, kwargs, self._timeout, sending.headers,
+                self._expires,
+            )  # fmt: skip
         except BaseException as error:
             self._app._hooks.after("on_send_error", sending, error)
             raise
+        declared = self.declared
         options = {
-            "quiet": self.declared.quiet,
+            "quiet": declared.quiet,
+            "priority": declared.priority,
+            "barrier": declared.barrier,
             **self._options,
             "keys": sorted(keys),
             "shared": sorted(shared),
-            "retry": self.declared.retry or self._app._sent_retry,
-            "result_ttl": self.declared.result_ttl,
+            "retry": declared.retry or self._app._sent_retry,
+            "result_ttl": declared.result_ttl,
         }
         return Ready(payload, sending, options)
 
     def _sent(self, ready: Ready, put: Any) -> Job[R]:
-        declared = self.declared
-        kept = declared.result_ttl > 0
-        job: Job[R] = Job(self._app, declared.queue, self.name, self.types, put.id, put.known, kept)
+        job = self._job(put.id, put.known)
         self._app._hooks.after("after_send", ready.sending, job)
         return job
+
+    def _job(self, id: int, known: bool) -> Job[R]:
+        declared = self.declared
+        kept = declared.result_ttl > 0
+        return Job(self._app, declared.queue, self.name, self.types, id, known, kept)
 
 
 class Task(_Sendable[P, R]):
@@ -262,6 +294,9 @@ def decorator(
     timeout: Seconds | None,
     result_ttl: Seconds,
     quiet: bool,
+    priority: int,
+    barrier: bool,
+    expires: Seconds | None,
 ) -> TaskDecorator:
     """See ``App.task``."""
     for argument, value in (("name", name), ("queue", queue)):
@@ -271,6 +306,14 @@ def decorator(
         raise TypeError(f"task(): retry is {type(retry).__name__}; allowed: Retry")
     limit = None if timeout is None else seconds(timeout, "task(): timeout")
     kept = seconds(result_ttl, "task(): result_ttl")
+    urgent = whole(priority, "task(): priority")
+    if not -MAX_PRIORITY <= urgent <= MAX_PRIORITY:
+        raise ValueError(
+            f"task(): priority is {urgent}; allowed: -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        )
+    if barrier and (keys or shared):
+        raise ValueError("task(): barrier is given with keys; allowed: none, for it holds them all")
+    lifetime = None if expires is None else _lifetime(expires, "task(): expires")
 
     def make(fn: Any) -> Any:
         if isinstance(fn, _Sendable):
@@ -283,9 +326,22 @@ def decorator(
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise TypeError(f"task(): {called}() is a generator; allowed: a function that returns")
         kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task
-        made = kind(app, fn, Declared(called, queue, retry, limit, kept, bool(quiet)), keys, shared)
+        declared = Declared(
+            called, queue, retry, limit, kept, bool(quiet), urgent, bool(barrier), lifetime
+        )
+        made = kind(app, fn, declared, keys, shared)
         app._add(made)
         return made
 
     found: TaskDecorator = make
     return found
+
+
+def _lifetime(value: Seconds, name: str) -> float:
+    found = seconds(value, name)
+    if not 0 < found < float("inf"):
+        raise ValueError(f"{name} is {found}; allowed: seconds above 0")
+    return found
+
+
+MAX_PRIORITY = 100

@@ -5,6 +5,7 @@ Arguments are checked here, and what a server holds is given as the package's ow
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interlock.engine import wait, wire_queue
 from interlock.engine.arguments import canonical, check_id, check_limit, check_then, until
 from interlock.engine.codec import decode_result
-from interlock.engine.failures import first_line
 from interlock.engine.records import Letter, Stored
 from interlock.engine.request import Argument, Request
 from interlock.engine.session import Session
@@ -20,6 +20,7 @@ from interlock.engine.wire import MAX_EXPLAINED, Sleep
 from interlock.engine.worker_directory import Asked
 from interlock.errors import EngineUnavailable, InterlockError, JobFailed, NotDrained, ResultGone
 from interlock.explanation import Explanation
+from interlock.failure import EXPIRED
 from interlock.limits import MAX_BATCH, MAX_NUMBER
 from interlock.message import (
     DeadLetter,
@@ -173,15 +174,54 @@ class Operations:
         if state == b"done":
             return decode_result(said, id, wanted) if said else None
         if state == b"failed":
-            raise JobFailed(id, first_line(said.decode(errors="backslashreplace")))
+            error, _, traceback = said.decode(errors="backslashreplace").partition("\n")
+            reason = yield from self._why_dead(session, id, error)
+            raise JobFailed(id, error, reason, traceback)
         if state in (b"cancelled", b"skipped"):
-            raise JobFailed(id, state.decode())
+            raise JobFailed(id, state.decode(), state.decode())
         if state == b"pending":
             raise TimeoutError(f"message {id} was not settled in time")
         raise ResultGone(
             f"queue {self.name!r} keeps no result of message {id}: its time is over, none was "
             f"asked for, or there was no such message"
         )
+
+    def state(self, session: Session[Any], id: int) -> Request[str]:
+        """Return the state of a message: of an unsettled one or a dead letter what peek says, else
+        done, cancelled or skipped while that is kept, or gone."""
+        asked = check_id("state()", id)
+        if _nobodys(asked):
+            return "gone"
+        call = self.on(session)
+        while True:
+            found = yield from wire_queue.peek(call, asked)
+            if found is not None:
+                return found.state
+            state, _ = yield from wire_queue.result(call, asked, 0)
+            if state not in (b"pending", b"failed"):
+                return state.decode()
+            # It was put, or died, between the two questions.
+
+    def _why_dead(self, session: Session[Any], id: int, error: str) -> Request[str]:
+        """Return why a message is a dead letter; see JobFailed. The engine keeps no word for it:
+        it is told by the error, and by the attempts against those of the policy."""
+        if error.startswith(EXPIRED):
+            return "expired"
+        if error == "revoked":
+            return "revoked"
+        call = self.on(session)
+        letter = yield from wire_queue.peek(call, id)
+        if letter is None:
+            # It was put again, or discarded, meanwhile.
+            return "exhausted"
+        most = int(letter.options.get("ATTEMPTS", b"-1"))
+        if most < 0:
+            # As the queue was declared; who may not ask for that takes it for as usual.
+            most = self._handle.retry.attempts or 0
+            with contextlib.suppress(InterlockError):
+                most = int((yield from wire_queue.configured(call))["ATTEMPTS"])
+        # 0 is for ever.
+        return "exhausted" if 0 < most <= letter.attempt else "rejected"
 
     def _ended(
         self, session: Session[Any], id: int, end: float | None

@@ -453,6 +453,19 @@ class RemoteQueue(Generic[T]):
         """
         return self._run(self._handle, self._operations.announce, worker, ttl, text)
 
+    def _state_of(self, id: int) -> str:
+        """Return the state of a message, by its id.
+
+        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` of
+        one that is unsettled; ``"dead"``; ``"done"``, ``"cancelled"`` or ``"skipped"`` while its
+        result is kept (``result_ttl``); else ``"gone"``: it is settled, or never was.
+        """
+        return self._run(self._handle, self._operations.state, id)
+
+    def _forget(self, id: int) -> bool:
+        """Drop a kept result. Returns False if none is kept."""
+        return self._run(self._handle, self._operations.change, "forget", id)
+
     def _revoke_token(self, token: int, id: int) -> bool:
         """Revoke a lease by its token, so that what was handed out since is left alone.
 
