@@ -59,6 +59,7 @@ async function answer(sent) {
   }
   if (!response.ok) {
     const why = value?.error ?? `${response.status} ${response.statusText}`.trim();
+    if (response.status === 401 && value?.login) facts.login = value.login;
     if (response.status === 401) dispatchEvent(new CustomEvent("interlock:login"));
     throw new Refused(response.status, why);
   }

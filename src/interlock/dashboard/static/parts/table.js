@@ -5,7 +5,7 @@ import { append, h, reconcile, setText } from "../dom.js";
 /**
  * Columns are {name, label, number, sort(row), text(row) or fill(cell, row), head, state(row), hide}.
  * `text` sets a cell's text; `fill` puts what it likes into a cell, and is called again only where
- * `stamp(row)` has changed. `head` makes the cell the head of its row, `state` gives it a class.
+ * `stamp(row)` has changed; `each(row, cell)` is called every time. `head` makes the cell the head of its row, `state` gives it a class.
  */
 export class Table {
   constructor(columns, { caption, keyOf, sorted = null, onsort = null, rowState = null, link = null }) {
@@ -84,6 +84,7 @@ export class Table {
           if (made) append(cell, [made]);
         }
       } else setText(cell, column.text(row));
+      column.each?.(row, cell);
       if (column.state) {
         const name = `${classOf(column)} ${column.state(row) ?? ""}`.trim();
         if (cell.className !== name) cell.className = name;

@@ -1,0 +1,64 @@
+// Why a message waits, drawn: the message, below it what it waits for, down to what is handled and by whom.
+
+import { h } from "../dom.js";
+import { count, lasting } from "../format.js";
+import { badge, empty, keyChips, messageLink } from "./basics.js";
+
+/** Nodes of an explanation, breadth first, as a tree in which each message stands once. */
+export function treeOf(nodes) {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const seen = new Set();
+  const branch = (node) => {
+    seen.add(node.id);
+    const item = { node, why: [] };
+    for (const because of node.because ?? []) {
+      const holders = [];
+      for (const id of because.holders) {
+        if (seen.has(id) || !byId.has(id)) holders.push({ again: id, known: byId.has(id) });
+        else {
+          seen.add(id);
+          holders.push({ id });
+        }
+      }
+      item.why.push({ because, holders });
+    }
+    for (const { holders } of item.why) for (const holder of holders) if (holder.id) holder.item = branch(byId.get(holder.id));
+    return item;
+  };
+  return nodes.length ? branch(nodes[0]) : null;
+}
+
+export function chain(queue, explanation) {
+  if (!explanation?.chain?.length) return empty("Nothing to draw", "A dead letter waits for nothing.");
+  const top = treeOf(explanation.chain);
+  return h("div", { class: "chain" }, drawn(queue, top, true),
+    explanation.truncated ? h("p", { class: "note" }, "Cut here: more messages stand behind this.") : null);
+}
+
+function drawn(queue, { node, why }, first = false) {
+  const ways = why.flatMap(({ because, holders }) => [
+    ...holders.map((holder) => ({ because, holder })), ...(holders.length ? [] : [{ because, holder: null }])]);
+  return h("div", { class: `link-box${node.state === "leased" ? " root" : ""}` },
+    h("div", { class: "link-card" },
+      h("div", { class: "actions" }, first ? h("strong", { class: "mono" }, node.id) : messageLink(queue, node.id), badge(node.state), node.task ? h("code", {}, node.task) : null),
+      h("div", { class: "soft" }, told(node)),
+      node.keys ? keyChips(queue, node.keys, node.shared ?? [], 4) : null),
+    ways.length ? h("ol", { class: "ways" }, ways.map(({ because, holder }) => h("li", {},
+      h("span", { class: "why" }, because.key === null ? "a barrier" : h("code", {}, because.key), h("span", { class: "soft" }, `${count(because.ahead)}${because.exact ? "" : "+"} ahead`)),
+      holder === null ? null : holder.item ? drawn(queue, holder.item) : h("div", { class: "link-card again" }, messageLink(queue, holder.again), h("span", { class: "soft" }, holder.known ? " drawn elsewhere here" : ""))))) : null);
+}
+
+/** How a message stands, in words. */
+export function told(node) {
+  const parts = [];
+  if (node.state === "leased") parts.push(`handled${node.consumer ? ` by ${node.consumer}` : ""} for ${lasting(node.held_for)}`);
+  else if (node.state === "ready") parts.push("nothing holds it up: the next worker that is free takes it");
+  else if (node.state === "held") parts.push("its attempts are used up; it goes on when somebody retries, skips or buries it");
+  if (node.due_in !== null && node.due_in !== undefined) parts.push(`due in ${lasting(node.due_in)}`);
+  if (node.lease_left !== null && node.lease_left !== undefined) parts.push(`lease left ${lasting(node.lease_left)}`);
+  if (node.attempt > 1) parts.push(`attempt ${node.attempt}`);
+  if (node.queue_paused) parts.push("the queue is paused");
+  if (node.paused?.length) parts.push(`paused: ${node.paused.join(", ")}`);
+  parts.push(`put ${lasting(node.age)} ago`);
+  return parts.join(" · ");
+}

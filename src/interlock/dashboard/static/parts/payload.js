@@ -1,0 +1,78 @@
+// A payload for people to read, and the form to put a dead letter again with another one.
+
+import { path, post } from "../api.js";
+import { h, show } from "../dom.js";
+import { bytes } from "../format.js";
+import { action } from "./action.js";
+import { pairs } from "./basics.js";
+
+const written = (value) => JSON.stringify(value, null, 2);
+
+/** Whether all whole numbers are small enough for a browser to keep them exactly. */
+export function isExact(value) {
+  if (typeof value === "number") return !Number.isInteger(value) || Number.isSafeInteger(value);
+  if (value && typeof value === "object") return Object.values(value).every(isExact);
+  return true;
+}
+
+export function payloadView(payload) {
+  const box = (text, label) => h("pre", { class: "wrap", tabindex: "0", "aria-label": label }, text);
+  const headers = Object.entries(payload.headers ?? {});
+  const note = payload.cut ? h("p", { class: "soft" }, `Cut: the whole has ${bytes(payload.size)}.`) : null;
+  if (payload.kind !== "task" || payload.cut) {
+    return h("div", { class: "body stack" }, h("p", { class: "soft" }, `${payload.kind}, ${bytes(payload.size ?? payload.text.length)}`), box(payload.text, "Payload"), note);
+  }
+  return h("div", { class: "body stack" }, pairs([["Task", h("code", {}, payload.task)]]),
+    payload.args?.length ? [h("h3", {}, "Arguments"), box(written(payload.args), "Arguments")] : null,
+    Object.keys(payload.kwargs ?? {}).length ? [h("h3", {}, "Named arguments"), box(written(payload.kwargs), "Named arguments")] : null,
+    !payload.args?.length && !Object.keys(payload.kwargs ?? {}).length ? h("p", { class: "soft" }, "Called without arguments.") : null,
+    headers.length ? [h("h3", {}, "Headers"), pairs(headers.map(([name, value]) => [name, h("code", {}, value)]))] : null, note);
+}
+
+/** The form; `done` is called with the answer. */
+export function editor(queue, id, payload, done) {
+  const trouble = h("p", { class: "bad", role: "alert", hidden: true });
+  const area = (label, value, rows) => h("textarea", { "aria-label": label, rows, spellcheck: "false", value });
+  const form = h("form", { class: "body stack", id: "edit", onsubmit: (event) => event.preventDefault() });
+  if (!payload.edit) return show(form, h("p", { class: "soft" }, "This payload cannot be edited here: it is not text, or too long. It can be requeued as it is."));
+  if (payload.kind === "task" && !(isExact(payload.args) && isExact(payload.kwargs))) {
+    return show(form, h("p", { class: "soft" }, "An argument is a whole number beyond 2⁵³, which a browser would round. Put it again by a program."));
+  }
+  const fields = payload.kind === "task"
+    ? { args: area("Arguments, a JSON list", written(payload.args), 5), kwargs: area("Named arguments, a JSON object", written(payload.kwargs), 5) }
+    : { text: area("Payload", payload.text, 12) };
+  const read = () => {
+    if (fields.text) return { text: fields.text.value };
+    const args = parsed("Arguments", fields.args.value);
+    const kwargs = parsed("Named arguments", fields.kwargs.value);
+    if (!Array.isArray(args)) throw new Error("Arguments are no list; allowed: a JSON list, as [1, \"a\"]");
+    if (!kwargs || typeof kwargs !== "object" || Array.isArray(kwargs)) throw new Error("Named arguments are no object; allowed: a JSON object, as {\"a\": 1}");
+    if (!isExact(args) || !isExact(kwargs)) throw new Error("A whole number is beyond 2⁵³, which a browser would round");
+    return { args, kwargs };
+  };
+  const send = action("Requeue edited", async () => {
+    trouble.hidden = true;
+    let given;
+    try {
+      given = read();
+    } catch (error) {
+      trouble.textContent = error.message;
+      trouble.hidden = false;
+      return null;
+    }
+    const answer = await post(path("queues", queue, "messages", id, "requeue"), given);
+    done(answer);
+    return answer.changed ? `Put again as ${answer.id}` : `It was put again before, as ${answer.id}`;
+  }, { kind: "primary" });
+  const labelled = (name, field) => h("label", { class: "stack" }, h("span", { class: "soft" }, name), field);
+  return show(form, fields.text ? labelled("Payload", fields.text) : [labelled("Arguments", fields.args), labelled("Named arguments", fields.kwargs)],
+    trouble, h("div", { class: "actions" }, send, h("span", { class: "soft" }, "The edited message is put first, then this dead letter is dropped.")));
+}
+
+function parsed(what, text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${what}: ${error.message}`);
+  }
+}

@@ -1,0 +1,129 @@
+// What failed for good: held messages, which keep their keys closed, and dead letters.
+
+import { get, page, path, post } from "../api.js";
+import { h, show } from "../dom.js";
+import { counted } from "../format.js";
+import { action } from "../parts/action.js";
+import { ago, choice, empty, keyChips, link, messageLink } from "../parts/basics.js";
+import { confirmed, progressed } from "../parts/dialog.js";
+import { filters } from "../parts/filters.js";
+import { Pages } from "../parts/list.js";
+import { queueHead } from "../parts/queuehead.js";
+import { Table } from "../parts/table.js";
+import { ready } from "./messages.js";
+
+const HELD = { retry: ["Retry", "is ready again"], skip: ["Skip", "was skipped"], bury: ["Bury", "is a dead letter now"] };
+const DEAD = { requeue: ["Requeue", "was put again"], discard: ["Discard", "is gone"] };
+const WARNED = { skip: "It is settled without being handled, and its keys open for the next message.", discard: "Its payload is gone for good." };
+
+export function dead(context) {
+  const { params: { queue }, query, note, signal } = context;
+  const top = queueHead(context);
+  const place = h("div");
+  const bulk = h("span", { class: "actions" });
+  let which = query.get("which") === "held" ? "held" : "dead";
+  let list = null;
+
+  const chosen = filters([["task", "Task", null], ["error", "Error contains", null]], query, note, () => { drawBulk(); list.start(); });
+  const deeds = () => (which === "held" ? HELD : DEAD);
+
+  const button = (what, row) => action(deeds()[what][0], async () => {
+    const [, done] = deeds()[what];
+    const answer = await post(path("queues", queue, "messages", row.id, what));
+    list.drop(row.id);
+    if (answer?.changed === false) return `Message ${row.id} is not there any more`;
+    return answer?.id && answer.id !== row.id ? `Message ${row.id} ${done} as ${answer.id}` : `Message ${row.id} ${done}`;
+  }, {
+    small: true, kind: what === "discard" ? "danger" : "", label: `${deeds()[what][0]} message ${row.id}`,
+    question: WARNED[what] ? { title: `${deeds()[what][0]} message ${row.id}?`, text: WARNED[what], danger: what === "discard" } : null,
+  });
+
+  function columns() {
+    return [
+      { name: "id", label: "Message", head: true, fill: (row) => messageLink(queue, row.id, { "data-open": true }) },
+      { name: "task", label: "Task", class: "mono text", text: (row) => row.task ?? "–" },
+      { name: "error", label: "Error", class: "text", fill: (row) => h("span", { title: row.error }, row.error?.split("\n")[0] || "–") },
+      { name: "keys", label: "Keys", fill: (row) => keyChips(queue, row.keys, row.shared, 2) },
+      { name: "attempt", label: "Attempts", number: true, text: (row) => row.attempt },
+      { name: "put", label: "Put", stamp: (row) => row.put, fill: (row) => ago(row.put) },
+      which === "dead" ? { name: "died", label: "Died", stamp: (row) => row.due, fill: (row) => ago(row.due) } : null,
+      {
+        name: "do", label: "", class: "end",
+        fill: (row) => h("span", { class: "actions" }, Object.keys(deeds()).map((what) => button(what, row)),
+          which === "dead" ? link(`${page("queues", queue, "messages", row.id)}#edit`, { class: "button small", "aria-label": `Edit message ${row.id} and requeue it` }, "Edit") : null),
+      },
+    ].filter(Boolean);
+  }
+
+  function load(cursor) {
+    const wanted = chosen.values();
+    if (which === "held") return get(path("queues", queue, "messages"), { query: { ...wanted, state: "held", cursor, limit: 50 }, signal });
+    return get(path("queues", queue, "dead"), { query: { ...wanted, after: cursor, limit: 50 }, signal }).then((found) => ({ ...found, cursor: found.after ?? null }));
+  }
+
+  function begin() {
+    list = new Pages(new Table(columns(), { caption: which === "held" ? "Held messages" : "Dead letters", keyOf: (row) => row.id }), load, {
+      signal,
+      none: () => (Object.values(chosen.values()).some(Boolean)
+        ? empty(`No ${which === "held" ? "held message" : "dead letter"} fits these filters`, "Clear one of them to see the others.")
+        : which === "held"
+          ? empty("Nothing is held", "A message is held when its attempts are used up and the retry policy says hold. Its keys stay closed until somebody acts here.")
+          : empty("No dead letter", "A message becomes one when its attempts are used up, or a handler rejects it.")),
+    });
+    show(place, h("div", { class: "panel" }, list.element));
+    drawBulk();
+    return list;
+  }
+
+  function drawBulk() {
+    show(bulk, Object.entries(deeds()).map(([what, [text]]) => action(`${text} all that match`, () => all(what, text), { small: true, kind: what === "discard" ? "danger" : "" })));
+  }
+
+  async function all(what, text) {
+    const wanted = chosen.values();
+    const narrowed = Object.entries(wanted).filter(([, value]) => value).map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(" and ");
+    const of = which === "held" ? "held messages" : "dead letters";
+    const question = h("div", {}, h("p", {}, narrowed ? `${text} all ${of} of ${queue} with ${narrowed}.` : `${text} all ${of} of ${queue}: no filter is set.`),
+      h("p", { class: "soft" }, WARNED[what] ?? "Each is done by itself; it can be stopped on the way."));
+    if (!(await confirmed(`${text} all that match?`, question, text, { danger: what === "discard" }))) return null;
+    const step = which === "held" ? heldStep(what, wanted) : deadStep(what, wanted);
+    const { done, failure, stopped } = await progressed(`${text} …`, step);
+    list.start();
+    if (failure) throw Object.assign(failure, { message: `${failure.message} (${counted(done, "message")} done before)` });
+    return `${text}: ${counted(done, "message")}${stopped ? ", stopped before the end" : ""}`;
+  }
+
+  /** So many at a call; each answer says where the next one goes on. */
+  function deadStep(what, wanted) {
+    let place = {};
+    return async () => {
+      const answer = await post(path("queues", queue, "dead", what), { ...wanted, ...place }, { signal });
+      place = { after: answer.after ?? "", until: answer.until ?? "" };
+      return { done: answer.changed, left: answer.left };
+    };
+  }
+
+  /** Held messages have no call for many: they are found a page at a time. */
+  function heldStep(what, wanted) {
+    let cursor = null;
+    return async () => {
+      const found = await get(path("queues", queue, "messages"), { query: { ...wanted, state: "held", cursor, limit: 50 }, signal });
+      let done = 0;
+      for (const row of found.items) {
+        const answer = await post(path("queues", queue, "messages", row.id, what), {}, { signal });
+        done += answer?.changed === false ? 0 : 1;
+      }
+      cursor = found.cursor;
+      return { done, left: cursor !== null && cursor !== undefined };
+    };
+  }
+
+  begin();
+  const kind = choice("Kind", [["dead", "Dead letters"], ["held", "Held"]], which, (value) => {
+    which = value;
+    note({ which: value === "dead" ? "" : value });
+    begin().start();
+  });
+  const bar = h("div", { class: "head" }, kind, h("span", { class: "actions end" }, bulk));
+  return { node: h("div", {}, top.node, bar, chosen.element, place), title: `Held and dead · ${queue}`, ready: ready(list, queue, top, signal) };
+}

@@ -1,0 +1,161 @@
+// One queue, live: its diagram, its waits, its hot and its paused keys, its options.
+
+import { get, path, page } from "../api.js";
+import { Chart } from "../diagram/chart.js";
+import { byKey, histogram } from "../diagram/waits.js";
+import { h, setText, show } from "../dom.js";
+import { count, counted, lasting } from "../format.js";
+import { action, change } from "../parts/action.js";
+import { button, empty, link, pairs, panel, refusal } from "../parts/basics.js";
+import { figures } from "../parts/figures.js";
+import { queueHead } from "../parts/queuehead.js";
+import { Table } from "../parts/table.js";
+
+const STATES = ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"];
+
+export function queue(context) {
+  const { params: { queue: name }, live, signal, query, note } = context;
+  const top = queueHead(context, () => load());
+  const totals = figures();
+  const trouble = h("div");
+  const chart = new Chart({ queue: name, live, signal, query, note });
+  const waits = waitsPanel(chart);
+  const hot = hotTable(name, () => load());
+  const hotPlace = h("div");
+  const paused = h("div");
+  const options = h("div", { class: "body" });
+  const node = h("div", {}, top.node, trouble, totals.element,
+    panel("Who holds what, what waits", chart.element, { actions: chart.controls }),
+    h("div", { class: "columns" },
+      waits.element,
+      panel("Keys with most messages", hotPlace)),
+    h("div", { class: "columns" }, panel("Paused keys", paused), panel("Options", options)));
+  hotPlace.append(hot.wrapped);
+
+  function figuresNow() {
+    const known = live.queues.get(name);
+    if (!known) return;
+    const { stats, rates } = known;
+    const shown = Object.fromEntries(STATES.map((state) => [state, stats[state] ?? 0]));
+    totals.update({ ...shown, put: rates.recent("put"), done: rates.recent("done"), oldest: stats.oldest ? Math.max(0, live.now() - stats.oldest / 1e6) : 0 });
+  }
+
+  let first = true;
+  async function load() {
+    try {
+      const found = await get(path("queues", name), { signal });
+      trouble.replaceChildren();
+      live.note(name, found.stats);
+      figuresNow();
+      top.update({ paused: found.queue_paused ?? found.paused.includes(""), sealed: Boolean(found.stats.sealed) });
+      const most = Math.max(1, ...found.hot.map((one) => one.waiting));
+      hot.update(found.hot.slice(0, 20).map((one) => ({ ...one, most })));
+      hot.wrapped.hidden = !found.hot.length;
+      if (!found.hot.length && hotPlace.children.length < 2) hotPlace.append(empty("No message has a key now", "Keys stand here while unsettled messages have them."));
+      if (found.hot.length) while (hotPlace.children.length > 1) hotPlace.lastChild.remove();
+      drawPaused(paused, name, found.paused.filter(Boolean), load);
+      show(options, pairs(Object.entries(found.options).map(([option, value]) => [option, value === "" ? null : h("code", {}, String(value))])));
+      if (first) await seed(found.hot);
+      first = false;
+    } catch (error) {
+      if (error.name !== "AbortError") show(trouble, refusal(error));
+    }
+  }
+
+  async function seed(depths) {
+    let running = [];
+    try {
+      running = (await get("/workers", { signal })).flatMap((worker) => (worker.running ?? [])
+        .filter((one) => (one.queue ?? worker.queue) === name)
+        .map((one) => ({ ...one, worker: worker.id, since: live.now() - one.seconds })));
+    } catch {
+      // Workers that do not announce themselves are seen with their next lease.
+    }
+    chart.seed({ running, hot: depths });
+  }
+
+  const timer = setInterval(() => { if (!document.hidden) load(); }, 5000);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  live.addEventListener("stats", () => { figuresNow(); waits.update(); }, { signal });
+  waits.update();
+  return { node, title: name, wants: { queue: name }, ready: load() };
+}
+
+/** The histogram of waits, of all keys or of the one that is chosen, and the keys that waited longest. */
+function waitsPanel(chart) {
+  const bars = histogram();
+  const told = h("span", { class: "soft" });
+  const all = button("All keys", () => { chosen = null; update(); }, { small: true });
+  let chosen = null;
+  const table = new Table([
+    { name: "key", label: "Key", head: true, fill: (row) => h("button", { type: "button", class: "plain small mono", onclick: () => { chosen = row.key; update(); } }, row.key || "no key") },
+    { name: "count", label: "Leased", number: true, text: (row) => count(row.count) },
+    { name: "median", label: "Median wait", number: true, text: (row) => lasting(row.median) },
+    { name: "longest", label: "Longest", number: true, text: (row) => lasting(row.longest) },
+  ], { caption: "Waits by key", keyOf: (row) => row.key });
+  const nothing = empty("No message was leased yet", "Waits are counted from when this page was opened.");
+  function update() {
+    const waits = chart.tracks.waits;
+    const some = chosen === null ? waits : waits.filter((one) => one.key === chosen);
+    bars.update(some.map((one) => one.wait));
+    table.update(byKey(waits, 8));
+    nothing.hidden = waits.length > 0;
+    bars.element.hidden = table.wrapped.hidden = !waits.length;
+    all.hidden = chosen === null;
+    setText(told, chosen === null ? `the last ${counted(waits.length, "lease")}` : `key ${chosen}, ${counted(some.length, "lease")}`);
+  }
+  return { element: panel("Waits before a lease", h("div", {}, nothing, bars.element, table.wrapped), { actions: [told, all] }), update };
+}
+
+function hotTable(name, changed) {
+  return new Table([
+    { name: "key", label: "Key", head: true, fill: (row) => link(`${page("queues", name, "messages")}?${new URLSearchParams({ key: row.key })}`, { class: "mono", "data-open": true }, row.key) },
+    { name: "waiting", label: "Messages", number: true, text: (row) => count(row.waiting) },
+    {
+      name: "bar", label: "", unseen: "Part", stamp: (row) => `${row.waiting}/${row.most}`,
+      fill: (row) => { const bar = h("i"); bar.style.width = `${(100 * row.waiting) / row.most}%`; return h("span", { class: "bar-cell", "aria-hidden": "true" }, bar); },
+    },
+    {
+      name: "do", label: "", class: "end",
+      fill: (row) => action("Pause", async () => {
+        const said = await change(path("queues", name, "pause"), { keys: [row.key] }, `Key ${row.key} is paused`, `Key ${row.key} was paused already`);
+        changed();
+        return said;
+      }, { small: true, label: `Pause key ${row.key}` }),
+    },
+  ], { caption: "Keys with most messages", keyOf: (row) => row.key });
+}
+
+function drawPaused(place, name, keys, changed) {
+  const text = keys.join("\0");
+  if (place.drawn === text) return;
+  place.drawn = text;
+  const field = h("input", { "aria-label": "Key to pause", placeholder: "A key, as customer:7", spellcheck: "false", autocomplete: "off" });
+  const pause = action("Pause key", async () => {
+    const key = field.value;
+    if (!key) { field.focus(); return null; }
+    const said = await change(path("queues", name, "pause"), { keys: [key] }, `Key ${key} is paused`, `Key ${key} was paused already`);
+    field.value = "";
+    changed();
+    return said;
+  });
+  const form = h("form", { class: "more", onsubmit: (event) => { event.preventDefault(); pause.click(); } }, field, pause);
+  pause.type = "button";
+  if (!keys.length) {
+    show(place, empty("No key is paused", "Messages of a paused key wait, and so do those behind them; others go on."), form);
+    return;
+  }
+  const table = new Table([
+    { name: "key", label: "Key", head: true, class: "mono", text: (row) => row },
+    {
+      name: "do", label: "", class: "end",
+      fill: (row) => action("Resume", async () => {
+        const said = await change(path("queues", name, "resume"), { keys: [row] }, `Key ${row} goes on`, `Key ${row} was not paused`);
+        changed();
+        return said;
+      }, { small: true, label: `Resume key ${row}` }),
+    },
+  ], { caption: "Paused keys", keyOf: (row) => row });
+  table.update(keys.slice(0, 200));
+  show(place, table.wrapped, form);
+}

@@ -1,0 +1,145 @@
+// All queues: how they are, at a glance and one by one.
+
+import { get } from "../api.js";
+import { h, setText, show } from "../dom.js";
+import { coarse, count, rate } from "../format.js";
+import { empty, flag, head, queueLink, refusal } from "../parts/basics.js";
+import { figures } from "../parts/figures.js";
+import { spark } from "../parts/spark.js";
+import { Table } from "../parts/table.js";
+
+const MOST = 500;
+const SLOW = 60;
+
+export function queues({ live, query, note, signal }) {
+  const marks = new Map();
+  const sort = { name: query.get("sort") ?? "queue", down: query.get("down") === "1" };
+  const search = h("input", {
+    type: "search", placeholder: "Find a queue", "aria-label": "Find a queue", "data-search": true,
+    value: query.get("q") ?? "", autocomplete: "off", spellcheck: "false", oninput: () => { note({ q: search.value }); draw(); },
+  });
+  const totals = figures();
+  const attention = h("div", { class: "attention", "aria-label": "Needs attention", role: "region" });
+  const told = h("div", { class: "more", hidden: true });
+  const place = h("div", { class: "panel" });
+  const nothing = h("div");
+  const table = new Table(columns(live, marks), {
+    caption: "Queues", keyOf: (row) => row.name, sorted: sort,
+    onsort: ({ name, down }) => note({ sort: name, down: down ? "1" : "" }),
+  });
+  place.append(table.wrapped, told, nothing);
+  const node = h("div", {}, head("Queues", { actions: [h("span", { class: "grow" }, search)] }), totals.element, attention, place);
+
+  function draw() {
+    const all = [...live.queues.values()];
+    const wanted = search.value.trim().toLowerCase();
+    const rows = wanted ? all.filter((row) => row.name.toLowerCase().includes(wanted)) : all;
+    const shown = rows.length > MOST ? table.inOrder(rows).slice(0, MOST) : rows;
+    totals.update(summed(all, live.now()));
+    drawAttention(attention, all, live.now());
+    table.update(shown);
+    table.wrapped.hidden = !rows.length;
+    told.hidden = rows.length <= MOST;
+    setText(told, `The first ${count(MOST)} of ${count(rows.length)} queues in this order; find others by their names.`);
+    if (rows.length) nothing.replaceChildren();
+    else if (!nothing.firstChild || nothing.dataset.wanted !== wanted) show(nothing, none(all.length, wanted));
+    nothing.dataset.wanted = wanted;
+  }
+
+  async function load() {
+    try {
+      const found = await get("/queues", { signal });
+      for (const { name, stats, paused, sealed } of found) {
+        live.note(name, stats);
+        marks.set(name, { paused, sealed });
+      }
+      const names = new Set(found.map((one) => one.name));
+      live.only(names);
+      for (const name of marks.keys()) if (!names.has(name)) marks.delete(name);
+      draw();
+    } catch (error) {
+      if (error.name !== "AbortError" && !live.queues.size) show(nothing, refusal(error));
+    }
+  }
+
+  const timer = setInterval(() => { if (!document.hidden) load(); }, 10_000);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  live.addEventListener("stats", draw, { signal });
+  if (live.queues.size) draw();
+  return { node, title: "Queues", ready: load() };
+}
+
+function columns(live, marks) {
+  const figure = (name, label, state, more = {}) => ({
+    name, label, number: true, sort: (row) => row.stats[name] ?? 0, text: (row) => count(row.stats[name]),
+    state: (row) => (row.stats[name] ? state : "zero"), ...more,
+  });
+  return [
+    {
+      name: "queue", label: "Queue", head: true, sort: (row) => row.name,
+      stamp: (row) => `${marks.get(row.name)?.paused}${row.stats.sealed}${row.stats.paused}`,
+      fill: (row) => h("span", { class: "name" }, queueLink(row.name, { "data-open": true }), badges(row, marks.get(row.name))),
+    },
+    figure("ready", "Ready"), figure("waiting", "Waiting"), figure("leased", "Leased"),
+    figure("delayed", "Delayed", "", { class: "minor" }), figure("backing_off", "Backing off", "", { class: "minor" }),
+    figure("held", "Held", "alarm"), figure("dead", "Dead", "alarm"),
+    { name: "put", label: "Put/s", number: true, sort: (row) => row.rates.recent("put"), text: (row) => rate(row.rates.recent("put")) },
+    { name: "done", label: "Done/s", number: true, sort: (row) => row.rates.recent("done"), text: (row) => rate(row.rates.recent("done")) },
+    {
+      name: "trend", label: "Last minute", class: "trend", stamp: () => "",
+      fill: (row) => spark(`Done a second in ${row.name} over the last minute`),
+      each: (row, cell) => cell.firstChild.draw(row.rates.series("done")),
+    },
+    {
+      name: "oldest", label: "Oldest", number: true, sort: (row) => age(row.stats, live.now()),
+      text: (row) => (row.stats.oldest ? coarse(age(row.stats, live.now())) : "–"),
+      state: (row) => (!row.stats.oldest ? "zero" : age(row.stats, live.now()) > SLOW ? "warning" : ""),
+    },
+  ];
+}
+
+const age = (stats, now) => (stats.oldest ? Math.max(0, now - stats.oldest / 1e6) : 0);
+
+function badges(row, mark) {
+  const found = [];
+  if (mark?.paused) found.push(flag("paused", "warning", "The whole queue is paused: nothing is leased"));
+  else if (row.stats.paused) found.push(flag(`${count(row.stats.paused)} paused`, "warning", "Keys that are paused"));
+  if (row.stats.sealed) found.push(flag("sealed", "warning", "Puts are refused"));
+  return found;
+}
+
+function summed(all, now) {
+  const sum = { queues: all.length, put: 0, done: 0, oldest: 0 };
+  for (const { stats, rates } of all) {
+    for (const name of ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"]) sum[name] = (sum[name] ?? 0) + (stats[name] ?? 0);
+    sum.put += rates.recent("put");
+    sum.done += rates.recent("done");
+    sum.oldest = Math.max(sum.oldest, age(stats, now));
+  }
+  return sum;
+}
+
+/** The queues that somebody should look at, the worst first. */
+function drawAttention(place, all, now) {
+  const found = [];
+  for (const { name, stats } of all) {
+    const why = [];
+    if (stats.held) why.push(`${count(stats.held)} held`);
+    if (stats.dead) why.push(`${count(stats.dead)} dead`);
+    if (age(stats, now) > SLOW) why.push("ready for over a minute");
+    if (why.length) found.push({ name, why: why.join(", "), weight: (stats.held ?? 0) * 10 + (stats.dead ?? 0) });
+  }
+  found.sort((a, b) => b.weight - a.weight);
+  const text = found.slice(0, 6).map((one) => `${one.name} ${one.why}`).join("|") + found.length;
+  if (place.drawn === text) return;
+  place.drawn = text;
+  place.hidden = !found.length;
+  show(place, h("strong", {}, "Needs attention"), found.slice(0, 6).map((one) =>
+    h("span", { class: "attend" }, queueLink(one.name), h("span", { class: "soft" }, one.why))),
+  found.length > 6 ? h("span", { class: "soft" }, `and ${count(found.length - 6)} more`) : null);
+}
+
+const none = (some, wanted) => (some
+  ? empty(`No queue's name contains “${wanted}”`, "Clear the search to see all of them.")
+  : empty("No queue yet", "A queue is there from its first message on. Put one:",
+    h("p", {}, h("code", {}, "interlock send app:task"), " or ", h("code", {}, "queue.put(…)"), "; this page shows it at once.")));

@@ -1,0 +1,39 @@
+// The timetable: what is put by itself, and when.
+
+import { get } from "../api.js";
+import { h, show } from "../dom.js";
+import { lasting } from "../format.js";
+import { ago, empty, head, queueLink, refusal } from "../parts/basics.js";
+import { Table } from "../parts/table.js";
+
+export function schedules({ signal }) {
+  const place = h("div", { class: "panel" }, h("div", { class: "note" }, "Looking …"));
+  const table = new Table([
+    { name: "name", label: "Name", head: true, sort: (row) => row.name, text: (row) => row.name },
+    { name: "when", label: "When", class: "mono", text: (row) => row.expression ?? (row.every ? `every ${lasting(row.every)}` : row.when ?? "–") },
+    { name: "tz", label: "Time zone", text: (row) => row.tz ?? "–" },
+    { name: "missed", label: "Missed ticks", text: (row) => row.missed ?? "–" },
+    { name: "queue", label: "Queue", fill: (row) => (row.queue ? queueLink(row.queue, { "data-open": true }) : null) },
+    { name: "last", label: "Last", sort: (row) => row.last ?? 0, stamp: (row) => row.last, fill: (row) => ago(row.last) },
+    { name: "next", label: "Next", sort: (row) => row.next ?? 0, stamp: (row) => row.next, fill: (row) => ago(row.next) },
+  ], { caption: "Schedules", keyOf: (row) => `${row.queue ?? ""}/${row.name}` });
+
+  async function load() {
+    try {
+      const found = await get("/schedules", { signal });
+      const rows = Array.isArray(found) ? found : (found.items ?? found.schedules ?? []);
+      if (rows.length) {
+        table.update(rows.map((row) => (typeof row === "string" ? { name: row } : row)));
+        if (!table.wrapped.isConnected) show(place, table.wrapped);
+      } else {
+        show(place, empty("No schedule", found.note ?? "No worker that is running has a timetable.",
+          h("p", {}, "Give a task one: ", h("code", {}, '@app.cron("0 3 * * *")'), " or ", h("code", {}, '@app.every("15m")'), " above ", h("code", {}, "@app.task"), ".")));
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") show(place, refusal(error));
+    }
+  }
+  const timer = setInterval(load, 10_000);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  return { node: h("div", {}, head("Schedules"), place), title: "Schedules", ready: load() };
+}
