@@ -244,6 +244,8 @@ def failed(
         settle(lease.nack, failure.delay, failure.text)
     elif failure.how == "reject":
         settle(lease.reject, failure.text)
+    elif failure.how == "defer":
+        settle(lease._defer, failure.delay)
     else:
         settle(lease._give_up, failure.text)
 

@@ -24,8 +24,8 @@ EXPIRED = "expired: "
 class Failure:
     """The settlement of a message whose handler raised."""
 
-    how: Literal["nack", "reject", "give_up"]
-    """``give_up``: as if that had been the last attempt."""
+    how: Literal["nack", "reject", "give_up", "defer"]
+    """``give_up``: as if that had been the last attempt. ``defer``: as if it had not been one."""
     text: str
     """Kept as the message's last error."""
     delay: float | None = None
@@ -45,6 +45,8 @@ def judged(error: BaseException, on: tuple[type[Exception], ...]) -> Failure:
     kind = type(error)
     if issubclass(kind, RetryAfter):
         delay = _delay(error)
+        if delay is not None and not _is_attempt(error):
+            return Failure("defer", text, delay, steered=True)
         return Failure("nack", text, delay, steered=delay is not None)
     if issubclass(kind, Reject):
         reason = _reason(error)
@@ -90,6 +92,14 @@ def _delay(error: BaseException) -> float | None:
     except BaseException:
         # Of a class of its own, that made it without ours, or changed it since.
         return None
+
+
+def _is_attempt(error: BaseException) -> bool:
+    """Return whether a RetryAfter counts as a failed attempt."""
+    try:
+        return error.attempt is not False  # type: ignore[attr-defined]
+    except BaseException:
+        return True
 
 
 def _reason(error: BaseException) -> str | None:

@@ -129,10 +129,6 @@ def test_what_failed_tells_why(app: App, how: str, task: str, reason: str, error
 @ENGINES
 def test_a_result_is_forgotten(app: App) -> None:
     declared(app)
-    try:
-        send(app, "echo", "b").forget()
-    except (EngineUnavailable, ValueError):
-        pytest.skip("this core has no il1_forget yet")
     job = send(app, "echo", "a")
     with app.worker(threads=1):
         assert job.result(PATIENCE) == "a"

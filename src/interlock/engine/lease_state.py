@@ -168,6 +168,9 @@ class LeaseState(Generic[T]):
             return self.nacking(failure.delay, failure.text)
         if failure.how == "give_up":
             return self._giving_up(failure.text)
+        if failure.how == "defer":
+            self._gone(SETTLED)
+            return wire.deferring(self.token, self.id, failure.delay or 0.0)
         return self.rejecting(failure.text)
 
     def _judged(self, error: BaseException) -> wire.Settlement:

@@ -178,7 +178,8 @@ class Invocation(Protocol):
 class Outcome:
     """The way in which a message is to be settled."""
 
-    how: Literal["ack", "nack", "reject", "exhaust", "release"]
+    how: Literal["ack", "nack", "reject", "exhaust", "release", "defer"]
+    """``defer``: it comes again after ``delay``, its attempt unchanged."""
     result: bytes | None = None
     delay: float | None = None
     """Seconds; None: the backoff of the message's policy."""
@@ -196,6 +197,8 @@ class Outcome:
             return wire.exhausting(token, id, self.error)
         if self.how == "reject":
             return wire.rejecting(token, id, self.error)
+        if self.how == "defer":
+            return wire.deferring(token, id, self.delay or 0.0)
         return wire.releasing(token, id)
 
 
@@ -254,6 +257,8 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
         return failure(retry, lease, found.text, found.delay)
     if found.how == "reject":
         return Outcome("reject", error=found.text, expected="dead")
+    if found.how == "defer":
+        return Outcome("defer", delay=found.delay, error=found.text, expected="released")
     expected = "dead" if retry.then == "dead" else "held"
     return Outcome("exhaust", error=found.text, expected=expected)
 

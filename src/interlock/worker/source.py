@@ -281,7 +281,7 @@ def count_outcome(tally: Tally, outcome: Outcome) -> None:
     """Count a handler that has ended."""
     if outcome.how == "ack":
         tally.handled += 1
-    elif outcome.how != "release":
+    elif outcome.how not in ("release", "defer"):
         tally.failed += 1
 
 
