@@ -8,6 +8,12 @@ pub const MAX_KEYS: usize = 4096;
 /// Bytes of a key, which has one at least.
 pub const MAX_KEY_BYTES: usize = 1024;
 
+/// Keys of each sort that an event tells.
+pub const MAX_EVENT_KEYS: usize = 16;
+
+/// Bytes of these keys, of each sort.
+pub const MAX_EVENT_KEY_BYTES: usize = 1024;
+
 /// Keys and holders that an explanation names beyond the message asked for.
 pub const MAX_NAMED: usize = 10_000;
 

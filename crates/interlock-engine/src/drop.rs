@@ -52,6 +52,8 @@ impl Queue {
         reply::digit(out, u8::from(existed && goes));
         there.iter().for_each(|&count| reply::number(out, count));
         if goes {
+            self.end_watch(cx.shared);
+            cx.shared.workers.lock().drop_queue(cx.shared, &self.name);
             if existed {
                 self.record_drop(cx);
             } else {
@@ -196,6 +198,7 @@ impl Engine {
             let is_there = self.queues.read().get(name).is_some_and(|one| Arc::ptr_eq(one, &cell));
             if is_there {
                 queue.is_back(&self.shared);
+                queue.look_for_watch(&self.shared);
                 return (cell, queue);
             }
         }

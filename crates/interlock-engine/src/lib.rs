@@ -51,7 +51,9 @@ mod drop;
 mod dump;
 #[cfg(target_os = "linux")]
 pub mod durable;
+mod events;
 mod explain;
+mod history;
 mod lease;
 mod names;
 mod operate;
@@ -68,6 +70,7 @@ mod shared;
 mod waiters;
 mod wire;
 mod words;
+mod workers;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -82,7 +85,7 @@ pub use waiters::{Served, Ticket};
 pub use wire::functions::{Class, Function};
 pub use wire::records::Recorded;
 
-use args::{refuse, Read};
+use args::{refuse, Read, Reader};
 use drop::Gone;
 use names::Names;
 use queue::Queue;
@@ -194,6 +197,7 @@ impl Engine {
                 b"parks",
                 b"queues",
                 b"queues-cursor",
+                b"events",
             ];
             if settings.journal.is_some() {
                 told.push(b"journal");
@@ -263,14 +267,13 @@ impl Engine {
             let text = format_args!("the name has {} bytes; at most {MAX_NAME}", name.len());
             return refuse(Code::BadArgument, function.name(), text);
         }
-        let cell = match function.class() {
-            Class::Read => {
-                self.queues.read().get(name).cloned().unwrap_or_else(|| self.nobodys(name))
-            }
-            _ => self.cell(name),
+        let makes = function.class() != Class::Read && !function.is_ephemeral();
+        let cell = match makes {
+            true => self.cell(name),
+            false => self.queues.read().get(name).cloned().unwrap_or_else(|| self.nobodys(name)),
         };
         let queue = cell.lock_arc();
-        if queue.is_dropped() && function.class() != Class::Read {
+        if queue.is_dropped() && makes {
             drop(queue);
             let (cell, queue) = self.taken_up(name);
             return Ok(Held { engine: self, cell, queue, payer: None });
@@ -290,7 +293,10 @@ impl Engine {
             Some(cell) => cell,
             None => {
                 let cell = self.fresh(name);
-                cell.lock().accounts = self.shared.accounts_of(name);
+                let mut queue = cell.lock();
+                queue.accounts = self.shared.accounts_of(name);
+                queue.look_for_watch(&self.shared);
+                drop(queue);
                 cell
             }
         })
@@ -433,10 +439,12 @@ impl Held<'_> {
             return Outcome::Refused(refused);
         }
         let from = out.len();
+        // What it tells no journal has.
+        let is_others = matches!(function, Function::Workers | Function::Ask);
         let ran = self.within(now, caller, served, |queue, cx| {
             let ran = queue.run(function, args, cx, out);
             // The others record what they answer.
-            if !matches!(function.class(), Class::Produce | Class::Consume) {
+            if !matches!(function.class(), Class::Produce | Class::Consume) && !is_others {
                 cx.shown(queue);
             }
             ran
@@ -458,7 +466,7 @@ impl Held<'_> {
             return Ok(());
         };
         // What is due is recorded too, which this one applies.
-        if function.only_reads() {
+        if function.only_reads() || function.is_ephemeral() {
             return Ok(());
         }
         let growing = function.grows().then(|| args::recorded(args));
@@ -476,6 +484,9 @@ impl Held<'_> {
         let shared = &self.engine.shared;
         let mut cx = Context { now, caller, served, shared, replays: false, payer: self.payer };
         let result = call(&mut self.queue, &mut cx);
+        if self.queue.scheduler.has_noted() {
+            self.queue.log_events();
+        }
         if served.len() > from {
             let mut tickets = shared.tickets.lock();
             served[from..].iter().for_each(|served| drop(tickets.remove(&served.ticket)));
@@ -521,6 +532,7 @@ impl Queue {
             | Function::Bury
             | Function::Requeue
             | Function::Discard
+            | Function::Forget
             | Function::Purge
             | Function::Restore
             | Function::Drop
@@ -530,6 +542,16 @@ impl Queue {
             | Function::Reopen => {
                 self.operate(function, args, cx, out)?;
                 Outcome::Done
+            }
+            Function::Events | Function::Announce | Function::Workers | Function::Ask => {
+                let mut from = Reader::new(function.name(), args);
+                match function {
+                    Function::Events => self.events(&mut from, cx, out),
+                    Function::Announce => self.announce(&mut from, cx, out),
+                    Function::Workers => self.workers(&mut from, cx, out),
+                    _ => self.ask(&mut from, cx, out),
+                }?;
+                return Ok(Outcome::Done);
             }
             Function::Version | Function::Queues => unreachable!("they are of no queue"),
         };

@@ -50,7 +50,8 @@ impl Queue {
             | Function::Skip
             | Function::Bury
             | Function::Requeue
-            | Function::Discard => self.operate_on(function, &mut from, cx, out),
+            | Function::Discard
+            | Function::Forget => self.operate_on(function, &mut from, cx, out),
             _ => unreachable!("no other is sent here"),
         }?;
         cx.record_call(self, function, args);
@@ -265,7 +266,7 @@ impl Queue {
             return told(out, false);
         }
         let (s, now) = (&mut self.scheduler, cx.now);
-        if function != Function::Requeue {
+        if !matches!(function, Function::Requeue | Function::Forget) {
             s.carry(self.budget);
         }
         let (body, end) = match function {
@@ -274,6 +275,11 @@ impl Queue {
                 let dropped = s.discard(now, id);
                 self.weight -= dropped.as_ref().map_or(0, Body::weight);
                 return told(out, dropped.is_some());
+            }
+            Function::Forget => {
+                let kept = self.results.get(id, now).is_some();
+                self.results.forget(id);
+                return told(out, kept);
             }
             Function::Cancel => (s.cancel(now, id), End::Cancelled),
             Function::Skip => (s.skip(now, id), End::Skipped),

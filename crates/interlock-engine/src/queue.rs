@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use interlock_core::queue::scheduler::{Budget, Grant, Scheduler};
 use interlock_core::queue::types::Time;
+use parking_lot::Mutex;
 
 use crate::consumers::Consumers;
 use crate::declare::{Declared, Durability};
+use crate::events::Log;
+use crate::history;
 use crate::put;
 use crate::results::{End, Results};
 use crate::room::Payload;
@@ -58,6 +61,8 @@ pub struct Queue {
     pub consumers: Consumers,
     pub results: Results,
     pub waiting: Waiting,
+    /// Its events, while somebody watches.
+    pub watch: Option<Arc<Mutex<Log>>>,
     /// Bytes of all messages and dead letters, about.
     pub weight: u64,
     /// The budget of what the call under way may ready, beside what was due (clause 21).
@@ -81,9 +86,12 @@ pub struct Queue {
 impl Queue {
     pub fn new(name: &[u8], durability: Durability) -> Self {
         let declared = Declared::default_of(durability);
+        let weigh = |body: &Body| body.data.len() as u64;
+        let mut scheduler = Scheduler::by_time(declared.options(), weigh);
+        scheduler.keep_errors(history::join);
         Queue {
             name: name.into(),
-            scheduler: Scheduler::by_time(declared.options(), |body: &Body| body.data.len() as u64),
+            scheduler,
             results: Results::new(declared.results),
             declared,
             is_declared: false,
@@ -92,6 +100,7 @@ impl Queue {
             in_journal: false,
             consumers: Consumers::default(),
             waiting: Waiting::default(),
+            watch: None,
             weight: 0,
             budget: Budget::ONE_CALL,
             restless: false,
@@ -136,7 +145,7 @@ impl Queue {
         let records = self.structure.saturating_sub(of_messages) + scheduler.kept_bytes() as u64;
         let kept = self.results.len() as u64 * KEPT_OVERHEAD + self.results.bytes;
         let told = kept + self.consumers.weight() + self.waiting.weight();
-        self.weight + told + records + EMPTY
+        self.weight + told + records + self.watch_weight() + EMPTY
     }
 
     /// Looks at what the records take, now and then: seldom enough to cost nothing, often enough for one
@@ -178,6 +187,9 @@ impl Queue {
             self.scheduler.pass(cx.now);
             self.results.forget_old(cx.now, 1000);
             return;
+        }
+        if self.watch.is_some() {
+            self.look_at_watch(cx.shared, cx.now);
         }
         let (due, budget) = self.scheduler.start(cx.now);
         self.budget = budget;

@@ -8,6 +8,7 @@ use interlock_core::queue::types::Time;
 use crate::args::{Args, Read, Reader};
 use crate::carry;
 use crate::explain;
+use crate::history;
 use crate::operate::key;
 use crate::put::told::Given;
 use crate::queue::{Body, Queue};
@@ -68,9 +69,10 @@ impl Queue {
         Ok(Outcome::Done)
     }
 
-    fn tell_stats(&self, out: &mut Vec<u8>) {
+    fn tell_stats(&mut self, out: &mut Vec<u8>) {
+        let oldest = self.scheduler.next_in_line().unwrap_or(0);
         let s = self.scheduler.counts();
-        let pairs: [(&str, u64); 26] = [
+        let pairs: [(&str, u64); 27] = [
             ("unsettled", s.unsettled),
             ("bytes", s.bytes),
             ("delayed", s.delayed),
@@ -97,6 +99,7 @@ impl Queue {
             ("sealed", u64::from(self.sealed)),
             ("results", self.results.len() as u64),
             ("result_bytes", self.results.bytes),
+            ("oldest", oldest),
         ];
         reply::array(out, 2 * pairs.len());
         for (name, count) in pairs {
@@ -309,7 +312,9 @@ impl Queue {
                 reply::texts(out, &[b"done", &kept.result])
             }
             (Some(kept), _) => reply::texts(out, &[kept.end.text()]),
-            (None, Some(dead)) => reply::texts(out, &[b"failed", &to_bytes(&dead.error)]),
+            (None, Some(dead)) => {
+                reply::texts(out, &[b"failed", history::newest(&to_bytes(&dead.error))])
+            }
             (None, None) => reply::texts(out, &[b"gone"]),
         }
     }
@@ -343,7 +348,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
 }
 
 /// Strings of a reply whose number is known only at its end.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
     pub count: usize,
@@ -367,6 +372,16 @@ impl Strings {
     pub fn optional(&mut self, value: Option<u64>) {
         reply::optional(&mut self.bytes, value);
         self.count += 1;
+    }
+
+    /// Bytes that they take.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Gives back the room for more of them.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
     }
 
     pub fn append(&mut self, more: &Strings) {

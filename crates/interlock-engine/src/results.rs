@@ -70,7 +70,8 @@ impl Results {
         }
     }
 
-    fn forget(&mut self, id: u64) {
+    /// Drops what is kept of a message.
+    pub fn forget(&mut self, id: u64) {
         if let Some(kept) = self.by_id.remove(&id) {
             self.bytes -= kept.result.len() as u64;
             self.order.remove(&kept.order);

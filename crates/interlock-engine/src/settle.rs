@@ -30,6 +30,7 @@ enum How<'a> {
     Reject(&'a [u8]),
     Exhaust(&'a [u8]),
     Release,
+    Defer(u64),
 }
 
 /// The answer to a settlement.
@@ -151,10 +152,12 @@ fn acknowledged<A: Args + ?Sized>(
     Some((last.number, id))
 }
 
+const VERBS: [&[u8]; 7] = [b"ACK", b"DONE", b"NACK", b"REJECT", b"EXHAUST", b"RELEASE", b"DEFER"];
+
 fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
     let verb = from.take(|| format!("settlements[{i}]"))?;
-    if !matches!(verb, b"ACK" | b"DONE" | b"NACK" | b"REJECT" | b"EXHAUST" | b"RELEASE") {
-        let text = "is not ACK, DONE, NACK, REJECT, EXHAUST or RELEASE";
+    if !VERBS.contains(&verb) {
+        let text = "is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE or DEFER";
         return from.bad(|| format!("settlements[{i}]"), text);
     }
     let token = from.number(|| format!("settlements[{i}].token"))?;
@@ -170,10 +173,11 @@ fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<
             } else {
                 Some(from.natural(0, MAX_SPAN, what)?)
             };
-            How::Nack(delay, from.text(MAX_TEXT, || format!("settlements[{i}].error"))?)
+            How::Nack(delay, from.text(MAX_ERROR, || format!("settlements[{i}].error"))?)
         }
-        b"REJECT" => How::Reject(from.text(MAX_TEXT, || format!("settlements[{i}].reason"))?),
-        b"EXHAUST" => How::Exhaust(from.text(MAX_TEXT, || format!("settlements[{i}].error"))?),
+        b"REJECT" => How::Reject(from.text(MAX_ERROR, || format!("settlements[{i}].reason"))?),
+        b"EXHAUST" => How::Exhaust(from.text(MAX_ERROR, || format!("settlements[{i}].error"))?),
+        b"DEFER" => How::Defer(from.natural(0, MAX_SPAN, || format!("settlements[{i}].delay"))?),
         _ => How::Release,
     };
     Ok(Settlement { token, id, how })
@@ -203,8 +207,11 @@ impl Queue {
         };
         let failed = match one.how {
             How::Ack | How::Done(_) => unreachable!("as just seen"),
-            How::Release => {
-                let released = s.release_within(handle);
+            How::Release | How::Defer(_) => {
+                let released = match one.how {
+                    How::Defer(delay) => s.defer_within(handle, delay),
+                    _ => s.release_within(handle),
+                };
                 return released.map_or(Answer::Lost, |()| Answer::Released);
             }
             How::Nack(delay, error) => s.nack_within(handle, delay, &to_text(error), budget),

@@ -10,11 +10,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::args::{self, Args, Refused};
 use crate::declare::Durability;
+use crate::events::Watched;
 use crate::queue::Queue;
 use crate::reclaim::Idle;
 use crate::waiters::{Served, Ticket};
 use crate::wire::codes::Code;
 use crate::wire::records::Recorded;
+use crate::workers::Workers;
 
 /// The settings that an engine is made with.
 #[derive(Clone)]
@@ -109,6 +111,9 @@ pub type Accounts = Box<dyn Fn(&[u8]) -> Vec<Arc<Account>> + Send + Sync>;
 pub struct Shared {
     pub settings: EngineSettings,
     pub accounts: RwLock<Option<Accounts>>,
+    /// What is kept beside the queues, by their names. Their locks are taken behind those of queues.
+    pub watched: Watched,
+    pub workers: Mutex<Workers>,
     /// Queues to be looked at, and when the first of them.
     pub idle: Mutex<Idle>,
     pub first_idle: AtomicU64,
@@ -131,12 +136,15 @@ impl Shared {
     pub fn new(settings: EngineSettings) -> Self {
         let (accounts, idle, used, alarms, tickets) = Default::default();
         let [refused, reclaimed] = Default::default();
+        let (watched, workers) = Default::default();
         Shared {
             memory: AtomicU64::new(settings.memory),
             first_idle: AtomicU64::new(Time::MAX),
             first_alarm: AtomicU64::new(Time::MAX),
             settings,
             accounts,
+            watched,
+            workers,
             idle,
             refused,
             reclaimed,

@@ -5,6 +5,7 @@
 //! lease (`ack`, `revoke`, `explain`) needs to know nothing of batches.
 
 use crate::queue::counts::Happened;
+use crate::queue::feed::Change;
 use crate::queue::lease::Failure;
 use crate::queue::leases::Lease;
 use crate::queue::message::KEYED;
@@ -70,6 +71,7 @@ impl<P> Scheduler<P> {
             let lease = (token, deadline);
             let place = self.leases.insert_in_batch(batch, lease, at, consumer, self.now);
             self.records.set_leased(at, place);
+            self.note_lease(at, token, consumer);
             let id = self.records[at].id;
             let attempt = self.records.attempt(at);
             grants.push(Grant { handle: Handle { place, token }, id, attempt, message: at });
@@ -159,6 +161,7 @@ impl<P> Scheduler<P> {
         let (at, place) = self.held_at(token, id)?;
         self.leases.end(place);
         self.counts.note(Happened::Acked);
+        self.note(Change::Ack, at, token);
         Some(self.settle(at, budget))
     }
 
@@ -182,6 +185,7 @@ impl<P> Scheduler<P> {
                 left -= 1;
                 let lease = self.leases.end(place);
                 self.counts.note(Happened::Expired);
+                self.note_expired(&lease);
                 self.fail(lease.message, Failure::Expired, budget);
             }
         }

@@ -57,6 +57,7 @@ impl<P> Scheduler<P> {
         self.records.set_priority(at, put.priority);
         if attempt > 1 {
             self.records.set_attempt(at, attempt);
+            self.amend_attempt(attempt);
         }
         if !error.is_empty() {
             self.records.set_error(at, error);

@@ -4,7 +4,9 @@
 use crate::key::{Key, KeyRef};
 use crate::queue::counts::Happened;
 use crate::queue::delays::DelayedKeys;
+use crate::queue::feed::Change;
 use crate::queue::lease::Failure;
+use crate::queue::leases::Lease;
 use crate::queue::scheduler::{Budget, Put, Scheduler, CALL_LIMIT};
 use crate::queue::timers::Due;
 use crate::queue::trace::Call;
@@ -77,9 +79,11 @@ impl<P> Scheduler<P> {
         if let Some(place) = self.leases.next_expired(now) {
             let lease = self.leases.end(place);
             self.counts.note(Happened::Expired);
+            self.note_expired(&lease);
             self.fail(lease.message, Failure::Expired, budget);
         } else if let Some(due) = due(self.backoffs.first()) {
             self.end_backoff(due.owner);
+            self.note(Change::Due, due.owner, 0);
             self.make_ready(due.owner);
         } else if let Some(due) = due(self.delays.first()) {
             self.fall_due(due.owner);
@@ -87,6 +91,13 @@ impl<P> Scheduler<P> {
             return false;
         }
         true
+    }
+
+    /// A lease ran out.
+    #[inline]
+    pub(super) fn note_expired(&mut self, lease: &Lease) {
+        self.feed.ended = lease.token;
+        self.note(Change::Expire, lease.message, lease.token);
     }
 
     /// A message comes again at that time.
@@ -132,6 +143,7 @@ impl<P> Scheduler<P> {
         self.watch.fell_due(self.records[at].id, self.now);
         let (keys, shared) = (refs(&delayed.keys), refs(&delayed.shared));
         self.place(at, sequence, &keys, &shared);
+        self.note(Change::Due, at, 0);
     }
 
     /// Counts the keys of a message, delayed or not.

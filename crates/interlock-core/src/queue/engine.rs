@@ -5,18 +5,24 @@
 //! [`Scheduler::start`] begins it, with what is due and with what all of it together may ready.
 
 use crate::queue::counts::Happened;
+use crate::queue::feed::Change;
 use crate::queue::lease::{Failed, Failure, LeaseLost};
 use crate::queue::numbers::Numbers;
 use crate::queue::scheduler::{Budget, Handle, NoRoom, Scheduler};
 use crate::queue::trace::Call;
-use crate::queue::types::{Options, Then, Time};
+use crate::queue::types::{Kind, Options, Then, Time};
 use crate::queue::watch::Watch;
+
+/// Makes one text of the errors of a message: those so far, the new one, the attempt that failed, the time.
+pub type JoinErrors = fn(Option<&str>, &str, u32, Time) -> Box<str>;
 
 /// State that only a queue that serves several processes has.
 #[derive(Debug)]
 pub(super) struct EngineSide<P> {
     /// The function that tells a payload's bytes, where the puts do not.
     weigh: Option<fn(&P) -> u64>,
+    /// The function that makes the error of an attempt one with those before it.
+    join: Option<JoinErrors>,
     /// The next call is a part of one that has begun: what is due was applied, and this is left to it.
     carried: Option<Budget>,
     /// True while somebody waits for messages to be settled; and the ids of those that were.
@@ -26,7 +32,13 @@ pub(super) struct EngineSide<P> {
 
 impl<P> Default for EngineSide<P> {
     fn default() -> Self {
-        EngineSide { weigh: None, carried: None, notes_settled: false, settled: Vec::new() }
+        EngineSide {
+            weigh: None,
+            join: None,
+            carried: None,
+            notes_settled: false,
+            settled: Vec::new(),
+        }
     }
 }
 
@@ -56,6 +68,19 @@ impl<P> Scheduler<P> {
         scheduler.numbers = Numbers::by_time();
         scheduler.engine.weigh = Some(weigh);
         scheduler
+    }
+
+    /// From now on the errors of all attempts are kept, as `join` makes one text of them.
+    pub fn keep_errors(&mut self, join: JoinErrors) {
+        self.engine.join = Some(join);
+    }
+
+    /// Keeps the error of an attempt that failed.
+    pub(super) fn note_error(&mut self, at: u32, error: &str) {
+        let Some(join) = self.engine.join else { return self.records.set_error(at, error) };
+        let before = self.records.failing(at).and_then(|failing| failing.error.as_deref());
+        let joined = join(before, error, self.records.attempt(at), self.now);
+        self.records.set_error(at, &joined);
     }
 
     /// Begins a call: applies what is due. Returns whether there was anything, and what the rest of the
@@ -97,6 +122,7 @@ impl<P> Scheduler<P> {
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
         self.leases.end(handle.place);
+        self.feed.ended = handle.token;
         Ok(self.fail(at, Failure::Nack { delay, error }, budget))
     }
 
@@ -108,8 +134,9 @@ impl<P> Scheduler<P> {
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
         self.leases.end(handle.place);
-        self.records.set_error(at, reason);
-        Ok(self.give_up(at, Then::Dead, budget))
+        self.feed.ended = handle.token;
+        self.note_error(at, reason);
+        Ok(self.give_up(at, Then::Dead, reason, budget))
     }
 
     pub fn exhaust_within(
@@ -120,16 +147,31 @@ impl<P> Scheduler<P> {
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
         self.leases.end(handle.place);
-        self.records.set_error(at, error);
+        self.feed.ended = handle.token;
+        self.note_error(at, error);
         let then = self.retry_of(at).then;
-        Ok(self.give_up(at, then, budget))
+        Ok(self.give_up(at, then, error, budget))
     }
 
     pub fn release_within(&mut self, handle: Handle) -> Result<(), LeaseLost> {
         let at = self.leased(handle)?;
         self.leases.end(handle.place);
         self.counts.note(Happened::Released);
+        self.note(Change::Release, at, handle.token);
         self.make_ready(at);
+        Ok(())
+    }
+
+    /// The handler cannot start now: same place, same attempt, `delay` µs later.
+    pub fn defer_within(&mut self, handle: Handle, delay: u64) -> Result<(), LeaseLost> {
+        let at = self.leased(handle)?;
+        self.leases.end(handle.place);
+        self.counts.note(Happened::Released);
+        self.note(Change::Defer, at, handle.token);
+        match delay {
+            0 => self.make_ready(at),
+            _ => self.back_off(at, self.now.saturating_add(delay)),
+        }
         Ok(())
     }
 
@@ -195,6 +237,12 @@ impl<P> Scheduler<P> {
         self.dead.set_most(options.max_dead);
         self.dedup.set_window(options.dedup_window);
         self.options = options;
+    }
+
+    /// The message that would be leased next, if the queue is not paused nor a key of it.
+    pub fn next_in_line(&mut self) -> Option<u64> {
+        let ticket = self.choose(Kind::Any)?;
+        Some(self.records[ticket.message].id)
     }
 
     /// Bytes of the unsettled messages.

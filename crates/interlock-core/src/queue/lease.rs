@@ -20,6 +20,7 @@
 
 use crate::queue::counts::Happened;
 use crate::queue::dead::Dead;
+use crate::queue::feed::Change;
 pub use crate::queue::lane::KeysOf;
 use crate::queue::message::{BARRIER, QUIET};
 use crate::queue::scheduler::{Budget, Handle, Scheduler};
@@ -110,8 +111,8 @@ impl<P> Scheduler<P> {
             self.begin(now, || Call::Reject { token: handle.token, reason: reason.to_owned() });
         let at = self.leased(handle)?;
         self.leases.end(handle.place);
-        self.records.set_error(at, reason);
-        Ok(self.give_up(at, Then::Dead, &mut budget))
+        self.note_error(at, reason);
+        Ok(self.give_up(at, Then::Dead, reason, &mut budget))
     }
 
     /// The message was not handled, and another attempt is of no use: as if they were used up
@@ -148,18 +149,19 @@ impl<P> Scheduler<P> {
             Failure::Expired => "lease expired",
             Failure::Revoked => "revoked",
         };
-        self.records.set_error(at, error);
+        self.note_error(at, error);
         let attempt = self.records.attempt(at);
         let retry = self.retry_of(at);
         if retry.attempts.is_some_and(|most| attempt >= most) {
             let then = retry.then;
-            return self.give_up(at, then, budget);
+            return self.give_up(at, then, error, budget);
         }
         let after = match failure {
             Failure::Nack { delay: Some(delay), .. } => delay,
             _ => backoff(&retry, self.records[at].id, attempt),
         };
         self.counts.note(Happened::Retried);
+        self.note_failure(Change::Retry, at, error);
         self.records.set_attempt(at, attempt + 1);
         if after == 0 {
             self.make_ready(at);
@@ -172,13 +174,21 @@ impl<P> Scheduler<P> {
     }
 
     /// A message becomes a dead letter, or is held if policy or the room for dead letters say so.
-    pub(super) fn give_up(&mut self, at: u32, then: Then, budget: &mut Budget) -> Failed {
+    pub(super) fn give_up(
+        &mut self,
+        at: u32,
+        then: Then,
+        error: &str,
+        budget: &mut Budget,
+    ) -> Failed {
         let attempt = self.records.attempt(at);
         let failed = if then == Then::Hold || self.dead.full() {
             self.records.set_stopped(at, State::Held);
             self.counts.held_one();
+            self.note_failure(Change::Hold, at, error);
             Failed::Held
         } else {
+            self.note_failure(Change::Dead, at, error);
             Failed::Dead
         };
         self.note_failed(at, attempt, failed);

@@ -29,6 +29,7 @@ mod due;
 pub mod dump;
 mod engine;
 mod explain;
+pub mod feed;
 mod footprint;
 mod grant;
 mod index;

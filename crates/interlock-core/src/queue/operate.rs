@@ -26,6 +26,7 @@
 use crate::key::{Key, KeyRef};
 use crate::queue::counts::Happened;
 use crate::queue::dead::Dead;
+use crate::queue::feed::Change;
 use crate::queue::lease::Failure;
 use crate::queue::message::{KEYED, PARKED};
 use crate::queue::ready::Ticket;
@@ -56,6 +57,9 @@ impl<P> Scheduler<P> {
     pub(super) fn cancel_at(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
         let message = &self.records[at];
         let (state, flags) = (message.state?, message.flags);
+        if state != State::Leased {
+            self.note(Change::Cancel, at, 0);
+        }
         match state {
             State::Leased => return None,
             State::Delayed => {
@@ -122,19 +126,21 @@ impl<P> Scheduler<P> {
         if self.records[at].state != Some(State::Leased) {
             return None;
         }
-        self.leases.end(self.records[at].hold);
+        let lease = self.leases.end(self.records[at].hold);
+        self.feed.ended = lease.token;
         self.counts.note(Happened::Revoked);
         match then {
             RevokeThen::Retry => {
                 self.fail(at, Failure::Revoked, &mut budget);
             }
             RevokeThen::Hold | RevokeThen::Dead => {
-                self.records.set_error(at, "revoked");
+                self.note_error(at, "revoked");
                 let then = if then == RevokeThen::Hold { Then::Hold } else { Then::Dead };
-                self.give_up(at, then, &mut budget);
+                self.give_up(at, then, "revoked", &mut budget);
             }
             RevokeThen::Skip => {
                 self.counts.note(Happened::Skipped);
+                self.note(Change::Skip, at, lease.token);
                 return Some(self.settle(at, &mut budget));
             }
         }
@@ -151,6 +157,7 @@ impl<P> Scheduler<P> {
             let attempt = self.records.attempt(at);
             self.records.set_attempt(at, attempt + 1);
         }
+        self.note(Change::Readied, at, 0);
         self.make_ready(at);
         true
     }
@@ -161,6 +168,7 @@ impl<P> Scheduler<P> {
         let at = self.stopped(id)?;
         self.end_stop(at);
         self.counts.note(Happened::Skipped);
+        self.note(Change::Skip, at, 0);
         self.settle(at, &mut budget)
     }
 
@@ -171,6 +179,7 @@ impl<P> Scheduler<P> {
             return false;
         };
         self.end_stop(at);
+        self.note(Change::Dead, at, 0);
         self.bury_message(at, &mut budget);
         true
     }

@@ -89,11 +89,16 @@ impl<P> Scheduler<P> {
 
     /// The keys of a message that was seen, exclusive ones first, each once.
     pub fn keys_seen(&self, seen: &Seen<'_, P>, mut each: impl FnMut(&[u8], bool)) {
-        if seen.state != State::Delayed {
-            let keys = self.lanes.keys_of(self.records[seen.at].first_edge);
+        self.each_key(seen.at, &mut each);
+    }
+
+    pub(super) fn each_key(&self, at: u32, each: &mut impl FnMut(&[u8], bool)) {
+        let message = &self.records[at];
+        if message.state != Some(State::Delayed) {
+            let keys = self.lanes.keys_of(message.first_edge);
             return keys.for_each(|(key, shared)| each(key.as_bytes(), shared));
         }
-        let keys = self.delays.keys_of(seen.id);
+        let keys = self.delays.keys_of(message.id);
         let mut told = hashbrown::HashSet::<&[u8], foldhash::fast::RandomState>::default();
         for (key, shared) in &keys {
             if told.insert(key.as_bytes()) {

@@ -51,6 +51,7 @@
 //! | `look_up` | what can be asked without a change |
 //! | `dump`, `restore` | the whole of it as bytes, and back |
 //! | `chain` | whether one message waits for another |
+//! | `feed` | what happens, for who watches |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
 
 use crate::key::KeyRef;
@@ -60,6 +61,7 @@ use crate::queue::dead::DeadLetters;
 use crate::queue::dedup::Dedup;
 use crate::queue::delays::Delays;
 use crate::queue::engine::EngineSide;
+use crate::queue::feed::{Change, Feed};
 use crate::queue::lane::Lanes;
 use crate::queue::leases::Leases;
 use crate::queue::message::{Message, BARRIER, KEYED, QUIET};
@@ -109,6 +111,7 @@ pub struct Scheduler<P> {
     pub(super) dedup: Dedup,
     pub(super) dead: DeadLetters<P>,
     pub(super) engine: EngineSide<P>,
+    pub(super) feed: Feed,
     pub(super) watch: Watch,
     pub(super) recorder: Option<Box<Recorder>>,
 }
@@ -185,6 +188,7 @@ impl<P> Scheduler<P> {
             numbers: Numbers::new(),
             counts: Counts::default(),
             engine: EngineSide::default(),
+            feed: Feed::default(),
             watch,
             recorder: None,
         }
@@ -328,6 +332,7 @@ impl<P> Scheduler<P> {
         } else {
             self.place(message, id, put.keys, put.shared);
         }
+        self.note(Change::Put, message, 0);
         self.watch.entered(self.counts.unsettled(), self.now, &mut self.lanes);
         id
     }

@@ -204,6 +204,6 @@ fn stood<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Stood
     }
     let attempt = from.natural(1, MAX_COUNT, || format!("messages[{i}].attempt"))? as u32;
     let time = from.natural(0, MAX_TIME, || format!("messages[{i}].time"))?;
-    let error = from.text(MAX_TEXT, || format!("messages[{i}].error"))?;
+    let error = from.text(MAX_HISTORY, || format!("messages[{i}].error"))?;
     Ok(Stood { mark, state, attempt, time, error })
 }

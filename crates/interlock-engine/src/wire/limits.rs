@@ -54,12 +54,6 @@ pub const MAX_TOLD: usize = 1_048_576;
 /// Events that a queue keeps while somebody watches.
 pub const MAX_EVENTS: usize = 4096;
 
-/// Keys of each sort that an event tells.
-pub const MAX_EVENT_KEYS: usize = 16;
-
-/// Bytes of these keys, of each sort.
-pub const MAX_EVENT_KEY_BYTES: usize = 1024;
-
 /// Bytes of consumers, errors and keys behind which a call tells no further event.
 pub const MAX_EVENT_BYTES: usize = 262_144;
 

@@ -8,6 +8,7 @@ mod reclaiming;
 mod recovering;
 mod repeating;
 mod replaying;
+mod watching;
 
 use interlock_engine::{reply, Engine, EngineSettings, Function, Outcome, Served, Ticket};
 

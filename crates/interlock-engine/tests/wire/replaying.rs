@@ -209,7 +209,7 @@ pub fn random_call(
     let mut args = head(repeats);
     let wait = [0, 0, 15, 40][rng.usize(..4)].to_string();
     let (token, id) = leased[rng.usize(..leased.len())].clone();
-    let settlement = match rng.u8(..6) {
+    let settlement = match rng.u8(..7) {
         0 => vec![
             "NACK".to_owned(),
             token,
@@ -219,6 +219,7 @@ pub fn random_call(
         ],
         1 => vec!["REJECT".to_owned(), token, id.clone(), "bad".into()],
         2 => vec!["RELEASE".to_owned(), token, id.clone()],
+        6 => vec!["DEFER".to_owned(), token, id.clone(), rng.u8(..30).to_string()],
         3 => vec!["DONE".to_owned(), token, id.clone(), "result".into()],
         _ => vec!["ACK".to_owned(), token, id.clone()],
     };
@@ -268,7 +269,8 @@ pub fn random_call(
             4 => (Function::Restore, restored(rng)),
             _ => (if rng.bool() { Function::Seal } else { Function::Reopen }, vec![]),
         },
-        18 => match rng.u8(..6) {
+        18 => match rng.u8(..7) {
+            6 => (Function::Forget, vec![id]),
             0 => (
                 Function::Revoke,
                 vec![id, ["retry", "hold", "dead", "skip"][rng.usize(..4)].into()],
