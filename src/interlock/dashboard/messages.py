@@ -1,3 +1,252 @@
-"""Soon."""
+"""Answers about messages: pages of them by state, key, task and error, and one with all of it."""
 
-ROUTES = ()
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, get_args
+
+from interlock.dashboard import payload
+from interlock.dashboard.call import Call, Route
+from interlock.dashboard.paths import message_id
+from interlock.dashboard.refusal import Refusal
+from interlock.engine.operator import Operator
+from interlock.engine.records import Stored
+from interlock.explanation import ExplainNode, Explanation, key_names
+from interlock.message import State
+
+PAGE = 256
+"""Messages of one round trip."""
+MOST = 200
+"""Messages in an answer, or a few more: those that came with the last round trip."""
+SCANNED = 10_000
+"""Messages that are looked at for one answer, at most."""
+PATIENCE = 0.5
+"""Seconds after which an answer says what was found so far."""
+EXPLAINED = 100
+"""Messages of an explanation."""
+NAMED = 32
+"""Of those, how many are told with their keys and task."""
+ANCHORS = 8
+"""Dead letters by which a next page is found; the first of them that is still there counts."""
+
+Keep = Callable[[Stored], bool]
+
+
+async def messages(call: Call) -> dict[str, Any]:
+    """Return unsettled messages that match, and where to go on."""
+    queue, state, key = call.queue, call.text("state"), call.text("key")
+    if state and state not in (*get_args(State), "dead"):
+        allowed = ", ".join((*get_args(State), "dead"))
+        raise Refusal(400, f"state is {state[:40]!r}; allowed: {allowed}")
+    cursor, limit = call.text("cursor", 200), call.number("limit", 50, MOST)
+    keep = matching(state, key, call.text("task"), call.text("error"))
+    if state == "dead":
+        return await call.access.run(_dead, queue, keep, cursor, limit, "cursor")
+    return await call.access.run(_messages, queue, keep, key, cursor, limit)
+
+
+async def dead(call: Call) -> dict[str, Any]:
+    """Return dead letters that match, the first to die first."""
+    queue, after, limit = call.queue, call.text("after", 200), call.number("limit", 50, MOST)
+    keep = matching("", call.text("key"), call.text("task"), call.text("error"))
+    return await call.access.run(_dead, queue, keep, after, limit, "after")
+
+
+async def message(call: Call) -> dict[str, Any]:
+    """Return one message with its payload, its failures, and why it waits."""
+    queue, id = call.queue, message_id(call.names[1])
+    return await call.access.run(_message, queue, id)
+
+
+def matching(state: str, key: str, task: str, error: str) -> Keep:
+    """Return a test of messages; what is empty, is not asked for."""
+    wanted, words, named = key.encode(errors="surrogateescape"), error.lower(), task.lower()
+
+    def keep(one: Stored) -> bool:
+        if state and one.state != state:
+            return False
+        if key and not _is_on(one, wanted, key):
+            return False
+        if words and words not in one.error.lower():
+            return False
+        return not named or named in (payload.task_of(one.payload) or "").lower()
+
+    return keep
+
+
+def _is_on(one: Stored, wanted: bytes, text: str) -> bool:
+    keys = (*one.keys, *one.shared)
+    # As text too: of a key that is no UTF-8 that is all a page has.
+    return wanted in keys or ("\\" in text and text in key_names(keys))
+
+
+def _messages(
+    operator: Operator, queue: str, keep: Keep, key: str, cursor: str, limit: int
+) -> dict[str, Any]:
+    found: dict[int, Stored] = {}
+    if key and not cursor:
+        # Those in front on it are found at once, however many messages there are.
+        explained = operator.explain(queue, key=key.encode(), limit=limit)
+        for node in explained.nodes if explained else ():
+            one = operator.peek(queue, node.id)
+            if one is not None and keep(one):
+                found[one.id] = one
+    at = _cursor(cursor) if cursor else b""
+    scanned, until = 0, time.monotonic() + PATIENCE
+    while at != b"0" and len(found) < limit and scanned < SCANNED:
+        at, some = operator.page(queue, at or b"0", PAGE if keep else limit)
+        scanned += len(some)
+        found.update((one.id, one) for one in some if keep(one))
+        if time.monotonic() > until:
+            break
+    return {
+        "items": [summary(one) for one in found.values()],
+        "cursor": None if at == b"0" else (at or b"0").decode(),
+        "scanned": scanned,
+    }
+
+
+def _cursor(text: str) -> bytes:
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise Refusal(400, f"cursor is {text[:40]!r}; allowed: what an answer gave")
+    return text.encode()
+
+
+def _dead(
+    operator: Operator, queue: str, keep: Keep, after: str, limit: int, name: str
+) -> dict[str, Any]:
+    items: list[Stored] = []
+    seen: list[int] = []
+    at = anchor(operator, queue, after)
+    scanned, until = 0, time.monotonic() + PATIENCE
+    while True:
+        at, some = operator.page(queue, at, PAGE, "dead")
+        scanned += len(some)
+        for one in some:
+            seen.append(one.id)
+            if keep(one):
+                items.append(one)
+                if len(items) == limit:
+                    break
+        over = scanned >= SCANNED or time.monotonic() > until or len(items) == limit
+        if at == b"0" or over:
+            break
+    ended = at == b"0" and (not some or seen[-1] == some[-1].id)
+    last = seen[-ANCHORS:][::-1]
+    return {
+        "items": [summary(one) for one in items],
+        name: None if ended or not last else ",".join(map(str, last)),
+        "scanned": scanned,
+    }
+
+
+def anchor(operator: Operator, queue: str, after: str) -> bytes:
+    """Return the dead letter behind which a page goes on: the last one that is still there.
+
+    Where none of them is, it begins anew.
+    """
+    if after:
+        for id in after.split(","):
+            found = operator.peek(queue, message_id(id))
+            if found is not None and found.state == "dead":
+                return id.encode()
+    return b"0"
+
+
+def summary(one: Stored) -> dict[str, Any]:
+    """Return a message as lists show it."""
+    return {
+        "id": str(one.id),
+        "state": one.state,
+        "attempt": one.attempt,
+        "keys": key_names(one.keys),
+        "shared": key_names(one.shared),
+        "priority": one.priority,
+        "barrier": "BARRIER" in one.options,
+        "put": one.id / 1e6,
+        "due": None if one.due is None else one.due / 1e6,
+        "error": one.error,
+        "task": payload.task_of(one.payload),
+        "size": len(one.payload),
+    }
+
+
+def _message(operator: Operator, queue: str, id: int) -> dict[str, Any]:
+    found = operator.peek(queue, id)
+    if found is None:
+        raise Refusal(404, f"message {id} is not in queue {queue!r}: it is settled, or never was")
+    explained = None
+    if found.state != "dead":
+        explained = operator.explain(queue, id=id, limit=EXPLAINED)
+    return {
+        "message": summary(found),
+        "payload": asdict(payload.read(found.payload)),
+        "failures": failures(found),
+        "explanation": None if explained is None else explanation(operator, queue, explained),
+    }
+
+
+def failures(found: Stored) -> list[dict[str, Any]]:
+    """Return the failures of all attempts that are known, the newest first."""
+    told = []
+    for one in getattr(found, "failures", ()):
+        text, _, traceback = one.text.partition("\n")
+        told.append(
+            {
+                "attempt": one.attempt,
+                "time": one.time / 1e6,
+                "text": text,
+                "traceback": traceback or None,
+            }
+        )
+    return told
+
+
+def explanation(operator: Operator, queue: str, found: Explanation) -> dict[str, Any]:
+    """Return why a message waits, as text and as nodes, breadth first."""
+    named: dict[int, Stored] = {}
+    for node in found.nodes[:NAMED]:
+        one = operator.peek(queue, node.id)
+        if one is not None:
+            named[node.id] = one
+    return {
+        "text": str(found),
+        "truncated": found.truncated,
+        "chain": [_node(node, named.get(node.id)) for node in found.nodes],
+    }
+
+
+def _node(node: ExplainNode, one: Stored | None) -> dict[str, Any]:
+    return {
+        "id": str(node.id),
+        "state": node.state,
+        "attempt": node.attempt,
+        "keys": None if one is None else key_names(one.keys),
+        "shared": None if one is None else key_names(one.shared),
+        "task": None if one is None else payload.task_of(one.payload),
+        "age": node.age,
+        "consumer": node.consumer,
+        "held_for": node.held_for,
+        "lease_left": node.lease_left,
+        "due_in": node.due_in,
+        "queue_paused": b"" in node.paused,
+        "paused": key_names(key for key in node.paused if key),
+        "because": [
+            {
+                "key": None if blocker.key is None else key_names([blocker.key])[0],
+                "holders": [str(id) for id in blocker.holders],
+                "ahead": blocker.ahead,
+                "exact": blocker.exact,
+            }
+            for blocker in node.blocked
+        ],
+    }
+
+
+ROUTES = (
+    Route("GET", "queues/*/messages", messages),
+    Route("GET", "queues/*/messages/*", message),
+    Route("GET", "queues/*/dead", dead),
+)

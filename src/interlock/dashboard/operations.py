@@ -1,3 +1,166 @@
-"""Soon."""
+"""Operations: what changes messages and queues, for a dashboard that was started to write."""
 
-ROUTES = ()
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+from interlock.dashboard import payload
+from interlock.dashboard.call import Call, Route
+from interlock.dashboard.messages import Keep, anchor, matching
+from interlock.dashboard.paths import message_id
+from interlock.dashboard.refusal import Refusal
+from interlock.engine import wire
+from interlock.engine.operator import Operator
+from interlock.engine.request import Argument
+from interlock.limits import MAX_KEY_BYTES
+
+THEN = ("retry", "hold", "dead", "skip")
+KEYS = 1_000
+"""Keys of one request to pause or resume."""
+BATCH = 1_000
+"""Dead letters that one request puts again or drops."""
+PATIENCE = 1.0
+"""Seconds after which it says how many it was so far."""
+PAGE = 256
+
+
+def _change(function: str) -> Route:
+    async def change(call: Call) -> dict[str, Any]:
+        queue, id = call.queue, message_id(call.names[1])
+        arguments: tuple[Argument, ...] = (id,)
+        if function == "revoke":
+            then = call.json().get("then", "retry")
+            if then not in THEN:
+                raise Refusal(400, f"then is {str(then)[:40]!r}; allowed: {', '.join(THEN)}")
+            arguments += (then,)
+        return {"changed": await call.access.run(Operator.change, function, queue, *arguments)}
+
+    return Route("POST", f"queues/*/messages/*/{function}", change, writes=True)
+
+
+async def requeue(call: Call) -> dict[str, Any]:
+    """Put a dead letter again, as it was or edited."""
+    queue, id, given = call.queue, message_id(call.names[1]), call.json()
+    if given.keys() & {"args", "kwargs", "text"}:
+        return await call.access.run(_edit, queue, id, given)
+    new = await call.access.run(Operator.requeue, queue, id)
+    return {"changed": new is not None, "id": None if new is None else str(new)}
+
+
+def _edit(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> dict[str, Any]:
+    """Put a dead letter again with another payload, then drop it.
+
+    Put first, so that nothing is lost; and under a dedup string of the letter, so that who clicks
+    twice, or again because the second step failed, puts one message.
+    """
+    letter = operator.peek(queue, id)
+    if letter is None or letter.state != "dead":
+        raise Refusal(404, f"there is no dead letter {id} in queue {queue!r}")
+    made = payload.edited(letter.payload, given)
+    options: list[Argument] = []
+    for name, value in letter.options.items():
+        if name not in ("DEDUP", "WINDOW"):
+            options += (name, value)
+    options += ("DEDUP", f"edited:{id}")
+    message = wire.Message(made, letter.keys, letter.shared, tuple(options))
+    put = operator.put(queue, message)
+    operator.discard(queue, id)
+    return {"changed": not put.known, "id": str(put.id)}
+
+
+def _gate(function: Literal["pause", "resume"]) -> Route:
+    async def gate(call: Call) -> dict[str, Any]:
+        keys = keys_of(call.json().get("keys"))
+        changed = await call.access.run(Operator.gate, function, call.queue, keys)
+        return {"changed": any(changed)}
+
+    return Route("POST", f"queues/*/{function}", gate, writes=True)
+
+
+def keys_of(given: Any) -> tuple[bytes, ...]:
+    """Return the keys that were sent; none for None, which stands for the queue itself."""
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not 1 <= len(given) <= KEYS:
+        raise Refusal(400, f"keys is to be null for the queue, or a list of 1 to {KEYS} keys")
+    found = []
+    for key in given:
+        data = key.encode(errors="replace") if isinstance(key, str) else b""
+        if not 1 <= len(data) <= MAX_KEY_BYTES:
+            raise Refusal(400, f"a key is text of 1 to {MAX_KEY_BYTES} bytes")
+        found.append(data)
+    return tuple(found)
+
+
+def _seal(function: str) -> Route:
+    async def seal(call: Call) -> dict[str, Any]:
+        return {"changed": await call.access.run(Operator.change, function, call.queue)}
+
+    return Route("POST", f"queues/*/{function}", seal, writes=True)
+
+
+def _all_dead(function: Literal["requeue", "discard"]) -> Route:
+    async def change(call: Call) -> dict[str, Any]:
+        given = call.json()
+        task, error, key = (_text(given, name) for name in ("task", "error", "key"))
+        keep = matching("", key, task, error)
+        after, until = _text(given, "after"), _text(given, "until")
+        bound = message_id(until) if until else None
+        return await call.access.run(_each, function, call.queue, keep, after, bound)
+
+    return Route("POST", f"queues/*/dead/{function}", change, writes=True)
+
+
+def _text(given: dict[str, Any], name: str) -> str:
+    found = given.get(name) or ""
+    if not isinstance(found, str) or len(found) > 1024:
+        raise Refusal(400, f"{name} is to be text of up to 1024 characters")
+    return found
+
+
+def _each(
+    operator: Operator,
+    function: Literal["requeue", "discard"],
+    queue: str,
+    keep: Keep,
+    after: str,
+    until: int | None,
+) -> dict[str, Any]:
+    """Put again or drop the dead letters that match, as many as there is time for."""
+    changed, at = 0, anchor(operator, queue, after)
+    stop = time.monotonic() + PATIENCE
+    while True:
+        _, some = operator.page(queue, at, PAGE, "dead")
+        for one in some:
+            if changed >= BATCH or time.monotonic() > stop:
+                return _so_far(changed, at, until)
+            if (until is not None and one.id >= until) or not keep(one):
+                # It stays, so what comes is found behind it.
+                at = str(one.id).encode()
+            elif function == "discard":
+                changed += operator.discard(queue, one.id)
+            elif (new := operator.requeue(queue, one.id)) is not None:
+                changed += 1
+                # What is put from here on and dies is left alone: it may be one of these.
+                until = until or new
+        if not some:
+            return {"changed": changed, "left": False}
+
+
+def _so_far(changed: int, at: bytes, until: int | None) -> dict[str, Any]:
+    """Return an answer that says where the next request goes on."""
+    after = None if at == b"0" else at.decode()
+    return {"changed": changed, "left": True, "after": after, "until": until and str(until)}
+
+
+ROUTES = (
+    *map(_change, ("retry", "skip", "bury", "cancel", "revoke", "discard")),
+    Route("POST", "queues/*/messages/*/requeue", requeue, writes=True),
+    _gate("pause"),
+    _gate("resume"),
+    _seal("seal"),
+    _seal("reopen"),
+    _all_dead("requeue"),
+    _all_dead("discard"),
+)

@@ -1,7 +1,7 @@
 """The one who asks the engine for all open pages of a login, while any is open.
 
-What it learnt is held once, however many pages there are, and however slow they are: a page asks for
-what is new since it was last given something, and is told what it has missed.
+What it learnt is held once, however many pages there are, and however slow they are: a page asks
+for what is new since it was last given something, and is told what it has missed.
 """
 
 from __future__ import annotations

@@ -67,8 +67,17 @@ class Operator:
     def _scanned(self, queue: str, what: Literal["dead"] | None = None) -> Iterator[Stored]:
         cursor = b""
         while cursor != b"0":
-            cursor, some = self._call(queue, wire_queue.scan, cursor or b"0", PAGE, what)
+            cursor, some = self.page(queue, cursor or b"0", PAGE, what)
             yield from some
+
+    def page(
+        self, queue: str, cursor: bytes, count: int, what: Literal["dead"] | None = None
+    ) -> tuple[bytes, list[Stored]]:
+        """Return the next cursor and about `count` unsettled messages, or dead letters.
+
+        The cursor is ``b"0"`` at the beginning, and at the end.
+        """
+        return self._call(queue, wire_queue.scan, cursor, count, what)
 
     def dead_letters(self, queue: str, after: int | None = None) -> Iterator[Letter]:
         """Yield the dead letters, in the order in which they died.
