@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from interlock.engine import wire_queue
 from interlock.engine.operator import Operator
-from interlock.errors import EngineUnavailable, InterlockError
+from interlock.engine.request import Refused
 
 FRESH = 1.0
 """Seconds for which the names of queues are taken as they were."""
@@ -20,6 +21,7 @@ class Figures:
     def __init__(self) -> None:
         self._names: list[str] = []
         self._listed = 0.0
+        self._known: dict[str, tuple[list[bytes], dict[str, int]]] = {}
 
     def names(self, operator: Operator) -> list[str]:
         """Return the names of all queues, sorted, as they were a moment ago."""
@@ -33,14 +35,19 @@ class Figures:
     def all_stats(self, operator: Operator) -> dict[str, dict[str, int]]:
         """Return the counts of all queues, by name, in the order of the names.
 
-        What only looks like a queue, or is not for this user, is left out.
+        What only looks like a queue, or is not for this user, is left out. The counts of a queue
+        are the same object as long as they are the same.
         """
-        found: dict[str, dict[str, int]] = {}
-        for name in self.names(operator):
-            try:
-                found[name] = operator.stats(name)
-            except EngineUnavailable:
-                raise
-            except (InterlockError, ValueError):
+        names, known = self.names(operator), self._known
+        found: dict[str, tuple[list[bytes], dict[str, int]]] = {}
+        for name, reply in zip(names, operator.each("stats", names), strict=True):
+            if isinstance(reply, Refused):
                 continue
-        return found
+            before = known.get(name)
+            # Most queues are as they were, and to compare costs less than to read.
+            if before is not None and before[0] == reply:
+                found[name] = before
+            else:
+                found[name] = reply, wire_queue.numbers(reply)
+        self._known = found
+        return {name: stats for name, (_, stats) in found.items()}

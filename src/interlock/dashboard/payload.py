@@ -71,8 +71,7 @@ def task_of(data: bytes) -> str | None:
 def edited(data: bytes, given: dict[str, Any]) -> bytes:
     """Return a payload with what was edited: ``args`` and ``kwargs`` of a call, or ``text``.
 
-    Arguments that were left as they were keep their bytes, whatever type they are of. A call that
-    had to begin by a certain time has no such time any more.
+    Arguments that were left as they were keep their bytes, whatever type they are of.
     """
     known = read(data)
     if not known.edit:
@@ -107,8 +106,6 @@ def _edited_call(data: bytes, known: Payload, given: dict[str, Any]) -> bytes:
     named = {name: (known.kwargs[name], raw) for name, raw in found.kwargs.items()}
     found.args = [_written(value, before.get(place)) for place, value in enumerate(args)]
     found.kwargs = {name: _written(value, named.get(name)) for name, value in kwargs.items()}
-    if hasattr(found, "expires"):
-        found.expires = None
     try:
         return _encoder.encode(found)
     except (ValueError, OverflowError, RecursionError) as error:

@@ -1,12 +1,42 @@
-"""Events of one queue, asked for while a page shows it."""
+"""Events of one queue, asked for while a page shows it, and kept for pages that are slow to read.
+
+They are held once, as the bytes that are sent, in batches as they came. A page has a place among
+them; one whose place has gone is told how many it has missed.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from interlock.dashboard.refusal import of
+from interlock.errors import EngineUnavailable, InterlockError
+from interlock.explanation import key_names
 
 if TYPE_CHECKING:
     from interlock.dashboard.access import Access
+
+_log = logging.getLogger("interlock.dashboard")
+
+SHORTEST = 0.1
+"""Seconds between two questions while something happens."""
+LONGEST = 0.5
+"""The same after a time in which nothing did."""
+SLOWER = 1.3
+"""Times as long it waits after each question to which nothing was the answer."""
+COUNT = 512
+"""Events of one answer."""
+WATCHED = 5.0
+"""Seconds for which the engine goes on collecting when it is not asked again."""
+AGAIN = 1.0
+"""Seconds after which an engine that did not answer is asked again."""
+KEPT = 1 << 20
+"""Bytes of events that are kept for slow pages; the last batch in any case."""
 
 
 class Track:
@@ -15,14 +45,108 @@ class Track:
     def __init__(self, access: Access, queue: str, ring: Callable[[], None]) -> None:
         self.queue = queue
         self.pages = 0
+        self._access = access
+        self._ring = ring
+        # Of each batch its number, how many events it tells of and lacks, and its bytes.
+        self._batches: deque[tuple[int, int, bytes]] = deque()
+        self._size = 0
+        self._number = 0
+        self._dropped = 0
+        """Events of all batches before the first that is kept."""
+        self._counted = 0
+        """Events of all batches."""
+        self._task = asyncio.create_task(self._watch(), name="interlock-dashboard-events")
 
-    def begin(self) -> int:
+    def begin(self) -> tuple[int, int]:
         """Return the place of a page that begins now."""
-        return 0
+        return self._number, self._counted
 
-    def since(self, place: int) -> tuple[int, list[bytes]]:
+    def since(self, place: tuple[int, int]) -> tuple[tuple[int, int], list[bytes]]:
         """Return the new place of a page, and the messages it has not had."""
-        return place, []
+        number, counted = place
+        if number == self._number:
+            return place, []
+        batches = [data for at, _, data in self._batches if at > number]
+        if counted < self._dropped:
+            # So many events are in none of them.
+            lost = {"last": None, "missed": self._dropped - counted, "events": []}
+            batches.insert(0, frame_of(msgspec.json.encode(lost)))
+        return self.begin(), batches
 
     def close(self) -> None:
         """Stop asking."""
+        self._task.cancel()
+        self._batches.clear()
+
+    async def _watch(self) -> None:
+        after: int | None = None
+        pause = SHORTEST
+        while True:
+            try:
+                found = await self._access.watch(_asked, self.queue, after)
+            except EngineUnavailable:
+                # The one who looks at the counts tells of it. What happens meanwhile is missed.
+                pause = AGAIN
+            except (InterlockError, ValueError) as error:
+                self._add({"last": after, "missed": 0, "events": [], "error": str(of(error))}, 0)
+                return
+            except Exception:
+                _log.exception("the events of a queue could not be had")
+                return
+            else:
+                if found is None:
+                    return
+                if found.events or (found.missed and after is not None):
+                    told = len(found.events) + found.missed
+                    self._add(_message(found), told)
+                    pause = SHORTEST
+                else:
+                    pause = min(pause * SLOWER, LONGEST)
+                # Behind those that were told, not behind the last: there may be more.
+                after = found.events[-1].number if found.events else found.last
+            await asyncio.sleep(pause)
+
+    def _add(self, message: dict[str, Any], events: int) -> None:
+        data = frame_of(msgspec.json.encode(message))
+        self._number += 1
+        self._counted += events
+        self._batches.append((self._number, events, data))
+        self._size += len(data)
+        while self._size > KEPT and len(self._batches) > 1:
+            _, count, gone = self._batches.popleft()
+            self._size -= len(gone)
+            self._dropped += count
+        self._ring()
+
+
+def frame_of(data: bytes) -> bytes:
+    """Return the message with events that are JSON already."""
+    return b"event: events\ndata: %b\n\n" % data
+
+
+def _asked(operator: Any, queue: str, after: int | None) -> Any:
+    if not hasattr(operator, "events"):
+        return None
+    return operator.events(queue, after, COUNT, WATCHED)
+
+
+def _message(found: Any) -> dict[str, Any]:
+    return {
+        "last": found.last,
+        "missed": found.missed,
+        "events": [
+            (
+                one.number,
+                one.time / 1e6,
+                one.kind,
+                str(one.id),
+                one.attempt,
+                one.token,
+                one.consumer,
+                one.error,
+                key_names(one.keys),
+                key_names(one.shared),
+            )
+            for one in found.events
+        ],
+    }

@@ -26,6 +26,8 @@ _log = logging.getLogger("interlock.dashboard")
 
 EVERY = 1.0
 """Seconds between two looks at the counts."""
+SHARE = 3
+"""Times as long as a look took, between its end and the next one, if that is longer."""
 GONE = 1_000
 """Queues that went, of which pages are told."""
 
@@ -140,7 +142,8 @@ class Watcher:
         while True:
             if await attempted(self, lambda: self._access.watch(figures.all_stats), self._take):
                 self.ring()
-            due = max(due + EVERY, time.monotonic())
+            now = time.monotonic()
+            due = max(due + EVERY, now + SHARE * (now - due))
             await asyncio.sleep(due - time.monotonic())
 
     def _take(self, found: dict[str, dict[str, int]]) -> None:
@@ -153,7 +156,7 @@ class Watcher:
             self._gone.append((tick, name))
         for name, stats in found.items():
             before = known.get(name)
-            if before is None or before[1] != stats:
+            if before is None or before[1] is not stats:
                 known[name] = tick, stats
 
 

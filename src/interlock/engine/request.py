@@ -36,13 +36,26 @@ class Ask:
 
 
 @dataclass(slots=True)
+class AskAll:
+    """Send commands in one go, and give their replies, errors as Refused among them.
+
+    For threads alone. Raises Broken into the request where not all replies came.
+    """
+
+    address: str
+    commands: list[tuple[Argument, ...]]
+    timeout: float
+    """Seconds for connecting, sending and each reply."""
+
+
+@dataclass(slots=True)
 class Nap:
     """Do nothing for so many seconds."""
 
     seconds: float
 
 
-Request = Generator["Ask | Nap", Reply, R]
+Request = Generator["Ask | AskAll | Nap", Reply, R]
 
 
 class Broken(Exception):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock.engine import refusals, wire_queue
 from interlock.engine.records import Version
-from interlock.engine.request import Argument, Ask, Broken, Nap, Refused, Request
+from interlock.engine.request import Argument, Ask, AskAll, Broken, Nap, Refused, Request
 from interlock.errors import EngineUnavailable, InterlockError
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ class Server:
 
         return self._client._sessions.run(None, request)
 
+    def call_each(
+        self, function: str, queues: Sequence[str], *arguments: Argument
+    ) -> list[list[bytes] | Refused]:
+        """Call a function that only reads on many queues, many in one round trip.
+
+        Returns of each queue, in their order, the reply, or the error that came instead.
+        """
+        return self._client._sessions.run(None, self._call_each, function, queues, *arguments)
+
     def numbered(
         self, queue: str, make: Numbered[P, R], *arguments: P.args, **named: P.kwargs
     ) -> R:
@@ -66,6 +75,31 @@ class Server:
         if self.is_local:
             return [(self._engine.target.shown, self._engine.library.release, "built-in")]
         return self._client._sessions.run(None, self._install, replace)
+
+    def _call_each(
+        self, session: Session[Any], function: str, queues: Sequence[str], *arguments: Argument
+    ) -> Request[list[list[bytes] | Refused]]:
+        nodes, patience = self._engine.nodes, self._engine.target.timeout
+        places: dict[str, list[int]] = {}
+        for place, queue in enumerate(queues):
+            address = yield from nodes.of(key(queue), session, patience)
+            places.setdefault(address, []).append(place)
+        found: list[list[bytes] | Refused] = [_NONE] * len(queues)
+        for address, some in places.items():
+            for start in range(0, len(some), MANY):
+                part = some[start : start + MANY]
+                commands: list[tuple[Argument, ...]] = [
+                    ("FCALL", f"il1_{function}", 1, key(queues[place]), *arguments)
+                    for place in part
+                ]
+                try:
+                    replies = yield AskAll(address, commands, patience)
+                except Broken as error:
+                    nodes.doubt()
+                    raise _failed(address, error) from None
+                for place, reply in zip(part, replies, strict=True):
+                    found[place] = reply
+        return found
 
     def _install(self, session: Session[Any], replace: bool) -> Request[list[Installed]]:
         library, patience = self._engine.library, self._engine.target.timeout
@@ -176,6 +210,9 @@ def key(queue: str) -> str:
     return f"il:{{{queue}}}"
 
 
+_NONE = Refused("ERR not asked")
+MANY = 128
+"""Calls that are sent in one go."""
 PAGE = 512
 TIMEOUT = 10.0
 PAUSE = 0.2

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from interlock import forks
 from interlock.engine.call import Engine
 from interlock.engine.renewal import LeaseRenewer
-from interlock.engine.request import Abandoned, Ask, Broken, Nap, Refused, Request
+from interlock.engine.request import Abandoned, Ask, AskAll, Broken, Nap, Refused, Request
 from interlock.engine.session import Session
 from interlock.engine.transport.threads import Link
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
@@ -291,6 +291,9 @@ def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave |
                 elif step.__class__ is Nap:
                     time.sleep(step.seconds)
                     answer = None
+                elif step.__class__ is AskAll:
+                    link = session.links.get(step.address) or session.link(step.address)
+                    answer = link.ask_all(step.commands, step.timeout)
                 else:
                     link = session.links.get(step.address) or session.link(step.address)
                     answer = link.ask(step.command, step.timeout, step.before, step.nudge)

@@ -92,6 +92,16 @@ class MemoryLink:
             raise Broken("interrupted", sent=True)
         return self._engine.take(found)
 
+    def ask_all(self, commands: list[tuple[Argument, ...]], timeout: float) -> list[Reply]:
+        """See the link of threads to a server."""
+        found: list[Reply] = []
+        for command in commands:
+            try:
+                found.append(self.ask(command, timeout))
+            except Refused as error:
+                found.append(error)
+        return found
+
     def check(self) -> None:
         """Nothing: nobody closes it."""
 

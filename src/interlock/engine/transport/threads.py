@@ -76,6 +76,24 @@ class Link:
         except BaseException as error:
             raise self._failed(error, sent) from None
 
+    def ask_all(self, commands: list[tuple[Argument, ...]], timeout: float) -> list[Reply]:
+        """Send commands in one go, and return their replies, Refused for an error among them.
+
+        Raises:
+            Broken: one came not in `timeout` seconds, or the connection was lost.
+        """
+        sent = False
+        try:
+            spoken = self._speech or self._opened(timeout)
+            if self.interrupted:
+                raise Broken("interrupted", sent=False)
+            sent = True
+            spoken.limit(timeout)
+            return spoken.ask_all(commands)
+        except BaseException as error:
+            self.close()
+            raise self._failed(error, sent) from None
+
     def send(self, command: tuple[Argument, ...], timeout: float) -> bool:
         """Send a command whose reply `receive` returns, `timeout` as for `ask`.
 
@@ -187,6 +205,20 @@ class Speech:
         self._made.send_command(*command, check_health=False)
         return self._made.read_response(disable_decoding=True)
 
+    def ask_all(self, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+        """Send commands in one go, and return their replies; raises OSError or redis-py's."""
+        from redis.exceptions import ResponseError
+
+        for command in commands:
+            self._made.send_command(*command, check_health=False)
+        found: list[Reply] = []
+        for _ in commands:
+            try:
+                found.append(self._made.read_response(disable_decoding=True))
+            except ResponseError as error:
+                found.append(refusal(error))
+        return found
+
     def ask_slow(
         self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
     ) -> Reply:
@@ -254,6 +286,14 @@ class Packed(Speech):
         if isinstance(reply, Refused):
             raise reply
         return reply
+
+    def ask_all(self, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+        """See ``Speech``."""
+        try:
+            self._sock.sendall(b"".join(map(hiredis.pack_command, map(spelt, commands))))
+            return [self._next() for _ in commands]
+        except (BlockingIOError, TimeoutError):
+            raise Broken(f"no answer in {self._limit:.3g} s", sent=True) from None
 
     def send(self, command: tuple[Argument, ...]) -> None:
         """Send a command, as the first half of ``ask``; raises OSError."""
