@@ -1,3 +1,126 @@
-"""Soon."""
+"""Lists of what else there is beside queues: schedules, and a hub's tables, stores and topics."""
 
-ROUTES = ()
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from interlock.app.timetable import timer
+from interlock.dashboard.call import Call, Route
+from interlock.dashboard.facts import ask, facts, info
+from interlock.engine.operator import Operator
+from interlock.hub import introspection
+
+if TYPE_CHECKING:
+    from interlock.dashboard.figures import Figures
+
+TIMERS = 1_000
+"""Entries of timetables that are shown."""
+TOPICS = 1_000
+"""Topics that are shown."""
+PAGE = 512
+
+Answer = dict[str, Any]
+
+
+def _list(name: str, function: Callable[[Operator, Figures], Answer]) -> Route:
+    async def answer(call: Call) -> Answer:
+        return await call.access.run(function, call.access.figures)
+
+    return Route("GET", name, answer)
+
+
+def schedules(operator: Operator, figures: Figures) -> Answer:
+    """Return the entries of all timetables: when each comes next, and came last."""
+    found: list[Answer] = []
+    for name in figures.names(operator):
+        if not name.endswith(timer.SUFFIX):
+            continue
+        cursor, seen = b"", set[int]()
+        while cursor != b"0" and len(found) < TIMERS:
+            cursor, some = operator.page(name, cursor or b"0", PAGE)
+            for one in some:
+                known = timer.decode(one.payload)
+                if known is None or one.id in seen:
+                    continue
+                seen.add(one.id)
+                found.append(
+                    {
+                        "name": known.name,
+                        "schedule": known.schedule,
+                        "task": known.task,
+                        "queue": name.removesuffix(timer.SUFFIX),
+                        "missed": known.missed,
+                        "last": known.last or None,
+                        "next": known.tick,
+                        "timer": {"queue": name, "id": str(one.id), "state": one.state},
+                    }
+                )
+    found.sort(key=lambda one: (one["next"], one["name"]))
+    return {"items": found[:TIMERS]}
+
+
+def tables(operator: Operator, figures: Figures) -> Answer:
+    """Return the state tables of a hub, with their figures."""
+    return _of_hub(operator, lambda: _figures(introspection.tables(info(operator))))
+
+
+def stores(operator: Operator, figures: Figures) -> Answer:
+    """Return the stores of a hub: what each was told, and its figures."""
+    return _of_hub(operator, lambda: [_pairs(one) for one in ask(operator, "STORE", "LIST")])
+
+
+def topics(operator: Operator, figures: Figures) -> Answer:
+    """Return the topics that have subscribers, the most first."""
+    found = introspection.topics(_Asker(operator))  # type: ignore[arg-type]
+    most = list(found.receivers.items())[:TOPICS]
+    items = [
+        {"name": name.decode(errors="backslashreplace"), "subscribers": count}
+        for name, count in most
+    ]
+    return {"items": items, "patterns": found.patterns, "total": len(found.receivers)}
+
+
+def sources(operator: Operator, figures: Figures) -> Answer:
+    """Return what brings messages from elsewhere: nothing does so yet."""
+    return {"items": [], "note": "this engine tells of no sources"}
+
+
+def _of_hub(operator: Operator, items: Callable[[], list[Answer]]) -> Answer:
+    kind = facts(operator)["kind"]
+    if kind != "hub":
+        return {"items": [], "note": f"{NAMES.get(kind, kind)} has none; a hub has them"}
+    return {"items": items()}
+
+
+def _figures(found: dict[str, dict[str, int]]) -> list[Answer]:
+    return [{"name": name, **figures} for name, figures in sorted(found.items())]
+
+
+def _pairs(reply: Any) -> Answer:
+    """Return a map, which comes as names and values one after the other."""
+    texts = [
+        one.decode(errors="backslashreplace") if isinstance(one, bytes) else one for one in reply
+    ]
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+class _Asker:
+    """An operator, as those who ask a hub take their client."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    def call(self, *words: Any) -> object:
+        """Send a command, and answer its reply."""
+        return ask(self._operator, *words)
+
+
+NAMES = {"redis": "Redis", "valkey": "Valkey"}
+ROUTES = (
+    _list("schedules", schedules),
+    _list("tables", tables),
+    _list("stores", stores),
+    _list("topics", topics),
+    _list("sources", sources),
+)

@@ -96,7 +96,7 @@ def _messages(
     at = _cursor(cursor) if cursor else b""
     scanned, until = 0, time.monotonic() + PATIENCE
     while at != b"0" and len(found) < limit and scanned < SCANNED:
-        at, some = operator.page(queue, at or b"0", PAGE if keep else limit)
+        at, some = operator.page(queue, at or b"0", PAGE)
         scanned += len(some)
         found.update((one.id, one) for one in some if keep(one))
         if time.monotonic() > until:
@@ -191,12 +191,12 @@ def _message(operator: Operator, queue: str, id: int) -> dict[str, Any]:
 def failures(found: Stored) -> list[dict[str, Any]]:
     """Return the failures of all attempts that are known, the newest first."""
     told = []
-    for one in getattr(found, "failures", ()):
+    for one in found.failures:
         text, _, traceback = one.text.partition("\n")
         told.append(
             {
                 "attempt": one.attempt,
-                "time": one.time / 1e6,
+                "time": None if one.time is None else one.time / 1e6,
                 "text": text,
                 "traceback": traceback or None,
             }

@@ -6,18 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from interlock.dashboard.frame import frame
-from interlock.engine.operator import Operator
-from interlock.engine.request import Refused
+from interlock.dashboard.workers import all_workers
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.dashboard.access import Access
-    from interlock.dashboard.figures import Figures
 
 _log = logging.getLogger("interlock.dashboard")
 
@@ -25,10 +21,6 @@ EVERY = 2.0
 """Seconds between two looks."""
 SHARE = 10
 """Times as long as a look took, if that is longer."""
-PAGE = 512
-"""Workers of one answer."""
-MOST = 2_000
-"""Workers that are shown."""
 
 
 class Roster:
@@ -51,7 +43,7 @@ class Roster:
         while True:
             began = time.monotonic()
             try:
-                found = await self._access.watch(workers, self._access.figures)
+                found = await self._access.watch(all_workers, self._access.figures)
             except InterlockError:
                 # The one who looks at the counts tells of it.
                 pass
@@ -63,25 +55,3 @@ class Roster:
                 self._ring()
             took = time.monotonic() - began
             await asyncio.sleep(max(EVERY - took, SHARE * took))
-
-
-def workers(operator: Operator, figures: Figures) -> list[dict[str, Any]]:
-    """Return what workers said of themselves, `MOST` at most."""
-    parse = _parser()
-    if parse is None:
-        return []
-    names = figures.names(operator)
-    found: list[dict[str, Any]] = []
-    for queue, reply in zip(names, operator.each("workers", names, "", PAGE), strict=True):
-        if isinstance(reply, Refused) or not reply:
-            continue
-        some = parse(reply)
-        # Where there may be more they are asked for, one page after the other.
-        found += map(told, [queue] * len(some), some)
-        if len(some) > 1 and len(found) < MOST:
-            known = {one["id"] for one in found if one["queue"] == queue}
-            more = operator.workers(queue) if _is_cut(reply, some) else []
-            found += (one for one in map(told, [queue] * len(more), more) if one["id"] not in known)
-        if len(found) >= MOST:
-            break
-    return found[:MOST]

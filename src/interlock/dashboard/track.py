@@ -20,6 +20,8 @@ from interlock.explanation import key_names
 
 if TYPE_CHECKING:
     from interlock.dashboard.access import Access
+    from interlock.engine.events import Events
+    from interlock.engine.operator import Operator
 
 _log = logging.getLogger("interlock.dashboard")
 
@@ -69,7 +71,7 @@ class Track:
         batches = [data for at, _, data in self._batches if at > number]
         if counted < self._dropped:
             # So many events are in none of them.
-            lost = {"last": None, "missed": self._dropped - counted, "events": []}
+            lost: dict[str, Any] = {"last": None, "missed": self._dropped - counted, "events": []}
             batches.insert(0, frame_of(msgspec.json.encode(lost)))
         return self.begin(), batches
 
@@ -94,8 +96,6 @@ class Track:
                 _log.exception("the events of a queue could not be had")
                 return
             else:
-                if found is None:
-                    return
                 if found.events or (found.missed and after is not None):
                     told = len(found.events) + found.missed
                     self._add(_message(found), told)
@@ -124,13 +124,11 @@ def frame_of(data: bytes) -> bytes:
     return b"event: events\ndata: %b\n\n" % data
 
 
-def _asked(operator: Any, queue: str, after: int | None) -> Any:
-    if not hasattr(operator, "events"):
-        return None
+def _asked(operator: Operator, queue: str, after: int | None) -> Events:
     return operator.events(queue, after, COUNT, WATCHED)
 
 
-def _message(found: Any) -> dict[str, Any]:
+def _message(found: Events) -> dict[str, Any]:
     return {
         "last": found.last,
         "missed": found.missed,

@@ -36,16 +36,13 @@ class Ask:
 
 
 @dataclass(slots=True)
-class AskAll:
+class AskAll(Ask):
     """Send commands in one go, and give their replies, errors as Refused among them.
 
-    For threads alone. Raises Broken into the request where not all replies came.
+    For threads alone. Raises Broken into the request where not all replies came in time.
     """
 
-    address: str
-    commands: list[tuple[Argument, ...]]
-    timeout: float
-    """Seconds for connecting, sending and each reply."""
+    commands: tuple[tuple[Argument, ...], ...] = ()
 
 
 @dataclass(slots=True)
@@ -55,7 +52,7 @@ class Nap:
     seconds: float
 
 
-Request = Generator["Ask | AskAll | Nap", Reply, R]
+Request = Generator["Ask | Nap", Reply, R]
 
 
 class Broken(Exception):

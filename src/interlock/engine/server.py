@@ -88,12 +88,12 @@ class Server:
         for address, some in places.items():
             for start in range(0, len(some), MANY):
                 part = some[start : start + MANY]
-                commands: list[tuple[Argument, ...]] = [
+                commands = tuple(
                     ("FCALL", f"il1_{function}", 1, key(queues[place]), *arguments)
                     for place in part
-                ]
+                )
                 try:
-                    replies = yield AskAll(address, commands, patience)
+                    replies = yield AskAll(address, (), patience, commands=commands)
                 except Broken as error:
                     nodes.doubt()
                     raise _failed(address, error) from None

@@ -30,9 +30,6 @@ class AnyLink(Protocol):
     ) -> Any:
         """Send a command, and return its reply or an awaitable of it; see `Ask`."""
 
-    def ask_all(self, commands: list[tuple[Any, ...]], timeout: float) -> list[Any]:
-        """Send commands in one go, and return their replies; see `AskAll`."""
-
     def check(self) -> None:
         """Close the connection if the server has closed it already."""
 

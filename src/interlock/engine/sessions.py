@@ -20,6 +20,7 @@ from interlock.engine.call import Engine
 from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Abandoned, Ask, AskAll, Broken, Nap, Refused, Request
 from interlock.engine.session import Session
+from interlock.engine.transport.memory import MemoryLink
 from interlock.engine.transport.threads import Link
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 
@@ -293,6 +294,7 @@ def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave |
                     answer = None
                 elif step.__class__ is AskAll:
                     link = session.links.get(step.address) or session.link(step.address)
+                    assert isinstance(link, Link | MemoryLink)
                     answer = link.ask_all(step.commands, step.timeout)
                 else:
                     link = session.links.get(step.address) or session.link(step.address)

@@ -92,7 +92,7 @@ class MemoryLink:
             raise Broken("interrupted", sent=True)
         return self._engine.take(found)
 
-    def ask_all(self, commands: list[tuple[Argument, ...]], timeout: float) -> list[Reply]:
+    def ask_all(self, commands: tuple[tuple[Argument, ...], ...], timeout: float) -> list[Reply]:
         """See the link of threads to a server."""
         found: list[Reply] = []
         for command in commands:

@@ -76,7 +76,7 @@ class Link:
         except BaseException as error:
             raise self._failed(error, sent) from None
 
-    def ask_all(self, commands: list[tuple[Argument, ...]], timeout: float) -> list[Reply]:
+    def ask_all(self, commands: tuple[tuple[Argument, ...], ...], timeout: float) -> list[Reply]:
         """Send commands in one go, and return their replies, Refused for an error among them.
 
         Raises:
@@ -205,7 +205,7 @@ class Speech:
         self._made.send_command(*command, check_health=False)
         return self._made.read_response(disable_decoding=True)
 
-    def ask_all(self, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+    def ask_all(self, commands: tuple[tuple[Argument, ...], ...]) -> list[Reply]:
         """Send commands in one go, and return their replies; raises OSError or redis-py's."""
         from redis.exceptions import ResponseError
 
@@ -287,7 +287,7 @@ class Packed(Speech):
             raise reply
         return reply
 
-    def ask_all(self, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+    def ask_all(self, commands: tuple[tuple[Argument, ...], ...]) -> list[Reply]:
         """See ``Speech``."""
         try:
             self._sock.sendall(b"".join(map(hiredis.pack_command, map(spelt, commands))))
