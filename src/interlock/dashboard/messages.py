@@ -44,7 +44,10 @@ async def messages(call: Call) -> dict[str, Any]:
     keep = matching(state, key, call.text("task"), call.text("error"))
     if state == "dead":
         return await call.access.run(_dead, queue, keep, cursor, limit, "cursor")
-    return await call.access.run(_messages, queue, keep, key, cursor, limit)
+    # With filters more is looked at than is told.
+    filtered = any(call.query.get(name) for name in ("state", "key", "task", "error"))
+    count = PAGE if filtered else limit
+    return await call.access.run(_messages, queue, keep, key, cursor, limit, count)
 
 
 async def dead(call: Call) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def _is_on(one: Stored, wanted: bytes, text: str) -> bool:
 
 
 def _messages(
-    operator: Operator, queue: str, keep: Keep, key: str, cursor: str, limit: int
+    operator: Operator, queue: str, keep: Keep, key: str, cursor: str, limit: int, count: int
 ) -> dict[str, Any]:
     found: dict[int, Stored] = {}
     if key and not cursor:
@@ -96,13 +99,13 @@ def _messages(
     at = _cursor(cursor) if cursor else b""
     scanned, until = 0, time.monotonic() + PATIENCE
     while at != b"0" and len(found) < limit and scanned < SCANNED:
-        at, some = operator.page(queue, at or b"0", PAGE)
+        at, some = operator.page(queue, at or b"0", count)
         scanned += len(some)
         found.update((one.id, one) for one in some if keep(one))
         if time.monotonic() > until:
             break
     return {
-        "items": [summary(one) for one in found.values()],
+        "items": [summary(one) for one in sorted(found.values(), key=lambda one: one.sequence)],
         "cursor": None if at == b"0" else (at or b"0").decode(),
         "scanned": scanned,
     }

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from interlock.dashboard.directory import all_workers
 from interlock.dashboard.frame import frame
-from interlock.dashboard.workers import all_workers
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:

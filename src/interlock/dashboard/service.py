@@ -32,7 +32,7 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -
         import uvicorn
 
         from interlock.dashboard.application import Dashboard
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(f"{LACKING} ({error})") from error
     listener = listen(settings.host, settings.port)
     port = int(listener.getsockname()[1])

@@ -135,7 +135,7 @@ def _message(found: Events) -> dict[str, Any]:
         "events": [
             (
                 one.number,
-                one.time / 1e6,
+                one.time,
                 one.kind,
                 str(one.id),
                 one.attempt,

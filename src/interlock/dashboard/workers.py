@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from interlock.dashboard.call import Call, Route
+from interlock.dashboard.directory import all_workers, told
 from interlock.dashboard.paths import decoded
 from interlock.dashboard.refusal import Refusal
 from interlock.engine.operator import Operator
-from interlock.engine.request import Refused
-
-if TYPE_CHECKING:
-    from interlock.dashboard.figures import Figures
-    from interlock.engine.worker_directory import Announced
-
-MOST = 2_000
-"""Workers that are shown."""
-
-
-def all_workers(operator: Operator, figures: Figures) -> list[dict[str, Any]]:
-    """Return what workers said of themselves, `MOST` at most."""
-    names = figures.names(operator)
-    found: list[dict[str, Any]] = []
-    # Most queues have none, which one round trip for many of them tells.
-    for queue, reply in zip(names, operator.each("workers", names, "", 1), strict=True):
-        if isinstance(reply, Refused) or not reply:
-            continue
-        found += (told(queue, one) for one in operator.workers(queue))
-        if len(found) >= MOST:
-            break
-    return found[:MOST]
-
-
-def told(queue: str, one: Announced) -> dict[str, Any]:
-    """Return what a worker said, with its name, where, and how long ago."""
-    said: Any = None
-    with contextlib.suppress(msgspec.DecodeError, UnicodeError, RecursionError):
-        said = msgspec.json.decode(one.text)
-    # Of another program's announcement only that it is there.
-    found = said if isinstance(said, dict) else {}
-    name = one.worker.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    return {**found, "id": name, "queue": queue, "age": one.age, "left": one.left}
 
 
 async def workers(call: Call) -> list[dict[str, Any]]:
