@@ -98,6 +98,8 @@ class LeaseRenewer:
         self._held: dict[int, weakref.ref[Grant]] = {}
         self.abandoned: collections.deque[tuple[Handle, wire.Settlement]] = collections.deque()
         """Settlements of leases that were dropped, not yet made."""
+        self.failures = 0
+        """Renewals that the engine did not answer, or refused."""
         self._used = False
         """Something was held since the last look."""
         self._watches: dict[int, Watch] = {}
@@ -254,6 +256,7 @@ class LeaseRenewer:
         try:
             kept = yield from handle.extend(session, grant.token, grant.seconds)
         except InterlockError as error:
+            self.failures += 1
             _log.warning(
                 "queue %r: the lease of messages %s could not be renewed: %s",
                 handle.name,

@@ -95,6 +95,8 @@ class BatchLending:
         count.handled += done
         for _, outcome in run.others[:others]:
             count_outcome(count, outcome)
+        if source.meter is not None:
+            source.meter.handled(run, 0, done + others, since)
         self._state.runner = None
         source.state = SourceState.IDLE
         self._state.stragglers[run] = Straggler(runner, done, others, None)
@@ -146,6 +148,8 @@ class BatchLending:
         source.tally.handled += len(run.done) - done
         for _, other in run.others[others:]:
             count_outcome(source.tally, other)
+        if source.meter is not None:
+            source.meter.handled(run, done + others, run.ended, time.monotonic())
         if outcome is None and run.at:
             # It was left to whoever has the rest.
             source.add(run.batch, run.lease(run.at), RELEASED)

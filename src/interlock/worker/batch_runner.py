@@ -24,6 +24,7 @@ from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
 from interlock.worker.execution import ACKED, Outcome, TaskLease, judge, lease_at
+from interlock.worker.meter import BOUNDS
 from interlock.worker.source import CallThread, Pending, Source, count_outcome, pending
 from interlock.worker.tasks import HEAD, TASK_AT, NotHere, Tasks, head
 from interlock.worker.thread_pool import Runner
@@ -64,7 +65,9 @@ class Returned:
 class BatchRun(BatchProgress):
     """A batch while it runs: what became of its messages so far. See ``BatchProgress``."""
 
-    __slots__ = ("_leases", "_tasks", "began", "done", "others", "source")
+    __slots__ = (
+        "_leases", "_tasks", "began", "begun", "done", "others", "slow", "source", "turns",
+    )  # fmt: skip
 
     def __init__(self, source: Source, tasks: Tasks, batch: LeasedBatch, began: float) -> None:
         super().__init__(batch)
@@ -75,6 +78,13 @@ class BatchRun(BatchProgress):
         """Those whose handlers returned, and that keep no result."""
         self.others: list[tuple[int, Outcome]] = []
         """Those that ended otherwise."""
+        self.turns: list[tuple[int, float, str]] = []
+        """For a meter: the number of the message from which on they are of another task, when it
+        began, and which task that is."""
+        self.slow: list[tuple[int, float]] = []
+        """For a meter: the numbers of messages that took more than a moment, and the seconds."""
+        self.begun = 0.0
+        """For a meter, once nothing of the batch is handled here any more: when the last began."""
         self._leases: dict[int, TaskLease] = {}
 
     def lease(self, at: int) -> TaskLease:
@@ -87,6 +97,16 @@ class BatchRun(BatchProgress):
                 made.task = call.task
             found = self._leases.setdefault(at, made)
         return found
+
+    @property
+    def ended(self) -> int:
+        """Return how many of its messages have ended."""
+        return len(self.done) + len(self.others)
+
+    def turn(self, began: float, task: str) -> None:
+        """Note of which task the message is that has begun now."""
+        if not self.turns or self.turns[-1][2] != task:
+            self.turns.append((self.ended, began, task))
 
     def settlements(self) -> list[wire.Settlement]:
         """Return how its messages are settled, in the order of ``pending``; they are renewed no
@@ -346,7 +366,7 @@ class BatchRunner:
         until = min(started + handler_time.LONGEST_RUN, run.began + self._source.lease)
         run.began = started
         mine = self._loop(run, until, returned)
-        count = len(run.done) + len(run.others)
+        count = run.ended
         if not mine:
             self._events.straggler_ended(run)
             return False
@@ -354,7 +374,10 @@ class BatchRunner:
         tally.handled += len(run.done)
         for _, outcome in run.others:
             count_outcome(tally, outcome)
-        self._times.batch_ended(time.monotonic() - started, count)
+        ended = time.monotonic()
+        if self._source.meter is not None:
+            self._source.meter.handled(run, 0, count, ended)
+        self._times.batch_ended(ended - started, count)
         return True
 
     def _loop(self, run: BatchRun, until: float, returned: Returned) -> bool:
@@ -362,6 +385,7 @@ class BatchRunner:
         reply, take, done = run.batch.reply, run.waiting.popleft, run.done.append
         payload_at, handling, audit = wire.PAYLOAD, _current.set, self._audit
         clock, began = time.monotonic, forks.count
+        measured, of, moment = self._source.meter is not None, None, clock() + MOMENT
         # What is to be logged is logged with its time: message by message.
         plain = {} if run.batch.told_from is not None else self._tasks.plain
         token = handling(None)
@@ -375,9 +399,14 @@ class BatchRunner:
                     return True
                 # First of all: if the owner takes the rest now, this is what it does not have.
                 run.at = at
-                if clock() > until:
+                now = clock()
+                if now > until:
                     self._leave(run, at, returned)
                     return bool(returned.leased)
+                if measured:
+                    if now > moment:
+                        run.slow.append((run.ended - 1, now - moment + MOMENT))
+                    moment = now + MOMENT
                 payload = reply[at + payload_at]
                 # As head() has it, without a call for each.
                 name = payload[TASK_AT] if len(payload) > TASK_AT else 0
@@ -390,9 +419,13 @@ class BatchRunner:
                         # The general way says what is wrong with them.
                         arguments = None
                 if call is None or arguments is None:
-                    if self._handle_other(run, at, returned):
+                    if self._handle_other(run, at, returned, now if measured else None):
+                        of = None
                         continue
                     return bool(returned.leased)
+                if measured and call is not of:
+                    of = call
+                    run.turns.append((len(run.done) + len(run.others), now, call.task))
                 if audit is not None:
                     audit.begun(run.lease(at))
                 handling((run, at))
@@ -409,22 +442,30 @@ class BatchRunner:
                 if audit is not None:
                     audit.ended(run.lease(at))
         finally:
+            run.begun = moment - MOMENT
             _current.reset(token)
 
-    def _handle_other(self, run: BatchRun, at: int, returned: Returned) -> bool:
-        """Handle a message that is no plain call. False: the batch ends before it."""
+    def _handle_other(
+        self, run: BatchRun, at: int, returned: Returned, measured: float | None
+    ) -> bool:
+        """Handle a message that is no plain call, and that has begun at `measured`, if that is
+        measured. False: the batch ends before it."""
         held, audit, tasks = run.lease(at), self._audit, self._tasks
         try:
             invocation = tasks.prepare(held)
         except NotHere:
             return self._leave(run, at, returned)
         except Exception as error:
+            if measured is not None:
+                run.turn(measured, held.task)
             run.others.append((at, judge(Retry(), held, error)))
             return True
         if invocation.is_async and not self._alone:
             # That is for a thread of its own, where it may wait.
             return self._leave(run, at, returned)
         tasks.learn(invocation, held.payload)
+        if measured is not None:
+            run.turn(measured, held.task)
         if audit is not None:
             audit.begun(held)
         started = time.monotonic()
@@ -446,3 +487,5 @@ class BatchRunner:
 
 
 HOLD_OFF = 64
+MOMENT = BOUNDS[0]
+"""Seconds; what takes no longer is counted without a word about each message."""

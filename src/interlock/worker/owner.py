@@ -112,13 +112,22 @@ class Owner:
 
     def ask(self) -> list[Execution]:
         """Return what is held, as the owner says it: it answers unless it hangs."""
+        self.answers(float("inf"))
+        return list(self.state.executions.values())
+
+    def answers(self, timeout: float) -> bool:
+        """Return whether the owner does what it is told within so many seconds, or has ended."""
         answer: _queue.SimpleQueue[None] = _queue.SimpleQueue()
         self._events.put((answer.put, (None,)))
+        until = time.monotonic() + timeout
         while self.state.phase not in (Phase.NEW, Phase.ENDED):
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
             with contextlib.suppress(_queue.Empty):
-                answer.get(timeout=PATIENCE)
+                answer.get(timeout=min(left, PATIENCE))
                 break
-        return list(self.state.executions.values())
+        return True
 
     # -- The thread -------------------------------------------------------------------------------
 
@@ -217,6 +226,9 @@ class Owner:
         error = f"handled for more than {limit:.3g} s"
         outcome = failure(execution.invocation.retry, held, error)
         execution.source.add(execution.batch, held, outcome)
+        if execution.source.meter is not None:
+            execution.source.meter.timed_out(held)
+            execution.source.meter.settled(held, outcome)
         self.state.pool.stop(execution)
 
     # -- The end ----------------------------------------------------------------------------------
@@ -249,6 +261,8 @@ class Owner:
             )  # fmt: skip
             outcome = failure(execution.invocation.retry, held, error, 0.0)
             execution.source.add(execution.batch, held, outcome)
+            if execution.source.meter is not None:
+                execution.source.meter.settled(held, outcome)
         self.state.phase = Phase.ENDING
         self._until = time.monotonic() + patience
 

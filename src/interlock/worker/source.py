@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from interlock.engine import batch as batches
 from interlock.engine import wire
@@ -22,6 +22,10 @@ from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.failure import text_of
 from interlock.message import Kind
 from interlock.worker.execution import Outcome, TaskLease, details
+
+if TYPE_CHECKING:
+    from interlock.engine.renewal import LeaseRenewer
+    from interlock.worker.meter import Meter
 
 __all__ = [
     "Call",
@@ -123,6 +127,8 @@ class Source:
         """Of the owner."""
         self.batch_tally = Tally()
         """Of the runner of batches."""
+        self.meter: Meter | None = None
+        """None: nobody wants to know."""
         self._replies = replies
         suffix = name if kind == "any" else f"{name}-{kind}"
         self._leaser = CallThread(f"interlock-lease-{suffix}")
@@ -207,6 +213,8 @@ class Source:
         if outcome.how == "release":
             # No handler had it; when it comes again it is counted.
             self.tally.leased -= 1
+            if self.meter is not None:
+                self.meter.released(self.name)
         self.pending.append(pending(batch, held, outcome))
 
     def told(self, pending: Sequence[Pending], answers: Sequence[bytes], tally: Tally) -> None:
@@ -217,6 +225,8 @@ class Source:
                 continue
             if answer == "lost":
                 tally.lost += 1
+                if self.meter is not None:
+                    self.meter.lost(held)
                 _log.warning(
                     "the lease of message %d in queue %r was lost before it was settled; another "
                     "handles it, or has",
@@ -228,6 +238,17 @@ class Source:
                     "sent with",
                     held.id, held.queue, answer, extra=details(held),
                 )  # fmt: skip
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the engine has answered the last call."""
+        return self.connected.is_set() and not self.failures
+
+    @property
+    def renewer(self) -> LeaseRenewer:
+        """Return what renews its leases; other queues may have the same."""
+        renewer: LeaseRenewer = self.queue._sessions.renewer
+        return renewer
 
     def reached(self) -> None:
         """Take the answer of the engine."""

@@ -240,6 +240,8 @@ class WorkerState:
                 "message %d in queue %r %s; it goes back in %g s, its attempt unchanged",
                 held.id, held.queue, unknown, seconds, extra=details(held),
             )  # fmt: skip
+            if source.meter is not None:
+                source.meter.unknown(source.name)
             if seconds:
                 until = time.monotonic() + seconds
                 self.deferrals.add(Deferral(until, batch, held, source))
@@ -248,7 +250,10 @@ class WorkerState:
             return None
         except Exception as error:
             # What a message holds is anybody's: it fails by itself, and holds up no other.
-            source.add(batch, held, judge(Retry(), held, error))
+            outcome = judge(Retry(), held, error)
+            source.add(batch, held, outcome)
+            if source.meter is not None:
+                source.meter.settled(held, outcome)
             return None
         if self.audit is not None:
             self.audit.begun(held)
@@ -260,7 +265,8 @@ class WorkerState:
         if self.audit is not None:
             self.audit.ended(held)
         took = (execution.ended or 0.0) - (execution.started or execution.offered)
-        if not execution.over:
+        over = execution.over
+        if not over:
             if outcome.how == "ack" and execution.batch.told_from is not None:
                 message = execution.batch.message_of(held.id)
                 execution.batch.log_handled(message, took, held.task)
@@ -271,6 +277,8 @@ class WorkerState:
                 held.id, held.queue, extra=details(held),
             )  # fmt: skip
         count_outcome(source.tally, outcome)
+        if source.meter is not None:
+            source.meter.ended(execution, outcome, settles=not over)
         if self.runner is None:
             if execution.invocation.is_async and self.lends:
                 # That is for a thread of its own, where it may wait.

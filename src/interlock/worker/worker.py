@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from interlock.message import Kind
 from interlock.retry import Seconds, seconds
 from interlock.worker.execution import Execution, details
+from interlock.worker.meter import Meter, Reading
 from interlock.worker.owner import Owner
 from interlock.worker.settings import WorkerSettings
 from interlock.worker.source import Source
@@ -82,6 +83,7 @@ class Worker:
         self.url = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
         """The engine, without a password."""
         self._owner = Owner(settings, tasks, self._broke)
+        self._meter: Meter | None = None
         self.broken: BaseException | None = None
         """The reason why it ended by itself; None: it has not."""
         self.on_broken: Callable[[], object] = lambda: None
@@ -96,12 +98,32 @@ class Worker:
 
             self._owner.state.audit = Audit(f"{socket.gethostname()}:{os.getpid()}")
         kinds: tuple[Kind, ...] = ("any", "unkeyed") if self.settings.unkeyed else ("any",)
-        self._owner.start(
-            [self._source(name, kind) for name in self.settings.queues for kind in kinds]
-        )
+        sources = [self._source(name, kind) for name in self.settings.queues for kind in kinds]
+        for source in sources:
+            source.meter = self._meter
+        self._owner.start(sources)
         for each in self._beside:
             each.start()
         return self
+
+    def measure(self) -> Self:
+        """Count from now on what ``reading`` tells; once is enough."""
+        if self._meter is None:
+            self._meter = Meter()
+            for source in self._owner.state.sources:
+                source.meter = self._meter
+        return self
+
+    def reading(self) -> Reading:
+        """Return the figures by queue and task since ``measure``; the owner is not asked."""
+        told = Reading([], [], []) if self._meter is None else self._meter.read()
+        told.counters.extend(self._counters())
+        told.gauges.extend(self._gauges())
+        return told
+
+    def answers(self, timeout: float) -> bool:
+        """Return whether it does what is asked of it within so many seconds, rather than hang."""
+        return self._owner.answers(timeout)
 
     def _source(self, name: str, kind: Kind) -> Source:
         # A handle of its own, for each may wait in a call.
@@ -207,6 +229,27 @@ class Worker:
             running=len(state.executions) + (0 if run is None else len(run.waiting)),
             violations=state.audit.violations if state.audit else 0,
         )
+
+    def _counters(self) -> list[list[Any]]:
+        state = self._owner.state
+        renewers = {id(one): one for one in (each.renewer for each in state.sources)}
+        return [
+            ["violations", [], state.audit.violations if state.audit else 0],
+            ["renewal_failures", [], sum(one.failures for one in renewers.values())],
+        ]
+
+    def _gauges(self) -> list[list[Any]]:
+        state = self._owner.state
+        running = dict.fromkeys(self.settings.queues, 0)
+        for one in list(state.executions.values()):
+            if one.started is not None and one.ended is None:
+                running[one.source.name] += 1
+        if state.runner is not None and state.runner.run is not None:
+            running[state.sources[0].name] += 1
+        away = {source.name for source in state.sources if not source.is_connected}
+        found: list[list[Any]] = [["running", [name], count] for name, count in running.items()]
+        found += [["connected", [name], int(name not in away)] for name in self.settings.queues]
+        return [*found, ["concurrency", [], self.settings.concurrency], ["processes", [], 1]]
 
     def __enter__(self) -> Self:
         return self.start()

@@ -1,0 +1,251 @@
+"""The meter of a worker: how long messages waited and were handled, and what came of them.
+
+It counts by queue and task in plain lists and dicts, for it is asked by each message; what has the
+form of metrics is made when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from interlock.engine import wire
+
+if TYPE_CHECKING:
+    from interlock.engine.batch import LeasedBatch
+    from interlock.worker.batch_runner import BatchRun
+    from interlock.worker.execution import Execution, Outcome, TaskLease
+
+__all__ = ["BOUNDS", "OTHER", "UNREADABLE", "Histogram", "Meter", "Reading", "outcome_name"]
+
+BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+          1800.0)  # fmt: skip
+"""Seconds up to which the buckets of both histograms go; another has what took longer."""
+MOST_TASKS = 200
+"""Tasks that have figures of their own."""
+OTHER = "other"
+"""The name under which the other tasks are summed."""
+UNREADABLE = "unreadable"
+"""The task of a message that is no call of any."""
+
+
+class Reading(NamedTuple):
+    """The figures at one moment, each a list of name, labels and value; may be written as JSON."""
+
+    counters: list[list[Any]]
+    gauges: list[list[Any]]
+    histograms: list[list[Any]]
+    """The value is how many are in each bucket, and then their sum in seconds."""
+
+
+class Histogram:
+    """Counts of durations by how long they are, and their sum in seconds."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.sum += seconds
+
+
+class Series:
+    """The figures of one task on one queue."""
+
+    __slots__ = ("handlings", "lost", "outcomes", "timeouts", "waits")
+
+    def __init__(self) -> None:
+        self.waits = Histogram()
+        """From the put, or the time it was due, to the lease; of first attempts."""
+        self.handlings = Histogram()
+        self.outcomes: collections.Counter[str] = collections.Counter()
+        self.lost = 0
+        self.timeouts = 0
+
+
+class Meter:
+    """The figures of one worker, counted by its owner and by the thread of its batches."""
+
+    def __init__(self) -> None:
+        # Held for the time of a few additions.
+        self._lock = threading.Lock()
+        self._series: dict[tuple[str, str], Series] = {}
+        self._tasks: dict[str, None] = {}
+        self._cut: set[str] = set()
+        self._released: collections.Counter[str] = collections.Counter()
+        self._unknown: collections.Counter[str] = collections.Counter()
+
+    # -- Counting ---------------------------------------------------------------------------------
+
+    def ended(self, execution: Execution, outcome: Outcome, settles: bool) -> None:
+        """Count a handler that has ended; `settles`: the message is settled by that."""
+        held = execution.held
+        took = (execution.ended or 0.0) - (execution.started or execution.offered)
+        with self._lock:
+            series = self._of(held.queue, held.task)
+            series.handlings.add(took)
+            if held.attempt == 1:
+                series.waits.add(max(held.token - held.sequence, 0) / 1e6)
+            if settles:
+                series.outcomes[outcome_name(outcome)] += 1
+
+    def settled(self, held: TaskLease, outcome: Outcome) -> None:
+        """Count a message that is settled without a handler, or while it still runs."""
+        with self._lock:
+            self._of(held.queue, held.task).outcomes[outcome_name(outcome)] += 1
+
+    def timed_out(self, held: TaskLease) -> None:
+        """Count a handler that ran longer than its task may."""
+        with self._lock:
+            self._of(held.queue, held.task).timeouts += 1
+
+    def lost(self, held: TaskLease) -> None:
+        """Count a settlement that came too late."""
+        with self._lock:
+            self._of(held.queue, held.task).lost += 1
+
+    def released(self, queue: str, count: int = 1) -> None:
+        """Count messages that go back before a handler has begun them."""
+        with self._lock:
+            self._released[queue] += count
+
+    def unknown(self, queue: str) -> None:
+        """Count a message of a task that this worker does not have."""
+        with self._lock:
+            self._unknown[queue] += 1
+
+    def handled(self, run: BatchRun, first: int, last: int, ended: float) -> None:
+        """Count the messages of a batch that have ended, from the number `first` to before `last`
+        in its order; `ended`: when the last of them did, by time.monotonic()."""
+        if first >= last or not run.turns:
+            # Nothing, or the meter is newer than the batch.
+            return
+        waits = _waits(run.batch, first, last)
+        step = -(-(last - first) // MOST_LOOKED_AT)
+        queue, turns = run.source.name, run.turns
+        with self._lock:
+            for number, (begin, since, task) in enumerate(turns, 1):
+                end, until = turns[number][:2] if number < len(turns) else (last, ended)
+                if begin < first:
+                    begin, since = first, run.begun
+                if end > last:
+                    end, until = last, ended
+                if begin >= end:
+                    continue
+                series = self._of(queue, task)
+                series.outcomes["acked"] += end - begin
+                handlings, waited = series.handlings, series.waits
+                handlings.counts[0] += end - begin
+                handlings.sum += until - since
+                while begin < end:
+                    stride = (begin - first) // step
+                    stop = min(end, first + (stride + 1) * step)
+                    bucket, seconds = waits[stride]
+                    if bucket >= 0:
+                        waited.counts[bucket] += stop - begin
+                        waited.sum += seconds * (stop - begin)
+                    begin = stop
+            if run.slow or ended - run.begun > BOUNDS[0]:
+                self._count_slow(run, first, last, ended)
+            if run.others:
+                self._count_failed(run, first, last)
+
+    def _count_slow(self, run: BatchRun, first: int, last: int, ended: float) -> None:
+        """Count what was slow for what it is: it is counted with the quick ones, and its seconds
+        with theirs."""
+        slow = [one for one in run.slow if first <= one[0] < last]
+        if run.begun and last == run.ended:
+            slow.append((last - 1, ended - run.begun))
+        for place, seconds in slow:
+            counts = self._of(run.source.name, _task_at(run, place)).handlings.counts
+            counts[0] -= 1
+            counts[bisect_left(BOUNDS, seconds)] += 1
+
+    def _count_failed(self, run: BatchRun, first: int, last: int) -> None:
+        """Count what failed for what it is: it is counted with those that went well."""
+        failed = [(at, outcome) for at, outcome in run.others if outcome.how != "ack"]
+        place_of = {at: place for place, at in enumerate(run.batch.places)} if failed else {}
+        for at, outcome in failed:
+            place = place_of[at]
+            if first <= place < last:
+                outcomes = self._of(run.source.name, _task_at(run, place)).outcomes
+                outcomes["acked"] -= 1
+                outcomes[outcome_name(outcome)] += 1
+
+    def _of(self, queue: str, task: str) -> Series:
+        found = self._series.get((queue, task))
+        if found is None:
+            name = task or UNREADABLE
+            if name not in self._tasks:
+                if len(self._tasks) >= MOST_TASKS:
+                    self._cut.add(name)
+                    name = OTHER
+                else:
+                    self._tasks[name] = None
+            # By the name that it has as well, so that the next finds it at once.
+            found = self._series.setdefault((queue, name), Series())
+            self._series[queue, task] = found
+        return found
+
+    # -- Telling ----------------------------------------------------------------------------------
+
+    def read(self) -> Reading:
+        """Return the figures as they are now."""
+        told = Reading([], [], [])
+        with self._lock:
+            for (queue, task), series in self._series.items():
+                if not task or (task in self._cut):
+                    continue  # the same again, under another name
+                labels = [queue, task]
+                for outcome, count in series.outcomes.items():
+                    told.counters.append(["handled", [*labels, outcome], count])
+                told.counters.append(["lost", labels, series.lost])
+                told.counters.append(["timeouts", labels, series.timeouts])
+                for name, one in (("wait", series.waits), ("handling", series.handlings)):
+                    told.histograms.append([name, labels, [*one.counts, one.sum]])
+            for name, counts in (("released", self._released), ("unknown", self._unknown)):
+                told.counters.extend([name, [queue], count] for queue, count in counts.items())
+            told.gauges.append(["tasks_cut", [], len(self._cut)])
+        return told
+
+
+def outcome_name(outcome: Outcome) -> str:
+    """Return what came of a message, in the words of the metrics."""
+    if outcome.how == "defer":
+        return "deferred"
+    if outcome.how == "reject":
+        return "expired" if outcome.error.startswith("expired: ") else "rejected"
+    return outcome.expected
+
+
+def _waits(batch: LeasedBatch, first: int, last: int) -> list[tuple[int, float]]:
+    """Return how long messages waited, as a bucket and seconds: of a few, each for those behind it
+    too, for they were leased together. The bucket is -1 of one that was handled before."""
+    reply, places, token = batch.reply, batch.places, batch.token
+    found = []
+    for number in range(first, last, -(-(last - first) // MOST_LOOKED_AT)):
+        place = places[number]
+        if reply[place + wire.ATTEMPT] in FIRST:
+            sequence = int(reply[place + wire.SEQUENCE] or reply[place])
+            seconds = (token - sequence) / 1e6 if token > sequence else 0.0
+            found.append((bisect_left(BOUNDS, seconds), seconds))
+        else:
+            found.append((-1, 0.0))
+    return found
+
+
+def _task_at(run: BatchRun, place: int) -> str:
+    """Return the task of the message of this number."""
+    return run.turns[bisect_right(run.turns, place, key=itemgetter(0)) - 1][2]
+
+
+FIRST = (b"1", b"-1")
+"""The first attempt, of a quiet message too."""
+MOST_LOOKED_AT = 4
