@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine import wire
+from interlock.failure import EXPIRED
 
 if TYPE_CHECKING:
     from interlock.engine.batch import LeasedBatch
@@ -221,7 +222,7 @@ def outcome_name(outcome: Outcome) -> str:
     if outcome.how == "defer":
         return "deferred"
     if outcome.how == "reject":
-        return "expired" if outcome.error.startswith("expired: ") else "rejected"
+        return "expired" if outcome.error.startswith(EXPIRED) else "rejected"
     return outcome.expected
 
 
