@@ -74,6 +74,14 @@ _CONSUME = replace(
     figure="cpu_ns",
 )
 
+_TRACED = replace(
+    _row("traced", "", replace(OURS, name="traced"), OURS, 1.05),
+    title="no-op tasks on Redis with traces, of which 1 % are sampled",
+    peer="the same without traces",
+    judged="ratio",
+    pairs=5,
+)
+
 _KILLED = Row(
     name="worker/killed",
     title="a worker is killed: from the end of its lease until another has its message",
@@ -91,5 +99,7 @@ ROWS = (
     _HUB,
     *(_asynchronous(PEERS[name]) for name in ("arq", "saq", "taskiq")),
     _CONSUME,
+    _TRACED,
+    also(_TRACED, "enqueue", "– to enqueue one", "enqueue", None, None),
     _KILLED,
 )

@@ -1,0 +1,129 @@
+"""Asks an engine which messages another one waits behind, when that is put, and tells its span.
+
+The engine knows that of all processes. What it is asked are reads (``explain`` and ``peek``), by a
+thread of its own: neither a send nor a loop waits for them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import queue as _queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from interlock.app import envelope
+from interlock.engine.operator import Operator
+from interlock.engine.server import Server
+from interlock.errors import InterlockError, PayloadError
+from interlock.worker.tasks import NotHere
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, SpanContext
+
+    from interlock.app.app import App
+
+__all__ = ["Blockers"]
+
+_log = logging.getLogger("interlock.app")
+
+
+class _Asked(NamedTuple):
+    span: Span
+    app: App
+    queue: str
+    id: int
+    ended: int
+    """The time at which the send was over, ns since 1970."""
+
+
+class Blockers:
+    """Ends the spans of sends, once it is known what their messages wait behind.
+
+    A span gets the ids as ``interlock.behind.message.id``, and a link to the send of each that is
+    traced itself. When more is asked than the engine answers, spans end without that.
+    """
+
+    def __init__(self, context_of: Callable[[Mapping[str, str]], SpanContext | None]) -> None:
+        self._context_of = context_of
+        self._lock = threading.Lock()
+        self._process = 0
+        self._work: _queue.Queue[_Asked] = _queue.Queue(MOST_ASKED)
+        self._refused = False
+
+    def ask(self, span: Span, app: App, queue: str, id: int, ended: int) -> None:
+        """End this span, of the send of a message, when the engine has answered. Never waits."""
+        self._start()
+        try:
+            self._work.put_nowait(_Asked(span, app, queue, id, ended))
+        except _queue.Full:
+            span.end(ended)
+
+    def close(self) -> None:
+        """End all spans that are left, without what was to be asked."""
+        with contextlib.suppress(_queue.Empty):
+            while True:
+                one = self._work.get_nowait()
+                one.span.end(one.ended)
+
+    def _start(self) -> None:
+        if self._process == os.getpid():
+            return
+        with self._lock:
+            if self._process != os.getpid():
+                # At first, and in the child of a fork, where no thread is.
+                self._work = _queue.Queue(MOST_ASKED)
+                self._process = os.getpid()
+                atexit.register(self.close)
+                threading.Thread(target=self._run, name="interlock-blockers", daemon=True).start()
+
+    def _run(self) -> None:
+        work = self._work
+        while True:
+            one = work.get()
+            try:
+                self._tell(one)
+            except InterlockError as error:
+                if not self._refused:
+                    self._refused = True
+                    _log.warning(
+                        "queue %r: spans do not tell what messages wait behind: %s",
+                        one.queue, error, extra={"queue": one.queue},
+                    )  # fmt: skip
+            except Exception:
+                _log.exception("a span could not be told what its message waits behind")
+            finally:
+                one.span.end(one.ended)
+            del one
+
+    def _tell(self, one: _Asked) -> None:
+        client = one.app._client
+        if client is None:
+            return
+        operator = Operator(Server(client))
+        explained = operator.explain(one.queue, id=one.id, limit=1)
+        if explained is None or not explained.nodes:
+            return
+        holders = {id for each in explained.nodes[0].blocked for id in each.holders}
+        told = sorted(holders)[:MOST_TOLD]
+        if told:
+            one.span.set_attribute("interlock.behind.message.id", [str(id) for id in told])
+        for id in told:
+            found = operator.peek(one.queue, id)
+            if found is None:
+                continue
+            try:
+                sent = self._context_of(envelope.read(found.payload).headers)
+            except (PayloadError, NotHere):
+                continue
+            if sent is not None:
+                attributes = {"interlock.link": "waits_behind", "messaging.message.id": str(id)}
+                one.span.add_link(sent, attributes)
+
+
+MOST_ASKED = 256
+MOST_TOLD = 8
+"""Messages in front that one span tells of."""

@@ -1,0 +1,306 @@
+"""Traces by OpenTelemetry: a span for each send, each wait and each handling.
+
+Needs only the API (``pip install 'interlock[opentelemetry]'``); the program sets up the SDK and its
+exporter as for anything else. The names are those of the semantic conventions for messaging.
+
+Where a message is not sampled nothing of a trace travels with it, and its handling costs nothing
+more than without this: see ``Tracing``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextvars import Token
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from interlock.app.app import App
+from interlock.app.middleware import Handling, Middleware, Sending
+from interlock.contrib.predecessors import Predecessors
+from interlock.errors import Reject, RetryAfter
+from interlock.explanation import key_names
+
+try:
+    from opentelemetry import baggage, context, propagate, trace
+    from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+except ImportError as error:
+    raise ImportError(
+        "interlock.contrib.opentelemetry needs the API of OpenTelemetry: "
+        "pip install 'interlock[opentelemetry]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import Span, Tracer, TracerProvider
+
+    from interlock.app.job import Job
+
+__all__ = ["Tracing", "instrument"]
+
+
+class _Handled(NamedTuple):
+    """The state of one handling."""
+
+    attached: Token[Context]
+    span: Span | None
+    began: float
+
+
+class Tracing(Middleware):
+    """Hooks that make spans; for ``App.use``, or by ``instrument``.
+
+    - ``send QUEUE TASK`` (producer), of a call until it is put;
+    - ``wait QUEUE TASK``, from then until a worker leased it, with links to the messages that it
+      waited behind, as far as this process has handled them in a trace;
+    - ``process QUEUE TASK`` (consumer), of its handler, below which is whatever that begins.
+
+    All three are in the trace of the sender. Whether it is sampled is decided by the sender, and
+    travels with the message.
+
+    Args:
+        tracer_provider: default: the global one.
+        propagator: writes the context into the headers of a message, and reads it there. Default:
+            the global one.
+        roots: trace messages that came without a context as well, each in a trace of its own: of a
+            sender that has no tracing. Then the sampler is asked for each message. Default False.
+        carry_unsampled: send the context of a trace that is not sampled, so that logs of the
+            handler can name it. Then each message has headers, which cost at both sides. Default
+            False. Baggage is carried in any case.
+        keys: name the keys of messages in spans. Default True.
+        explain: ask the engine, for each message that is sampled, which messages it waits behind
+            when it is put, whichever process has them; see ``Blockers``. Default False.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        propagator: TextMapPropagator | None = None,
+        roots: bool = False,
+        carry_unsampled: bool = False,
+        keys: bool = True,
+        explain: bool = False,
+    ) -> None:
+        self.with_headers_only = not roots
+        self._provider = tracer_provider
+        self._propagator = propagator
+        self._roots = roots
+        self._carry_unsampled = carry_unsampled
+        self._keys = keys
+        self._predecessors: Predecessors[SpanContext] = Predecessors()
+        self._made: tuple[TracerProvider, Tracer] | None = None
+        self._blockers: Any = None
+        if explain:
+            from interlock.contrib.blockers import Blockers
+
+            self._blockers = Blockers(self._context_of)
+
+    # -- Sending ----------------------------------------------------------------------------------
+
+    def before_send(self, sending: Sending) -> None:
+        """Begin the span of a send, and add its context to the headers."""
+        parent = trace.get_current_span().get_span_context()
+        if parent.is_valid and not parent.trace_flags.sampled and not self._carry_unsampled:
+            self._carry(sending, None)
+            return
+        span = self._tracer.start_span(
+            f"send {sending.queue} {sending.task}",
+            kind=SpanKind.PRODUCER,
+            attributes=self._attributes("send", "send", sending.queue, sending.task),
+        )
+        if span.is_recording():
+            # Most are not, and need no more.
+            span.set_attributes(self._named(sending.keys, sending.shared))
+            sending.state[SPAN] = span
+        self._carry(sending, span)
+
+    def after_send(self, sending: Sending, job: Job[Any]) -> None:
+        """End the span of a send."""
+        span: Span | None = sending.state.pop(SPAN, None)
+        if span is None:
+            return
+        span.set_attribute("messaging.message.id", str(job.id))
+        if job.known:
+            span.set_attribute("interlock.known", True)
+        if self._blockers is not None and (sending.keys or sending.shared):
+            self._blockers.ask(span, job._app, sending.queue, job.id, time.time_ns())
+        else:
+            span.end()
+
+    def on_send_error(self, sending: Sending, error: BaseException) -> None:
+        """End the span of a send that has failed."""
+        span: Span | None = sending.state.pop(SPAN, None)
+        if span is not None:
+            try:
+                _fail(span, error)
+            finally:
+                span.end()
+
+    def _carry(self, sending: Sending, span: Span | None) -> None:
+        sampled = span is not None and span.get_span_context().trace_flags.sampled
+        if sampled or self._carry_unsampled or baggage.get_all():
+            carried = None if span is None else trace.set_span_in_context(span)
+            (self._propagator or propagate).inject(sending.headers, carried)
+
+    # -- Handling ---------------------------------------------------------------------------------
+
+    def before_handle(self, handling: Handling) -> None:
+        """Begin the span of a handling, and tell of the wait before it."""
+        headers = handling.headers
+        if not headers and not self._roots:
+            return
+        found = self._extracted(headers)
+        sender = trace.get_current_span(found).get_span_context()
+        span: Span | None = None
+        if sender.trace_flags.sampled if sender.is_valid else self._roots:
+            span = self._begin(handling, found)
+            found = trace.set_span_in_context(span, found)
+        handling.state[SPAN] = _Handled(context.attach(found), span, time.monotonic())
+
+    def after_handle(self, handling: Handling, result: Any) -> None:
+        """End the span of a handling."""
+        self._end(handling, "done", None)
+
+    def on_error(self, handling: Handling, error: BaseException) -> None:
+        """End the span of a handling that has failed; to steer by an exception is no failure."""
+        # By its class: an exception of a handler may raise when it is asked for it.
+        kind = type(error)
+        if issubclass(kind, RetryAfter):
+            self._end(handling, "retry_after", None)
+        elif issubclass(kind, Reject):
+            self._end(handling, "rejected", None)
+        else:
+            self._end(handling, "failed", error)
+
+    def _begin(self, handling: Handling, sender: Context) -> Span:
+        lease, now = handling.lease, time.time_ns()
+        attributes = {
+            **self._attributes("process", "process", lease.queue, handling.task),
+            **self._named(lease.keys, lease.shared),
+            "messaging.message.id": str(lease.id),
+            "interlock.attempt": lease.attempt,
+            "interlock.token": lease.token,
+        }
+        span = self._tracer.start_span(
+            f"process {lease.queue} {handling.task}",
+            sender,
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            start_time=now,
+        )
+        # The wait of a later attempt is its backoff, and nobody here knows when that began.
+        if span.is_recording() and lease.attempt == 1:
+            self._tell_wait(handling, sender, now)
+        return span
+
+    def _tell_wait(self, handling: Handling, sender: Context, now: int) -> None:
+        lease = handling.lease
+        leased = lease.token * 1000
+        # A clock of an engine that stands elsewhere (that of a test) is good for durations alone.
+        ended = leased if 0 <= now - leased <= LONGEST_GAP else now
+        began = ended - max(lease.token - lease.sequence, 0) * 1000
+        behind = self._predecessors.of(lease)
+        attributes = {
+            **self._attributes("wait", None, lease.queue, handling.task),
+            **self._named(lease.keys, lease.shared),
+            "messaging.message.id": str(lease.id),
+        }
+        if behind:
+            attributes["interlock.behind.message.id"] = [str(one.id) for one in behind]
+        span = self._tracer.start_span(
+            f"wait {lease.queue} {handling.task}",
+            sender,
+            attributes=attributes,
+            links=[
+                Link(
+                    one.note,
+                    {
+                        "interlock.link": "waited_behind",
+                        "messaging.message.id": str(one.id),
+                        **({"interlock.key": key_names([one.key])[0]} if self._keys else {}),
+                    },
+                )
+                for one in behind
+            ],
+            start_time=began,
+        )
+        span.end(ended)
+
+    def _end(self, handling: Handling, outcome: str, error: BaseException | None) -> None:
+        state: _Handled | None = handling.state.pop(SPAN, None)
+        if state is None:
+            # Nothing was begun: it is in no trace, or a hook before this one has raised.
+            return
+        span, lease = state.span, handling.lease
+        try:
+            if span is not None:
+                span.set_attribute("interlock.outcome", outcome)
+                if lease.lost:
+                    span.set_attribute("interlock.lease.lost", True)
+                if error is not None:
+                    _fail(span, error)
+                self._predecessors.ended(
+                    lease, time.monotonic() - state.began, span.get_span_context()
+                )
+        finally:
+            if span is not None:
+                span.end()
+            context.detach(state.attached)
+
+    # -- Both -------------------------------------------------------------------------------------
+
+    @property
+    def _tracer(self) -> Tracer:
+        provider = self._provider or trace.get_tracer_provider()
+        if self._made is None or self._made[0] is not provider:
+            self._made = provider, provider.get_tracer("interlock", schema_url=SCHEMA)
+        return self._made[1]
+
+    def _attributes(self, name: str, kind: str | None, queue: str, task: str) -> dict[str, Any]:
+        """Return what a sampler is told, and all spans have; ``kind`` is that of the conventions,
+        which have none for a wait."""
+        found = {
+            "messaging.system": "interlock",
+            "messaging.operation.name": name,
+            "messaging.destination.name": queue,
+            "interlock.task": task,
+        }
+        if kind is not None:
+            found["messaging.operation.type"] = kind
+        return found
+
+    def _named(self, keys: frozenset[bytes], shared: frozenset[bytes]) -> dict[str, Any]:
+        sets = {"interlock.keys": keys, "interlock.shared": shared}
+        return {name: key_names(found) for name, found in sets.items() if found and self._keys}
+
+    def _extracted(self, headers: Mapping[str, str]) -> Context:
+        return (self._propagator or propagate).extract(headers, context.Context())
+
+    def _context_of(self, headers: Mapping[str, str]) -> SpanContext | None:
+        found = trace.get_current_span(self._extracted(headers)).get_span_context()
+        return found if found.is_valid else None
+
+
+def instrument(app: App, tracer_provider: TracerProvider | None = None, **options: Any) -> Tracing:
+    """Have an app's sends and handlings traced; return the hooks. The options are ``Tracing``'s."""
+    tracing = Tracing(tracer_provider, **options)
+    app.use(tracing)
+    return tracing
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ != "builtins":
+        name = f"{kind.__module__}.{name}"
+    span.set_attribute("error.type", name)
+    span.set_status(Status(StatusCode.ERROR, kind.__name__))
+    span.record_exception(error)
+
+
+SPAN = "opentelemetry"
+"""The place of this in the state of a send, or of a handling."""
+SCHEMA = "https://opentelemetry.io/schemas/1.30.0"
+LONGEST_GAP = 60_000_000_000
+"""Nanoseconds from a lease to its handler, beyond which the clocks are taken not to agree."""

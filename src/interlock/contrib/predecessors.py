@@ -1,0 +1,75 @@
+"""The messages that this process has handled last on each key: what a later one may have waited
+behind.
+
+Only those are noted of which somebody wants to tell, so that this costs the others nothing. What is
+told of is therefore true and not complete: a message may have waited behind others as well.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import Generic, NamedTuple, TypeVar
+
+from interlock.worker.execution import TaskLease
+
+__all__ = ["Predecessor", "Predecessors"]
+
+T = TypeVar("T")
+_Lane = tuple[str, bytes]
+
+
+class Predecessor(NamedTuple, Generic[T]):
+    """A message that was handled on a key."""
+
+    id: int
+    key: bytes
+    note: T
+    """As it was noted."""
+
+
+class _Ended(NamedTuple, Generic[T]):
+    id: int
+    alone: bool
+    """It held the key alone."""
+    at: int
+    """The time of its end, µs, by the clock of the engine."""
+    note: T
+
+
+class Predecessors(Generic[T]):
+    """The last messages of the keys on which something was handled last. For any thread."""
+
+    def __init__(self, most_keys: int = 10_000, most_of_key: int = 8) -> None:
+        self._most_keys = most_keys
+        self._most_of_key = most_of_key
+        self._lock = threading.Lock()
+        self._lanes: collections.OrderedDict[_Lane, collections.deque[_Ended[T]]] = (
+            collections.OrderedDict()
+        )
+
+    def ended(self, lease: TaskLease, seconds: float, note: T) -> None:
+        """Note that a message was handled for so long; to be called before it is settled."""
+        at = lease.token + int(seconds * 1e6)
+        with self._lock:
+            for key in lease.keys | lease.shared:
+                lane = lease.queue, key
+                found = self._lanes.get(lane)
+                if found is None:
+                    found = self._lanes[lane] = collections.deque(maxlen=self._most_of_key)
+                found.append(_Ended(lease.id, key in lease.keys, at, note))
+                self._lanes.move_to_end(lane)
+            while len(self._lanes) > self._most_keys:
+                self._lanes.popitem(last=False)
+
+    def of(self, lease: TaskLease) -> list[Predecessor[T]]:
+        """Return those that were handled while this message waited, on a key that one of the two
+        holds alone; each once, the last first."""
+        found: dict[int, tuple[int, Predecessor[T]]] = {}
+        with self._lock:
+            for key in lease.keys | lease.shared:
+                for one in self._lanes.get((lease.queue, key), ()):
+                    alone = one.alone or key in lease.keys
+                    if alone and one.at > lease.sequence and one.id != lease.id:
+                        found[one.id] = one.at, Predecessor(one.id, key, one.note)
+        return [one for _, one in sorted(found.values(), key=lambda each: -each[0])]
