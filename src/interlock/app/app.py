@@ -376,11 +376,14 @@ class App:
         if url.startswith("memory://") and url != "memory://":
             served(url)
         beside = []
-        if settings.pop("timetable", True) and self._timetable:
+        wanted = settings.pop("timetable", True)
+        checked = WorkerSettings(**settings)
+        if wanted and self._timetable:
             from interlock.app.timetable.runner import Runner
 
-            beside.append(Runner(self._timetable.values(), settings["queues"], self._open))
-        return Worker(self._as_tasks(), self._open, WorkerSettings(**settings), url, beside)
+            entries = self._timetable.values()
+            beside.append(Runner(entries, checked.queues, self._open, checked.lease))
+        return Worker(self._as_tasks(), self._open, checked, url, beside)
 
     def _reference(self) -> str:
         """Return the name by which processes of a pool find this app."""

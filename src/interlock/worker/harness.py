@@ -161,10 +161,12 @@ class TestWorker:
         target = self.clock.now() + _seconds(seconds, "advance(): seconds")
         self._timetable.fire()
         while (due := self._timetable.due()) is not None and due <= target:
-            # A timer's delay was counted in whole µs.
-            self.clock.advance(max(due - self.clock.now(), 0.0) + 1e-6)
+            self.clock.advance(max(due - self.clock.now(), 0.0))
             if not self._timetable.fire():
-                break
+                # A timer's delay was counted in whole µs.
+                self.clock.advance(1e-6)
+                if not self._timetable.fire():
+                    break
         self.clock.advance(max(target - self.clock.now(), 0.0))
 
     def shuffle(self, seed: int) -> Self:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeper"]
 
+LEASE = 30.0
 _log = logging.getLogger("interlock.timetable")
 
 
@@ -28,12 +29,21 @@ class Keeper:
     """The timers of the entries whose tasks are on one queue. For one thread."""
 
     def __init__(
-        self, name: str, entries: Mapping[str, Entry], open_queue: Callable[..., Any]
+        self,
+        name: str,
+        entries: Mapping[str, Entry],
+        open_queue: Callable[..., Any],
+        lease: float = LEASE,
     ) -> None:
-        """``name`` is that of the tasks' queue."""
+        """Open it.
+
+        Args:
+            name: of the tasks' queue.
+            lease: seconds after which a killed worker's timer goes to another.
+        """
         self.entries = entries
         self.queue: RemoteQueue[bytes] = open_queue(
-            timers.queue_name(name), lease=LEASE, slow_wait=0, warn_depth=0, warn_lane_depth=0
+            timers.queue_name(name), lease=lease, slow_wait=0, warn_depth=0, warn_lane_depth=0
         )
         """Where timers are put, and looked at."""
         self.waiting = self.queue._again()
@@ -184,12 +194,12 @@ class Keeper:
 
         None: it is not handed out.
         """
-        for wait in WAITS:
+        for pause in PAUSES:
+            time.sleep(pause)
             # Without a key, so that nobody who waits for timers takes it; of two that ask at once
             # one may be handed the other's, and the other looks again.
             self.queue._sent(b"", PATIENCE, dedup="clock", window=0.0, quiet=True)
-            until = time.monotonic() + wait if wait else 0.0
-            _, batch = batches.exchange(self.waiting, (), 1, until, "unkeyed")
+            _, batch = batches.exchange(self.waiting, (), 1, 0.0, "unkeyed")
             if batch is not None:
                 self._settle(batch, ("ACK", batch.token, int(batch.reply[batch.places[0]])))
                 return _time_of(batch)
@@ -204,13 +214,13 @@ def _time_of(batch: LeasedBatch) -> float:
 
 DEADLINE = 3
 """The deadline of a lease stands so far before its first message."""
-LEASE = 20.0
-"""Seconds after which a killed worker's timer goes to another."""
 EARLY = 1.0
 """Seconds by which a timer may be before its time."""
-MOST_LEFT = 8
-LONGEST_LEFT = 30.0
+MOST_LEFT = 100
+"""Times that a timer goes back before it is nobody's: several minutes, and many workers."""
+LONGEST_LEFT = 5.0
 PATIENCE = 5.0
 PAGE = 1000
-WAITS = (0.0, 0.1, 1.0)
+PAUSES = (0.0, 0.05, 0.2)
+"""Seconds."""
 FOR_EVER = Retry(attempts=None, first=1, longest=60)

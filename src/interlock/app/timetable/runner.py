@@ -21,9 +21,19 @@ class Runner:
     """A worker's part in the timetable: from ``start`` until ``stop``."""
 
     def __init__(
-        self, entries: Iterable[Entry], queues: Iterable[str], open_queue: Callable[..., Any]
+        self,
+        entries: Iterable[Entry],
+        queues: Iterable[str],
+        open_queue: Callable[..., Any],
+        lease: float,
     ) -> None:
-        """``queues`` are those that the worker takes from: it fires what it could handle."""
+        """Note what is to be kept.
+
+        Args:
+            queues: those that the worker takes from: it fires what it could handle.
+            lease: seconds after which a killed worker's timer goes to another.
+        """
+        self._lease = lease
         wanted = set(queues)
         self._entries = {name: found for name, found in by_queue(entries).items() if name in wanted}
         self._open_queue = open_queue
@@ -34,7 +44,7 @@ class Runner:
     def start(self) -> None:
         """Begin."""
         for name, entries in self._entries.items():
-            keeper = Keeper(name, entries, self._open_queue)
+            keeper = Keeper(name, entries, self._open_queue, self._lease)
             self._keepers.append(keeper)
             thread = threading.Thread(
                 target=self._run, args=(keeper,), name=f"interlock-timetable-{name}", daemon=True
