@@ -106,9 +106,13 @@ export class Chart {
     else this.offset -= Math.min(0.002, this.offset - offset);
   }
 
-  /** What is leased and what stands on keys at the beginning. */
-  seed({ running = [], hot = [] }) {
-    this.tracks.seed(running);
+  /** What held keys at the beginning. */
+  seed(found) {
+    this.tracks.seed(found);
+  }
+
+  /** What stands on keys at the beginning. */
+  depths(hot) {
     this.tracks.depths(hot);
   }
 

@@ -106,7 +106,7 @@ export class Painter {
         pen.fillStyle = paint.bad;
         pen.fillRect(x0 + Math.max(0, wide - 2), y - 2, 2, tall + 4);
       }
-      if (wide > 40 && tall >= 11) this.label(layout.by === "key" ? span.id : (span.keys[0] ?? span.shared[0] ?? span.id), x0, wide, y + tall / 2, paint.back);
+      if (wide > 40 && tall >= 11) this.label(layout.by === "key" ? shortWorker(span.worker) || span.id : (span.keys[0] ?? span.shared[0] ?? span.id), x0, wide, y + tall / 2, paint.back);
     } else {
       pen.fillStyle = this.hatches[span.kind];
       pen.fillRect(x0, y, wide, tall);
@@ -135,7 +135,7 @@ export class Painter {
     pen.textBaseline = "middle";
     pen.textAlign = "left";
     const room = Math.floor((wide - 8) / 6.4);
-    if (room < 4) return;
+    if (room < Math.min(6, String(text).length)) return;
     pen.fillStyle = colour;
     pen.fillText(shorten(String(text), room), x + 4, y + 0.5);
   }
@@ -220,10 +220,10 @@ export class Painter {
     for (let at = first; at <= last; at++) {
       const row = rows[at];
       const y = layout.y(at) + layout.row / 2;
-      const figure = layout.by === "key" ? (row.depthNow ? String(row.depthNow) : "") : String(row.open.size || "");
+      const figure = layout.by === "key" ? "" : String(row.open.size || "");
       pen.font = `11px ${SANS}`;
       pen.textAlign = "right";
-      pen.fillStyle = layout.by === "key" ? paint.wait : paint.soft;
+      pen.fillStyle = paint.soft;
       pen.fillText(figure, layout.gutter - 9, y);
       const taken = figure ? pen.measureText(figure).width + 10 : 0;
       pen.font = `11.5px ${MONO}`;
@@ -256,3 +256,6 @@ export class Painter {
     pen.fillText("waiting", layout.end + 5, AXIS / 2);
   }
 }
+
+/** Host and process, without the mark behind them. */
+const shortWorker = (name) => name.split("/").slice(0, 2).join("/");

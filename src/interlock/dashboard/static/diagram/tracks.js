@@ -97,8 +97,9 @@ export class Tracks {
     for (const row of message.rows) row.standing(message, state, time);
     message.state = state;
     message.since = time;
+    message.atLeast = false;
     if (!HOLDS.has(state)) return;
-    const worker = state === "leased" ? this.row(this.workers, message.worker) : null;
+    const worker = state === "leased" && message.worker ? this.row(this.workers, message.worker) : null;
     const span = {
       id: message.id, start: time, end: Infinity, kind: state, outcome: "", attempt: message.attempt,
       worker: state === "leased" ? message.worker : "", colour: worker?.colour ?? 8, keys: message.keys, shared: message.shared,
@@ -135,14 +136,17 @@ export class Tracks {
     this.messages.delete(message.id);
   }
 
-  /** What was leased before anybody watched: [{id, keys, shared, worker, since, attempt}]. */
-  seed(running) {
-    for (const { id, keys, shared = [], worker, since, attempt = 1 } of running) {
+  /**
+   * What held keys before anybody watched: [{id, state, keys, shared, worker, since, attempt, error}].
+   * Without a `since` it is not known since when; it is drawn from its put on.
+   */
+  seed(found) {
+    for (const { id, state = "leased", keys, shared = [], worker = "", since = null, attempt = 1, error = "" } of found) {
       if (this.messages.has(String(id))) continue;
       const message = this.enter(String(id), keys, shared, "seed", since);
-      message.worker = worker;
-      message.attempt = attempt;
-      this.become(message, "leased", since);
+      Object.assign(message, { worker, attempt, error });
+      this.become(message, state, since ?? Number(id) / 1e6);
+      message.atLeast = since === null;
     }
   }
 

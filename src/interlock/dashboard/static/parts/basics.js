@@ -95,7 +95,7 @@ export function keyChips(queue, keys, shared = [], most = 6) {
 export function head(title, { crumbs = [], marks = [], actions = [] } = {}) {
   return [
     crumbs.length ? h("nav", { "aria-label": "Where this is" }, h("ol", { class: "crumbs" }, crumbs.map((one) => h("li", {}, one)))) : null,
-    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, title), h("span", { class: "actions marks" }, marks), actions.length ? h("div", { class: "actions" }, actions) : null),
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, title), h("span", { class: "marks" }, marks), actions.length ? h("div", { class: "actions" }, actions) : null),
   ];
 }
 

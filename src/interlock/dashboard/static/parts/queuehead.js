@@ -9,7 +9,7 @@ import { base } from "../api.js";
 
 /** `changed` is called after a gate was moved. */
 export function queueHead({ params: { queue }, live, signal, path: here }, changed) {
-  const marks = h("span", { class: "actions" });
+  const marks = h("span", { class: "marks" });
   const gates = h("span", { class: "actions" });
   const counts = new Map();
   const tab = (text, to, counted) => {

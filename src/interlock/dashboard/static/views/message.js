@@ -24,7 +24,7 @@ export function message(context) {
   const { params: { queue, id }, signal, go, live } = context;
   const crumbs = [link(`${base}/`, {}, "Queues"), link(page("queues", queue), {}, queue), link(page("queues", queue, "messages"), {}, "Messages")];
   const deeds = h("span", { class: "actions" });
-  const state = h("span", { class: "actions" });
+  const state = h("span", { class: "marks" });
   const parts = { facts: h("div", { class: "body" }), chain: h("div"), payload: h("div"), failures: h("div"), edit: h("div") };
   const editPanel = panel("Edit and requeue", parts.edit);
   editPanel.hidden = true;

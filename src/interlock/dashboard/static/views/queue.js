@@ -55,23 +55,26 @@ export function queue(context) {
       if (found.hot.length) while (hotPlace.children.length > 1) hotPlace.lastChild.remove();
       drawPaused(paused, name, found.paused.filter(Boolean), load);
       show(options, pairs(Object.entries(found.options).map(([option, value]) => [option, value === "" ? null : h("code", {}, String(value))])));
-      if (first) await seed(found.hot);
+      if (first) await seed(found.hot, found.stats);
       first = false;
     } catch (error) {
       if (error.name !== "AbortError") show(trouble, refusal(error));
     }
   }
 
-  async function seed(depths) {
-    let running = [];
-    try {
-      running = (await get("/workers", { signal })).flatMap((worker) => (worker.running ?? [])
-        .filter((one) => (one.queue ?? worker.queue) === name)
-        .map((one) => ({ ...one, worker: worker.id, since: live.now() - one.seconds })));
-    } catch {
-      // Workers that do not announce themselves are seen with their next lease.
+  /** What held keys before this page was opened: with its worker and since when, where that is told. */
+  async function seed(depths, stats) {
+    const now = live.now();
+    const running = get("/workers", { signal }).then((workers) => workers.flatMap((worker) => (worker.running ?? [])
+      .filter((one) => (one.queue ?? worker.queue) === name)
+      .map((one) => ({ ...one, worker: worker.id, since: now - one.seconds }))));
+    const standing = ["leased", "backing_off", "held"].filter((state) => stats[state]).map((state) =>
+      get(path("queues", name, "messages"), { query: { state, limit: 100 }, signal }).then(({ items }) => items));
+    for (const found of await Promise.allSettled([running, ...standing])) {
+      // What cannot be told of now is seen with the next event of it.
+      if (found.status === "fulfilled") chart.seed(found.value);
     }
-    chart.seed({ running, hot: depths });
+    chart.depths(depths);
   }
 
   const timer = setInterval(() => { if (!document.hidden) load(); }, 5000);
