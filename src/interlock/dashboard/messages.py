@@ -96,7 +96,7 @@ def _messages(
             one = operator.peek(queue, node.id)
             if one is not None and keep(one):
                 found[one.id] = one
-    at = _cursor(cursor) if cursor else b""
+    at = b"" if cursor in ("", "0") else _cursor(cursor)
     scanned, until = 0, time.monotonic() + PATIENCE
     while at != b"0" and len(found) < limit and scanned < SCANNED:
         at, some = operator.page(queue, at or b"0", count)

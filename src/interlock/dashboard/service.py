@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -27,48 +28,68 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -
         OSError: the address cannot be had.
         ValueError: the settings would let in who should not be.
     """
-    settings.check()
-    try:
-        import uvicorn
+    Service(settings).run(ready)
 
-        from interlock.dashboard.application import Dashboard
-    except ModuleNotFoundError as error:
-        raise ImportError(f"{LACKING} ({error})") from error
-    listener = listen(settings.host, settings.port)
-    port = int(listener.getsockname()[1])
-    dashboard = Dashboard(replace(settings, port=port))
 
-    class Server(uvicorn.Server):
-        """Ends streams before it waits for requests to end, and leaves signals to the loop."""
+class Service:
+    """A dashboard and its socket; `serve` makes one and runs it."""
 
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self.handle_exit, number, None)
-            yield
+    def __init__(self, settings: Settings) -> None:
+        settings.check()
+        try:
+            import uvicorn
 
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets=sockets)
-            ready(address(settings, port))
+            from interlock.dashboard.application import Dashboard
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{LACKING} ({error})") from error
+        self._listener = listen(settings.host, settings.port)
+        port = int(self._listener.getsockname()[1])
+        self.url = address(settings, port)
+        dashboard = self.dashboard = Dashboard(replace(settings, port=port))
+        self._ready: Callable[[str], None] = lambda url: None
+        service = self
 
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            dashboard.stop()
-            await super().shutdown(sockets=sockets)
+        class Server(uvicorn.Server):
+            """Ends streams before it waits for requests, and leaves signals to the loop."""
 
-    config = uvicorn.Config(
-        _asgi(dashboard),
-        lifespan="on",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=END,
-        limit_concurrency=CONNECTIONS,
-        h11_max_incomplete_event_size=HEAD,
-    )
-    with listener:
-        asyncio.run(Server(config).serve(sockets=[listener]))
+            @contextlib.contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                if threading.current_thread() is threading.main_thread():
+                    loop = asyncio.get_running_loop()
+                    for number in (signal.SIGTERM, signal.SIGINT):
+                        loop.add_signal_handler(number, self.handle_exit, number, None)
+                yield
+
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                await super().startup(sockets=sockets)
+                service._ready(service.url)
+
+            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                dashboard.stop()
+                await super().shutdown(sockets=sockets)
+
+        config = uvicorn.Config(
+            _asgi(dashboard),
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=END,
+            limit_concurrency=CONNECTIONS,
+            h11_max_incomplete_event_size=HEAD,
+        )
+        self._server = Server(config)
+
+    def run(self, ready: Callable[[str], None] = lambda url: None) -> None:
+        """Serve until `stop`, or TERM or INT where this is the main thread."""
+        self._ready = ready
+        with self._listener:
+            asyncio.run(self._server.serve(sockets=[self._listener]))
+
+    def stop(self) -> None:
+        """End it, from any thread."""
+        self._server.should_exit = True
 
 
 def listen(host: str, port: int) -> socket.socket:

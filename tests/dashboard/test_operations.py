@@ -1,0 +1,280 @@
+"""What a dashboard changes: each action, on each engine, and what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.engine.client import Client
+from interlock.engine.operator import Operator
+from interlock.engine.queue import RemoteQueue
+from tests.dashboard.conftest import AT_ONCE, Page, Serve
+from tests.dashboard.test_questions import call, die
+
+
+def path(queue: RemoteQueue[Any], id: int, action: str) -> str:
+    return f"queues/{queue.name}/messages/{id}/{action}"
+
+
+def test_a_message_that_backs_off_is_retried_skipped_or_buried(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    ids = [queue.put(b"x", keys=f"k{n}") for n in range(3)]
+    for _ in ids:
+        queue.get(timeout=10).nack(3600, "no")
+    for id, action in zip(ids, ("retry", "skip", "bury"), strict=True):
+        assert page.post(path(queue, id, action)) == {"changed": True}
+        assert page.post(path(queue, id, action)) == {"changed": False}
+    states = [operator.peek(queue.name, id) for id in ids]
+    assert [one and one.state for one in states] == ["ready", None, "dead"]
+
+
+def test_a_message_is_cancelled(page: Page, queue: RemoteQueue[bytes], operator: Operator) -> None:
+    id = queue.put(b"x")
+    assert page.post(path(queue, id, "cancel")) == {"changed": True}
+    assert page.post(path(queue, id, "cancel")) == {"changed": False}
+    assert operator.peek(queue.name, id) is None
+
+
+@pytest.mark.parametrize("then", ["retry", "hold", "dead", "skip"])
+def test_a_lease_is_revoked(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator, then: str
+) -> None:
+    id = queue.put(b"x")
+    lease = queue.get(timeout=10)
+    assert page.post(path(queue, id, "revoke"), {"then": then}) == {"changed": True}
+    assert page.post(path(queue, id, "revoke"), {"then": then}) == {"changed": False}
+    found = operator.peek(queue.name, id)
+    states = {"retry": ("backing_off", "ready"), "hold": ("held",), "dead": ("dead",)}
+    assert (found.state in states[then]) if found else then == "skip"
+    with contextlib.suppress(Exception):
+        lease.ack()
+
+
+def test_a_wrong_then_is_refused(page: Page, queue: RemoteQueue[bytes]) -> None:
+    answer = page.post(path(queue, 17, "revoke"), {"then": "no"}, 400)
+    assert "retry" in answer["error"]
+
+
+def test_a_dead_letter_is_put_again(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    id = die(queue, b"x", "no")
+    answer = page.post(path(queue, id, "requeue"))
+    assert answer["changed"] is True and int(answer["id"]) > id
+    found = operator.peek(queue.name, int(answer["id"]))
+    assert found is not None and found.payload == b"x" and found.keys == (b"k",)
+    assert page.post(path(queue, id, "requeue")) == {"changed": False, "id": None}
+
+
+def test_a_dead_letter_is_dropped(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    id = die(queue, b"x", "no")
+    assert page.post(path(queue, id, "discard")) == {"changed": True}
+    assert operator.peek(queue.name, id) is None
+
+
+def test_a_call_is_edited_and_put_again(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    big, data = 1.0, b"\x00\xff"
+    body = {
+        "v": 1, "task": "shop.pay", "args": [big, data, 3], "kwargs": {"who": "me"},
+        "timeout": 5.0, "headers": {"trace": "1"},
+    }  # fmt: skip
+    id = queue.put(msgspec.msgpack.encode(body), keys="a", shared=["b"], priority=9)
+    queue.get(timeout=10).reject("bad")
+    shown = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
+    # A browser makes 1 of 1.0.
+    edited = {"args": [1, shown["args"][1], 4], "kwargs": {"who": "you", "now": True}}
+    answer = page.post(path(queue, id, "requeue"), edited)
+    found = operator.peek(queue.name, int(answer["id"]))
+    assert found is not None and found.keys == (b"a",) and found.shared == (b"b",)
+    assert found.priority == 9
+    put = msgspec.msgpack.decode(found.payload)
+    assert put == {**body, "args": [1.0, data, 4], "kwargs": {"who": "you", "now": True}}
+    assert isinstance(put["args"][0], float)
+    assert operator.peek(queue.name, id) is None
+
+
+def test_two_edits_at_once_put_one_message(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = die(queue, b"x", "no")
+    kept = Operator.discard
+    monkeypatch.setattr(Operator, "discard", lambda *given: False)
+    first = page.post(path(queue, id, "requeue"), {"text": "y"})
+    monkeypatch.setattr(Operator, "discard", kept)
+    second = page.post(path(queue, id, "requeue"), {"text": "z"})
+    assert first["changed"] is True and second["changed"] is False
+    assert first["id"] == second["id"]
+    assert operator.stats(queue.name)["unsettled"] == 1
+    assert operator.peek(queue.name, id) is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "given", "said"),
+    [
+        (b'{"a": 1}', {"text": "{"}, "no JSON"),
+        (b"plain", {"text": 5}, "text is missing"),
+        (call("t", 1), {"args": {}}, "args"),
+        (call("t", 1), {"args": [], "kwargs": []}, "kwargs"),
+        (call("t", 1), {"args": ["x" * 1_048_577]}, "bytes"),
+    ],
+)
+def test_edits_that_cannot_be(
+    page: Page,
+    queue: RemoteQueue[bytes],
+    operator: Operator,
+    payload: bytes,
+    given: dict[str, Any],
+    said: str,
+) -> None:
+    id = die(queue, payload, "no")
+    assert said in page.post(path(queue, id, "requeue"), given, 400)["error"]
+    assert operator.peek(queue.name, id) is not None
+
+
+def test_bytes_are_not_edited(page: Page, queue: RemoteQueue[bytes]) -> None:
+    id = die(queue, b"\xff\x00", "no")
+    page.post(path(queue, id, "requeue"), {"text": "y"}, 409)
+
+
+def test_a_full_or_sealed_queue_takes_no_dead_letter(page: Page, client: Client) -> None:
+    queue = client.queue(f"full{id(page)}", bytes, retry=AT_ONCE, maxsize=1)
+    dead = die(queue, b"x", "no")
+    queue.put(b"y")
+    assert "full" in page.post(path(queue, dead, "requeue"), status=409)["error"]
+    assert "full" in page.post(path(queue, dead, "requeue"), {"text": "y"}, 409)["error"]
+    assert page.post(f"queues/{queue.name}/seal") == {"changed": True}
+    assert "sealed" in page.post(path(queue, dead, "requeue"), status=409)["error"]
+    assert page.post(f"queues/{queue.name}/reopen") == {"changed": True}
+
+
+def test_a_queue_and_keys_are_paused(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    queue.put(b"x", keys="a")
+    for keys, paused in ((["a", "ü"], {b"a", "ü".encode()}), (None, {b""})):
+        body = {"keys": keys}
+        assert page.post(f"queues/{queue.name}/pause", body) == {"changed": True}
+        assert operator.paused(queue.name) == paused
+        assert page.post(f"queues/{queue.name}/pause", body) == {"changed": False}
+        assert page.post(f"queues/{queue.name}/resume", body) == {"changed": True}
+        assert operator.paused(queue.name) == set()
+
+
+@pytest.mark.parametrize("keys", [[], [""], "a", [5], ["x" * 1025], {"a": 1}, ["k"] * 1001])
+def test_no_wrong_keys_pause_the_queue(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator, keys: Any
+) -> None:
+    page.post(f"queues/{queue.name}/pause", {"keys": keys}, 400)
+    assert operator.paused(queue.name) == set()
+
+
+@pytest.mark.parametrize("action", ["requeue", "discard"])
+def test_all_dead_letters_that_match(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator, action: str
+) -> None:
+    for n in range(30):
+        die(queue, call("shop.pay" if n % 2 else "shop.ship", n), f"reason {n % 3}")
+    given: dict[str, Any] = {"task": "pay", "error": "reason 0"}
+    assert page.post(f"queues/{queue.name}/dead/{action}", given) == {"changed": 5, "left": False}
+    stats = operator.stats(queue.name)
+    assert stats["dead"] == 25 and stats["unsettled"] == (5 if action == "requeue" else 0)
+
+
+def test_many_dead_letters_go_step_by_step(
+    page: Page,
+    queue: RemoteQueue[bytes],
+    operator: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from interlock.dashboard import operations
+
+    monkeypatch.setattr(operations, "BATCH", 7)
+    for n in range(20):
+        die(queue, call("shop.pay" if n % 4 else "shop.ship", n), "no")
+    place: dict[str, Any] = {}
+    changed = []
+    while True:
+        answer = page.post(f"queues/{queue.name}/dead/requeue", {"task": "pay", **place})
+        changed.append(answer["changed"])
+        if not answer["left"]:
+            break
+        place = {"after": answer["after"], "until": answer["until"]}
+        # What dies again meanwhile is not put once more.
+        while operator.stats(queue.name)["ready"]:
+            queue.get(timeout=10).reject("again")
+    assert changed == [7, 7, 1]
+
+
+# -- What is refused ----------------------------------------------------------------------------
+
+
+WRITES = [
+    *(f"queues/q/messages/17/{action}" for action in
+      ("retry", "skip", "bury", "cancel", "revoke", "requeue", "discard")),
+    *(f"queues/q/{action}" for action in ("pause", "resume", "seal", "reopen")),
+    *(f"queues/q/dead/{action}" for action in ("requeue", "discard")),
+    "workers/q/w/drain",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_dashboard_that_only_reads_changes_nothing(
+    redis_url: str, serve: Serve, write: str
+) -> None:
+    answer = serve(redis_url).post(write, {}, 403)
+    assert answer["error"] == "this dashboard only reads; start it with --write"
+
+
+@pytest.mark.parametrize("write", [*WRITES, "workers/q/w/stacks"])
+def test_nothing_is_done_without_the_mark(redis_url: str, serve: Serve, write: str) -> None:
+    page = serve(redis_url, write=True)
+    page.get("server")
+    for mark in ("", "x", "0" * 64, "ü"):
+        headers = {b"X-Interlock-CSRF": mark.encode()}
+        answer = page.http.post(f"/api/{write}", headers=headers)
+        assert answer.status_code == 403 and "mark" in answer.json()["error"]
+    # Nor with one that belongs to another cookie.
+    other = serve(redis_url, write=True)
+    page.mark = other.get("server")["csrf"]
+    page.post(write, {}, 403)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_nothing_is_done_for_another_site(
+    redis_url: str, serve: Serve, headers: dict[str, str]
+) -> None:
+    page = serve(redis_url, write=True)
+    assert "site" in page.post("queues/q/pause", {}, 403, **headers)["error"]
+    own = page.service.url.rstrip("/")
+    assert page.post("queues/q/resume", {}, 200, Origin=own)
+
+
+def test_what_is_no_json(redis_url: str, serve: Serve) -> None:
+    page = serve(redis_url, write=True)
+    mark = page.get("server")["csrf"]
+    for body in (b"{", b"[]", b"5", b'"x"', b"\xff", b"[" * 100_000):
+        answer = page.http.post(
+            "/api/queues/q/pause", content=body, headers={"X-Interlock-CSRF": mark}
+        )
+        assert answer.status_code == 400, body[:10]
+    answer = page.http.post(
+        "/api/queues/q/pause", content=b"x" * 5_000_000, headers={"X-Interlock-CSRF": mark}
+    )
+    assert answer.status_code == 413

@@ -1,0 +1,294 @@
+"""What a dashboard tells of an engine, its queues and their messages."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock import App
+from interlock.engine.client import Client
+from interlock.engine.queue import RemoteQueue
+from tests.dashboard.conftest import Page, Serve
+
+
+def call(task: str, *args: Any, **kwargs: Any) -> bytes:
+    """A call of a task, as any language may write it."""
+    return msgspec.msgpack.encode({"v": 1, "task": task, "args": args, "kwargs": kwargs})
+
+
+def die(queue: RemoteQueue[bytes], payload: bytes, reason: str, keys: str = "k") -> int:
+    """Put a message, and make a dead letter of it."""
+    id = queue.put(payload, keys=keys)
+    lease = queue.get(timeout=10)
+    assert lease.id == id
+    lease.reject(reason)
+    return id
+
+
+def test_the_server_says_what_it_is_and_shows_no_password(page: Page, url: str) -> None:
+    found = page.get("server")
+    assert found["kind"] == ("hub" if url.startswith("interlock") else "redis")
+    assert found["version"]
+    assert found["write"] is True and found["rights"] == ["read", "operate"]
+    assert found["login"] == "none" and found["user"] is None
+    assert found["csrf"]
+
+
+def test_all_queues_with_their_counts(page: Page, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"x", keys="a")
+    queue.pause()
+    found = wait_for_queue(page, queue.name)
+    assert found["stats"]["unsettled"] == 1
+    assert found["paused"] is True and found["sealed"] is False
+
+
+def wait_for_queue(page: Page, name: str) -> Any:
+    # Names are looked at once a second.
+    while True:
+        for one in page.get("queues"):
+            if one["name"] == name:
+                return one
+
+
+def test_one_queue_with_options_pauses_and_hot_keys(page: Page, queue: RemoteQueue[bytes]) -> None:
+    for _ in range(3):
+        queue.put(b"x", keys="deep")
+    queue.put(b"x", keys="shallow")
+    queue.pause("shallow")
+    found = page.get(f"queues/{queue.name}")
+    assert found["stats"]["unsettled"] == 4
+    assert found["options"]["attempts"] == "2"
+    assert found["paused"] == ["shallow"] and found["queue_paused"] is False
+    assert found["hot"] == [{"key": "deep", "waiting": 3}, {"key": "shallow", "waiting": 1}]
+    assert found["waits"]["by"] == [
+        {"key": "1", "upto": 1, "count": 1},
+        {"key": "2", "upto": 3, "count": 1},
+    ]
+
+
+def test_a_queue_that_is_not_there(page: Page) -> None:
+    assert "no queue" in page.get("queues/never-was", 404)["error"]
+    assert page.get("queues/never-was/messages")["items"] == []
+    assert "not in queue" in page.get("queues/never-was/messages/17", 404)["error"]
+
+
+@pytest.mark.parametrize("id", ["x", "-1", "0", "1e3", "9" * 17, "%00", "١"])
+def test_what_is_no_id(page: Page, id: str) -> None:
+    assert "id" in page.get(f"queues/q/messages/{id}", 400)["error"]
+
+
+def test_pages_of_messages_tell_each(page: Page, queue: RemoteQueue[bytes]) -> None:
+    ids = {str(queue.put(b"x%d" % n, keys=f"k{n}")) for n in range(700)}
+    found: set[str] = set()
+    cursor: str | None = ""
+    pages = 0
+    while cursor is not None:
+        answer = page.get(f"queues/{queue.name}/messages", cursor=cursor, limit=100)
+        found |= {one["id"] for one in answer["items"]}
+        cursor = answer["cursor"]
+        pages += 1
+    assert found == ids
+    assert pages >= 3
+
+
+def test_messages_by_state_key_task_and_error(page: Page, queue: RemoteQueue[bytes]) -> None:
+    failed = queue.put(call("shop.pay", 1), keys="a")
+    lease = queue.get(timeout=10)
+    lease.nack(3600, "Timeout: no answer")
+    other = queue.put(call("shop.ship", 2), keys=["b", "c"])
+
+    def ids(**query: str) -> set[int]:
+        answer = page.get(f"queues/{queue.name}/messages", **query)
+        assert answer["cursor"] is None
+        return {int(one["id"]) for one in answer["items"]}
+
+    assert ids() == {failed, other}
+    assert ids(state="backing_off") == {failed}
+    assert ids(state="ready") == {other}
+    assert ids(key="c") == {other}
+    assert ids(key="nobody") == set()
+    assert ids(task="ship") == {other}
+    assert ids(error="timeout") == {failed}
+    assert ids(state="ready", task="pay") == set()
+    page.get(f"queues/{queue.name}/messages", 400, state="gone")
+    page.get(f"queues/{queue.name}/messages", 400, cursor="x")
+    page.get(f"queues/{queue.name}/messages", 400, limit="0")
+
+
+def test_a_message_says_what_a_list_shows(page: Page, queue: RemoteQueue[bytes]) -> None:
+    id = queue.put(call("shop.pay", 1), keys="a", shared=["b"], priority=7)
+    (found,) = page.get(f"queues/{queue.name}/messages")["items"]
+    assert found["id"] == str(id)
+    assert (found["keys"], found["shared"], found["priority"]) == (["a"], ["b"], 7)
+    assert found["task"] == "shop.pay" and found["state"] == "ready" and found["attempt"] == 1
+    assert abs(found["put"] - id / 1e6) < 1 and found["due"] is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "text", "edit"),
+    [
+        (b'{"a": 1}', "json", '{"a": 1}', True),
+        ("für alle\n".encode(), "text", "für alle\n", True),
+        (b"\xff\x00\x01", "binary", "ff0001", False),
+        (msgspec.msgpack.encode({"a": b"\x00"}), "json", '{\n  "a": "AA=="\n}', False),
+        (b"{not json", "text", "{not json", True),
+        (b"\x00", "binary", "00", False),
+        (b"[" * 5000, "text", "[" * 5000, True),
+        (b"\x91" * 5000 + b"\x01", "binary", ("91" * 5000) + "01", False),
+        (b"", "text", "", True),
+    ],
+)
+def test_payloads(
+    page: Page, queue: RemoteQueue[bytes], payload: bytes, kind: str, text: str, edit: bool
+) -> None:
+    id = queue.put(payload)
+    found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
+    assert (found["kind"], found["text"], found["edit"]) == (kind, text, edit)
+    assert found["size"] == len(payload)
+
+
+def test_a_call_is_shown_without_its_types(page: Page, queue: RemoteQueue[bytes]) -> None:
+    id = queue.put(call("shop.pay", 1, b"\x01\x02", who={"id": 2.5}))
+    found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
+    assert found["kind"] == "task" and found["task"] == "shop.pay" and found["edit"] is True
+    assert found["args"] == [1, "AQI="] and found["kwargs"] == {"who": {"id": 2.5}}
+
+
+def test_numbers_that_a_browser_would_round_are_not_edited(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
+    id = queue.put(call("shop.pay", 2**53 + 1))
+    found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
+    assert found["edit"] is False and str(2**53 + 1) in found["text"]
+
+
+def test_a_large_payload_is_cut(page: Page, queue: RemoteQueue[bytes]) -> None:
+    id = queue.put(b"x" * 1_000_000)
+    found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
+    assert found["cut"] is True and len(found["text"]) == 262_144 and found["edit"] is False
+
+
+def test_the_chain_that_a_message_waits_for(page: Page, queue: RemoteQueue[bytes]) -> None:
+    first = queue.put(call("shop.pay", 1), keys="a")
+    second = queue.put(b"x", keys=["a", "b"])
+    third = queue.put(b"y", keys="b")
+    lease = queue.get(timeout=10)
+    found = page.get(f"queues/{queue.name}/messages/{third}")["explanation"]
+    assert [one["id"] for one in found["chain"]] == [str(third), str(second), str(first)]
+    assert found["chain"][0]["because"][0]["key"] == "b"
+    assert found["chain"][0]["because"][0]["holders"] == [str(second)]
+    assert found["chain"][1]["keys"] == ["a", "b"]
+    assert found["chain"][2]["state"] == "leased" and found["chain"][2]["consumer"]
+    assert found["chain"][2]["task"] == "shop.pay"
+    assert f"message {first}" in found["text"]
+    lease.ack()
+
+
+def test_failures_with_their_tracebacks(page: Page, queue: RemoteQueue[bytes]) -> None:
+    id = queue.put(b"x")
+    queue.get(timeout=10).nack(0, "ValueError: one\n  File a.py, line 1")
+    queue.get(timeout=10).nack(0, "ValueError: two")
+    found = page.get(f"queues/{queue.name}/messages/{id}")
+    assert found["message"]["state"] == "dead" and found["explanation"] is None
+    assert found["message"]["error"] == "ValueError: two"
+    newest, oldest = found["failures"]
+    assert (newest["attempt"], newest["text"], newest["traceback"]) == (2, "ValueError: two", None)
+    assert oldest["attempt"] == 1 and oldest["text"] == "ValueError: one"
+    assert oldest["traceback"] == "  File a.py, line 1"
+    assert abs(newest["time"] - id / 1e6) < 600
+
+
+def test_dead_letters_page_by_page(page: Page, queue: RemoteQueue[bytes]) -> None:
+    ids = [die(queue, call("shop.pay", n), f"reason {n % 2}") for n in range(7)]
+    found: list[int] = []
+    after: str | None = ""
+    while after is not None:
+        answer = page.get(f"queues/{queue.name}/dead", after=after, limit=3)
+        assert len(answer["items"]) <= 3
+        found += [int(one["id"]) for one in answer["items"]]
+        after = answer["after"]
+    assert found == ids
+    even = page.get(f"queues/{queue.name}/dead", error="REASON 0")["items"]
+    assert [int(one["id"]) for one in even] == ids[::2]
+    assert page.get(f"queues/{queue.name}/dead", task="ship")["items"] == []
+    assert len(page.get(f"queues/{queue.name}/messages", state="dead")["items"]) == 7
+
+
+def test_a_page_of_dead_letters_goes_on_though_the_last_one_has_gone(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
+    ids = [die(queue, b"x", "no") for _ in range(6)]
+    after = page.get(f"queues/{queue.name}/dead", limit=3)["after"]
+    page.post(f"queues/{queue.name}/messages/{ids[2]}/discard")
+    rest = page.get(f"queues/{queue.name}/dead", after=after)["items"]
+    assert [int(one["id"]) for one in rest] == ids[3:]
+
+
+def test_an_answer_looks_at_a_bounded_number_of_messages(
+    page: Page, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.dashboard import messages
+
+    for n in range(600):
+        queue.put(b"x", keys=f"k{n}")
+    monkeypatch.setattr(messages, "SCANNED", 300)
+    answer = page.get(f"queues/{queue.name}/messages", task="none")
+    assert answer["items"] == [] and 300 <= answer["scanned"] < 600
+    assert answer["cursor"] is not None
+
+
+def test_a_key_in_front_is_found_at_once(
+    page: Page, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.dashboard import messages
+
+    for n in range(600):
+        queue.put(b"x", keys=f"k{n}")
+    monkeypatch.setattr(messages, "SCANNED", 0)
+    (found,) = page.get(f"queues/{queue.name}/messages", key="k17")["items"]
+    assert found["keys"] == ["k17"]
+
+
+def test_the_timetables_of_all_apps(page: Page, url: str, client: Client) -> None:
+    name = uuid.uuid4().hex
+    app = App(url)
+
+    @app.cron("0 3 * * *", tz="Europe/Berlin", name=name)
+    @app.task(queue=f"q{name}")
+    def nightly() -> None: ...
+
+    from interlock.app.timetable.keeper import Keeper
+
+    Keeper(f"q{name}", dict(app.timetable), app._open).plan()
+    app.close()
+    while True:
+        found = [one for one in page.get("schedules")["items"] if one["name"] == name]
+        if found:
+            break
+    assert found[0]["queue"] == f"q{name}" and "0 3 * * *" in found[0]["schedule"]
+    assert found[0]["next"] % 3600 == 0 and found[0]["last"] is None
+
+
+def test_what_only_a_hub_has(page: Page, url: str) -> None:
+    is_hub = url.startswith("interlock")
+    for name in ("tables", "stores"):
+        found = page.get(name)
+        assert found["items"] == []
+        assert ("note" in found) is not is_hub
+    assert page.get("topics")["items"] == []
+    assert "note" in page.get("sources")
+
+
+@pytest.mark.parametrize("path", ["", "nothing", "queues/a/b/c/d", "queues/q/pause", "live/x"])
+def test_what_the_api_has_not(page: Page, path: str) -> None:
+    page.get(path, 404)
+
+
+def test_a_read_only_dashboard_says_so(url: str, serve: Serve) -> None:
+    found = serve(url).get("server")
+    assert found["write"] is False and found["rights"] == ["read"]
+
+
