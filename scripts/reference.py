@@ -21,6 +21,7 @@ from typing import Any
 from interlock import Hub, _core
 from interlock.cli import (
     connection,
+    cron,
     hub,
     hub_backup,
     hub_info,
@@ -247,6 +248,26 @@ Once the engine has answered, and with `--pool process` a process is ready, it p
 | 2 | wrong usage, no such app or queue: the line says what there is |
 """  # noqa: E501
 
+CRON = """
+## interlock cron
+
+The [timetable](../howto/timetables.md) of an app: what `@app.cron` and `@app.every` declare.
+
+```text
+interlock cron list MODULE:APP [--url URL] [--json]
+interlock cron next MODULE:APP [NAME] [--count N] [--json]
+interlock cron run MODULE:APP NAME [--url URL] [--json]
+```
+
+`list` shows all entries with their last and their next tick, as the engine knows them; `next` the
+ticks to come, by the clock of this machine; `run` sends the call of an entry now.
+
+"""
+
+CRON_TAIL = """
+Exit codes: 0 done, 1 no connection, or refused, 2 wrong usage, no such app or entry, 130 Ctrl-C.
+"""
+
 CONFIGURATION = """\
 <!-- Made by scripts/reference.py from src/interlock/hub/settings.py: change that, run it again. -->
 
@@ -331,7 +352,8 @@ def cli() -> str:
     ]
     parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
-    return "".join([*parts, WORKER, table(worker.FLAGS), WORKER_TAIL])
+    parts += [WORKER, table(worker.FLAGS), WORKER_TAIL]
+    return "".join([*parts, CRON, table(cron.FLAGS), CRON_TAIL])
 
 
 def queue_cli() -> str:

@@ -247,6 +247,7 @@ def test_a_worker_that_dies_between_two_steps_sends_nothing_twice(
             worker.clock.advance(60)  # its lease runs out, and the backoff ends
             worker.run_until_idle()
         assert shop.seen == ["23 13:00"]
+        assert len(dying.pending()) == 1, "each timer once, too"
         worker.advance(3600)
         worker.run_until_idle()
         assert shop.seen == ["23 13:00", "23 14:00"]

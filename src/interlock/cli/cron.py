@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive
-from interlock.cli.queue.subcommand import BAD_INPUT, EXIT_CODES, JSON, URL, emit, explained, failed
+from interlock.cli.queue.subcommand import BAD_INPUT, EXIT_CODES, JSON, emit, explained, failed
 from interlock.cli.tables import table
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from interlock.app.timetable import Entry
     from interlock.app.timetable.timer import Timer
 
+ENGINE = Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL")
 COUNT = Flag("--count", "how many ticks of each entry (5)", "N", positive, 5)
+FLAGS = (ENGINE, COUNT, JSON)
 
 
 def add_to(commands: Any) -> None:
@@ -31,11 +33,11 @@ def add_to(commands: Any) -> None:
         description="The timetable of an app: what @app.cron and @app.every declare.",
     )
     own = parser.add_subparsers(metavar="COMMAND", required=True)
-    _declare(own, "list", entries, "all entries, with their last and their next tick", URL)
+    _declare(own, "list", entries, "all entries, with their last and their next tick", ENGINE)
     _declare(
         own, "next", coming, "the ticks to come, by the clock of this machine", COUNT, name="?"
     )
-    _declare(own, "run", send, "send the call of an entry now, beside its ticks", URL, name="NAME")
+    _declare(own, "run", send, "send the call of an entry now", ENGINE, name="NAME")
 
 
 def _declare(
