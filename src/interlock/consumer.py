@@ -283,13 +283,17 @@ def _log_failure(
     task = getattr(lease, "task", None)
     called = "" if task is None else f" ({task})"
     text = "the handler of message %d%s in queue %r %s, attempt %d"
-    args = (lease.id, called, lease.queue, what, lease.attempt)
+    args: tuple[Any, ...] = (lease.id, called, lease.queue, what, lease.attempt)
+    told = _of(lease)
+    if "handled" in told:
+        text += ", [%s] waited %.1f ms, handled %.1f ms"
+        args += (", ".join(told["keys"]), told["waited"] * 1000, told["handled"] * 1000)
     try:
-        _log.log(level, text, *args, exc_info=error, extra=_of(lease))
+        _log.log(level, text, *args, exc_info=error, extra=told)
     except BaseException:
         # To write an exception down is to run its own code, and that of a log of somebody's.
         with contextlib.suppress(BaseException):
-            _log.log(level, f"{text}: %s", *args, failure.text, extra=_of(lease))
+            _log.log(level, f"{text}: %s", *args, failure.text, extra=told)
 
 
 def _of(lease: AnyLease) -> dict[str, Any]:
@@ -305,8 +309,12 @@ def _of(lease: AnyLease) -> dict[str, Any]:
         "token": lease.token,
     }
     # A worker's messages call a task; those of a queue are just handled.
-    task = getattr(lease, "task", None)
-    return found if task is None else {**found, "task": task}
+    if hasattr(lease, "task"):
+        of_worker: Any = lease
+        found.update(task=of_worker.task, waited=of_worker.waited)
+        if of_worker._began is not None:
+            found["handled"] = time.monotonic() - of_worker._began
+    return found
 
 
 def settle(how: Callable[..., object], *args: Any) -> None:

@@ -16,9 +16,21 @@ from typing import Any
 from interlock import _core
 from interlock.explanation import Explanation, from_native, key_names, key_text
 
-__all__ = ["follow", "log_handled", "report"]
+__all__ = ["follow", "handled_are_told", "log_handled", "report", "tell_handled"]
 
 log = logging.getLogger("interlock.queue")
+_handled_at = logging.DEBUG
+
+
+def tell_handled(level: int) -> None:
+    """Log at this level, for this process, that a message was handled; it is debug unless told."""
+    global _handled_at
+    _handled_at = level
+
+
+def handled_are_told() -> bool:
+    """Return whether it is to be logged that messages are handled."""
+    return log.isEnabledFor(_handled_at)
 
 
 def report(queue: str, events: Sequence[tuple[Any, ...]], number: int | None = None) -> bool:
@@ -32,7 +44,7 @@ def report(queue: str, events: Sequence[tuple[Any, ...]], number: int | None = N
         _REPORTS[kind](queue, *rest)
     if number is not None:
         _ring(number)
-    return log.isEnabledFor(logging.DEBUG)
+    return handled_are_told()
 
 
 def _depth(queue: str, depth: int, key: bytes | None) -> None:
@@ -127,16 +139,18 @@ def log_handled(
     handled: float,
     **more: Any,
 ) -> None:
-    """Log that a message was handled, at level debug; ``more`` of its record: token, task."""
+    """Log that a message was handled; ``more`` of its record: token, task."""
     known = {name: value for name, value in more.items() if value}
-    log.debug(
-        "queue %r: message %d%s [%s] waited %.1f ms, handled %.1f ms",
+    log.log(
+        _handled_at,
+        "queue %r: message %d%s [%s] waited %.1f ms, handled %.1f ms, attempt %d",
         queue,
         id,
         f" ({known['task']})" if "task" in known else "",
         ", ".join(map(key_text, keys)),
         waited * 1000,
         handled * 1000,
+        attempt,
         extra={
             "queue": queue,
             "id": id,

@@ -246,7 +246,7 @@ def test_each_handled_message_is_said_if_debug_is_on(log: Log) -> None:
     (record,) = log.records
     assert record.levelno == logging.DEBUG
     assert record.getMessage() == (
-        "queue 'orders': message 1 [a, b, c] waited 250.0 ms, handled 500.0 ms"
+        "queue 'orders': message 1 [a, b, c] waited 250.0 ms, handled 500.0 ms, attempt 1"
     )
     assert vars(record)["keys"] == ["a", "b", "c"]
 

@@ -189,7 +189,7 @@ def test_it_tells_what_its_handlers_are_doing(workers: Workers, tmp_path: Path) 
 
 
 def test_its_log_may_be_json(workers: Workers) -> None:
-    worker = workers.start("--json", "--log-level", "debug")
+    worker = workers.start("--log-format", "json", "--log-level", "info")
     worker.wait_for_line('"ready, ')
     job = shop.slow.send(7, 0.0)
     drained()
@@ -200,19 +200,25 @@ def test_its_log_may_be_json(workers: Workers) -> None:
     assert any(one["message"] == "stopping" for one in records)
     (handled,) = [one for one in records if "handled" in one]
     facts = [handled[name] for name in ("level", "logger", "id", "task", "keys", "queue")]
-    assert facts == ["debug", "interlock.queue", job.id, "slow", ["slow:7"], "default"]
+    assert facts == ["info", "interlock.queue", job.id, "slow", ["slow:7"], "default"]
+    assert handled["attempt"] == 1 and handled["waited"] >= 0 and handled["handled"] >= 0
     assert handled["time"].startswith("20") and handled["time"].endswith("Z")
 
 
 def test_a_failure_in_a_log_of_json_has_its_traceback(workers: Workers) -> None:
     worker = workers.start("--json")
     worker.wait_for_line('"ready, ')
+    shop.slow.send(6, 0.0)
+    drained()
     shop.slow.send(7, -1.0)
     worker.wait_for_line("ValueError")
     assert worker.stopped() == 0, worker.output
+    # That one was handled is told to whom asks for it.
+    assert "message 6" not in worker.output and "slow:6" not in worker.output
     failed = next(json.loads(line) for line in worker.lines if "ValueError" in line)
     assert failed["level"] == "warning" and failed["attempt"] == 1
     assert failed["exception"].startswith("Traceback")
+    assert failed["keys"] == ["slow:7"] and failed["handled"] >= 0 and failed["waited"] >= 0
 
 
 def asked(*flags: str, code: int = 0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import re
 import threading
 import time
 from typing import Any
@@ -97,7 +98,9 @@ def test_a_failure_is_logged_and_comes_again_until_its_attempts_are_used_up(
     records = [record for record in caplog.records if record.name == "interlock.worker"]
     assert [record.levelno for record in records] == [logging.WARNING, logging.ERROR]
     expected = f"the handler of message {job.id} (broken) in queue 'default' raised, attempt 2"
-    assert records[1].getMessage() == expected
+    times = r", \[k\] waited \d+\.\d ms, handled \d+\.\d ms"
+    assert re.fullmatch(re.escape(expected) + times, records[1].getMessage())
+    assert vars(records[1])["waited"] >= 0 and vars(records[1])["handled"] >= 0
     assert records[1].exc_info and isinstance(records[1].exc_info[1], OSError)
     told = [getattr(records[0], name) for name in ("queue", "id", "keys", "attempt", "task")]
     assert told == ["default", job.id, ["k"], 1, "broken"]

@@ -8,6 +8,7 @@ import sys
 
 from interlock.cli import worker_stacks
 from interlock.cli.flags import Flag, positive, seconds
+from interlock.cli.worker_log import LOG_LEVELS
 
 FLAGS = (
     Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL"),
@@ -31,8 +32,11 @@ FLAGS = (
          "is an error in the log, and the exit code is 1"),
     Flag("--no-timetable", "send no calls of @app.cron and @app.every; another worker does"),
     Flag("--watch", "start again when a module of the program is changed; for development"),
-    Flag("--log-level", "what is logged, if the app sets up no log of its own (info)",
-         choices=("debug", "info", "warning", "error"), default="info"),
+    Flag("--log-level", "what is logged: with info and debug a line for each handled message as "
+         "well. Of the rest where the app sets up no log of its own (notice)",
+         choices=tuple(LOG_LEVELS), default="notice"),
+    Flag("--log-format", "how each line of the log is written, if the app sets up no log of its "
+         "own (text)", choices=("text", "json"), default="text"),
     *worker_stacks.FLAGS,
 )  # fmt: skip
 

@@ -11,10 +11,28 @@ from typing import Any
 
 
 def set_up(given: argparse.Namespace) -> None:
-    """Set up a log on standard error, unless the app has set up one of its own."""
+    """Set up a log on standard error, unless the app has set up one of its own.
+
+    Notice is info without the lines of handled messages, of which there may be many thousands a
+    second: they are told to whom asks for info.
+    """
     handler = logging.StreamHandler()
-    handler.setFormatter(Lines() if given.json else logging.Formatter(FORMAT))
-    logging.basicConfig(level=given.log_level.upper(), handlers=[handler])
+    handler.setFormatter(Lines() if is_json(given) else logging.Formatter(FORMAT))
+    level = LOG_LEVELS[given.log_level]
+    logging.basicConfig(level=level, handlers=[handler])
+    if given.log_level in ("debug", "info"):
+        from interlock.watch import tell_handled
+
+        tell_handled(logging.INFO)
+        log = logging.getLogger("interlock.queue")
+        if not log.isEnabledFor(logging.INFO):
+            # The log is the app's own, and set to less.
+            log.setLevel(logging.INFO)
+
+
+def is_json(given: argparse.Namespace) -> bool:
+    """Return whether lines are written as JSON."""
+    return bool(given.json) or given.log_format == "json"
 
 
 def say(given: argparse.Namespace, text: str, *, data: bool = False, **facts: Any) -> None:
@@ -22,7 +40,7 @@ def say(given: argparse.Namespace, text: str, *, data: bool = False, **facts: An
 
     ``facts`` go with it in JSON.
     """
-    if given.json:
+    if is_json(given):
         line = as_json(time.time(), "info", LOGGER, text, facts)
     else:
         line = f"interlock worker: {text}"
@@ -55,6 +73,14 @@ def as_json(at: float, level: str, logger: str, message: str, facts: dict[str, A
     return json.dumps({**head, **facts, **head}, default=str)
 
 
+LOG_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+"""The levels that can be asked for, and what each is to Python's log."""
 LOGGER = "interlock.worker"
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}

@@ -12,8 +12,7 @@ from interlock.cli.flags import Flag, positive
 
 # fmt: off
 FLAGS = (
-    Flag("--json", "write each line of the log as a JSON object, if the app sets up no log of its "
-         "own; with stacks: print the answers as JSON"),
+    Flag("--json", "the same as --log-format json; with stacks: print the answers as JSON"),
     Flag("--pid", "with stacks: ask this worker only, by the number of its process", "N", positive),
 )
 # fmt: on

@@ -7,7 +7,6 @@ microseconds: a lease of their own would cost more than their handler.
 from __future__ import annotations
 
 import collections
-import logging
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine import wire
 from interlock.engine.renewal import Grant
-from interlock.watch import log_handled
+from interlock.watch import handled_are_told, log_handled
 
 if TYPE_CHECKING:
     from interlock.engine.queue import RemoteQueue
@@ -31,8 +30,6 @@ __all__ = [
     "settle",
 ]
 
-_log = logging.getLogger("interlock.queue")
-
 
 class LeasedBatch:
     """The messages that one call has leased. They are known by their places in its reply."""
@@ -45,7 +42,7 @@ class LeasedBatch:
         self.places = leased.places()
         """In the order in which they were leased."""
         self.token = leased.token
-        self.told_from = time.monotonic() if _log.isEnabledFor(logging.DEBUG) else None
+        self.told_from = time.monotonic() if handled_are_told() else None
         """The time it was leased, if it is to be logged that its messages are handled."""
         handle, reply = queue._handle, self.reply
         self._renewer = renewer = queue._sessions.renewer
@@ -86,7 +83,7 @@ class LeasedBatch:
         self._renewer.let_go(self.grant)
 
     def log_handled(self, message: wire.Handed, seconds: float, task: str = "") -> None:
-        """Log, at level debug, that a message was handled for so long, unless it is a quiet one.
+        """Log that a message was handled for so long, unless it is a quiet one.
         Never raises."""
         if self.told_from is None or message.quiet:
             return

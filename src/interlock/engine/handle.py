@@ -33,6 +33,7 @@ from interlock.errors import Empty, Full, InterlockError, LeaseLost, PayloadErro
 from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.message import Keys, Kind, Put
 from interlock.retry import Retry, Seconds, seconds
+from interlock.watch import handled_are_told
 
 if TYPE_CHECKING:
     from interlock.engine.operations import Operations
@@ -388,7 +389,7 @@ class Handle:
         spoilt: list[tuple[L, Exception]] = []
         renewer = session.renewer
         grant = Grant(self, leased, started, renewer)
-        if _log.isEnabledFor(logging.DEBUG):
+        if handled_are_told():
             grant.told_from = time.monotonic()
         for message in leased.messages:
             if message.attempt > 1:

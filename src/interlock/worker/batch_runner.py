@@ -434,7 +434,9 @@ class BatchRunner:
                 except BaseException as error:
                     if forks.count != began:
                         forks.end_child(error)
-                    run.others.append((at, judge(call.retry, run.lease(at), error)))
+                    held = run.lease(at)
+                    held._began = now
+                    run.others.append((at, judge(call.retry, held, error)))
                 else:
                     if forks.count != began:
                         forks.end_child()

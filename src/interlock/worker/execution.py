@@ -51,8 +51,8 @@ class TaskLease:
     """
 
     __slots__ = (
-        "_is_lost", "_over", "attempt", "id", "keys", "payload", "queue", "sequence", "shared",
-        "task", "token",
+        "_began", "_is_lost", "_over", "attempt", "id", "keys", "payload", "queue", "sequence",
+        "shared", "task", "token",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,15 @@ class TaskLease:
         self._is_lost = is_lost
         self._over = False
         """The worker has settled it, or is about to."""
+        self._began: float | None = None
+        """The time at which its handler began, by time.monotonic(); None: not yet."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds from when it took its place in the queue until it was leased; of a later attempt
+        all that was before is in that."""
+        # A sequence is the server's time when it took its place, a token that of its lease.
+        return max(self.token - self.sequence, 0) / 1e6
 
     @property
     def lost(self) -> bool:
@@ -138,14 +147,18 @@ def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
 
 def details(lease: TaskLease) -> dict[str, Any]:
     """Return the fields that a log line about a message carries as ``extra``."""
-    return {
+    found = {
         "queue": lease.queue,
         "id": lease.id,
         "keys": key_names(lease.keys | lease.shared),
         "attempt": lease.attempt,
         "token": lease.token,
         "task": lease.task,
+        "waited": lease.waited,
     }
+    if lease._began is not None:
+        found["handled"] = time.monotonic() - lease._began
+    return found
 
 
 class Invocation(Protocol):
@@ -208,6 +221,7 @@ RELEASED = Outcome("release", expected="released")
 
 def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
     """Call the handler of a message in this thread. Never raises."""
+    lease._began = time.monotonic()
     token, began = _current.set(lease), forks.count
     try:
         outcome = acked(invocation.run())
@@ -224,6 +238,7 @@ def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
 
 async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
     """Awaits the handler of a message. Never raises, not even when it is cancelled."""
+    lease._began = time.monotonic()
     token, began = _current.set(lease), forks.count
     try:
         outcome = acked(await invocation.arun())
