@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from scripts.wire.declaration import declared
 
@@ -18,7 +17,8 @@ QUEUED, LEASED, BACKING_OFF, DELAYED, HELD = "queued", "leased", "backing_off", 
 WIRE = declared()
 """Names and numbers, of which there is one declaration. What they mean is the model's own."""
 DEFAULTS = {option.name: str(option.default) for option in WIRE.queue}
-TOLD = WIRE.limits["MAX_TOLD"].of("redis")
+MOST = {name: limit.of("redis") for name, limit in WIRE.limits.items()}
+TOLD = MOST["MAX_TOLD"]
 """Bytes behind which a call hands out, or tells, no further message."""
 POLICY = tuple(option.name for option in WIRE.policy)
 
@@ -57,7 +57,10 @@ class Entry:
     given: int = 0
     consumer: str = ""
     error: str = ""
+    """The errors of its attempts, the newest first: text, attempt and time of each."""
     died: int = 0
+    parked: str | None = None
+    """The paused key for which it was set aside when it came up."""
 
     def __post_init__(self) -> None:
         self.barrier = self.options.get("BARRIER") == "1"
@@ -74,10 +77,23 @@ class Entry:
         return f"{'-' if self.options.get('QUIET') == '1' else ''}{self.attempt}"
 
     def told_bytes(self) -> int:
-        return sum(len(text) for text in (self.payload, *self.keys))
+        return sum(len(text) for text in (self.payload, self.error, *self.keys))
+
+    def newest_error(self) -> str:
+        return self.error.partition("\x1e")[0].partition("\x1f")[0]
 
     def told_sequence(self) -> str:
         return "" if self.sequence == self.id else str(self.sequence)
+
+
+def _told_keys(keys: list[str]) -> list[str]:
+    """The first keys, as many as an event tells."""
+    told: list[str] = []
+    for key in keys[: MOST["MAX_EVENT_KEYS"]]:
+        if len("".join([*told, key])) > MOST["MAX_EVENT_KEY_BYTES"]:
+            break
+        told.append(key)
+    return told
 
 
 @dataclass
@@ -99,6 +115,24 @@ class Model:
     counts: Counter[str] = field(default_factory=Counter)
     number: int = 0
     fence: int = 0
+    watched: int = 0
+    """Until when somebody watches."""
+    last_event: int = 0
+    events: list[list[str]] = field(default_factory=list)
+    """Those that are kept, each without its number, which follow each other to the last one."""
+
+    def happened(
+        self, kind: str, entry: Entry, token: int = 0, consumer: str = "", error: str = ""
+    ) -> None:
+        if self.now >= self.watched:
+            return
+        self.last_event += 1
+        cut = error.translate({0x1E: " ", 0x1F: " "})[: MOST["MAX_TEXT"]]
+        event = [str(self.now), kind, str(entry.id), str(entry.attempt), str(token or "")]
+        told = [_told_keys(entry.exclusive), _told_keys(entry.shared)]
+        counts = [str(len(keys)) for keys in told]
+        self.events.append([*event, consumer, cut, *counts, *told[0], *told[1]])
+        del self.events[: -MOST["MAX_EVENTS"]]
 
     def _next_number(self) -> int:
         self.number = max(self.number + 1, self.now)
@@ -117,15 +151,18 @@ class Model:
         expired = [entry for entry in self.line if entry.state == LEASED and entry.due <= self.now]
         for entry in sorted(expired, key=lambda e: (e.due, e.id)):
             self.counts["expired"] += 1
+            self.happened("expire", entry, entry.token)
             self.fail(entry, None, "lease expired")
-        for entry in self.line:
-            if entry.state == BACKING_OFF and entry.due <= self.now:
-                entry.state = QUEUED
+        over = [entry for entry in self.line if entry.state == BACKING_OFF and entry.due <= self.now]
+        for entry in sorted(over, key=lambda e: (e.due, e.sequence)):
+            entry.state = QUEUED
+            self.happened("due", entry)
         due = [entry for entry in self.delayed if entry.due <= self.now]
         for entry in sorted(due, key=lambda entry: (entry.due, entry.id)):
             self.delayed.remove(entry)
             entry.state, entry.sequence = QUEUED, self._next_number()
             self.line.append(entry)
+            self.happened("due", entry)
         self.kept = {id: one for id, one in self.kept.items() if one[1] > self.now}
 
     # Putting.
@@ -166,13 +203,14 @@ class Model:
                 reply += [str(self.enter(spec)), "0"]
         return reply
 
-    def enter(self, spec: Spec) -> int:
+    def enter(self, spec: Spec, attempt: int = 1) -> int:
         self.counts["puts"] += 1
         options = dict(spec.options)
         id = self._next_number()
         exclusive = list(dict.fromkeys(spec.keys))
         shared = [key for key in dict.fromkeys(spec.shared) if key not in exclusive]
-        entry = Entry(id, spec.payload, exclusive, shared, options, id)
+        entry = Entry(id, spec.payload, exclusive, shared, options, id, attempt)
+        self.happened("put", entry)
         if "DEDUP" in options:
             self.named[options["DEDUP"]] = id, None
         if delay := int(options.pop("DELAY", 0)):
@@ -211,9 +249,26 @@ class Model:
         queue = [""] if self.halted else []
         return queue + [key for key in entry.keys if key in self.paused]
 
-    def ready(self) -> Iterator[Entry]:
-        for entry in self.line:
-            if entry.state == QUEUED and not self.blocked(entry) and not self.pauses_of(entry):
+    def in_front(self) -> list[Entry]:
+        """Those that nothing stands before and that were not set aside, in their order."""
+        free = [
+            entry
+            for entry in self.line
+            if entry.state == QUEUED and entry.parked is None and not self.blocked(entry)
+        ]
+        return sorted(free, key=lambda entry: (-entry.priority, entry.sequence))
+
+    def ready(self, kind: str, count: int) -> Iterator[Entry]:
+        """What is paused is set aside when it comes up."""
+        for entry in [] if self.halted else self.in_front():
+            if kind != "any" and (kind == "keyed") != bool(entry.keys or entry.barrier):
+                continue
+            if count == 0:
+                return
+            if paused := self.pauses_of(entry):
+                entry.parked = paused[0]
+            else:
+                count -= 1
                 yield entry
 
     # Leasing and settling.
@@ -223,14 +278,11 @@ class Model:
         return self.grant(consumer, count, duration, kind)
 
     def grant(self, consumer: str, count: int, duration: int, kind: str) -> list[str]:
-        fitting = [
-            entry
-            for entry in self.ready()
-            if kind == "any" or (kind == "keyed") == bool(entry.keys or entry.barrier)
-        ]
-        first = sorted(fitting, key=lambda entry: (-entry.priority, entry.sequence))[:count]
-        sums = accumulate((len(entry.payload) for entry in first), initial=0)
-        taken = [entry for entry, before in zip(first, sums, strict=False) if before < TOLD]
+        taken: list[Entry] = []
+        for entry in self.ready(kind, count):
+            taken.append(entry)
+            if sum(len(one.payload) for one in taken) >= TOLD:
+                break
         if not taken:
             if self.sealed and not self.unsettled():
                 return ["", "", "sealed", "0"]
@@ -241,6 +293,7 @@ class Model:
         for entry in taken:
             entry.state, entry.token, entry.due = LEASED, self.fence, deadline
             entry.given, entry.consumer = self.now, consumer
+            self.happened("lease", entry, entry.token, consumer)
             told = [str(entry.id), entry.told_sequence(), entry.told_attempt(), entry.payload]
             reply += [*told, *entry.counted_keys()]
         self.counts["leases"] += len(taken)
@@ -260,12 +313,14 @@ class Model:
             return "LEASELOST"
         if verb in ("ACK", "DONE"):
             self.counts["acks"] += 1
+            self.happened("ack", entry, entry.token)
             self.keep(entry, "done", "".join(rest))
             self.end(entry)
             return "ACKED"
-        if verb == "RELEASE":
+        if verb in ("RELEASE", "DEFER"):
             self.counts["releases"] += 1
-            entry.state = QUEUED
+            self.happened(verb.lower(), entry, entry.token)
+            self.come_again(entry, int("".join(rest) or 0))
             return "RELEASED"
         if verb == "REJECT":
             return self.give_up(entry, rest[0], "dead")
@@ -280,10 +335,23 @@ class Model:
         if delay is None:
             delay = self.backoff(entry)
         self.counts["retries"] += 1
-        entry.error = error
+        self.add_error(entry, error)
+        self.happened("retry", entry, entry.token, error=error)
         entry.attempt += 1
-        entry.state, entry.due = (BACKING_OFF, self.now + delay) if delay else (QUEUED, 0)
+        self.come_again(entry, delay)
         return "RETRIED"
+
+    def come_again(self, entry: Entry, delay: int) -> None:
+        entry.state, entry.due = (BACKING_OFF, self.now + delay) if delay else (QUEUED, 0)
+
+    def add_error(self, entry: Entry, error: str) -> None:
+        text = error.translate({0x1E: " ", 0x1F: " "})
+        kept = [f"{text}\x1f{entry.attempt}\x1f{self.now}"]
+        for older in entry.error.split("\x1e") if entry.error else ():
+            if len("\x1e".join([*kept, older])) > MOST["MAX_HISTORY"]:
+                break
+            kept.append(older)
+        entry.error = "\x1e".join(kept)
 
     def backoff(self, entry: Entry) -> int:
         first, factor, longest = (
@@ -300,8 +368,10 @@ class Model:
         return half + int((whole - half) * part)
 
     def give_up(self, entry: Entry, error: str, then: str) -> str:
-        entry.error = error
-        if then == "hold" or len(self.dead) >= int(self.options["MAXDEAD"]):
+        self.add_error(entry, error)
+        held = then == "hold" or len(self.dead) >= int(self.options["MAXDEAD"])
+        self.happened("hold" if held else "dead", entry, entry.token, error=error)
+        if held:
             entry.state = HELD
             return "HELD"
         self.bury_entry(entry)

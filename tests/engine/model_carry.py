@@ -94,7 +94,7 @@ class CarriedModel(ReadModel):
         else:
             if state == "delayed":
                 spec = Spec(spec.payload, spec.keys, spec.shared, (*spec.options, ("DELAY", "1")))
-            found = self.find(str(self.enter(spec)))
+            found = self.find(str(self.enter(spec, attempt)))
             assert found
             entry = found
             if state == "delayed":

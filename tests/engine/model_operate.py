@@ -36,6 +36,7 @@ class OperatedModel(Model):
         if entry is None or entry.state == LEASED:
             return False
         self.counts["cancelled"] += 1
+        self.happened("cancel", entry)
         self.keep(entry, "cancelled")
         self.end(entry)
         self.named.pop(entry.options.get("DEDUP", ""), None)
@@ -50,13 +51,14 @@ class OperatedModel(Model):
         if then == "retry":
             self.fail(entry, None, "revoked")
         elif then == "skip":
-            self._skip(entry)
+            self._skip(entry, entry.token)
         else:
             self.give_up(entry, "revoked", then)
         return ["1"]
 
-    def _skip(self, entry: Entry) -> None:
+    def _skip(self, entry: Entry, token: int = 0) -> None:
         self.counts["skipped"] += 1
+        self.happened("skip", entry, token)
         self.keep(entry, "skipped")
         self.end(entry)
 
@@ -69,6 +71,7 @@ class OperatedModel(Model):
         if entry := self._stopped(id):
             entry.attempt += entry.state == HELD
             entry.state = QUEUED
+            self.happened("readied", entry)
         return [str(int(entry is not None))]
 
     def skip(self, id: str) -> list[str]:
@@ -80,6 +83,7 @@ class OperatedModel(Model):
         entry = self._stopped(id)
         if entry is None or len(self.dead) >= int(self.options["MAXDEAD"]):
             return ["0"]
+        self.happened("dead", entry)
         self.bury_entry(entry)
         return ["1"]
 
@@ -104,6 +108,10 @@ class OperatedModel(Model):
         self.dead = [entry for entry in self.dead if str(entry.id) != id]
         return [str(int(len(self.dead) < before))]
 
+    def forget(self, id: str) -> list[str]:
+        self.apply_due()
+        return [str(int(self.kept.pop(int(id), None) is not None))]
+
     def join(self, _: str, id: str | None = None) -> list[str]:
         self.apply_due()
         left = len(self.unsettled()) if id is None else int(self.find(id) is not None)
@@ -115,7 +123,13 @@ class OperatedModel(Model):
             count = len(self.dead)
             self.dead = []
         else:
+            before = self.last_event
             count = sum(self._cancel(entry) for entry in self.unsettled())
+            new = self.last_event - before
+            # Told by id, for the servers come to them in no order.
+            self.events[len(self.events) - new :] = sorted(
+                self.events[len(self.events) - new :], key=lambda event: event[2]
+            )
         return [str(count)]
 
     def pause(self, keys: list[str]) -> list[str]:
@@ -138,6 +152,8 @@ class OperatedModel(Model):
         for key in keys:
             reply.append(str(int(key in self.paused)))
             self.paused = [one for one in self.paused if one != key]
+            for entry in self.line:
+                entry.parked = None if entry.parked == key else entry.parked
         return reply
 
     def seal(self) -> list[str]:

@@ -39,6 +39,7 @@ class ReadModel(OperatedModel):
             "sealed": int(self.sealed),
             "results": len(self.kept),
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
+            "oldest": self.in_front()[0].id if self.in_front() else 0,
         }
         return [part for name, count in counts.items() for part in (name, str(count))]
 
@@ -54,7 +55,7 @@ class ReadModel(OperatedModel):
             return ["pending"]
         for entry in self.dead:
             if str(entry.id) == id:
-                return ["failed", entry.error]
+                return ["failed", entry.newest_error()]
         ended, until, result = self.kept.get(int(id), ("gone", self.now + 1, ""))
         if until <= self.now:
             return ["gone"]

@@ -18,7 +18,7 @@ STEPS = 300
 SHOWN = 40
 # What stays when a queue is empty: its counts, its options, the test's clock, kept replies, and who
 # waits: they leave when their wait is over, by the server's clock.
-LEFT = ("c", "o", "series", "clock", "k:", "ko", "w:", "told:", "wake:", "room")
+LEFT = ("c", "o", "series", "clock", "k:", "ko", "w:", "told:", "wake:", "room", "ev", "workers")
 
 
 class Differs(AssertionError):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.engine.model import BACKING_OFF, HELD, LEASED, Entry, Refused, Spec
-from tests.engine.model_carry import CarriedModel
+from tests.engine.model_watch import WatchedModel
 from tests.engine.schedules.steps import Pick, Step
 
 LATELY = 12
@@ -15,6 +15,10 @@ SOON = 10_000_000
 """µs; what ends later is not waited for."""
 KEPT = 300_000_000
 """µs for which a consumer's last reply is kept."""
+KINDS = (
+    "put", "due", "lease", "ack", "release", "defer", "expire", "retry", "dead", "hold", "readied",
+    "skip", "cancel",
+)  # fmt: skip
 NOBODY = ("5", "7")
 """A lease that never was."""
 
@@ -36,7 +40,7 @@ class Call:
 class Director:
     """A consumer's calls are numbered, and its last one is known, to be sent again."""
 
-    model: CarriedModel
+    model: WatchedModel
     calls: list[Call] = field(default_factory=list)
     tally: Counter[str] = field(default_factory=Counter)
     """Counts of the model's refusals, and of losses and repeats; the rest is in its own counts."""
@@ -84,7 +88,8 @@ class Director:
         pick, before = step
         model = self.model
         kept = {until: id for id, (_, until, _) in model.kept.items()}
-        if soon := self._soon([*[entry.due for entry in model.unsettled()], *kept]):
+        ends = [model.watched, *[worker.until for worker in model.announced.values()]]
+        if soon := self._soon([*[entry.due for entry in model.unsettled()], *kept, *ends]):
             until = soon[pick % len(soon[:3])]
             model.now = until - before
             if until in kept:
@@ -222,7 +227,10 @@ class Director:
     def _operate(self, step: tuple[str, int, list[str]]) -> None:
         """Makes an operator's call on one message."""
         name, pick, more = step
-        arguments = [self._id(pick, name), *more]
+        id = self._id(pick, name)
+        if name == "forget" and self.model.kept and pick % 5:
+            id = str(list(self.model.kept)[pick % len(self.model.kept)])
+        arguments = [id, *more]
         self._ask(name, arguments, lambda: getattr(self.model, name)(*arguments))
 
     def _revoke(self, step: tuple[int, str]) -> None:
@@ -250,6 +258,19 @@ class Director:
             time = str(self.model.now + after)
             arguments += [mark, state, attempt, time, error, *spec.arguments()]
         self._ask("restore", arguments, lambda: self.model.restore(arguments))
+
+    def _events(self, step: tuple[int, int, str]) -> None:
+        """From the last event, from one before, from what is gone or was never, or from now on."""
+        pick, count, duration = step
+        ways = [0, 0, 1, 3, 5_000, -7, self.model.last_event]
+        after = str(max(self.model.last_event - ways[pick % len(ways)], 0)) if pick % 9 else ""
+        reply = self.model.watch(after, count, int(duration))
+        self.tally["events told"] += sum(part in KINDS for part in reply)
+        self._call("events", [after, str(count), duration], reply)
+
+    def _workers(self, step: tuple[str, list[str]]) -> None:
+        name, arguments = step
+        self._call(name, arguments, getattr(self.model, name)(*arguments))
 
     def _wrong(self, step: tuple[str, str, list[str]]) -> None:
         code, name, arguments = step
@@ -311,7 +332,7 @@ class Director:
 
 def directed(steps: list[Step], now: int) -> Director:
     """All calls of a schedule that begins at this time, and those that empty the queue."""
-    director = Director(CarriedModel(now))
+    director = Director(WatchedModel(now))
     for step in steps:
         director.take(step)
     director.drain()

@@ -22,6 +22,7 @@ COUNTED = {
     "cancelled": "messages cancelled",
     "skipped": "messages skipped",
     "LEASELOST": "settlements and extensions of a lease that was lost",
+    "events told": "events told to who watched",
     "again": "calls sent again and answered as before",
 }
 REFUSED = ("BADARG", "STALECALL", "FULL", "TOOBIG", "SEALED", "OPTIONSMISMATCH")

@@ -70,6 +70,28 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "join", ["-1", "5"]),
     ("BADARG", "join", ["0", "5", "6"]),
     ("BADARG", "seal", ["x"]),
+    ("BADARG", "settle", ["one", "1000000000", "DEFER", "5", "6", "x"]),
+    ("BADARG", "settle", ["one", "1000000000", "DEFER", "5", "6"]),
+    ("BADARG", "settle", ["one", "1000000000", "NACK", "5", "6", "", "x" * 4_097]),
+    ("BADARG", "restore", ["5", "w", "held", "1", "0", "x" * 16_385, "p", "0", "0", "0"]),
+    ("BADARG", "forget", ["x"]),
+    ("BADARG", "forget", ["5", "6"]),
+    ("BADARG", "events", []),
+    ("BADARG", "events", ["x", "1", "1"]),
+    ("BADARG", "events", ["", "0", "1"]),
+    ("BADARG", "events", ["", "1025", "1"]),
+    ("BADARG", "events", ["", "1", "0"]),
+    ("BADARG", "events", ["1", "1", "60000001"]),
+    ("BADARG", "announce", ["", "1", ""]),
+    ("BADARG", "announce", ["w" * 513, "1", ""]),
+    ("BADARG", "announce", ["w", "-1", ""]),
+    ("BADARG", "announce", ["w", "1", "x" * 65_537]),
+    ("BADARG", "announce", ["w", "1"]),
+    ("BADARG", "workers", ["", "0"]),
+    ("BADARG", "workers", ["w" * 513, "1"]),
+    ("BADARG", "ask", ["w", "x" * 4_097]),
+    ("BADARG", "ask", ["", "x"]),
+    ("BADARG", "ask", ["w"]),
 ]
 """Calls that are refused whatever the queue holds, and the code of the refusal."""
 
@@ -124,16 +146,23 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         payload = choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 10])
         return Spec(payload, tuple(named[:cut]), tuple(named[cut:]), options)
 
+    def error() -> str:
+        if chance() < 0.1:
+            # Some of these, and a history is as long as it may be.
+            return choice("xyz") * choice([1_023, 1_025, 4_096])
+        return choice(["broken", "broken", "", "\xff\x00", "a\x1eb\x1fc\nd"])
+
     def picks(least: int) -> list[Pick]:
         rest: dict[str, Callable[[], list[str]]] = {
             "ACK": list,
             "DONE": lambda: ["r" * choice([0, 1, 4, 30])],
-            "NACK": lambda: [choice(["0", "0", "1", "10", ""]), choice(["broken", "\xff\x00"])],
-            "REJECT": lambda: ["bad"],
+            "NACK": lambda: [choice(["0", "0", "1", "10", ""]), error()],
+            "REJECT": lambda: [choice(["bad", error()])],
             "EXHAUST": lambda: ["useless"],
             "RELEASE": list,
+            "DEFER": lambda: [choice(["0", "1", "10", "1000"])],
         }
-        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2, 2], k=choice([least, 1, 1, 2, 5]))
+        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2, 2, 2], k=choice([least, 1, 1, 2, 5]))
         return [(verb, pick(), rest[verb]()) for verb in verbs]
 
     def who() -> str:
@@ -169,6 +198,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "bury": list,
         "requeue": list,
         "discard": list,
+        "forget": list,
     }
     on_queue: dict[str, Callable[[], list[str]]] = {
         "pause": keys,
@@ -189,8 +219,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             found = spec()
             options = tuple(one for one in found.options if one[0] != "DELAY")
             mark = choice(["m", "n", str(rng.randrange(99))])
-            error = choice(["", "broken", "\xff\x00"])
-            stood = [mark, choice(states), choice("1123"), error]
+            errors = ["", "broken", "\xff\x00", "new\x1f2\x1f7\x1eold", "x" * 16_384]
+            stood = [mark, choice(states), choice("1123"), choice(errors)]
             return (
                 stood,
                 choice([-5, 0, 7, 90]),
@@ -207,6 +237,22 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         name = choice(list(on_queue))
         return name, on_queue[name]()
 
+    # In some nobody watches, in some all the time.
+    watch = choice([[], ["1", "20", "1000"], ["1000", "60000000"]])
+
+    def events() -> tuple[int, int, str]:
+        return pick(), choice([1, 2, 30, 1_024]), choice(watch)
+
+    def workers() -> tuple[str, list[str]]:
+        worker = choice(["w", "ww", "v\xff", "\x00", "W"])
+        name = choice(["announce", "announce", "workers", "ask", "ask"])
+        rest: dict[str, Callable[[], list[str]]] = {
+            "announce": lambda: [worker, choice(["0", "1", "50", "10000000"]), choice(["", "{}"])],
+            "workers": lambda: [choice(["", "", worker]), choice(["1", "2", "1024"])],
+            "ask": lambda: [worker, choice(["", "stacks", "x" * 4_096])],
+        }
+        return name, rest[name]()
+
     ways: dict[str, tuple[int, Callable[[], Any]]] = {
         "put": (24, put),
         "lease": (16, lambda: (who(), wanted())),
@@ -222,6 +268,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "operate": (11, operate),
         "direct": (8, direct),
         "restore": (2, restored),
+        "events": (8 if watch else 0, events),
+        "workers": (3, workers),
         "wrong": (1, lambda: choice(WRONG)),
         "read": (3, lambda: (pick(), choice([1, 2, 5, 50]), choice(KEYS))),
     }
