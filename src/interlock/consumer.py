@@ -267,7 +267,7 @@ def log_given_back(lease: AnyLease) -> None:
 
 def judge(policy: Retry, lease: AnyLease, error: BaseException, what: str = "raised") -> Failure:
     """Judge how the message is settled whose handler raised, and log that. Never raises."""
-    failure = judged(error, policy.on)
+    failure = judged(error, policy.on, details=True)
     if not failure.steered:
         _log_failure(policy, lease, failure, error, what)
     return failure

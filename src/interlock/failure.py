@@ -7,14 +7,16 @@ raise in their turn, so nothing here lets that through.
 
 from __future__ import annotations
 
+import os
+import traceback
 from dataclasses import dataclass
 from typing import Literal
 
 from interlock.errors import Reject, RetryAfter
-from interlock.limits import MAX_TEXT
+from interlock.limits import MAX_ERROR, MAX_TEXT
 from interlock.retry import seconds
 
-__all__ = ["EXPIRED", "Failure", "judged", "kept", "text_of"]
+__all__ = ["EXPIRED", "Failure", "details_of", "judged", "kept", "text_of", "whole_of"]
 
 EXPIRED = "expired: "
 """The beginning of the error of a message whose time was over before a handler began."""
@@ -32,13 +34,21 @@ class Failure:
     """Seconds; None: the backoff of the policy."""
     steered: bool = False
     """By ``RetryAfter`` or ``Reject``, as they are meant: nothing to be logged."""
+    details: str = ""
+    """The places where it was raised, line by line; an engine keeps them behind the text."""
+
+    @property
+    def whole(self) -> str:
+        """The text with its details, at most 4,096 bytes."""
+        return kept(f"{self.text}\n{self.details}", MAX_ERROR) if self.details else self.text
 
 
-def judged(error: BaseException, on: tuple[type[Exception], ...]) -> Failure:
+def judged(error: BaseException, on: tuple[type[Exception], ...], details: bool = False) -> Failure:
     """Judge how the message is settled whose handler raised this. Never raises.
 
     Args:
         on: exceptions that are retried, of the retry policy.
+        details: with where it was raised, unless it was raised to steer.
     """
     text = text_of(error)
     # By the class itself: an instance may say that it is of another, or raise when it is asked.
@@ -56,7 +66,9 @@ def judged(error: BaseException, on: tuple[type[Exception], ...]) -> Failure:
     except BaseException:
         # A class among those of the policy that cannot be asked.
         retried = True
-    return Failure("nack" if retried else "give_up", text)
+    return Failure(
+        "nack" if retried else "give_up", text, details=details_of(error) if details else ""
+    )
 
 
 def text_of(error: BaseException) -> str:
@@ -73,6 +85,51 @@ def text_of(error: BaseException) -> str:
     except BaseException:
         text = ""
     return kept(f"{name}: {text}" if text else name)
+
+
+def whole_of(error: BaseException) -> str:
+    """Return an exception as an engine keeps it: `text_of` it, then `details_of` it."""
+    return Failure("nack", text_of(error), details=details_of(error)).whole
+
+
+def details_of(error: BaseException) -> str:
+    """Return where an exception was raised, and what caused it. Never raises.
+
+    The lines are as in a traceback, without those of this package; of many frames the last ones.
+    """
+    parts, cause, room = [], error, MAX_ERROR - MAX_TEXT
+    try:
+        for depth in range(_CAUSES):
+            title = f"caused by {text_of(cause)}\n" if depth else ""
+            lines = _frames(cause, room - len(title.encode()))
+            room -= len(title.encode()) + len(lines.encode())
+            if room < 0:
+                break
+            parts.append(title + lines)
+            before = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+            if before is None:
+                break
+            cause = before
+        return "".join(parts).rstrip("\n")
+    except BaseException:
+        # An exception may say what it likes of its causes.
+        return ""
+
+
+def _frames(error: BaseException, room: int) -> str:
+    """Return the last frames of an exception, as many as have room."""
+    lines: list[str] = []
+    for frame in reversed(traceback.extract_tb(error.__traceback__, limit=-_FRAMES)):
+        if frame.filename.startswith(_OURS):
+            continue
+        code = f"    {frame.line}\n" if frame.line else ""
+        said = f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}\n{code}'
+        text = said.encode(errors="backslashreplace").decode()
+        room -= len(text.encode())
+        if room < 0:
+            break
+        lines.append(text)
+    return "".join(reversed(lines))
 
 
 def kept(text: str, most: int = MAX_TEXT) -> str:
@@ -109,3 +166,8 @@ def _reason(error: BaseException) -> str | None:
         return kept(reason) if issubclass(type(reason), str) else None
     except BaseException:
         return None
+
+
+_OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+_FRAMES = 50
+_CAUSES = 3

@@ -14,7 +14,7 @@ from interlock.engine import wire
 from interlock.engine.codec import encode_result
 from interlock.engine.renewal import Grant
 from interlock.errors import LeaseLost
-from interlock.failure import Failure, judged, text_of
+from interlock.failure import Failure, judged, whole_of
 from interlock.message import _current
 from interlock.retry import Seconds, seconds
 from interlock.watch import log_handled
@@ -165,20 +165,20 @@ class LeaseState(Generic[T]):
     def _failing(self, failure: Failure) -> wire.Settlement:
         """Return the settlement for a handler that raised."""
         if failure.how == "nack":
-            return self.nacking(failure.delay, failure.text)
+            return self.nacking(failure.delay, failure.whole)
         if failure.how == "give_up":
-            return self._giving_up(failure.text)
+            return self._giving_up(failure.whole)
         if failure.how == "defer":
             self._gone(SETTLED)
             return wire.deferring(self.token, self.id, failure.delay or 0.0)
-        return self.rejecting(failure.text)
+        return self.rejecting(failure.whole)
 
     def _judged(self, error: BaseException) -> wire.Settlement:
         """Return the settlement for a handler that raised.
 
         The handler may steer, and the policy says what is retried at all.
         """
-        return self._failing(judged(error, self._of._retry.on))
+        return self._failing(judged(error, self._of._retry.on, details=True))
 
     def _giving_up(self, error: BaseException | str) -> wire.Settlement:
         text = error_text(error)
@@ -230,7 +230,7 @@ def error_text(error: BaseException | str) -> str:
         return error
     if not isinstance(error, BaseException):
         raise TypeError(f"nack(): error is {type(error).__name__}; allowed: str or an exception")
-    return text_of(error)
+    return whole_of(error)
 
 
 def extension(value: Seconds) -> float:

@@ -269,13 +269,13 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
         return Outcome("reject", error=text, expected="dead")
     found = consumer.judge(retry, lease, error, what)  # type: ignore[arg-type]
     if found.how == "nack":
-        return failure(retry, lease, found.text, found.delay)
+        return failure(retry, lease, found.whole, found.delay)
     if found.how == "reject":
-        return Outcome("reject", error=found.text, expected="dead")
+        return Outcome("reject", error=found.whole, expected="dead")
     if found.how == "defer":
         return Outcome("defer", delay=found.delay, error=found.text, expected="released")
     expected = "dead" if retry.then == "dead" else "held"
-    return Outcome("exhaust", error=found.text, expected=expected)
+    return Outcome("exhaust", error=found.whole, expected=expected)
 
 
 def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:

@@ -5,6 +5,6 @@ redis.register_function({
   function_name = 'il' .. ABOUT.wire .. '_version',
   flags = { 'no-writes', 'allow-stale' },
   callback = function()
-    return { ABOUT.wire, ABOUT.hash, 'keys=' .. MAX_KEYS, 'release=' .. ABOUT.release, 'layout=' .. LAYOUT }
+    return { ABOUT.wire, ABOUT.hash, 'keys=' .. MAX_KEYS, 'release=' .. ABOUT.release, 'layout=' .. LAYOUT, 'events' }
   end,
 })
