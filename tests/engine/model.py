@@ -153,7 +153,9 @@ class Model:
             self.counts["expired"] += 1
             self.happened("expire", entry, entry.token)
             self.fail(entry, None, "lease expired")
-        over = [entry for entry in self.line if entry.state == BACKING_OFF and entry.due <= self.now]
+        over = [
+            entry for entry in self.line if entry.state == BACKING_OFF and entry.due <= self.now
+        ]
         for entry in sorted(over, key=lambda e: (e.due, e.sequence)):
             entry.state = QUEUED
             self.happened("due", entry)

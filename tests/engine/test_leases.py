@@ -46,7 +46,9 @@ def test_attempts_that_are_used_up_make_a_dead_letter(queue: Queue) -> None:
         assert queue.settle(got.nack(error="it broke")) == [answer]
     letter = queue.call("dead_letters", 10, "")
     assert letter[:2] == [id, "2"]
-    assert letter[3:] == ["it broke", "0", "poison", "1", "1", "a", "b"]
+    failures = [entry.split("\x1f")[:2] for entry in letter[3].split("\x1e")]
+    assert failures == [["it broke", "2"], ["it broke", "1"]]
+    assert letter[4:] == ["0", "poison", "1", "1", "a", "b"]
     assert queue.payloads() == ["next"]
 
 

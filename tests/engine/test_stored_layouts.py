@@ -39,6 +39,11 @@ def number_of(connection: redis.Redis, key: str) -> int:
     return int(text[0]) if len(text) % 8 == 1 else 1
 
 
+def without_history(answer: list[str]) -> list[str]:
+    """The errors as a release told them that kept the last one alone."""
+    return [part.partition("\x1f")[0] for part in answer]
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("layout-*.jsonl")), ids=lambda path: path.stem)
 def test_a_queue_of_each_layout_that_was_ever_stored_goes_on(bare: redis.Redis, path: Path) -> None:
     commands, told = read(path)
@@ -46,7 +51,9 @@ def test_a_queue_of_each_layout_that_was_ever_stored_goes_on(bare: redis.Redis, 
         execute(bare, *command)
     queue = TimedQueue(bare, "stored")
     queue.at(5)
-    assert answers(queue) == told
+    # A later release counts more.
+    now = [answer[: len(then)] for answer, then in zip(answers(queue), told, strict=True)]
+    assert [without_history(answer) for answer in now] == told
     assert number_of(bare, queue.key) == 2
 
 
