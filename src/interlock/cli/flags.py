@@ -62,6 +62,15 @@ def positive(text: str) -> int:
     return number
 
 
+def listening(text: str) -> tuple[str, int]:
+    """Parse an address to listen on, `[HOST:]PORT`; without a host it is that of loopback."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: [HOST:]PORT, the port 0 to 65535")
+    return host or "127.0.0.1", int(port)
+
+
 def seconds(text: str) -> float:
     """Parse a number of seconds above 0."""
     try:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from interlock.cli import worker_stacks
-from interlock.cli.flags import Flag, positive, seconds
+from interlock.cli.flags import Flag, listening, positive, seconds
 from interlock.cli.worker_log import LOG_LEVELS
 
 FLAGS = (
@@ -28,6 +28,9 @@ FLAGS = (
          seconds, 25.0),
     Flag("--ready-file", "write the number of the process to this file once the engine has "
          "answered; it goes at the end", "FILE"),
+    Flag("--metrics", "serve /metrics for Prometheus, /health and /ready there, on loopback unless "
+         "a host is given; one port for all --processes; port 0: any that is free",
+         "[HOST:]PORT", listening),
     Flag("--audit", "check each message from outside for order, overlap and attempts; a violation "
          "is an error in the log, and the exit code is 1"),
     Flag("--no-timetable", "send no calls of @app.cron and @app.every; another worker does"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import queue
@@ -15,12 +16,14 @@ from typing import Any
 from interlock.app.app import App
 from interlock.cli.queue.subcommand import count
 from interlock.cli.worker_log import say, set_up
+from interlock.cli.worker_metrics import of_worker
 from interlock.cli.worker_ready import ReadyFile
 from interlock.systemd import Notifier
 from interlock.worker.app_reference import NoApp
 from interlock.worker.changes import Changes
+from interlock.worker.meter import Reading
 from interlock.worker.stacks import Answering
-from interlock.worker.supervisor import VARIABLE, tell_supervisor
+from interlock.worker.supervisor import MEASURED, VARIABLE, tell_supervisor
 from interlock.worker.worker import Worker
 
 _log = logging.getLogger("interlock.worker")
@@ -39,8 +42,10 @@ class WorkerProcess:
         # A SimpleQueue may be put to out of a signal's handler.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._events.put(word))
-        self._ready = tell_supervisor(self._events.put)
         self._worker: Worker | None = None
+        self._is_ready = False
+        self._measured = os.environ.pop(MEASURED, "") != ""
+        self._ready = tell_supervisor(self._events.put, self._reading)
         self._changes: Changes | None = None
         if given.watch:
             # Before the app is imported: what is changed from then on is noticed.
@@ -80,21 +85,32 @@ class WorkerProcess:
             timetable=not given.no_timetable,
         )
         self._worker.on_broken = lambda: self._events.put("broken")
+        if self._measured:
+            self._worker.measure()
 
     def run(self) -> int:
         """Run until a signal, a change or a fault; return the exit code."""
         assert self._worker is not None
         worker, given = self._worker, self._given
-        try:
-            worker.start()
-        except (ValueError, OSError) as error:
-            print(f"interlock: {error}", file=sys.stderr, flush=True)
-            return 2
-        if self._changes is not None:
-            self._changes.start()
-        with Answering(self._tell), ReadyFile(given.ready_file) as ready_file:
+        with contextlib.ExitStack() as stack:
+            try:
+                # First: a port that is taken is found before a message is.
+                address = stack.enter_context(
+                    of_worker(given.metrics, worker, lambda: self._is_ready)
+                )
+                worker.start()
+            except (ValueError, OSError, ImportError) as error:
+                print(f"interlock: {error}", file=sys.stderr, flush=True)
+                return 2
+            if address:
+                say(given, f"metrics on http://{address}/metrics", data=True)
+            if self._changes is not None:
+                self._changes.start()
+            stack.enter_context(Answering(self._tell))
+            ready_file = stack.enter_context(ReadyFile(given.ready_file))
             threading.Thread(target=self._say_when_ready, args=(ready_file,), daemon=True).start()
             what = self._events.get()
+            self._is_ready = False
             self._notifier.stopping("finishing what has begun")
             if what != "broken":
                 say(given, "stopping")
@@ -178,6 +194,7 @@ class WorkerProcess:
             _log.error("the ready file cannot be written: %s", error)
         say(self._given, f"ready, {line}", data=True, **self._facts())
         self._notifier.ready(line)
+        self._is_ready = True
         self._ready()
         period = self._notifier.watchdog
         while period is not None:
@@ -185,6 +202,9 @@ class WorkerProcess:
             worker.holding()
             self._notifier.alive()
             time.sleep(period / 2)
+
+    def _reading(self) -> Reading:
+        return Reading([], [], []) if self._worker is None else self._worker.reading()
 
     def _tell(self) -> dict[str, Any]:
         assert self._worker is not None

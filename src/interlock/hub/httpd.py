@@ -159,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def version_string(self) -> str:
         """Return the value of the header Server."""
-        return "interlock-hub"
+        return "interlock"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: what is asked each few seconds is no news."""

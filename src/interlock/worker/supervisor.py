@@ -3,12 +3,14 @@
 Each is the same command without that flag, in a session of its own, so that Ctrl-C reaches this
 process alone, which tells them. It does so by a socket pair, and not by TERM, which a service
 manager sends to all of them itself: twice told is not told to hurry. By the same pair a worker says
-that it is ready, and by its end it learns that this process has died.
+that it is ready and, when asked, what it has counted; by its end it learns that this process has
+died.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import queue
@@ -18,19 +20,31 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from interlock.worker.gathering import Gathering
+from interlock.worker.meter import Reading
+
 __all__ = ["Supervisor", "tell_supervisor"]
 
 _log = logging.getLogger("interlock.worker")
 
 VARIABLE = "INTERLOCK_WORKER_SUPERVISOR"
 """The number of the descriptor by which a worker speaks to its supervisor."""
+MEASURED = "INTERLOCK_WORKER_MEASURED"
+"""Set for workers that are to count what they are asked for."""
 
 
 class Supervisor:
     """Keeps so many workers running."""
 
-    def __init__(self, command: Sequence[str], count: int) -> None:
+    def __init__(self, command: Sequence[str], count: int, measured: bool = False) -> None:
+        """``measured``: they count what ``reading`` tells."""
         self._command = list(command)
+        self._measured = measured
+        self._gathering = Gathering()
+        self._answered = threading.Condition()
+        self._asked: set[int] = set()
+        """Places whose process has not told what it has counted, though it was asked."""
+        self._restarts = 0
         self._count = count
         self._events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self._running: dict[int, subprocess.Popen[bytes]] = {}
@@ -42,6 +56,34 @@ class Supervisor:
     def signalled(self, number: int) -> None:
         """Note that a signal came; may be called by its handler."""
         self._events.put(("signal", number))
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether all are ready, and nobody has said to stop."""
+        return len(self._ready) == self._count and not self._stopping
+
+    @property
+    def running(self) -> int:
+        """Return how many processes run."""
+        return len(self._running)
+
+    def reading(self, timeout: float) -> Reading:
+        """Ask all what they have counted, and return the sum; of who does not answer within so
+        many seconds, what it said last."""
+        with self._answered:
+            # Who has not answered yet is asked no more: room is kept for the word to stop.
+            asked = {place for place in self._links if place not in self._asked}
+            for place in list(asked):
+                try:
+                    self._links[place].send(MEASURE)
+                except OSError:
+                    asked.discard(place)
+            self._asked |= asked
+            self._answered.wait_for(lambda: not asked & self._asked, timeout)
+        told = self._gathering.sum()
+        told.counters.append(["restarts", [], self._restarts])
+        told.gauges.append(["ready", [], len(self._ready)])
+        return told
 
     def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> int:
         """Until it is told to stop and all have ended. Answers the worst of their exit codes; 2 at
@@ -81,6 +123,7 @@ class Supervisor:
                 link.send(word)
 
     def _again(self, place: int, code: int) -> None:
+        self._restarts += 1
         short = time.monotonic() - self._began[place] < 1.0
         _log.error("worker %d ended with %d; another is started", place + 1, code)
         self._ready.discard(place)
@@ -92,6 +135,8 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with theirs:
             environment = {**os.environ, VARIABLE: str(theirs.fileno())}
+            if self._measured:
+                environment[MEASURED] = "1"
             process = subprocess.Popen(
                 self._command,
                 env=environment,
@@ -104,40 +149,58 @@ class Supervisor:
         threading.Thread(target=self._follow, args=(place, process, ours), daemon=True).start()
 
     def _follow(self, place: int, process: subprocess.Popen[bytes], ours: socket.socket) -> None:
-        with ours, contextlib.suppress(OSError):
-            while word := ours.recv(16):
-                if word == b"ready":
+        with ours, ours.makefile("rb") as lines, contextlib.suppress(OSError):
+            for line in lines:
+                if line == READY:
                     self._events.put(("ready", place))
+                else:
+                    self._gathering.said(place, Reading(*json.loads(line)))
+                    self._told(place)
+        self._gathering.ended(place)
+        self._told(place)
         process.wait()
         self._events.put(("ended", place))
 
+    def _told(self, place: int) -> None:
+        with self._answered:
+            self._asked.discard(place)
+            self._answered.notify_all()
 
-def tell_supervisor(told: Callable[[str], object]) -> Callable[[], None]:
+
+def tell_supervisor(
+    told: Callable[[str], object], reading: Callable[[], Reading]
+) -> Callable[[], None]:
     """In a worker: gives what says that it is ready. Without a supervisor that does nothing.
 
     ``told`` is called, on a thread, when the worker is to stop (``"stop"``), or to stop at once
-    (``"hurry"``). A supervisor that has died has said the first.
+    (``"hurry"``). A supervisor that has died has said the first. ``reading`` is called there when
+    the supervisor asks for it.
     """
     text = os.environ.pop(VARIABLE, "")
     if not text.isdecimal():
         return lambda: None
     link = socket.socket(fileno=int(text))
     os.set_inheritable(int(text), False)
+    sending = threading.Lock()
+
+    def say(line: bytes) -> None:
+        with sending, contextlib.suppress(OSError):
+            link.sendall(line)
 
     def follow() -> None:
         with contextlib.suppress(OSError):
             while word := link.recv(1):
-                told("hurry" if word == HURRY else "stop")
+                if word == MEASURE:
+                    say(json.dumps(reading()).encode() + b"\n")
+                else:
+                    told("hurry" if word == HURRY else "stop")
         told("stop")
 
     threading.Thread(target=follow, name="interlock-supervised", daemon=True).start()
 
-    def ready() -> None:
-        with contextlib.suppress(OSError):
-            link.send(b"ready")
-
-    return ready
+    return lambda: say(READY)
 
 
 WRONG_USAGE = 2
-STOP, HURRY = b"s", b"h"
+STOP, HURRY, MEASURE = b"s", b"h", b"m"
+READY = b"ready\n"

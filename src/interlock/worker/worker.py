@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from interlock import _core
 from interlock.message import Kind
 from interlock.retry import Seconds, seconds
 from interlock.worker.execution import Execution, details
@@ -249,7 +250,12 @@ class Worker:
         away = {source.name for source in state.sources if not source.is_connected}
         found: list[list[Any]] = [["running", [name], count] for name, count in running.items()]
         found += [["connected", [name], int(name not in away)] for name in self.settings.queues]
-        return [*found, ["concurrency", [], self.settings.concurrency], ["processes", [], 1]]
+        return [
+            *found,
+            ["concurrency", [], self.settings.concurrency],
+            ["processes", [], 1],
+            ["info", [_core.__version__, self.settings.pool], 1],
+        ]
 
     def __enter__(self) -> Self:
         return self.start()

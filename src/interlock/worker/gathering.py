@@ -1,0 +1,69 @@
+"""The figures of several worker processes as one: summed, and none of them falls by a restart."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from interlock.worker.meter import Reading
+
+__all__ = ["Gathering"]
+
+Sums = dict[tuple[str, tuple[str, ...]], Any]
+"""By name and labels."""
+
+
+class Gathering:
+    """The last reading of each process, and what those that ended had counted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._said: dict[int, Reading] = {}
+        self._counters: Sums = {}
+        """Of processes that have ended."""
+        self._histograms: Sums = {}
+
+    def said(self, place: int, reading: Reading) -> None:
+        """Take what the process in this place has counted since it began."""
+        with self._lock:
+            self._said[place] = reading
+
+    def ended(self, place: int) -> None:
+        """Note that the process in this place is gone: what it said last counts on."""
+        with self._lock:
+            last = self._said.pop(place, None)
+            if last is not None:
+                _add(self._counters, last.counters)
+                _add(self._histograms, last.histograms)
+
+    def sum(self) -> Reading:
+        """Return the figures of all; gauges of the living alone."""
+        with self._lock:
+            counters, histograms = dict(self._counters), dict(self._histograms)
+            gauges: Sums = {}
+            for reading in self._said.values():
+                _add(counters, reading.counters)
+                _add(histograms, reading.histograms)
+                _add(gauges, reading.gauges)
+        return Reading(_listed(counters), _listed(gauges), _listed(histograms))
+
+
+def _add(sums: Sums, more: Iterable[list[Any]]) -> None:
+    for name, labels, value in more:
+        key = (name, tuple(labels))
+        before = sums.get(key)
+        if before is None or name in ALIKE:
+            sums[key] = value
+        elif isinstance(value, list):
+            sums[key] = [old + new for old, new in zip(before, value, strict=True)]
+        else:
+            sums[key] = before + value
+
+
+def _listed(sums: Sums) -> list[list[Any]]:
+    return [[name, list(labels), value] for (name, labels), value in sums.items()]
+
+
+ALIKE = frozenset({"info", "tasks_cut"})
+"""Gauges that say the same in each process."""
