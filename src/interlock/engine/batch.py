@@ -34,7 +34,9 @@ __all__ = [
 class LeasedBatch:
     """The messages that one call has leased. They are known by their places in its reply."""
 
-    __slots__ = ("_renewer", "grant", "places", "queue", "reply", "token", "told_from")
+    __slots__ = (
+        "_renewer", "all_first", "grant", "places", "queue", "reply", "token", "told_from",
+    )  # fmt: skip
 
     def __init__(self, queue: RemoteQueue[Any], leased: wire.Leased, started: float) -> None:
         self.queue = queue
@@ -47,7 +49,9 @@ class LeasedBatch:
         handle, reply = queue._handle, self.reply
         self._renewer = renewer = queue._sessions.renewer
         self.grant = Grant(handle, leased, started, renewer, self._ids())
-        if not self._all_first():
+        self.all_first = self._all_first()
+        """It is sure that nobody had any of its messages before."""
+        if not self.all_first:
             for place in self.places:
                 if reply[place + wire.ATTEMPT] not in FIRST:
                     # Whoever here had it before has it no more.

@@ -128,8 +128,7 @@ class Meter:
         if first >= last or not run.turns:
             # Nothing, or the meter is newer than the batch.
             return
-        waits = _waits(run.batch, first, last)
-        step = -(-(last - first) // MOST_LOOKED_AT)
+        waits, step = _waits(run.batch, first, last)
         queue, turns = run.source.name, run.turns
         with self._lock:
             for number, (begin, since, task) in enumerate(turns, 1):
@@ -226,20 +225,25 @@ def outcome_name(outcome: Outcome) -> str:
     return outcome.expected
 
 
-def _waits(batch: LeasedBatch, first: int, last: int) -> list[tuple[int, float]]:
-    """Return how long messages waited, as a bucket and seconds: of a few, each for those behind it
-    too, for they were leased together. The bucket is -1 of one that was handled before."""
+def _waits(batch: LeasedBatch, first: int, last: int) -> tuple[list[tuple[int, float]], int]:
+    """Return how long messages waited, as a bucket and seconds, and for how many each stands.
+
+    They were leased together, so a few are looked at, each for those behind it too; all, where some
+    were handled before: of these the bucket is -1.
+    """
     reply, places, token = batch.reply, batch.places, batch.token
+    alike = batch.all_first or all(reply[place + wire.ATTEMPT] in FIRST for place in places)
+    step = -(-(last - first) // MOST_LOOKED_AT) if alike else 1
     found = []
-    for number in range(first, last, -(-(last - first) // MOST_LOOKED_AT)):
+    for number in range(first, last, step):
         place = places[number]
-        if reply[place + wire.ATTEMPT] in FIRST:
+        if alike or reply[place + wire.ATTEMPT] in FIRST:
             sequence = int(reply[place + wire.SEQUENCE] or reply[place])
             seconds = (token - sequence) / 1e6 if token > sequence else 0.0
             found.append((bisect_left(BOUNDS, seconds), seconds))
         else:
             found.append((-1, 0.0))
-    return found
+    return found, step
 
 
 def _task_at(run: BatchRun, place: int) -> str:

@@ -247,9 +247,9 @@ class Worker:
                 running[one.source.name] += 1
         if state.runner is not None and state.runner.run is not None:
             running[state.sources[0].name] += 1
-        away = {source.name for source in state.sources if not source.is_connected}
+        there = {source.name for source in state.sources if source.is_connected}
         found: list[list[Any]] = [["running", [name], count] for name, count in running.items()]
-        found += [["connected", [name], int(name not in away)] for name in self.settings.queues]
+        found += [["connected", [name], int(name in there)] for name in self.settings.queues]
         return [
             *found,
             ["concurrency", [], self.settings.concurrency],
