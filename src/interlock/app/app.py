@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from interlock.app.invocation import AppTasks
 from interlock.app.keyspec import KeySpec
+from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Hooks
 from interlock.app.place import NoPlace, place_of
 from interlock.app.reach import Reach, served
@@ -49,6 +50,8 @@ class App:
             Default 5.
         audit: check each handled message from outside for order, overlap and attempts; the same as
             ``interlock worker --audit``. Default False.
+        lifespan: what is made before the first handler of a process and ended after its last; see
+            ``App.lifespan``. Default: nothing.
 
     Nothing is connected before the first send. An app may be used from any thread, and on any
     event loop. As a context manager it closes its connections at the end.
@@ -61,6 +64,7 @@ class App:
         retry: Retry = _DEFAULT_RETRY,
         send_timeout: Seconds = 5,
         audit: bool = False,
+        lifespan: Callable[[Any], object] | None = None,
     ) -> None:
         if url is not None and not isinstance(url, str):
             raise TypeError(f"App(): url is {type(url).__name__}; allowed: str")
@@ -76,6 +80,9 @@ class App:
         self._tasks: dict[str, Any] = {}
         self._timetable: dict[str, Entry] = {}
         self._hooks = Hooks()
+        self._lifespan = Lifespan(self)
+        if lifespan is not None:
+            self._lifespan.set(lifespan)
         self._lock = threading.RLock()
         self._client: Any = None
         self._queues: dict[str, Any] = {}
@@ -275,6 +282,56 @@ class App:
         """Add a hook: ``hook(handling, error)``, after a handler has raised."""
         return self._hook("on_error", hook)
 
+    def lifespan(self, function: H) -> H:
+        """Set what is made before the first handler of a process and ended after its last.
+
+        Above a generator function of the app, asynchronous or not: it makes what handlers need,
+        yields it, and ends it. What it yields is ``state`` meanwhile. It runs once in each process
+        that has handlers, on the loop of ``pool="asyncio"`` or of the process of
+        ``pool="process"``, else on one of its own. What it raises before it yields is raised by
+        ``Worker.start``; `interlock worker` ends with an error then and is never ready.
+
+        Raises:
+            TypeError: it is no function of one argument.
+            ValueError: the app has one already.
+        """
+        self._lifespan.set(function)
+        return function
+
+    @property
+    def state(self) -> Any:
+        """What the lifespan has yielded in this process.
+
+        Raises RuntimeError while no worker of this app runs here.
+        """
+        return self._lifespan.state
+
+    def on_worker_start(self, hook: H) -> H:
+        """Add a hook: ``hook()``, before a worker takes its first message.
+
+        It may be a coroutine function, as the three below. What it raises stops the worker.
+        """
+        self._lifespan.add("on_worker_start", hook)
+        return hook
+
+    def on_worker_stop(self, hook: H) -> H:
+        """Add a hook: ``hook()``, when a worker has settled its last message."""
+        self._lifespan.add("on_worker_stop", hook)
+        return hook
+
+    def on_process_start(self, hook: H) -> H:
+        """Add a hook: ``hook()``, before the first handler of each process.
+
+        That is the worker's own process, or with ``pool="process"`` each one of the pool.
+        """
+        self._lifespan.add("on_process_start", hook)
+        return hook
+
+    def on_process_stop(self, hook: H) -> H:
+        """Add a hook: ``hook()``, after the last handler of each process that is not killed."""
+        self._lifespan.add("on_process_stop", hook)
+        return hook
+
     def worker(
         self,
         *,
@@ -406,7 +463,7 @@ class App:
         self._tasks[task.name] = task
 
     def _as_tasks(self) -> AppTasks:
-        return AppTasks(self._tasks, self._hooks, self.retry)
+        return AppTasks(self._tasks, self._hooks, self.retry, self._lifespan)
 
     def _named(self) -> str | None:
         """Return the engine as somebody has named it; None if nobody has."""

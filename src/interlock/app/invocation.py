@@ -6,11 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from interlock.app import envelope
+from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Handling, Hooks
 from interlock.errors import Reject
 from interlock.failure import EXPIRED
 from interlock.retry import Retry
 from interlock.worker.execution import TaskLease, details
+from interlock.worker.scope import Scope
 from interlock.worker.tasks import PlainCall, UnknownTask, head
 
 if TYPE_CHECKING:
@@ -24,7 +26,10 @@ _log = logging.getLogger("interlock.worker")
 class AppTasks:
     """The tasks of an app, as a worker sees them."""
 
-    def __init__(self, tasks: dict[str, Any], hooks: Hooks, retry: Retry) -> None:
+    def __init__(
+        self, tasks: dict[str, Any], hooks: Hooks, retry: Retry, lifespan: Lifespan
+    ) -> None:
+        self._lifespan = lifespan
         self._tasks = tasks
         self._hooks = hooks
         self._retry = retry
@@ -47,6 +52,10 @@ class AppTasks:
     def plain(self) -> dict[bytes, PlainCall]:
         """See ``interlock.worker.tasks.Tasks``."""
         return _NONE if self._hooks.handling else self._plain
+
+    def scope(self, worker: bool, process: bool) -> Scope | None:
+        """See ``interlock.worker.tasks.Tasks``."""
+        return self._lifespan.scope(worker, process)
 
     def learn(self, invocation: Invoked, payload: bytes) -> None:
         """See ``interlock.worker.tasks.Tasks``."""

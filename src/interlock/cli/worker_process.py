@@ -11,7 +11,8 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
+import traceback
+from typing import Any, NoReturn
 
 from interlock.app.app import App
 from interlock.cli.queue.subcommand import count
@@ -98,10 +99,12 @@ class WorkerProcess:
                 address = stack.enter_context(
                     of_worker(given.metrics, worker, lambda: self._is_ready)
                 )
-                worker.start()
             except (ValueError, OSError, ImportError) as error:
                 print(f"interlock: {error}", file=sys.stderr, flush=True)
                 return 2
+            code = self._begin(worker)
+            if code is not None:
+                return code
             if address:
                 say(given, f"metrics on http://{address}/metrics", data=True)
             if self._changes is not None:
@@ -125,11 +128,45 @@ class WorkerProcess:
             code = code or 1
         if code:
             # Handlers that hang would keep the interpreter from ending.
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            _leave(code)
         return code
+
+    def _begin(self, worker: Worker) -> int | None:
+        """Start it; return the exit code where it does not get so far.
+
+        On a thread: what the program does at its beginning may hang, and signals are obeyed then.
+        """
+        failed: list[BaseException] = []
+        early: list[str] = []
+
+        def start() -> None:
+            try:
+                worker.start()
+            except BaseException as error:
+                failed.append(error)
+            self._events.put("begun")
+
+        threading.Thread(target=start, name="interlock-start", daemon=True).start()
+        while (said := self._events.get()) != "begun":
+            if said in ("signal", "stop", "hurry"):
+                say(self._given, "stopped before it had begun")
+                _leave(0)
+            if said.startswith("changed"):
+                self._again()
+            early.append(said)
+        for said in early:
+            self._events.put(said)
+        if not failed:
+            return None
+        if worker.broken is None:
+            print(f"interlock: {failed[0]}", file=sys.stderr, flush=True)
+            return 2
+        traceback.print_exception(failed[0])
+        print("interlock: the worker cannot begin", file=sys.stderr, flush=True)
+        if self._changes is not None:
+            return self.wait_for_change()
+        # What it has made so far may keep the interpreter from ending.
+        _leave(1)
 
     def wait_for_change(self) -> int:
         """Wait until the files of an app that cannot be imported are changed, and begin again."""
@@ -232,6 +269,14 @@ class WorkerProcess:
         sys.stdout.flush()
         sys.stderr.flush()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], self._environment)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, whatever its threads do."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def likely(reference: str) -> set[str]:

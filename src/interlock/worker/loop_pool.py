@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import contextvars
 import logging
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from interlock.aio import stack_of
 from interlock.worker.execution import Execution, Outcome, ahandle, handle, judge
 from interlock.worker.pool import PoolEvents
+from interlock.worker.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.thread_pool import stack_at
 
 __all__ = ["LoopPool"]
@@ -31,6 +33,7 @@ class LoopPool:
         self._events = events
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._scope: HeldScope | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: collections.deque[Execution] = collections.deque()
         """While handlers are quick there are more than may run at once."""
@@ -43,14 +46,19 @@ class LoopPool:
         """See ``Pool``."""
         return self._size
 
-    def start(self) -> None:
-        """See ``Pool``."""
-        up = threading.Event()
+    def start(self, scope: Scope | None = None) -> None:
+        """See ``Pool``. The scope is entered on the loop of the handlers."""
+        up: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._run, args=(up,), name="interlock-handlers", daemon=True
         )
         self._thread.start()
-        up.wait()
+        up.result()
+        if scope is not None:
+            assert self._loop is not None
+            self._scope = HeldScope(scope)
+            self._holds = asyncio.run_coroutine_threadsafe(self._scope.hold(), self._loop)
+            self._scope.entered.result()
 
     def offer(self, batch: Sequence[Execution]) -> None:
         """See ``Pool``."""
@@ -82,17 +90,25 @@ class LoopPool:
 
     def close(self) -> None:
         """See ``Pool``."""
+        if self._scope is not None:
+            self._scope.left(LONGEST_LEAVE)
         self._closed = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
         if self._threads is not None:
             self._threads.shutdown(wait=False)
 
-    def _run(self, up: threading.Event) -> None:
-        with asyncio.Runner() as runner:
-            self._loop = runner.get_loop()
+    def _run(self, up: Future[None]) -> None:
+        with contextlib.ExitStack() as stack:
+            try:
+                runner = stack.enter_context(asyncio.Runner())
+                self._loop = runner.get_loop()
+            except BaseException as error:
+                # There are no descriptors left, for instance.
+                up.set_exception(error)
+                return
             asyncio.set_event_loop(self._loop)
-            self._loop.call_soon(up.set)
+            self._loop.call_soon(up.set_result, None)
             while not self._closed:
                 try:
                     self._loop.run_forever()

@@ -45,6 +45,8 @@ class Owner:
         self.whole = False
         """At its end: all that it held was settled as its handlers said."""
         self.state = WorkerState(settings, tasks, pool_of(settings, self))
+        self._handles_here = settings.pool != "process"
+        """In this process, and not in those of a pool."""
         self._broken = broken
         self._batches = BatchLending(self.state, self)
         self._plan = LeasePlan(self.state, self._batches)
@@ -58,11 +60,17 @@ class Owner:
         """Something was held at the end."""
 
     def start(self, sources: Sequence[Source]) -> None:
-        """Begin to lease from these."""
-        self.state.sources = sources
+        """Begin to lease from these. Raises what the program's own beginning raises, or an error
+        where the pool cannot start."""
+        state = self.state
+        try:
+            state.pool.start(state.tasks.scope(True, self._handles_here))
+        except BaseException:
+            state.pool.close()
+            raise
+        state.sources = sources
         self._plan.begin()
-        self.state.phase = Phase.RUNNING
-        self.state.pool.start()
+        state.phase = Phase.RUNNING
         self._events.put((self._look, (time.monotonic(),)))
         threading.Thread(target=self._run, name="interlock-worker", daemon=True).start()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from interlock.worker.execution import Execution, Outcome
+from interlock.worker.scope import Scope
 
 if TYPE_CHECKING:
     from interlock.worker.settings import WorkerSettings
@@ -45,8 +46,9 @@ class Pool(Protocol):
     def is_up(self) -> bool:
         """Return whether there is a place for a handler."""
 
-    def start(self) -> None:
-        """Start what it needs, before the first message."""
+    def start(self, scope: Scope | None = None) -> None:
+        """Start what it needs, before the first message, and enter the scope. Raises what that
+        raises, or an error where it cannot start; ``close`` ends what has."""
 
     def offer(self, batch: Sequence[Execution]) -> None:
         """Handle these, each at once: whoever begins one claims it first."""
@@ -64,7 +66,8 @@ class Pool(Protocol):
         """Tell its handler that the lease is lost, in case it asks. Told again and again."""
 
     def close(self) -> None:
-        """All messages are settled: end. Does not wait for a handler that hangs."""
+        """All messages are settled: leave the scope and end. Does not wait for a handler that
+        hangs."""
 
 
 def pool_of(settings: WorkerSettings, events: PoolEvents) -> Pool:

@@ -21,6 +21,7 @@ from interlock.failure import text_of
 from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
 from interlock.worker.execution import TaskLease, handle, judge
+from interlock.worker.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.thread_pool import Runner
 
 __all__ = ["main"]
@@ -73,12 +74,14 @@ class _Link:
             for part in name.split("."):
                 app = getattr(app, part)
             tasks = app._as_tasks()
+            self._runners = Runner()
+            held = self._entered(tasks.scope(False, True))
         except BaseException as error:
             self.send("failed", text_of(error))
             raise
         threading.Thread(target=self._read, daemon=True).start()
         self.send("ready", None)
-        with contextlib.closing(Runner()) as self._runners:
+        with contextlib.closing(self._runners):
             while (message := self._work.get()) is not None:
                 lease = TaskLease(**message)
                 lease._is_lost = functools.partial(self._is_lost, lease)
@@ -90,7 +93,20 @@ class _Link:
                     continue
                 call = self._runners.awaited if invocation.is_async else handle
                 self.send("done", call(invocation, lease))
+                if held is not None and held.ended.is_set():
+                    # A task that a handler left ended the loop, and what was made there with it.
+                    break
+            if held is not None:
+                self._runners.leave(held, LONGEST_LEAVE)
         app.close()
+
+    def _entered(self, scope: Scope | None) -> HeldScope | None:
+        if scope is None:
+            return None
+        assert self._runners is not None
+        held = HeldScope(scope)
+        self._runners.enter(held)
+        return held
 
     def send(self, what: str, value: Any) -> None:
         """To the worker; without one there is nobody to handle for."""

@@ -25,6 +25,7 @@ from interlock.errors import InterlockError
 from interlock.failure import text_of
 from interlock.worker.execution import Execution, Outcome, details, failure
 from interlock.worker.pool import PoolEvents
+from interlock.worker.scope import LONGEST_LEAVE, Scope, ScopeThread
 
 __all__ = ["ProcessPool"]
 
@@ -48,14 +49,17 @@ class ProcessPool:
         self._failures = 0
         """Starts in a row that have failed."""
         self._events = events
+        self._scope: ScopeThread | None = None
 
     @property
     def places(self) -> int:
         """See ``Pool``: none before a process has said that it is ready."""
         return 0
 
-    def start(self) -> None:
-        """See ``Pool``."""
+    def start(self, scope: Scope | None = None) -> None:
+        """See ``Pool``. Each process enters a scope of its own; this is the worker's."""
+        if scope is not None:
+            self._scope = ScopeThread(scope)
         self._children = [_Child(self, n) for n in range(self._size)]
 
     def offer(self, batch: Sequence[Execution]) -> None:
@@ -98,6 +102,8 @@ class ProcessPool:
         self.closing.set()
         for child in self._children:
             child.close()
+        if self._scope is not None:
+            self._scope.close(LONGEST_LEAVE)
 
     def _give(self, child: _Child) -> None:
         """Give the next message to an idle process; with the lock held."""

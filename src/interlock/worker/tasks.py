@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from interlock.retry import Retry
 from interlock.worker.execution import Invocation, TaskLease
+from interlock.worker.scope import Scope
 
 __all__ = [
     "NotHere",
@@ -61,6 +62,10 @@ class Tasks(Protocol):
     def plain(self) -> Mapping[bytes, PlainCall]:
         """The plain calls that are known, by the first bytes of their payloads, see ``head``; none
         while there are hooks around handlers."""
+
+    def scope(self, worker: bool, process: bool) -> Scope | None:
+        """Return what is to be held around all handlers: with the hooks of the ``worker``, with
+        those of each ``process`` that runs handlers. None: nothing."""
 
     def learn(self, invocation: Any, payload: bytes) -> None:
         """Add to ``plain`` calls like this one, which was prepared from this payload, if it is

@@ -21,6 +21,7 @@ from interlock.worker.execution import (
     judge,
 )
 from interlock.worker.pool import PoolEvents
+from interlock.worker.scope import LONGEST_LEAVE, HeldScope, Scope, ScopeThread
 
 __all__ = ["Runner", "ThreadPool", "stack_at"]
 
@@ -35,6 +36,7 @@ class ThreadPool:
         self._size = size
         self._events = events
         self._waiting: queue.SimpleQueue[Execution | None] = queue.SimpleQueue()
+        self._scope: ScopeThread | None = None
         self._runners: dict[int, Runner] = {}
         """By the number of the thread, to see where a coroutine function stands."""
 
@@ -48,8 +50,10 @@ class ThreadPool:
         """See ``Pool``."""
         return True
 
-    def start(self) -> None:
-        """See ``Pool``."""
+    def start(self, scope: Scope | None = None) -> None:
+        """See ``Pool``. The scope has a loop of its own, beside those of the threads."""
+        if scope is not None:
+            self._scope = ScopeThread(scope)
         for n in range(self._size):
             threading.Thread(target=self._run, name=f"interlock-handler-{n}", daemon=True).start()
 
@@ -82,6 +86,8 @@ class ThreadPool:
 
     def close(self) -> None:
         """See ``Pool``."""
+        if self._scope is not None:
+            self._scope.close(LONGEST_LEAVE)
         for _ in range(self._size):
             self._waiting.put(None)
 
@@ -157,6 +163,27 @@ class Runner:
             if not early and not (found and found[0].how == "ack"):
                 return judge(invocation.retry, held, error)
         return found[0]
+
+    def enter(self, held: HeldScope) -> None:
+        """Enter a scope on this thread's loop, which runs only while something is awaited there.
+        Raises what that raises."""
+        self._runner = asyncio.Runner()
+        self._runner.run(self._entered(held))
+        held.entered.result()
+
+    def leave(self, held: HeldScope, seconds: float) -> None:
+        """Leave it, within so many seconds."""
+        if self._runner is not None and not held.ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                self._runner.run(self._left(held, seconds))
+
+    async def _entered(self, held: HeldScope) -> None:
+        self._held = asyncio.create_task(held.hold())
+        await held.begun.wait()
+
+    async def _left(self, held: HeldScope, seconds: float) -> None:
+        held.leave()
+        await asyncio.wait_for(self._held, seconds)
 
     def close(self) -> None:
         """Close the loop, if there is one; the next coroutine function has another. What still

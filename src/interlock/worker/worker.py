@@ -91,7 +91,13 @@ class Worker:
         """Called once it has."""
 
     def start(self) -> Self:
-        """Begin to take messages; returns at once."""
+        """Begin to take messages; returns when the program's own beginning is done.
+
+        Raises:
+            RuntimeError: it was started before, or the system has no thread for it.
+            Exception: what ``on_worker_start``, ``on_process_start`` or the lifespan raises; then
+                it takes nothing.
+        """
         if self._owner.state.phase is not Phase.NEW:
             raise RuntimeError("start(): the worker was started before; make another")
         if self.settings.audit:
@@ -102,7 +108,11 @@ class Worker:
         sources = [self._source(name, kind) for name in self.settings.queues for kind in kinds]
         for source in sources:
             source.meter = self._meter
-        self._owner.start(sources)
+        try:
+            self._owner.start(sources)
+        except BaseException as error:
+            self.broken = error
+            raise
         for each in self._beside:
             each.start()
         return self

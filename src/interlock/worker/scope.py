@@ -1,0 +1,104 @@
+"""The scope of handlers: what a program has made before the first of them and ends after the last.
+
+A scope is an asynchronous context manager. It is entered, kept and left by one task of one loop, as
+what is made in it may want: a group of tasks, a pool of connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from contextlib import AbstractAsyncContextManager
+
+__all__ = ["LONGEST_LEAVE", "HeldScope", "Scope", "ScopeThread"]
+
+_log = logging.getLogger("interlock.worker")
+
+Scope = AbstractAsyncContextManager[object]
+
+
+class HeldScope:
+    """A scope, and the task that holds it."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.entered: concurrent.futures.Future[None] = concurrent.futures.Future()
+        """Done once it is entered; with the error of one that could not be."""
+        self.ended = threading.Event()
+        """It was left, or could not be entered."""
+        self.begun = asyncio.Event()
+        """``entered`` is done: for the loop that holds it."""
+        self._scope = scope
+        self._leaving = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def hold(self) -> None:
+        """Enter it, and leave it when that is wanted. Never raises, not even when cancelled."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with self._scope:
+                self.entered.set_result(None)
+                self.begun.set()
+                await self._leaving.wait()
+        except BaseException as error:
+            if not self.entered.done():
+                self.entered.set_exception(error)
+            elif not isinstance(error, asyncio.CancelledError):
+                _log.exception("what the program does at the end of a worker raised")
+        finally:
+            self.ended.set()
+            self.begun.set()
+
+    def leave(self) -> None:
+        """Have it left; may be called by any thread, and more than once."""
+        if self._loop is not None and not self.ended.is_set():
+            self._loop.call_soon_threadsafe(self._leaving.set)
+
+    def left(self, seconds: float) -> None:
+        """Have it left by another thread's loop, and wait for that so long."""
+        try:
+            self.leave()
+        except RuntimeError:
+            # Its loop is closed.
+            return
+        if self._loop is not None and not self.ended.wait(seconds):
+            _log.error(
+                "what the program does at the end of a worker is not done after %.3g s; it is left",
+                seconds,
+            )
+
+
+class ScopeThread:
+    """A scope on a loop of its own, which runs on a thread for as long as the scope is held."""
+
+    def __init__(self, scope: Scope) -> None:
+        """Enter it. Raises what that raises."""
+        self.held = HeldScope(scope)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        thread = threading.Thread(target=self._run, name="interlock-lifespan", daemon=True)
+        thread.start()
+        self.held.entered.result()
+
+    def close(self, seconds: float) -> None:
+        """Leave it, and wait for that so long."""
+        self.held.left(seconds)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._hold())
+        except BaseException as error:
+            # No loop, for want of descriptors; or a task that the program left there ended it.
+            if not self.held.entered.done():
+                self.held.entered.set_exception(error)
+            else:
+                _log.exception("a task on the loop of the lifespan ended it")
+            self.held.ended.set()
+
+    async def _hold(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self.held.hold()
+
+
+LONGEST_LEAVE = 10.0
+"""Seconds for which the end of a scope is waited for."""
