@@ -3,7 +3,8 @@ grow, the resident growth of a hub is within what INFO counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -32,22 +33,34 @@ def text(number: int, length: int) -> str:
     return f"{number:08d}".ljust(length, "x")
 
 
-def send(client: Client, calls: Iterator[Words]) -> list[object]:
+def send(client: Client, calls: Iterator[Words], at_once: int = 500) -> list[object]:
     """All of them, some at a time; the answers."""
     answers: list[object] = []
     some: list[Words] = []
     for one in calls:
         some.append(one)
-        if len(some) == 500:
+        if len(some) == at_once:
             answers += client.pipeline(some)
             some = []
     answers += client.pipeline(some)
     return answers
 
 
-def put(number: int, payload: int, keys: list[str], *options: str | int) -> Words:
-    return call("put", "q", "", 0, 0, text(number, payload), len(keys), 0, len(options) // 2,
-                *keys, *options)  # fmt: skip
+def message(number: int, payload: int, keys: list[str], *options: str | int) -> Words:
+    """A message of a put."""
+    return text(number, payload), len(keys), 0, len(options) // 2, *keys, *options
+
+
+def put(client: Client, messages: Iterable[Words]) -> None:
+    """Put them, many in a call."""
+    send(client, (call("put", "q", "", 0, 0, *itertools.chain(*some))
+                  for some in chunks(messages, 200)), 10)  # fmt: skip
+
+
+def chunks(messages: Iterable[Words], size: int) -> Iterator[list[Words]]:
+    rest = iter(messages)
+    while some := list(itertools.islice(rest, size)):
+        yield some
 
 
 def leased(client: Client, count: int) -> Iterator[tuple[str, str]]:
@@ -59,70 +72,70 @@ def leased(client: Client, count: int) -> Iterator[tuple[str, str]]:
 
 
 def plain(client: Client) -> None:
-    send(client, (put(n, 10, []) for n in range(150_000)))
+    put(client, (message(n, 10, []) for n in range(150_000)))
 
 
 def payloads(client: Client) -> None:
-    send(client, (put(n, 700, []) for n in range(50_000)))
+    put(client, (message(n, 700, []) for n in range(50_000)))
 
 
 def one_key(client: Client) -> None:
-    send(client, (put(n, 10, [text(n, 12)]) for n in range(120_000)))
+    put(client, (message(n, 10, [text(n, 12)]) for n in range(120_000)))
 
 
 def same_key(client: Client) -> None:
-    send(client, (put(n, 10, ["same"]) for n in range(150_000)))
+    put(client, (message(n, 10, ["same"]) for n in range(150_000)))
 
 
 def long_keys(client: Client) -> None:
-    send(client, (put(n, 10, [text(n * 4 + k, 1000) for k in range(4)]) for n in range(10_000)))
+    put(client, (message(n, 10, [text(n * 4 + k, 1000) for k in range(4)]) for n in range(10_000)))
 
 
 def delayed(client: Client) -> None:
-    send(client, (put(n, 10, [text(n, 12)], "DELAY", LONG) for n in range(80_000)))
+    put(client, (message(n, 10, [text(n, 12)], "DELAY", LONG) for n in range(80_000)))
 
 
 def prioritised(client: Client) -> None:
-    send(client, (put(n, 10, [], "PRIORITY", n % 9) for n in range(150_000)))
+    put(client, (message(n, 10, [], "PRIORITY", n % 9) for n in range(150_000)))
 
 
 def with_policies(client: Client) -> None:
-    send(client, (put(n, 10, [], "ATTEMPTS", 3, "FIRST", 9) for n in range(100_000)))
+    put(client, (message(n, 10, [], "ATTEMPTS", 3, "FIRST", 9) for n in range(100_000)))
 
 
 def dedup_strings(client: Client) -> None:
-    send(client, (put(n, 10, [], "DEDUP", text(n, 20)) for n in range(80_000)))
+    put(client, (message(n, 10, [], "DEDUP", text(n, 20)) for n in range(80_000)))
 
 
 def long_dedup_strings(client: Client) -> None:
-    send(client, (put(n, 10, [], "DEDUP", text(n, 1000)) for n in range(30_000)))
+    put(client, (message(n, 10, [], "DEDUP", text(n, 1000)) for n in range(30_000)))
 
 
 def leases(client: Client) -> None:
-    plain(client)
-    for _ in leased(client, 150_000):
+    put(client, (message(n, 10, []) for n in range(70_000)))
+    for _ in leased(client, 70_000):
         pass
 
 
 def last_errors(client: Client) -> None:
-    send(client, (put(n, 10, []) for n in range(30_000)))
-    every = leased(client, 30_000)
+    put(client, (message(n, 10, []) for n in range(16_000)))
+    every = leased(client, 16_000)
     send(client, (call("settle", "q", "me", 0, "NACK", token, id, LONG, text(n, 1000))
                   for n, (token, id) in enumerate(every)))  # fmt: skip
 
 
 def dead_letters(client: Client) -> None:
     client.call(*call("configure", "q", "MAXDEAD", 1_000_000))
-    send(client, (put(n, 10, [text(n, 12)]) for n in range(30_000)))
-    every = leased(client, 30_000)
+    put(client, (message(n, 10, [text(n, 12)]) for n in range(16_000)))
+    every = leased(client, 16_000)
     send(client, (call("settle", "q", "me", 0, "REJECT", token, id, text(n, 1000))
                   for n, (token, id) in enumerate(every)))  # fmt: skip
 
 
 def results(client: Client) -> None:
     client.call(*call("configure", "q", "RESULTS", 1 << 30))
-    send(client, (put(n, 10, [], "RESULT", LONG) for n in range(80_000)))
-    every = leased(client, 80_000)
+    put(client, (message(n, 10, [], "RESULT", LONG) for n in range(50_000)))
+    every = leased(client, 50_000)
     send(client, (call("settle", "q", "me", 0, "DONE", token, id, text(n, 100))
                   for n, (token, id) in enumerate(every)))  # fmt: skip
 
@@ -142,13 +155,13 @@ def consumers(client: Client) -> None:
 
 
 def holders(client: Client) -> None:
-    send(client, (put(n, 10, []) for n in range(30_000)))
-    send(client, (call("lease", "q", text(n, 1000), 0, 0, 1, LONG, "any") for n in range(30_000)))
+    put(client, (message(n, 10, []) for n in range(16_000)))
+    send(client, (call("lease", "q", text(n, 1000), 0, 0, 1, LONG, "any") for n in range(16_000)))
 
 
 def kept_replies(client: Client) -> None:
     send(client, (call("put", "q", text(n, 20), 1, 0, *(("x", 0, 0, 0) * 20))
-                  for n in range(20_000)))  # fmt: skip
+                  for n in range(10_000)))  # fmt: skip
 
 
 def declared_queues(client: Client) -> None:
