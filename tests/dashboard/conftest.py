@@ -11,8 +11,10 @@ import httpx
 import pytest
 
 import interlock
+from interlock.dashboard import figures, roster, watcher
 from interlock.dashboard.service import Service
 from interlock.dashboard.settings import Settings
+from interlock.dashboard.watcher import Watcher
 from interlock.engine.client import Client, connect
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
@@ -30,6 +32,13 @@ class Page:
         self.service = service
         self.http = httpx.Client(base_url=service.url, timeout=20, verify=False)
         self.mark = ""
+
+    @property
+    def watcher(self) -> Watcher:
+        """The one who asks for all pages, where there is no login of the engine's users."""
+        shared = self.service.dashboard._identities._shared
+        assert shared is not None
+        return shared.watcher
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
         answer = self.http.get(f"/api/{path}", params=query or None)
@@ -72,6 +81,12 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Serve]:
     """A dashboard with these settings: one for all tests that ask for the same."""
+    # Looked more often than is wanted of an engine, for tests wait for what it sees.
+    patch = pytest.MonkeyPatch()
+    patch.setattr(figures, "FRESH", 0.05)
+    patch.setattr(figures, "SHARE", 2)
+    patch.setattr(watcher, "EVERY", 0.1)
+    patch.setattr(roster, "EVERY", 0.1)
     running: dict[Settings, tuple[Service, threading.Thread]] = {}
     pages: list[Page] = []
 
@@ -93,6 +108,7 @@ def serve() -> Iterator[Serve]:
         service.stop()
     for _, thread in running.values():
         thread.join()
+    patch.undo()
 
 
 @pytest.fixture

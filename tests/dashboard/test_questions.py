@@ -100,8 +100,8 @@ def test_messages_by_state_key_task_and_error(page: Page, queue: RemoteQueue[byt
     lease.nack(3600, "Timeout: no answer")
     other = queue.put(call("shop.ship", 2), keys=["b", "c"])
 
-    def ids(**query: str) -> set[int]:
-        answer = page.get(f"queues/{queue.name}/messages", **query)
+    def ids(**query: Any) -> set[int]:
+        answer = page.get(f"queues/{queue.name}/messages", 200, **query)
         assert answer["cursor"] is None
         return {int(one["id"]) for one in answer["items"]}
 
@@ -290,5 +290,3 @@ def test_what_the_api_has_not(page: Page, path: str) -> None:
 def test_a_read_only_dashboard_says_so(url: str, serve: Serve) -> None:
     found = serve(url).get("server")
     assert found["write"] is False and found["rights"] == ["read"]
-
-

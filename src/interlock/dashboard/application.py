@@ -13,7 +13,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 
 from interlock.dashboard import inventory, messages, operations, queues, workers
-from interlock.dashboard.call import Call, Route
+from interlock.dashboard.call import Call, Route, queue_name
 from interlock.dashboard.guard import HEADERS, MARK, Guard
 from interlock.dashboard.identity import Identities, Identity
 from interlock.dashboard.live import MOST, Stream
@@ -196,7 +196,9 @@ class Dashboard:
         if method == "POST":
             call.body = await _body(headers, receive)
         answer = await route.answer(call)
-        cookie = identity.id if identity.is_new else None
+        # With the mark that belongs to it, and never without: of several first requests that come
+        # at once the last one's would stay.
+        cookie = identity.id if identity.is_new and path == ("server",) else None
         return self._said(answer, cookie, scope.get("scheme") == "https")
 
     def _found(self, method: str, path: tuple[str, ...]) -> tuple[Route, tuple[str, ...]]:
@@ -209,7 +211,7 @@ class Dashboard:
     async def _stream(self, call: Call, identity: Identity, receive: Receive, send: Send) -> None:
         if len(self._streams) >= MOST:
             raise Refusal(503, f"{MOST} pages are open already")
-        queue = call.text("queue") if "queue" in call.query else None
+        queue = queue_name(call.text("queue")) if "queue" in call.query else None
         workers = call.text("workers") not in ("", "0")
         stream = Stream(call.access, queue, workers, identity.session)
         self._streams.add(stream)

@@ -34,10 +34,7 @@ class Call:
     @property
     def queue(self) -> str:
         """The queue that the path names first; Refusal where no queue can have that name."""
-        name = decoded(self.names[0])
-        if not 1 <= len(name.encode()) <= MAX_NAME or "{" in name or "}" in name:
-            raise Refusal(400, f"a queue's name has 1 to {MAX_NAME} bytes, without braces")
-        return name
+        return queue_name(decoded(self.names[0]))
 
     def text(self, name: str, longest: int = 1024) -> str:
         """Return a parameter of the query; empty where it is not given."""
@@ -66,6 +63,13 @@ class Call:
         if not isinstance(found, dict):
             raise Refusal(400, f"the body is {type(found).__name__}; allowed: a JSON object")
         return found
+
+
+def queue_name(name: str) -> str:
+    """Return the name of a queue; Refusal where none can have it."""
+    if not 1 <= len(name.encode()) <= MAX_NAME or "{" in name or "}" in name:
+        raise Refusal(400, f"a queue's name has 1 to {MAX_NAME} bytes, without braces")
+    return name
 
 
 Handler = Callable[[Call], Awaitable[Any]]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from interlock.dashboard.refusal import of
 from interlock.engine import wire_queue
 from interlock.engine.request import Argument, Request
 from interlock.engine.server import _asked
-from interlock.errors import EngineUnavailable, InterlockError
+from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -18,9 +19,9 @@ def facts(operator: Operator) -> dict[str, Any]:
     """Return ``kind`` and ``version``."""
     try:
         found = info(operator, "server")
-    except EngineUnavailable:
-        raise
-    except InterlockError:
+    except InterlockError as error:
+        if of(error).status != 403:
+            raise
         # A user who may not ask that; the queues' own functions tell a hub by what it can.
         version = wire_queue.version(ask(operator, "FCALL", "il1_version", 0))
         if "parks" in version.features:

@@ -7,9 +7,9 @@ from typing import Any
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.facts import facts
 from interlock.dashboard.figures import Figures
-from interlock.dashboard.refusal import Refusal
+from interlock.dashboard.refusal import Refusal, of
 from interlock.engine.operator import Operator
-from interlock.errors import EngineUnavailable
+from interlock.errors import EngineUnavailable, InterlockError
 from interlock.explanation import key_names
 
 HOT = 50
@@ -74,12 +74,22 @@ def _queue(operator: Operator, figures: Figures, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "stats": stats,
-        "options": {key.lower(): value for key, value in operator.options(name).items()},
+        "options": _options(operator, name),
         "queue_paused": b"" in paused,
         "paused": key_names(paused - {b""})[:PAUSED],
         "hot": [{"key": key_names([key])[0], "waiting": depth} for key, depth in hot],
         "waits": {"by": histogram([depth for _, depth in hot])},
     }
+
+
+def _options(operator: Operator, name: str) -> dict[str, str]:
+    """Return what is declared; nothing to a user who may only read."""
+    try:
+        return {key.lower(): value for key, value in operator.options(name).items()}
+    except InterlockError as error:
+        if of(error).status != 403:
+            raise
+        return {}
 
 
 def existing(operator: Operator, figures: Figures, name: str) -> dict[str, int]:

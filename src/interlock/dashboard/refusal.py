@@ -31,5 +31,6 @@ def of(error: Exception) -> Refusal:
     return Refusal(400, text)
 
 
-NO_RIGHT = re.compile(r"\bNOPERM\b")
+NO_RIGHT = re.compile(r"\bNOPERM\b|The user executing the script can't|ACL failure in script")
+"""Words of a hub, and of Redis to those who may call a function and not do what it does."""
 WRONG_USER = re.compile(r"\b(WRONGPASS|NOAUTH)\b")

@@ -1,0 +1,391 @@
+"""Who is let in: hosts, headers, tokens, users of the engine with their rights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import interlock
+from interlock.dashboard.guard import POLICY, Guard
+from interlock.dashboard.refusal import Refusal
+from interlock.dashboard.sessions import FAILURES, IDLE, LONGEST, MOST, Brake, Sessions
+from interlock.dashboard.settings import Settings, is_loopback
+from interlock.hub import passwords
+from interlock.hub.client import Client as HubClient
+from tests.dashboard.conftest import Page, Serve
+from tests.hub.servers import needs_hub, redis_server
+
+TOKEN = "a token of some length"
+
+
+# -- Hosts and headers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "static/x.js", "api/server", "api/nothing", "queues/q"])
+def test_every_answer_has_its_headers(redis_url: str, serve: Serve, path: str) -> None:
+    answer = serve(redis_url).http.get(f"/{path}")
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert "access-control-allow-origin" not in answer.headers
+    if path.startswith("api"):
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "", "[", "localhost."]
+)
+@pytest.mark.parametrize("path", ["", "static/start.js", "api/queues", "api/live"])
+def test_no_other_name_is_answered(redis_url: str, serve: Serve, host: str, path: str) -> None:
+    page = serve(redis_url)
+    answer = page.http.get(f"/{path}", headers={"Host": host})
+    assert answer.status_code in (400, 403)
+    assert page.http.post("/login", json={}, headers={"Host": host}).status_code in (400, 403)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:99", "box.lan"])
+def test_own_names_are_answered(redis_url: str, serve: Serve, host: str) -> None:
+    page = serve(redis_url, allowed_hosts=("box.lan",))
+    assert page.http.get("/api/server", headers={"Host": host}).status_code == 200
+
+
+def test_a_dashboard_for_all_addresses_answers_for_the_one_that_was_asked() -> None:
+    guard = Guard(Settings(url="redis://a", host="0.0.0.0", login="token", token=TOKEN))
+    guard.check_host("10.1.2.3:8787", "10.1.2.3")
+    for host, own in (("evil.example", "10.1.2.3"), ("10.1.2.4", "10.1.2.3"), ("", "")):
+        with pytest.raises(Refusal):
+            guard.check_host(host, own)
+
+
+def test_a_page_of_another_site_does_not_even_read(redis_url: str, serve: Serve) -> None:
+    page = serve(redis_url)
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+        headers = {"Sec-Fetch-Site": site}
+        assert page.http.get("/api/queues", headers=headers).status_code == status
+    # A link to a page may come from anywhere.
+    headers = {"Sec-Fetch-Site": "cross-site"}
+    assert page.http.get("/queues/q", headers=headers).status_code != 403
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"host": "0.0.0.0"}, "login"),
+        ({"host": "10.0.0.1"}, "login"),
+        ({"login": "token", "token": "short"}, "characters"),
+        ({"base_path": "ops"}, "base path"),
+        ({"base_path": "/ops/../x"}, "base path"),
+        ({"base_path": '/"onload='}, "base path"),
+        ({"allowed_hosts": ("http://x/",)}, "allowed host"),
+    ],
+)
+def test_settings_that_would_let_in_anybody(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Settings(url="redis://a", **given).check()
+
+
+def test_what_is_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.evil.example", "")))
+
+
+# -- A token --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(redis_url: str, serve: Serve) -> Page:
+    return serve(redis_url, write=True, login="token", token=TOKEN)
+
+
+def test_nothing_is_told_without_the_token(guarded: Page) -> None:
+    for path in ("server", "queues", "live", "workers", "queues/q/messages"):
+        answer = guarded.get(path, 401)
+        assert answer == {"error": "log in first", "login": "token"}
+    assert guarded.http.post("/api/queues/q/pause", json={}).status_code == 401
+    # The page itself holds nothing.
+    assert guarded.http.get("/login").status_code in (200, 404)
+
+
+def log_in(page: Page, status: int = 200, **given: str) -> httpx.Response:
+    answer = page.http.post("/login", json=given)
+    assert answer.status_code == status, answer.text
+    return answer
+
+
+def test_a_login_with_the_token_and_its_end(guarded: Page) -> None:
+    answer = log_in(guarded, token=TOKEN)
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie
+    assert "secure" not in cookie
+    found = guarded.get("server")
+    assert found["login"] == "token" and found["csrf"] == answer.json()["csrf"]
+    guarded.post("queues/q/resume")
+    kept = dict(guarded.http.cookies)
+    assert guarded.http.post("/logout").status_code == 403
+    guarded.get("server")
+    mark = {"X-Interlock-CSRF": found["csrf"]}
+    assert guarded.http.post("/logout", headers=mark).status_code == 200
+    guarded.http.cookies.update(kept)
+    guarded.get("server", 401)
+
+
+def test_a_token_in_a_header_is_for_programs(guarded: Page) -> None:
+    right = {"Authorization": f"Bearer {TOKEN}"}
+    assert guarded.http.get("/api/queues", headers=right).status_code == 200
+    assert guarded.http.post("/api/queues/q/resume", json={}, headers=right).status_code == 200
+    for wrong in (f"Bearer {TOKEN}x", "Bearer", f"Basic {TOKEN}", TOKEN):
+        answer = guarded.http.get("/api/queues", headers={"Authorization": wrong})
+        assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("token", ["", "x", TOKEN + " ", TOKEN[:-1], "ü" * 20])
+def test_a_wrong_token(redis_url: str, serve: Serve, token: str) -> None:
+    page = serve(redis_url, login="token", token=TOKEN + token)
+    given = {"token": token or "y"}
+    assert page.http.post("/login", json=given).status_code == 401
+    assert not page.http.cookies
+
+
+def test_a_login_from_another_site_is_none(guarded: Page) -> None:
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        answer = guarded.http.post("/login", json={"token": TOKEN}, headers=headers)
+        assert answer.status_code == 403 and not guarded.http.cookies
+    # A form of another site cannot send JSON.
+    answer = guarded.http.post("/login", data={"token": TOKEN})
+    assert answer.status_code == 400
+
+
+def test_too_many_wrong_tokens_are_held_off(redis_url: str, serve: Serve) -> None:
+    page = serve(redis_url, login="token", token="another " + TOKEN)
+    for _ in range(FAILURES):
+        log_in(page, 401, token="no")
+    assert "try again in" in log_in(page, 429, token="another " + TOKEN).json()["error"]
+
+
+def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(guarded: Page) -> None:
+    headers = {"X-Forwarded-Proto": "https"}
+    answer = guarded.http.post("/login", json={"token": TOKEN}, headers=headers)
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+# -- Users of the engine --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["redis", "hub"])
+def users_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """An engine with an operator, one who may only read, one with no rights, and one open."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "redis":
+            folder = tmp_path_factory.mktemp("users")
+            host, port = stack.enter_context(redis_server(folder))
+            with HubClient(f"{host}:{port}") as client:
+                for name, *rules in (
+                    ("boss", "on", ">secret", "~*", "&*", "+@all"),
+                    ("eyes", "on", ">secret", "~*", "+@read", "+@hash", "+@list", "+@set",
+                     "+@sortedset", "+@string", "+time", "+fcall", "+ping", "-info"),
+                    ("mute", "on", ">secret", "resetkeys", "-@all", "+ping"),
+                    ("open", "on", "nopass", "~*", "+@all"),
+                    ("default", "off", "resetpass", ">nobody knows it"),
+                ):  # fmt: skip
+                    client.call("ACL", "SETUSER", name, *rules)
+            yield f"redis://{host}:{port}"
+        else:
+            needs_hub()
+            word = [passwords.hashed("secret")]
+            users: list[dict[str, Any]] = [
+                {"name": "boss", "passwords": word, "commands": ["@all"], "queues": ["*"]},
+                {"name": "eyes", "passwords": word, "queues": ["*"],
+                 "commands": ["@read", "@connection", "info"]},
+                {"name": "mute", "passwords": word, "topics": ["none"]},
+            ]  # fmt: skip
+            hub = stack.enter_context(interlock.Hub(port=0, workers=2, user=users))
+            yield f"interlock://{hub.addresses[0]}"
+
+
+@pytest.fixture
+def with_users(users_url: str, serve: Serve) -> Page:
+    return serve(users_url, write=True, login="user")
+
+
+def test_a_user_of_the_engine_acts_with_their_rights(with_users: Page, users_url: str) -> None:
+    page = with_users
+    assert page.get("queues", 401)["login"] == "user"
+    log_in(page, user="boss", password="secret")
+    assert page.get("server")["user"] == "boss"
+    with interlock.connect(users_url.replace("://", "://boss:secret@")) as client:
+        client.queue("of-users").put(1, keys="a")
+        assert page.post("queues/of-users/pause", {"keys": ["a"]}) == {"changed": True}
+        assert page.post("queues/of-users/resume", {"keys": ["a"]}) == {"changed": True}
+
+
+def test_a_user_who_may_only_read(with_users: Page, users_url: str) -> None:
+    with interlock.connect(users_url.replace("://", "://boss:secret@")) as client:
+        client.queue("of-users").put(1, keys="a")
+    log_in(with_users, user="eyes", password="secret")
+    assert with_users.get("queues/of-users")["stats"]["unsettled"] >= 1
+    if users_url.startswith("interlock"):
+        # Redis has one right for all functions; a hub one for each kind.
+        answer = with_users.post("queues/of-users/pause", {}, 403)
+        assert "NOPERM" in answer["error"]
+
+
+def test_a_user_with_no_rights_sees_nothing(with_users: Page) -> None:
+    log_in(with_users, user="mute", password="secret")
+    assert "NOPERM" in with_users.get("queues/of-users", 403)["error"]
+    assert "NOPERM" in with_users.get("queues/of-users/messages", 403)["error"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"user": "boss", "password": "wrong"},
+        {"user": "nobody", "password": "secret"},
+        {"user": "boss", "password": "secret\r\nPING"},
+    ],
+)
+def test_a_wrong_password(users_url: str, serve: Serve, given: dict[str, str]) -> None:
+    page = serve(users_url, login="user")
+    assert "does not know" in log_in(page, 401, **given).json()["error"]
+    page.get("queues", 401)
+    for missing in ({}, {"user": "boss"}, {"user": "", "password": ""}, {"token": "x"}):
+        log_in(page, 400, **missing)
+
+
+def test_a_user_without_a_password_is_not_let_in(users_url: str, serve: Serve) -> None:
+    if users_url.startswith("interlock"):
+        pytest.skip("on a hub only default may have none, and then there is no login")
+    page = serve(users_url, login="user", write=True)
+    answer = log_in(page, 403, user="open", password="anything")
+    assert "needs no password" in answer.json()["error"]
+
+
+def test_a_session_that_ends_closes_its_connections(with_users: Page) -> None:
+    log_in(with_users, user="boss", password="secret")
+    mark = with_users.get("server")["csrf"]
+    sessions = with_users.service.dashboard._identities.sessions
+    found = sessions.find(next(iter(with_users.http.cookies.values())))
+    assert found is not None
+    access = found.access
+    with_users.http.post("/logout", headers={"X-Interlock-CSRF": mark})
+    assert not access.client._sessions.alive
+
+
+# -- Sessions by themselves -----------------------------------------------------------------------
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Held:
+    """An access that notes whether it was closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_sessions_end_by_time_and_by_number() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    held: Any = Held()
+    first = sessions.begin(held, "a", own=True)
+    clock.now += IDLE - 1
+    assert sessions.find(first) is not None
+    clock.now += IDLE + 1
+    assert sessions.find(first) is None and held.closed
+    second = sessions.begin(held, "a", own=True)
+    for _ in range(3):
+        clock.now += LONGEST / 3.5
+        found = sessions.find(second)
+        assert found is not None
+        found.pages = 1
+    clock.now += LONGEST / 2
+    assert sessions.find(second) is None
+    for _ in range(MOST + 5):
+        sessions.begin(held, "a", own=False)
+    assert len(sessions) == MOST
+
+
+def test_marks_belong_to_one_cookie_and_one_server() -> None:
+    one, two = Sessions(), Sessions()
+    assert one.marked("a", one.mark("a"))
+    assert not one.marked("a", one.mark("b"))
+    assert not one.marked("a", two.mark("a"))
+    assert not one.marked("a", "") and not one.marked("a", "ü")
+
+
+def test_the_brake_forgets() -> None:
+    clock = Clock()
+    brake = Brake(clock)
+    for _ in range(FAILURES):
+        assert not brake.holds("a")
+        brake.failed("a")
+    assert 0 < brake.holds("a") <= 60 and not brake.holds("b")
+    for n in range(95):
+        brake.failed(f"other {n}")
+    assert brake.holds("c")
+    clock.now += 61
+    assert not brake.holds("a") and not brake.holds("c")
+    assert not brake._failed
+
+
+# -- Files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(redis_url: str, serve: Serve, tmp_path: Path) -> Page:
+    folder = tmp_path / "static"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "index.html").write_text('<html data-base="{{base}}">')
+    (folder / "parts" / "a.js").write_text("1")
+    (folder / "secret.py").write_text("no")
+    (tmp_path / "outside.js").write_text("no")
+    (folder / "link.js").symlink_to(tmp_path / "outside.js")
+    page = serve(redis_url, static=folder, base_path="/ops/queues")
+    page.http.base_url = page.service.url.removesuffix("ops/queues/")
+    return page
+
+
+def test_deep_links_are_all_the_page(shown: Page) -> None:
+    for path in ("", "queues/a%2Fb/messages/17", "workers", "login", "tables"):
+        for base in ("/", "/ops/queues/"):
+            answer = shown.http.get(f"{base}{path}")
+            assert answer.status_code == 200
+            assert answer.text == '<html data-base="/ops/queues">'
+    assert shown.http.get("/other").status_code == 404
+    moved = shown.http.get("/ops/queues")
+    assert moved.status_code == 308 and moved.headers["location"] == "/ops/queues/"
+    cookie = shown.http.get("/ops/queues/api/server").headers["set-cookie"]
+    assert "Path=/ops/queues/;" in cookie
+
+
+def test_files_and_nothing_beside_them(shown: Page) -> None:
+    answer = shown.http.get("/static/parts/a.js")
+    assert answer.text == "1" and answer.headers["content-type"].startswith("text/javascript")
+    again = {"If-None-Match": answer.headers["etag"]}
+    assert shown.http.get("/static/parts/a.js", headers=again).status_code == 304
+    for path in (
+        *("../outside.js", "..%2Foutside.js", "%2e%2e/outside.js", "link.js", "secret.py", "parts"),
+        *("", "..%5Coutside.js", "%00", "a.js%00.js", "/etc/passwd.js", "=Li4"),
+    ):
+        answer = shown.http.send(
+            httpx.Request("GET", shown.http.base_url.copy_with(
+                raw_path=b"/static/" + path.encode()
+            ))
+        )  # fmt: skip
+        assert answer.status_code in (400, 404), path
+    assert shown.http.post("/static/parts/a.js").status_code == 405
+    assert shown.http.request("HEAD", "/static/parts/a.js").status_code == 200

@@ -1,0 +1,282 @@
+"""What is live: counts, events and workers as they come, and pages that come and go."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.dashboard import live, track
+from interlock.engine.client import Client
+from interlock.engine.queue import RemoteQueue
+from tests.dashboard.conftest import Page, Serve
+from tests.hub.servers import free_port, redis_server
+
+Said = tuple[str, Any]
+
+
+class Stream:
+    """A page that listens."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+
+    def next(self) -> Said:
+        """The next event, with its data."""
+        event = ""
+        for line in self._lines:
+            if line.startswith("event: "):
+                event = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                return event, json.loads(line.removeprefix("data: "))
+        raise AssertionError("the stream has ended")
+
+    def until(self, test: Callable[[str, Any], bool]) -> Any:
+        """The data of the first event that passes; the watchdog ends a wait for ever."""
+        while True:
+            event, data = self.next()
+            if test(event, data):
+                return data
+
+
+@contextlib.contextmanager
+def listening(page: Page, **query: str) -> Iterator[Stream]:
+    with page.http.stream("GET", "/api/live", params=query, timeout=30) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-store"
+        yield Stream(answer.iter_lines())
+
+
+def counts_of(name: str, **wanted: int) -> Callable[[str, Any], bool]:
+    """A test for counts of a queue."""
+
+    def test(event: str, data: Any) -> bool:
+        if event != "stats":
+            return False
+        found = dict(data["queues"]).get(name, {})
+        return bool(found) and all(found[count] == value for count, value in wanted.items())
+
+    return test
+
+
+def test_counts_come_when_they_change(page: Page, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"x")
+    with listening(page) as stream:
+        event, first = stream.next()
+        assert event == "stats" and abs(first["time"] - time.time()) < 60
+        if queue.name not in dict(first["queues"]):
+            stream.until(counts_of(queue.name, unsettled=1))
+        # Then only what has changed.
+        _, quiet = stream.next()
+        assert queue.name not in dict(quiet["queues"])
+        queue.put(b"y")
+        changed = stream.until(counts_of(queue.name, unsettled=2))
+        assert [name for name, _ in changed["queues"]] == [queue.name]
+
+
+def test_a_queue_that_has_gone(page: Page, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"x")
+    with listening(page) as stream:
+        stream.until(counts_of(queue.name, unsettled=1))
+        queue.drop(force=True)
+        stream.until(lambda event, data: queue.name in data.get("gone", ()))
+
+
+def test_events_of_a_queue(page: Page, queue: RemoteQueue[bytes]) -> None:
+    with listening(page, queue=queue.name) as stream:
+        stream.until(lambda event, data: event == "stats")
+        told: list[Any] = []
+
+        def enough(event: str, data: Any) -> bool:
+            if event == "events":
+                assert data["missed"] == 0
+                told.extend(data["events"])
+            return len(told) >= 6
+
+        # Until the first is told it is not known that somebody watches.
+        seen = threading.Event()
+        putting = threading.Thread(target=put_until, args=(queue, seen))
+        putting.start()
+        stream.until(lambda event, data: event == "events")
+        seen.set()
+        putting.join()
+        id = queue.put(b"x", keys="ü", shared=["b"])
+        while (lease := queue.get(timeout=10)).id != id:
+            lease.ack()
+        lease.reject("bad")
+        mine: list[Any] = []
+
+        def all_three(event: str, data: Any) -> bool:
+            if event == "events":
+                mine.extend(one for one in data["events"] if one[3] == str(id))
+            return len(mine) >= 3
+
+        stream.until(all_three)
+        number, at, kind, _, attempt, token, consumer, error, keys, shared = mine[1]
+        assert [one[2] for one in mine] == ["put", "lease", "dead"]
+        assert abs(at / 1e6 - time.time()) < 60 and kind == "lease"
+        assert attempt == 1 and token and consumer and not error
+        assert (keys, shared) == (["ü"], ["b"])
+        assert mine[2][7] == "bad" and mine[0][0] < number < mine[2][0]
+
+
+def put_until(queue: RemoteQueue[bytes], seen: threading.Event) -> None:
+    while not seen.wait(0.05):
+        queue.put(b"first")
+
+
+def test_workers_come_when_asked(page: Page, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"x")
+    said = {"id": "host/1/ab", "host": "host", "running": [], "answers": {"1": {"stacks": []}}}
+    queue._announce("host/1/ab", 60, json.dumps(said))
+    with listening(page, workers="1") as stream:
+        found = stream.until(
+            lambda event, data: (
+                event == "workers" and any(one["queue"] == queue.name for one in data)
+            )
+        )
+    (mine,) = (one for one in found if one["queue"] == queue.name)
+    assert mine["host"] == "host" and 0 <= mine["age"] < 60 and 0 < mine["left"] <= 60
+
+
+def test_a_worker_is_asked_and_answers(page: Page, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"x")
+    worker = "host/1/ab"
+    queue._announce(worker, 60, "{}")
+    place = f"workers/{queue.name}/host%2F1%2Fab"
+    number = page.post(f"{place}/stacks")["number"]
+    assert page.get(f"{place}/answers/{number}") == {"answer": None}
+    ((asked, text),) = queue._announce(worker, 60, "{}")
+    assert str(asked) == number and json.loads(text) == {"ask": "stacks"}
+    answer = {"stacks": ["File a.py"]}
+    queue._announce(worker, 60, json.dumps({"answers": {number: answer}}))
+    assert page.get(f"{place}/answers/{number}") == {"answer": answer}
+    page.post(f"{place}/drain")
+    assert json.loads(queue._announce(worker, 0, "{}")[0][1]) == {"ask": "drain"}
+    page.post(f"{place}/drain", status=404)
+    page.get(f"{place}/answers/1", 404)
+
+
+@pytest.mark.parametrize("text", ["[]", "5", "{", '{"id": "other", "queue": 5}', "ü"])
+def test_an_announcement_of_another_program(
+    page: Page, queue: RemoteQueue[bytes], text: str
+) -> None:
+    queue.put(b"x")
+    queue._announce("w", 60, text)
+    while not (found := [one for one in page.get("workers") if one["queue"] == queue.name]):
+        pass
+    assert found[0]["id"] == "w"
+
+
+def test_nobody_asks_the_engine_when_no_page_is_open(page: Page, queue: RemoteQueue[bytes]) -> None:
+    watcher = page.watcher
+    with listening(page, queue=queue.name, workers="1") as stream:
+        stream.next()
+        assert watcher._task is not None and watcher._tracks and watcher._roster is not None
+    wait_until(lambda: watcher._task is None)
+    assert not watcher._tracks and watcher._roster is None and not watcher._pages
+    assert not page.service.dashboard._streams
+
+
+def wait_until(test: Callable[[], bool]) -> None:
+    """The watchdog ends a wait for ever."""
+    while not test():
+        time.sleep(0.01)
+
+
+def test_all_pages_share_one_who_asks(page: Page, queue: RemoteQueue[bytes], serve: Serve) -> None:
+    other = serve(page.service.dashboard._settings.url, write=True)
+    watcher = page.watcher
+    with listening(page, queue=queue.name) as one, listening(other, queue=queue.name) as two:
+        one.next(), two.next()
+        assert len(watcher._tracks) == 1 and watcher._tracks[queue.name].pages == 2
+        task = watcher._task
+        queue.put(b"x")
+        for stream in (one, two):
+            stream.until(counts_of(queue.name, unsettled=1))
+        assert watcher._task is task
+
+
+def test_pages_above_the_bound_are_refused(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.dashboard.application.MOST", 1)
+    with listening(page) as stream:
+        stream.next()
+        assert "open" in page.get("live", 503)["error"]
+
+
+def test_the_page_goes_on_when_the_engine_is_back(
+    tmp_path: Path, serve: Serve, redis_url: str
+) -> None:
+    port = free_port()
+    page = serve(f"redis://127.0.0.1:{port}?timeout=0.5", write=True)
+    assert "error" in page.get("server")
+    assert page.get("queues", 503)["error"]
+    assert page.post("queues/q/pause", {}, 503)["error"]
+    with listening(page) as stream:
+        lost = stream.until(lambda event, data: event == "lost")
+        assert str(port) in lost["error"]
+        with redis_server(tmp_path, wanted=port):
+            stream.until(lambda event, data: event == "back")
+            with interlock.connect(f"redis://127.0.0.1:{port}") as client:
+                client.queue("back").put(1)
+                stream.until(counts_of("back", unsettled=1))
+            assert page.get("queues/back")["stats"]["unsettled"] == 1
+        stream.until(lambda event, data: event == "lost")
+
+
+def test_a_page_that_reads_nothing_is_closed_and_costs_no_memory(
+    page: Page, client: Client, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "PATIENCE", 1.0)
+    monkeypatch.setattr(track, "KEPT", 20_000)
+    dashboard = page.service.dashboard
+    port = int(page.service.url.rsplit(":", 1)[1].strip("/"))
+    watcher = page.watcher
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", port))
+        request = f"GET /api/live?queue={queue.name} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
+        slow.sendall(request.encode())
+        wait_until(lambda: bool(dashboard._streams))
+        payload = [b"x"] * 200
+        while dashboard._streams:
+            queue.put_many(payload, keys=lambda one: [b"k" * 500])
+            for kept in watcher._tracks.values():
+                assert kept._size < 20_000 + 2 * 300_000
+                assert len(kept._batches) < 100
+    wait_until(lambda: not watcher._tracks)
+
+
+def test_a_slow_page_is_told_what_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(track, "KEPT", 100)
+    kept = object.__new__(track.Track)
+    rung: list[int] = []
+    kept.__dict__.update(
+        queue="q", _batches=deque(), _size=0, _number=0, _dropped=0, _counted=0,
+        _ring=lambda: rung.append(1),
+    )  # fmt: skip
+    begun = kept.begin()
+    for number in range(10):
+        kept._add({"last": number, "missed": 0, "events": [[number] * 20]}, 1)
+    place, messages = kept.since(begun)
+    first = json.loads(messages[0].split(b"data: ")[1])
+    told = [json.loads(one.split(b"data: ")[1]) for one in messages[1:]]
+    assert first == {"last": None, "missed": 10 - len(told), "events": []}
+    assert [one["last"] for one in told] == list(range(10 - len(told), 10))
+    assert kept.since(place) == (place, [])
+    assert len(rung) == 10
+
+
+@pytest.mark.parametrize("queue", ["", "no{brace", "x" * 513])
+def test_what_is_no_queue(page: Page, queue: str) -> None:
+    page.get("live", 400, queue=queue)

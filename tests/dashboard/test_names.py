@@ -1,0 +1,64 @@
+"""Names that look like something else: whatever a queue is called, it is found, and no other."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+from interlock.dashboard.paths import decoded, encoded
+from interlock.dashboard.refusal import Refusal
+from interlock.engine.client import Client
+from tests.dashboard.conftest import Page
+
+NAMES = (
+    "a/b", "/", "//", "..", ".", "../..", "a%2Fb", "%", "%zz", "a b", "a+b", "ünï/ço∂é", "=a", "=",
+    "a?b=c", "a#b", "a;b", "a\\b", "<script>", "\r\nX: y", "\x00", "\u202e", "a&b", "😀" * 128,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_a_name_is_what_it_was_after_the_way_through_a_path(name: str) -> None:
+    written = encoded(name)
+    assert "/" not in written and written.isascii() and written not in (".", "..")
+    assert decoded(written) == name
+
+
+def test_hostile_names(page: Page, client: Client) -> None:
+    for name in NAMES:
+        # In one test, for each takes a round trip or two only.
+        if len(name.encode()) > 480:
+            full = name
+        else:
+            full = name if name in (".", "..") else name + uuid.uuid4().hex[:6]
+        queue = client.queue(full, bytes)
+        id = queue.put(b"mine", keys="k")
+        place = f"api/queues/{encoded(full)}"
+        found = ask(page, place)
+        assert found["name"] == full
+        assert ask(page, f"{place}/messages/{id}")["payload"]["text"] == "mine"
+        assert page.post(f"queues/{encoded(full)}/pause") == {"changed": True}
+        assert page.post(f"queues/{encoded(full)}/resume") == {"changed": True}
+        assert page.get(f"queues/{encoded(full)}/dead")["items"] == []
+        queue.drop(force=True)
+
+
+def ask(page: Page, path: str) -> Any:
+    target = httpx.URL(page.service.url).copy_with(raw_path=b"/" + path.encode())
+    answer = page.http.send(httpx.Request("GET", target))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("segment", ["", "%7B", "a%7Db", "x" * 513, "%FF", "=%", "=_w"])
+def test_what_is_no_name(page: Page, segment: str) -> None:
+    page.get(f"queues/{segment}/messages", 400)
+
+
+def test_what_is_no_base64() -> None:
+    assert decoded("=Li4") == ".."
+    for segment in ("=*", "=a", "=Li4=="):
+        with pytest.raises(Refusal):
+            decoded(segment)
