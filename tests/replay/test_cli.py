@@ -113,7 +113,8 @@ def test_wrong_usage_is_2_and_says_what_is_allowed(
 
 def test_work_that_is_none_is_2(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", trace, "--work", "sleep"]) == 2
-    assert "allowed: sleep:1ms, spin:100us, hash, module:function" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "allowed: sleep:1ms, spin:100us, hash, recorded, module:function" in said
 
 
 def test_work_that_no_process_can_be_given_is_2(

@@ -177,3 +177,26 @@ def test_a_limit_reads_no_further_than_it_needs(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text('{"id": 1, "keys": []}\n{"id": 2, "keys": []}\nnothing\n')
     assert len(read(path, limit=2).messages) == 2
+
+
+def test_places_and_attempts_of_a_recording(tmp_path: Path) -> None:
+    file = tmp_path / "recorded.jsonl"
+    lines = [
+        {"id": "q/3", "keys": "a", "place": 3, "attempt": 1, "took": 0.5},
+        {"id": "q/1", "keys": "a", "place": 1, "attempt": 1},
+        {"id": "q/2", "keys": "a", "place": 2, "attempt": 1},
+        {"id": "q/1", "keys": "a", "place": 1, "attempt": 2},
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [one.id for one in read(file).messages] == ["q/1", "q/2", "q/3"]
+    assert [one.id for one in read(file, limit=2).messages] == ["q/1", "q/2"]
+    assert read(file).messages[2].took == 0.5
+    for wrong, error in (
+        ({**lines[0], "place": 3}, "id 'q/3' stands on line 1 already"),
+        ({"id": 9, "keys": [], "place": "x"}, "place is a string; allowed: a number"),
+        ({"id": 9, "keys": [], "took": True}, "took is true or false; allowed: a number of sec"),
+        ({"id": 9, "keys": [], "attempt": 1.5}, "attempt is a number .*; allowed: a whole number"),
+    ):
+        file.write_text("".join(json.dumps(line) + "\n" for line in [*lines[:1], wrong]))
+        with pytest.raises(TraceError, match=error):
+            read(file)

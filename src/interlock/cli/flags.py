@@ -80,3 +80,14 @@ def seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r}; allowed: seconds above 0")
     return number
+
+
+def share(text: str) -> float:
+    """Parse a share: above 0, to 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: above 0, to 1")
+    return number

@@ -23,8 +23,9 @@ FLAGS = (
     Flag("--git", "replay the history of a repository: commits, keyed by the files they touched",
          "REPO"),
     Flag("--workers", "how many messages may be handled at the same time (8)", "N", positive, 8),
-    Flag("--work", "what a handler does: sleep:1ms, spin:100us, hash, or module:function, called "
-         "with the message (sleep:1ms)", "WORK", default="sleep:1ms"),
+    Flag("--work", "what a handler does: sleep:1ms, spin:100us, hash, recorded (it takes as long "
+         "as when it was recorded), or module:function, called with the message (sleep:1ms)",
+         "WORK", default="sleep:1ms"),
     Flag("--way", "what runs the messages: queue, executor or taskgroup (queue)",
          choices=("queue", "executor", "taskgroup"), default="queue"),
     Flag("--pool", "where handlers run (thread; for taskgroup only asyncio)",

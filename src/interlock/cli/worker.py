@@ -7,7 +7,7 @@ import os
 import sys
 
 from interlock.cli import worker_stacks
-from interlock.cli.flags import Flag, listening, positive, seconds
+from interlock.cli.flags import Flag, listening, positive, seconds, share
 from interlock.cli.worker_log import LOG_LEVELS
 
 FLAGS = (
@@ -34,6 +34,13 @@ FLAGS = (
     Flag("--audit", "check each message from outside for order, overlap and attempts; a violation "
          "is an error in the log, and the exit code is 1"),
     Flag("--no-timetable", "send no calls of @app.cron and @app.every; another worker does"),
+    Flag("--record", "append each message that was handled to this file, as a trace for "
+         "`interlock replay`; workers may share one", "FILE"),
+    Flag("--record-limit", "end the recording when the file would be larger than so many MiB "
+         "(100)", "MIB", positive, 100),
+    Flag("--record-sample", "record only the messages of this share of the keys, such as 0.1; all "
+         "workers choose the same (1)", "SHARE", share, 1.0),
+    Flag("--record-payloads", "record the arguments of calls too"),
     Flag("--watch", "start again when a module of the program is changed; for development"),
     Flag("--log-level", "what is logged: with info and debug a line for each handled message as "
          "well. Of the rest where the app sets up no log of its own (notice)",

@@ -23,6 +23,7 @@ from interlock.systemd import Notifier
 from interlock.worker.app_reference import NoApp
 from interlock.worker.changes import Changes
 from interlock.worker.meter import Reading
+from interlock.worker.settings import Recording
 from interlock.worker.stacks import Answering
 from interlock.worker.supervisor import MEASURED, VARIABLE, tell_supervisor
 from interlock.worker.worker import Worker
@@ -84,6 +85,7 @@ class WorkerProcess:
             reference=given.app,
             lease=given.lease,
             timetable=not given.no_timetable,
+            record=recording(given),
         )
         self._worker.on_broken = lambda: self._events.put("broken")
         if self._measured:
@@ -277,6 +279,19 @@ def _leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def recording(given: argparse.Namespace) -> Recording | None:
+    """Return the recording that the flags ask for."""
+    if given.record is None:
+        return None
+    return Recording(
+        # The pool's processes, or a handler, may change their folder.
+        os.path.abspath(given.record),
+        given.record_limit * 2**20,
+        given.record_sample,
+        given.record_payloads,
+    )
 
 
 def likely(reference: str) -> set[str]:

@@ -2,8 +2,8 @@
 
 A line is one object with `id` (str or int, unlike every other in the trace), `keys` (one key or
 a list of them, empty for an unkeyed message), and, if wanted, `shared` (the same), `time`
-(seconds, any origin) and `payload` (anything). Other names are ignored. Lines stream: a file may
-be longer than memory, the messages may not.
+(seconds, any origin), `payload` (anything), `place`, `took` and `attempt`, which a worker records.
+Other names are ignored. Lines stream: a file may be longer than memory, the messages may not.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ class Message:
 
     payload: Any = None
     """Whatever the trace carries."""
+
+    place: float | None = None
+    """The place in the order of the puts: a recording has its lines in the order of the ends."""
+
+    took: float | None = None
+    """The seconds for which it was handled when it was recorded."""
+
+    attempt: int | None = None
+    """The number of the attempt that was recorded; each has a line of its own."""
 
 
 @dataclass(slots=True)
@@ -119,25 +128,37 @@ def parse(line: bytes) -> Message:
     if len(keys) + len(shared) > MOST_KEYS:
         count = len(keys) + len(shared)
         raise TraceError(f"{count:,} keys; allowed: at most {MOST_KEYS:,} in a message")
-    return Message(_id(found), keys, shared, _time(found), found.get("payload"))
+    return Message(
+        _id(found), keys, shared, _number(found, "time"), found.get("payload"),
+        _number(found, "place"), _number(found, "took"), _attempt(found),
+    )  # fmt: skip
 
 
 def _gather(
     trace: Trace, found: Iterator[Message | TraceError], skip_bad: bool, limit: int | None
 ) -> None:
+    messages = trace.messages
+    placed = False
     for one in found:
         if isinstance(one, Message):
-            trace.messages.append(one)
-            if limit is not None and len(trace.messages) >= limit:
+            messages.append(one)
+            placed = placed or one.place is not None
+            # Where lines have places, the first messages may stand anywhere.
+            if limit is not None and len(messages) >= limit and not placed:
                 return
         elif skip_bad:
             trace.skipped.append(str(one))
         else:
             raise one
+    if placed:
+        messages.sort(key=lambda one: math.inf if one.place is None else one.place)
+        if limit is not None:
+            del messages[limit:]
 
 
 def _parsed(lines: IO[bytes], name: str) -> Iterator[Message | TraceError]:
     seen: dict[str, int] = {}
+    attempts: dict[str, int] = {}
     number = 0
     while True:
         try:
@@ -163,8 +184,13 @@ def _parsed(lines: IO[bytes], name: str) -> Iterator[Message | TraceError]:
             continue
         first = seen.setdefault(message.id, number)
         if first != number:
+            if message.attempt is not None and message.attempt != attempts.get(message.id):
+                # The same message, handled again: one message to replay.
+                continue
             yield TraceError(f"{where}: id {message.id!r} stands on line {first} already")
             continue
+        if message.attempt is not None:
+            attempts[message.id] = message.attempt
         yield message
 
 
@@ -306,19 +332,27 @@ def _digits(value: int, where: str) -> str:
         raise TraceError(f"{where} is an integer of too many digits") from None
 
 
-def _time(found: dict[str, Any]) -> float | None:
-    value = found.get("time")
+def _number(found: dict[str, Any], name: str) -> float | None:
+    value = found.get(name)
     if value is None:
         return None
+    allowed = "a number" if name == "place" else "a number of seconds"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TraceError(f"time is {_kind(value)}; allowed: a number of seconds")
+        raise TraceError(f"{name} is {_kind(value)}; allowed: {allowed}")
     try:
-        seconds = float(value)
+        number = float(value)
     except OverflowError:
-        seconds = math.inf
-    if not math.isfinite(seconds):
-        raise TraceError("time is too large; allowed: a number of seconds")
-    return seconds
+        number = math.inf
+    if not math.isfinite(number):
+        raise TraceError(f"{name} is too large; allowed: {allowed}")
+    return number
+
+
+def _attempt(found: dict[str, Any]) -> int | None:
+    value = found.get("attempt")
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise TraceError(f"attempt is {_kind(value)}; allowed: a whole number")
 
 
 def _refuse_constant(name: str) -> None:

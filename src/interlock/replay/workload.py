@@ -45,10 +45,13 @@ def parse(spec: str) -> Workload:
     """Return the work that `spec` names. Raises WorkloadError if there is none.
 
     sleep:TIME waits, spin:TIME computes for that much processor time, hash digests 256 KiB made
-    from the message (hashlib releases the GIL), module:function calls it with the `Message`.
+    from the message (hashlib releases the GIL), recorded waits for as long as a worker recorded
+    that the message was handled, module:function calls it with the `Message`.
     TIME is a number with ns, us, ms or s. An `async def` function runs on event loops.
     """
     name, colon, rest = spec.partition(":")
+    if spec == "recorded":
+        return Workload(spec, sleep_as_recorded, sleep_as_recorded_on_loop)
     if spec == "hash":
         return Workload(spec, hash_message)
     if name == "sleep" and colon:
@@ -58,7 +61,9 @@ def parse(spec: str) -> Workload:
         return Workload(spec, partial(spin, duration(rest)))
     if colon and name and rest:
         return _found(spec, name, rest)
-    raise WorkloadError(f"work {spec!r}; allowed: sleep:1ms, spin:100us, hash, module:function")
+    raise WorkloadError(
+        f"work {spec!r}; allowed: sleep:1ms, spin:100us, hash, recorded, module:function"
+    )
 
 
 def check_picklable(work: Workload) -> None:
@@ -91,6 +96,16 @@ async def sleep_on_loop(seconds: float, message: Message) -> None:
     import asyncio
 
     await asyncio.sleep(seconds)
+
+
+def sleep_as_recorded(message: Message) -> None:
+    """Wait for as long as its handling took; not at all where that is not known."""
+    time.sleep(max(message.took or 0.0, 0.0))
+
+
+async def sleep_as_recorded_on_loop(message: Message) -> None:
+    """Wait as `sleep_as_recorded` does, on an event loop."""
+    await sleep_on_loop(max(message.took or 0.0, 0.0), message)
 
 
 def spin(seconds: float, message: Message) -> None:

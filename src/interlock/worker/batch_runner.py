@@ -32,6 +32,7 @@ from interlock.worker.thread_pool import Runner
 if TYPE_CHECKING:
     from interlock.engine.handler_time import HandlerTime
     from interlock.worker.audit import Audit
+    from interlock.worker.recorder import Recorder
 
 __all__ = ["BatchEvents", "BatchRun", "BatchRunner", "BatchThread", "Returned"]
 
@@ -176,7 +177,7 @@ class BatchRunner:
         source: Source,
         tasks: Tasks,
         times: HandlerTime,
-        audit: Audit | None,
+        audit: Audit | Recorder | None,
         events: BatchEvents,
         alone: bool,
         thread: BatchThread,

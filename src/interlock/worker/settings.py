@@ -4,7 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["WorkerSettings"]
+__all__ = ["Recording", "WorkerSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The settings of a recording. Raises ValueError where they are not allowed."""
+
+    file: str
+    limit: int = 100 * 2**20
+    """Bytes of the file, of whoever they are, beyond which nothing is recorded."""
+    sample: float = 1.0
+    """The share of keys whose messages are recorded."""
+    payloads: bool = False
+    """Arguments are recorded too."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sample <= 1:
+            raise ValueError(f"record: sample is {self.sample}; allowed: above 0, to 1")
+        if self.limit < 1:
+            raise ValueError(f"record: limit is {self.limit}; allowed: 1 byte or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +38,8 @@ class WorkerSettings:
     """Handlers that take only messages without keys."""
     lease: float = 30.0
     """Seconds after which the leases of a worker that was killed run out."""
+    record: Recording | None = None
+    """The recording of what it handles."""
     reference: str = ""
     """The place where the processes of a pool find the app, as ``module:name``."""
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from interlock.engine.batch import LeasedBatch
     from interlock.worker.audit import Audit
     from interlock.worker.batch_runner import BatchRun, BatchRunner
+    from interlock.worker.recorder import Recorder
     from interlock.worker.settings import WorkerSettings
 
 __all__ = ["Deferrals", "Phase", "Places", "WorkerState"]
@@ -171,7 +172,7 @@ class WorkerState:
         """Others may read it."""
         self.sources: Sequence[Source] = ()
         """Others may read it once it has started."""
-        self.audit: Audit | None = None
+        self.audit: Audit | Recorder | None = None
         self.tasks = tasks
         self.pool = pool
         self.executions: dict[int, Execution] = {}

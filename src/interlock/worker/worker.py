@@ -79,6 +79,7 @@ class Worker:
     ) -> None:
         self.settings = settings
         self._beside = beside
+        self._audit: Audit | None = None
         self._open_queue = open_queue
         self._url = url
         self.url = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
@@ -103,7 +104,12 @@ class Worker:
         if self.settings.audit:
             from interlock.worker.audit import Audit
 
-            self._owner.state.audit = Audit(f"{socket.gethostname()}:{os.getpid()}")
+            self._owner.state.audit = self._audit = Audit(f"{socket.gethostname()}:{os.getpid()}")
+        if self.settings.record is not None:
+            from interlock.worker.recorder import Recorder
+
+            name = f"{socket.gethostname()}:{os.getpid()}"
+            self._owner.state.audit = Recorder(self.settings.record, self._audit, name)
         kinds: tuple[Kind, ...] = ("any", "unkeyed") if self.settings.unkeyed else ("any",)
         sources = [self._source(name, kind) for name in self.settings.queues for kind in kinds]
         for source in sources:
@@ -140,7 +146,7 @@ class Worker:
         # A handle of its own, for each may wait in a call.
         length = self.settings.lease
         queue = self._open_queue(name, lease=length)
-        audit: Audit | None = self._owner.state.audit
+        audit = self._audit
         if audit is not None and kind == "any":
             from interlock.worker.audit_journal import AuditJournal
 

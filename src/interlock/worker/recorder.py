@@ -1,0 +1,182 @@
+"""Records the messages that a worker handles, as a trace that ``interlock replay`` reads.
+
+A line is written when a handler has ended: what the message is, and when it was put, leased and
+ended, all by the engine's clock, so that recordings of several machines fit together. (The time of
+its put is its id, that of its lease the token. This machine's monotonic clock is as far from the
+engine's as it is for the message that came quickest.) Workers may append to one file: what is
+written at once is whole lines.
+
+A share of the messages is chosen by their keys, the same by each worker: whoever is recorded is
+recorded with all that it waits for on that key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from interlock.worker.audit import Audit
+from interlock.worker.execution import TaskLease
+from interlock.worker.settings import Recording
+
+__all__ = ["Recorder"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class Recorder:
+    """The recorder of one worker, before its auditor if it has one."""
+
+    def __init__(self, recording: Recording, audit: Audit | None, worker: str) -> None:
+        """Open the file, and make it if there is none. Raises OSError."""
+        self._recording, self._audit, self._worker = recording, audit, worker
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._file: int | None = os.open(recording.file, flags, 0o600)
+        self._lock = threading.Lock()
+        self._begun: dict[tuple[str, int, int], float] = {}
+        self._lines = bytearray()
+        self._written = time.monotonic()
+        self._most = int(recording.sample * 2**64)
+        self._offset: float | None = None
+        """Seconds from the engine's clock to the monotonic one."""
+
+    @property
+    def violations(self) -> int:
+        """See ``Audit``."""
+        return self._audit.violations if self._audit else 0
+
+    def begun(self, held: TaskLease) -> None:
+        """See ``Audit``."""
+        if self._audit is not None:
+            self._audit.begun(held)
+        if self._file is not None and self._is_chosen(held):
+            self._begun[held.queue, held.id, held.token] = time.monotonic()
+
+    def ended(self, held: TaskLease) -> None:
+        """See ``Audit``."""
+        began = self._begun.pop((held.queue, held.id, held.token), None)
+        if began is not None:
+            now = time.monotonic()
+            try:
+                line = self._line(held, began, now)
+            except Exception:
+                # It is handled and settled all the same.
+                _log.exception("a message could not be recorded; the worker goes on")
+            else:
+                self._add(line, now)
+        if self._audit is not None:
+            self._audit.ended(held)
+
+    def withdrawn(self, held: TaskLease) -> None:
+        """See ``Audit``."""
+        self._begun.pop((held.queue, held.id, held.token), None)
+        if self._audit is not None:
+            self._audit.withdrawn(held)
+
+    def close(self) -> None:
+        """Write what is left, and close the file."""
+        with self._lock:
+            self._write()
+            self._end()
+        if self._audit is not None:
+            self._audit.close()
+
+    def _is_chosen(self, held: TaskLease) -> bool:
+        if self._recording.sample == 1.0:
+            return True
+        keys = held.keys | held.shared or {b"%d" % held.id}
+        return any(
+            int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") < self._most
+            for key in keys
+        )
+
+    def _started(self, leased: float, began: float) -> float:
+        """Return the engine's time at which a handler began."""
+        behind = began - leased
+        if self._offset is None or not 0 <= behind - self._offset < SET_ANEW:
+            # Quicker than all before it; or the engine's clock was set.
+            self._offset = behind
+        return began - self._offset
+
+    def _line(self, held: TaskLease, began: float, now: float) -> bytes:
+        leased, took = held.token / 1e6, now - began
+        started = self._started(leased, began)
+        found: dict[str, Any] = {
+            "id": f"{held.queue}/{held.id}",
+            "time": held.id / 1e6,
+            "keys": [_key(key) for key in sorted(held.keys)],
+            "shared": [_key(key) for key in sorted(held.shared)],
+            "place": held.sequence,
+            "attempt": held.attempt,
+            "took": round(took, 6),
+            "leased": leased,
+            "started": round(started, 6),
+            "ended": round(started + took, 6),
+            "queue": held.queue,
+            "task": held.task,
+            "worker": self._worker,
+        }
+        if self._recording.payloads:
+            found["payload"] = _arguments(held.payload)
+        return _encode(found) + b"\n"
+
+    def _add(self, line: bytes, now: float) -> None:
+        with self._lock:
+            self._lines += line
+            if len(self._lines) >= MUCH or now - self._written >= LONGEST:
+                self._write()
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        lines, self._lines = self._lines, bytearray()
+        if self._file is None or not lines:
+            return
+        recording = self._recording
+        try:
+            full = os.fstat(self._file).st_size + len(lines) > recording.limit
+            if not full and os.write(self._file, lines) == len(lines):
+                return
+            why = f"it would be larger than {recording.limit} bytes" if full else "the disk is full"
+        except OSError as error:
+            why = str(error)
+        _log.warning("nothing more is recorded in %s: %s", recording.file, why)
+        self._end()
+
+    def _end(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+            self._begun.clear()
+
+
+def _key(key: bytes) -> str:
+    text = key.decode(errors="backslashreplace")
+    if len(text.encode()) > LONGEST_KEY:
+        return hashlib.blake2b(key, digest_size=16).hexdigest()
+    return text
+
+
+def _arguments(payload: bytes) -> Any:
+    """Return what can be shown of a call; None: it is none."""
+    try:
+        found = msgspec.msgpack.decode(payload)
+        _encode(found)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, ValueError):
+        return None
+    return {name: found.get(name) for name in ("args", "kwargs")} if type(found) is dict else None
+
+
+MUCH = 32 * 1024
+"""Bytes of lines that are written at the latest."""
+LONGEST = 1.0
+"""Seconds after which they are, with the next message."""
+SET_ANEW = 60.0
+"""Seconds; a message that begins later than that after its lease, the clock was set."""
+LONGEST_KEY = 1024
+_encode = msgspec.json.Encoder().encode
