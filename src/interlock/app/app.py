@@ -89,6 +89,8 @@ class App:
         self._sent_to: dict[str, Any] = {}
         self._reach: Reach | None = None
         self._has_worker = False
+        self._trial: TestWorker | None = None
+        """Handles at once what is sent."""
         self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
         """The module that made it, where other processes look for it first."""
 
@@ -370,7 +372,7 @@ class App:
             timetable=timetable,
         )
 
-    def testing(self, *, start: dt.datetime | None = None) -> TestWorker:
+    def testing(self, *, start: dt.datetime | None = None, eager: bool = False) -> TestWorker:
         """Return a worker for tests; see ``TestWorker``.
 
         It is on ``memory://``, with a clock that stands still.
@@ -379,12 +381,15 @@ class App:
 
         Args:
             start: the time at which its clock stands at first, for timetables. Default: 1970.
+            eager: a send handles what is ready at once, for code that awaits the result of what it
+                sends. What handlers raise is not raised there, but is in ``errors``, and as
+                JobFailed in who awaits the result. Default False.
         """
         from interlock.app.timetable.testing import Timetable
         from interlock.worker.harness import TestWorker
 
         at = 0.0 if start is None else start.timestamp()
-        return TestWorker(self, at, Timetable(self) if self._timetable else None)
+        return TestWorker(self, at, Timetable(self) if self._timetable else None, eager)
 
     def close(self) -> None:
         """Close the connections; the next send makes new ones."""

@@ -109,7 +109,10 @@ class _Sendable(Generic[P, R]):
         except BaseException as error:
             self._app._hooks.after("on_send_error", ready.sending, error)
             raise
-        return self._sent(ready, put)
+        job = self._sent(ready, put)
+        if self._app._trial is not None:
+            self._app._trial.after_send()
+        return job
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Do what ``send`` does, awaited."""
@@ -120,7 +123,10 @@ class _Sendable(Generic[P, R]):
         except BaseException as error:
             self._app._hooks.after("on_send_error", ready.sending, error)
             raise
-        return self._sent(ready, put)
+        job = self._sent(ready, put)
+        if self._app._trial is not None:
+            await self._app._trial.aafter_send()
+        return job
 
     def options(
         self,

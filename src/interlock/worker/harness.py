@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import random
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
 from interlock import _core
 from interlock.engine import batch as batches
@@ -18,61 +14,16 @@ from interlock.engine.client import Client
 from interlock.engine.transport.memory import MemoryEngine
 from interlock.engine.url import parse
 from interlock.errors import PayloadError, Reject, RetryAfter
-from interlock.message import _current
 from interlock.retry import Seconds
 from interlock.retry import seconds as _seconds
-from interlock.worker.execution import (
-    RELEASED,
-    Invocation,
-    Outcome,
-    TaskLease,
-    judge,
-    lease_at,
-)
+from interlock.worker.execution import RELEASED, Invocation, Outcome, TaskLease, lease_at
+from interlock.worker.harness_calls import Noted, TestCall, Timetable
+from interlock.worker.harness_run import HandlerRuns
+from interlock.worker.scope import LONGEST_LEAVE, HeldScope, ScopeThread
 from interlock.worker.source import pending
 from interlock.worker.tasks import NotHere
 
 __all__ = ["TestCall", "TestWorker"]
-
-R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class TestCall:
-    """One call of a task in a test."""
-
-    __test__ = False  # pytest would take it for a test by its name
-
-    task: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    queue: str
-    id: int
-    keys: frozenset[bytes] = frozenset()
-    shared: frozenset[bytes] = frozenset()
-    attempt: int = 0
-    """At which it was handled; 0 for one that was only sent."""
-    error: str = ""
-    """Of a dead letter, its last error."""
-
-
-@dataclass(slots=True)
-class _Noted:
-    sent: list[TestCall] = field(default_factory=list)
-    done: list[TestCall] = field(default_factory=list)
-
-
-class Timetable(Protocol):
-    """The timetable of an app, as a test goes through it."""
-
-    def begin(self) -> None:
-        """Put the timers of all entries."""
-
-    def due(self) -> float | None:
-        """Return the time of the next tick, in seconds since 1970; None: there is none."""
-
-    def fire(self) -> int:
-        """Send what is due by now; return how many timers were."""
 
 
 class TestWorker:
@@ -86,21 +37,33 @@ class TestWorker:
             assert [call.args for call in worker.done] == [("a", "b", 100)]
 
     While it is entered, what the app sends goes to an engine of its own, encoded and decoded as
-    for any other. Handlers run in the calling thread, one at a time.
+    for any other. Handlers run in the calling thread, one at a time; by ``arun_until_idle`` in the
+    calling task. The app's lifespan and its hooks of beginning and end are around them; with
+    ``async with`` on the running loop.
     """
 
     __test__ = False
 
-    def __init__(self, app: Any, start: float = 0.0, timetable: Timetable | None = None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        start: float = 0.0,
+        timetable: Timetable | None = None,
+        eager: bool = False,
+    ) -> None:
         self.clock = _core.ManualClock(start)
         """The time of the engine."""
         self._timetable = timetable
         self._app = app
         self._tasks = app._as_tasks()
-        self._noted = _Noted()
+        self._noted = Noted()
         self._random: random.Random | None = None
         self._client: Any = None
         self._before: Any = None
+        self._runs = HandlerRuns()
+        self._eager = eager
+        self._scope: ScopeThread | None = None
+        self._held: tuple[HeldScope, asyncio.Task[None]] | None = None
 
     @property
     def sent(self) -> list[TestCall]:
@@ -128,6 +91,11 @@ class TestWorker:
                 )  # fmt: skip
         return found
 
+    @property
+    def errors(self) -> list[BaseException]:
+        """What handlers have raised, in that order, but ``RetryAfter`` and ``Reject``."""
+        return list(self._noted.errors)
+
     def run_until_idle(self, raise_errors: bool = True) -> int:
         """Handle what is ready, and what that sends, until nothing is.
 
@@ -146,6 +114,21 @@ class TestWorker:
         while (lease := self._next()) is not None:
             ran += 1
             error = self._handle(*lease)
+            if error is not None and raise_errors:
+                raise error
+        return ran
+
+    async def arun_until_idle(self, raise_errors: bool = True) -> int:
+        """Do what ``run_until_idle`` does, in this task: coroutine functions are awaited here.
+
+        Others may do so at the same time, each with the messages that it takes.
+        """
+        ran = 0
+        if self._timetable is not None and self._client is not None:
+            self._timetable.fire()
+        while (lease := self._next()) is not None:
+            ran += 1
+            error = await self._ahandle(*lease)
             if error is not None and raise_errors:
                 raise error
         return ran
@@ -183,8 +166,42 @@ class TestWorker:
             self._app._redirected(self._before)
             self._client.close()
             self._client = None
+            if self._eager:
+                self._app._trial = None
 
     def __enter__(self) -> Self:
+        scope = self._tasks.scope(True, True)
+        if scope is not None and self._client is None:
+            self._scope = ScopeThread(scope)
+            self._runs.loop = self._scope.loop
+        return self._entered()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+        if self._scope is not None:
+            scope, self._scope = self._scope, None
+            scope.close(LONGEST_LEAVE)
+            self._runs.loop = None
+
+    async def __aenter__(self) -> Self:
+        scope = self._tasks.scope(True, True)
+        if scope is not None and self._client is None:
+            held = HeldScope(scope)
+            self._held = held, asyncio.create_task(held.hold())
+            await held.begun.wait()
+            held.entered.result()
+        return self._entered()
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._client is not None:
+            await self._client.aio.close()
+        self.close()
+        if self._held is not None:
+            (held, task), self._held = self._held, None
+            held.leave()
+            await task
+
+    def _entered(self) -> Self:
         if self._client is not None:
             raise RuntimeError("this test worker is in use; make another by app.testing()")
         engine = Engine(parse("memory://"), memory=MemoryEngine(self.clock))
@@ -193,10 +210,35 @@ class TestWorker:
         self._app._hooks.add("after_send", self._note)
         if self._timetable is not None:
             self._timetable.begin()
+        if self._eager:
+            self._app._trial = self
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    # -- Eager: called by the app -----------------------------------------------------------------
+
+    def after_send(self) -> None:
+        """Handle what is ready, unless a handler has sent it: then when that has ended."""
+        if not self._runs.inside:
+            self.run_until_idle(raise_errors=False)
+
+    async def aafter_send(self) -> None:
+        """Do what ``after_send`` does, awaited."""
+        if not self._runs.inside:
+            await self.arun_until_idle(raise_errors=False)
+
+    def before_result(self, queue: Any, id: int) -> bool:
+        """Handle what is ready. Returns whether it is of use to wait for the message's end."""
+        self.run_until_idle(raise_errors=False)
+        return self._runs.others
+
+    async def abefore_result(self, queue: Any, id: int) -> bool:
+        """Handle what is ready, and what others who handle something make so, until the message is
+        settled or nobody does. Returns whether it is of use to wait for its end."""
+        while True:
+            await self.arun_until_idle(raise_errors=False)
+            if await queue.aio._state_of(id) in SETTLED or not self._runs.others:
+                return False
+            await self._runs.another_ended()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._app!r}>"
@@ -247,17 +289,41 @@ class TestWorker:
         batches.settle(batch.queue, [pending(batch, held, outcome).settlement])
 
     def _handle(self, batch: LeasedBatch, held: TaskLease) -> BaseException | None:
+        found = self._prepared(batch, held)
+        if isinstance(found, BaseException):
+            return found
+        return self._over(batch, held, found, *self._runs.run(found, held))
+
+    async def _ahandle(self, batch: LeasedBatch, held: TaskLease) -> BaseException | None:
+        found = self._prepared(batch, held)
+        if isinstance(found, BaseException):
+            return found
+        return self._over(batch, held, found, *await self._runs.arun(found, held))
+
+    def _prepared(self, batch: LeasedBatch, held: TaskLease) -> Any:
+        """Return the call of a message, or the error for which it is a dead letter now."""
         try:
-            invocation = self._tasks.prepare(held)
+            return self._tasks.prepare(held)
         except (NotHere, PayloadError) as error:
             # There is no other worker, so it would come again and again.
             text = f"the message {error}" if isinstance(error, NotHere) else str(error)
             self._settle(batch, held, Outcome("reject", error=text))
+            self._noted.errors.append(error)
             return error
-        outcome, raised = _ran(invocation, held)
+
+    def _over(
+        self,
+        batch: LeasedBatch,
+        held: TaskLease,
+        invocation: Invocation,
+        outcome: Outcome,
+        raised: BaseException | None,
+    ) -> BaseException | None:
+        """Settle a message as its handler ended; return what that raised, unless it steers."""
         self._settle(batch, held, outcome)
+        self._runs.settled()
         if raised is None:
-            call = invocation.call
+            call: Any = invocation.call  # type: ignore[attr-defined]
             self._noted.done.append(
                 TestCall(
                     held.task, call.args, call.kwargs, held.queue, held.id, held.keys,
@@ -265,47 +331,12 @@ class TestWorker:
                 )
             )  # fmt: skip
         # By its class: an exception of a handler may raise when it is asked for it.
-        steers = issubclass(type(raised), RetryAfter | Reject)
-        return None if steers else raised
+        if raised is None or issubclass(type(raised), RetryAfter | Reject):
+            return None
+        self._noted.errors.append(raised)
+        return raised
 
 
-def _ran(invocation: Invocation, held: TaskLease) -> tuple[Outcome, BaseException | None]:
-    token = _current.set(held)
-    try:
-        result = asyncio_run(invocation) if invocation.is_async else invocation.run()
-    except BaseException as error:
-        return judge(invocation.retry, held, error), error
-    finally:
-        _current.reset(token)
-    return Outcome("ack", result), None
-
-
-def asyncio_run(invocation: Invocation) -> bytes | None:
-    """Awaits a handler from a plain function; where a loop runs in this thread, on another."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(invocation.arun())
-    return _elsewhere(lambda: asyncio.run(invocation.arun()))
-
-
-def _elsewhere(call: Callable[[], R]) -> R:
-    found: list[R] = []
-    raised: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(call())
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,))
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-    return found[0]
-
-
+SETTLED = ("dead", "done", "cancelled", "skipped", "gone")
 MANY = 64
 """Of so many ready messages a shuffled run chooses."""
