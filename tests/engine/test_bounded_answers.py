@@ -13,8 +13,8 @@ import interlock
 from interlock.engine.server import Server
 from tests.engine.calls import Argument, Queue, message
 from tests.engine.model import LEASED, Spec
-from tests.engine.model_carry import CarriedModel
 from tests.engine.model_read import NAMED, NAMED_BYTES
+from tests.engine.model_watch import WatchedModel
 from tests.engine.schedules.compare import difference
 from tests.engine.schedules.director import Director
 from tests.engine.schedules.servers import Servers, both
@@ -34,7 +34,7 @@ class Asking:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self._director = Director(CarriedModel(servers.now))
+        self._director = Director(WatchedModel(servers.now))
         self.told: list[list[str]] = []
 
     def put(self, *specs: Spec) -> None:

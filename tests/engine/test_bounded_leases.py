@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock import connect
 from tests.engine.model import LEASED, Spec
-from tests.engine.model_carry import CarriedModel
+from tests.engine.model_watch import WatchedModel
 from tests.engine.schedules.compare import difference
 from tests.engine.schedules.director import Director
 from tests.engine.schedules.servers import Servers, both
@@ -37,7 +37,7 @@ def sized(chance: random.Random, n: int) -> Spec:
 @pytest.mark.parametrize("seed", range(4))
 def test_both_servers_end_a_lease_where_the_model_does(servers: Servers, seed: int) -> None:
     chance = random.Random(seed)
-    director = Director(CarriedModel(servers.now))
+    director = Director(WatchedModel(servers.now))
     for n in range(6):
         director.take(("put", ("", "0", [sized(chance, 20 * n + i) for i in range(20)])))
     handed = []
@@ -62,7 +62,7 @@ def test_both_servers_end_a_lease_where_the_model_does(servers: Servers, seed: i
 def test_plain_messages_of_which_a_thousand_reach_it_are_handed_out_together(
     servers: Servers,
 ) -> None:
-    director = Director(CarriedModel(servers.now))
+    director = Director(WatchedModel(servers.now))
     sizes = [1_024] * 1_023 + [1_023, 1_024, 5]
     for start in range(0, len(sizes), 513):
         specs = [Spec("x" * size) for size in sizes[start : start + 513]]

@@ -69,6 +69,8 @@ class Engine:
         self.library = library or Library()
         self.nodes = Nodes(target)
         self.servers: dict[str, Server] = {}
+        self.is_older = False
+        """A server is of a release that keeps shorter errors, and knows no DEFER."""
         self.losses = 0
         """The number of times that a server had lost the library, and with it perhaps all data."""
         self.serves_nodes: bool | None = None
@@ -268,6 +270,8 @@ class Engine:
                 parks = "parks" in said.features
                 if parks or attempt == 2 or not self.library.replaces(said):
                     self.servers[address] = Server(parks, said.most_keys, said.features)
+                    every = self.servers.values()
+                    self.is_older = any("events" not in one.features for one in every)
                     return
             # REPLACE even where there is none: another client may have been quicker.
             load = ("FUNCTION", "LOAD", "REPLACE", self.library.text)

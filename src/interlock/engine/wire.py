@@ -192,6 +192,17 @@ def text(value: str) -> bytes:
     return kept(value, MAX_ERROR).encode()
 
 
+def _as_before(one: Settlement) -> Settlement:
+    """Return a settlement as a server takes it that keeps shorter errors, and knows no DEFER."""
+    if one[0] == "DEFER":
+        return ("NACK", *one[1:], b"deferred")
+    if one[0] in ("NACK", "REJECT", "EXHAUST"):
+        last = one[-1]
+        assert type(last) is bytes
+        return (*one[:-1], kept(last.decode()).encode())
+    return one
+
+
 def parts(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
     """Return the settlements as one call each takes them: in order, and as few parts as can be."""
     # So few are within both bounds, whatever their results.
@@ -251,6 +262,8 @@ def take(
     before, asleep = sleep
     asked = (session.consumer, call, micros(wait), *lease)
     if settlements:
+        if engine.is_older:
+            settlements = [_as_before(one) for one in settlements]
         flat = [argument for one in settlements for argument in one]
         reply = yield from engine.call(session, "next", key, *asked, *flat, wait=wait)
         return answered(reply, len(settlements))
@@ -266,6 +279,8 @@ def settle(
     """Call il1_settle, as often as so many need; return what became of each."""
     answers: list[bytes] = []
     for some in parts(settlements) if settlements else ():
+        if engine.is_older:
+            some = [_as_before(one) for one in some]
         number = session.calls = session.calls + 1
         # As it nearly always is: one.
         asked = some[0] if len(some) == 1 else [argument for one in some for argument in one]
