@@ -13,6 +13,7 @@ from interlock.cli.queue.subcommand import count, declare, emit_all, failed, mes
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
+    from interlock.engine.failures import Failure
     from interlock.engine.operator import Operator
     from interlock.engine.records import Stored
     from interlock.explanation import ExplainNode
@@ -41,7 +42,8 @@ def add_to(commands: Any) -> None:
         "the first messages of a queue, or those named",
         (LIMIT, STATE, KEY, AFTER),
         about="Without ids it goes through all messages, for a queue does not keep them in "
-        "one row. Payloads that are JSON or MessagePack are shown as what they say.",
+        "one row. Payloads that are JSON or MessagePack are shown as what they say. Of one "
+        "message, all attempts that failed are shown, with where they did.",
         ids="[ID]",
     )
 
@@ -109,6 +111,8 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
         return code
     for message, node in looked:
         print("\n".join(lines(message, node)))
+        if len(given.ids) == 1:
+            print("".join(f"    {line}\n" for line in attempts(message)), end="")
         if message.state == "dead":
             print(f"    to put it again: {gone.again(message, given)}")
     if not looked and not given.ids:
@@ -156,8 +160,28 @@ def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
         "shared": [show.as_json(key) for key in message.shared],
         "barrier": message.options.get("BARRIER") == b"1",
         "error": message.error,
+        "failures": [failure_json(one) for one in message.failures],
         **show.payload_json(message.payload),
     }
+
+
+def failure_json(one: Failure) -> dict[str, Any]:
+    """Return a failed attempt for JSON; its time is in seconds since 1970."""
+    return {
+        "attempt": one.attempt,
+        "time": None if one.time is None else one.time / 1e6,
+        "error": one.line,
+        "traceback": one.traceback,
+    }
+
+
+def attempts(message: Stored) -> Iterator[str]:
+    """Yield the failed attempts, the newest first, each with where it failed."""
+    for one in message.failures:
+        if one.attempt is not None and one.time is not None:
+            yield f"attempt {one.attempt} failed {gone.when(one.time)}: {printable(one.line)}"
+        for line in one.traceback.splitlines():
+            yield f"  {printable(line)}"
 
 
 def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:

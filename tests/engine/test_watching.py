@@ -1,0 +1,264 @@
+"""Watching a queue: events, workers that announce themselves, histories of errors."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from interlock import Retry, connect
+from interlock.engine.client import Client
+from interlock.engine.events import KINDS, Event
+from interlock.engine.failures import Failure, Failures
+from interlock.engine.operator import Operator
+from interlock.engine.queue import RemoteQueue
+from interlock.engine.server import Server
+from interlock.engine.wire import deferring
+from interlock.errors import InterlockError
+from interlock.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
+from tests.engine.calls import Queue
+from tests.engine.stub import array, is_version, stub, version
+
+AT_ONCE = Retry(attempts=3, first=0)
+
+
+@pytest.fixture(params=["redis", "hub", "memory"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    url = "memory://" + uuid.uuid4().hex
+    if request.param != "memory":
+        url = request.getfixturevalue(f"{request.param}_url")
+    with connect(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def queue(client: Client) -> RemoteQueue[bytes]:
+    return client.queue(uuid.uuid4().hex, bytes, retry=AT_ONCE)
+
+
+@pytest.fixture
+def operator(client: Client) -> Operator:
+    return Operator(Server(client))
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.kind for event in events]
+
+
+def test_who_watches_is_told_what_happens(queue: RemoteQueue[bytes], operator: Operator) -> None:
+    queue.put(b"nobody watches")
+    began = operator.events(queue.name, None)
+    assert (began.missed, began.events) == (0, [])
+    queue.get().ack()
+    id = queue.put(b"p", keys=["k", "l"], shared="s")
+    lease = queue.get()
+    lease.nack(0, error="no route")
+    queue.get().reject("bad")
+    told = operator.events(queue.name, began.last)
+    assert (told.missed, told.last) == (0, began.last + 7)
+    assert [event.number for event in told.events] == list(range(began.last + 1, told.last + 1))
+    assert kinds(told.events) == ["lease", "ack", "put", "lease", "retry", "lease", "dead"]
+    assert set(kinds(told.events)) <= set(KINDS)
+    put, leased, failed, _, dead = told.events[2:]
+    assert {event.id for event in (put, leased, failed, dead)} == {id}
+    assert (put.token, leased.token, failed.token) == (None, lease.token, lease.token)
+    # What is numbered by a consumer is found again in what workers say of themselves.
+    assert leased.consumer and not put.consumer and not failed.consumer
+    assert [(one.attempt, one.error) for one in (failed, dead)] == [(1, "no route"), (2, "bad")]
+    assert len(put.keys) == 2 and len(put.shared) == 1
+    page = operator.events(queue.name, began.last, count=2)
+    assert kinds(page.events) == ["lease", "ack"] and page.last == told.last
+    assert operator.events(queue.name, told.last).events == []
+
+
+def test_a_queue_that_is_not_there_is_watched_and_not_made(
+    client: Client, operator: Operator
+) -> None:
+    name = uuid.uuid4().hex
+    last = operator.events(name, None).last
+    assert name not in operator.queues()
+    client.queue(name, bytes).put(b"first")
+    assert kinds(operator.events(name, last).events) == ["put"]
+    operator.drop(name, force=True)
+    again = operator.events(name, last)
+    assert again.missed and again.events == []
+
+
+def test_the_last_events_are_kept_and_those_before_are_told_as_missed(
+    queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    began = operator.events(queue.name, None, seconds=60).last
+    for _ in range(5):
+        queue.put_many([b"p"] * 1000)
+    told = operator.events(queue.name, began)
+    assert (told.last, told.missed) == (began + 5000, 5000 - MAX_EVENTS)
+    assert told.events[0].number == began + 5001 - MAX_EVENTS
+    found = len(told.events)
+    while told.events:
+        told = operator.events(queue.name, told.events[-1].number)
+        found += len(told.events)
+        assert told.missed == 0
+    assert found == MAX_EVENTS
+
+
+def test_nobody_who_watches_leaves_nothing_on_redis(queue: RemoteQueue[bytes]) -> None:
+    if not queue._client.url.startswith("redis"):
+        pytest.skip("of what Redis stores")
+    key = f"il:{{{queue.name}}}"
+    with redis.Redis.from_url(queue._client.url) as connection:
+        raw = Queue(connection, queue.name)
+        queue.put(b"p")
+        raw.call("events", "", 1, 1)
+        raw.call("put", "", 0, 0, b"p", 0, 0, 0)
+        assert not connection.exists(f"{key}:ev")
+        counters = connection.hkeys(f"{key}:c")
+        assert b"d" not in counters  # type: ignore[operator]
+
+
+def test_workers_are_known_for_a_while_and_are_asked(
+    queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    assert queue._announce("host/1/a", 60, '{"state": "running"}') == []
+    assert queue._announce("host/1/b", 60, "") == []
+    first, second = operator.workers(queue.name)
+    assert (first.worker, first.text) == ("host/1/a", '{"state": "running"}')
+    assert 0 <= first.age < 60 and 0 < first.left <= 60 and second.worker == "host/1/b"
+    # To announce a worker makes no queue.
+    assert queue.name not in operator.queues()
+    numbers = [operator.ask(queue.name, "host/1/a", f"ask {n}") for n in range(MAX_REQUESTS + 1)]
+    assert operator.ask(queue.name, "nobody", "x") is None
+    assert numbers == sorted(set(numbers), key=lambda number: number or 0)
+    taken = queue._announce("host/1/a", 60, "")
+    assert taken == [(number, f"ask {n}") for n, number in enumerate(numbers) if n]
+    assert queue._announce("host/1/a", 0, "") == []
+    assert [one.worker for one in operator.workers(queue.name)] == ["host/1/b"]
+    queue.put(b"p")
+    operator.drop(queue.name, force=True)
+    assert operator.workers(queue.name) == []
+
+
+def test_a_queue_knows_a_number_of_workers(queue: RemoteQueue[bytes], operator: Operator) -> None:
+    if queue._client.url.startswith("redis"):
+        name = f"il:{{{queue.name}}}"
+        with redis.Redis.from_url(queue._client.url) as connection:
+            queue._announce("first", 60, "")
+            pipe = connection.pipeline(transaction=False)
+            for n in range(MAX_WORKERS - 1):
+                pipe.fcall("il1_announce", 1, name, f"w{n}", 60_000_000, "")  # type: ignore[arg-type]
+            pipe.execute()
+    else:
+        for n in range(MAX_WORKERS):
+            queue._announce(f"w{n}", 60, "")
+    with pytest.raises((ValueError, InterlockError), match="10000 workers"):
+        queue._announce("one more", 60, "")
+    queue._announce("w7", 60, "again")
+    assert len(operator.workers(queue.name)) == MAX_WORKERS
+    queue._announce("w7", 0, "")
+    queue._announce("one more", 60, "")
+
+
+def test_the_errors_of_all_attempts_are_kept(queue: RemoteQueue[bytes], operator: Operator) -> None:
+    id = queue.put(b"p")
+    for n in (1, 2, 3):
+        queue.get().nack(0, error=f"error {n}\nat line {n}")
+    dead = operator.peek(queue.name, id)
+    assert dead is not None and dead.state == "dead" and dead.error == "error 3"
+    assert [(one.text, one.attempt) for one in dead.failures] == [
+        ("error 3\nat line 3", 3),
+        ("error 2\nat line 2", 2),
+        ("error 1\nat line 1", 1),
+    ]
+    assert dead.failures[0].traceback == "at line 3"
+    times = [one.time or 0 for one in dead.failures]
+    assert times == sorted(times, reverse=True) and times[-1] >= id
+    (letter,) = queue.dead_letters()
+    assert letter.error == "error 3"
+
+
+def test_a_history_has_a_bound_and_drops_whole_errors(client: Client, operator: Operator) -> None:
+    queue = client.queue(uuid.uuid4().hex, bytes, retry=Retry(attempts=None, first=0))
+    id = queue.put(b"p")
+    for n in range(9):
+        queue.get().nack(0, error=f"{n}" * 5000)
+    found = operator.peek(queue.name, id)
+    assert found is not None and len(found.history) <= MAX_HISTORY
+    assert [one.text for one in found.failures] == [f"{n}" * MAX_ERROR for n in (8, 7, 6)]
+
+
+def test_a_deferred_message_comes_later_and_holds_its_keys(
+    queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    id = queue.put(b"first", keys="k")
+    queue.put(b"second", keys="k")
+    token = operator.lease(queue.name, 60, "any").token
+    assert operator.settle(queue.name, deferring(token, id, 600))
+    waiting = operator.peek(queue.name, id)
+    assert waiting is not None and (waiting.state, waiting.attempt) == ("backing_off", 1)
+    counted = operator.stats(queue.name)
+    assert (counted["releases"], counted["retries"], counted["ready"]) == (1, 0, 0)
+    assert operator.change("retry", queue.name, id)
+    again = queue.get()
+    assert (again.id, again.attempt) == (id, 1)
+    again.ack()
+    queue.get().ack()
+
+
+def test_a_result_is_forgotten(queue: RemoteQueue[bytes], operator: Operator) -> None:
+    id = queue.put(b"p", result_ttl=60)
+    assert not operator.forget(queue.name, id)
+    queue.get().ack(5)
+    assert queue.result(id, timeout=0) == 5
+    assert operator.forget(queue.name, id) and not operator.forget(queue.name, id)
+    assert operator.stats(queue.name)["results"] == 0
+
+
+def test_the_oldest_is_what_is_leased_next(queue: RemoteQueue[bytes], operator: Operator) -> None:
+    def oldest() -> int:
+        return operator.stats(queue.name)["oldest"]
+
+    assert oldest() == 0
+    first, second = queue.put(b"1", keys="k"), queue.put(b"2")
+    assert oldest() == first
+    urgent = queue.put(b"3", priority=9)
+    assert oldest() == urgent
+    queue.cancel(urgent)
+    queue.cancel(first)
+    assert oldest() == second
+    lease = queue.get()
+    assert oldest() == 0
+    lease.ack()
+
+
+def test_what_older_releases_kept_is_one_error() -> None:
+    assert Failures.parse(b"") == ()
+    assert Failures.parse(b"old\nmore") == (Failure("old\nmore", None, None),)
+    history = b"new\x1f2\x1f7\x1eold \xff\x1fx"
+    new, old = Failures.parse(history)
+    assert (new.text, new.attempt, new.time) == ("new", 2, 7)
+    assert old.attempt is None and old.text.startswith("old \\xff")
+    assert Failures.of([new]).as_bytes() == b"new\x1f2\x1f7"
+
+
+@pytest.mark.parametrize("features", [(), ("events",)], ids=["older", "this"])
+def test_an_older_server_is_sent_what_it_understands(features: tuple[str, ...]) -> None:
+    def answer(command: list[bytes]) -> bytes:
+        if is_version(command):
+            return version("release=99.0.0", *features)
+        if command[1] == b"il1_settle":
+            return array("RETRIED")
+        return array("7", "9", "", "1", "5", "", "1", "p", "0", "0")
+
+    with stub(answer) as server, connect(f"redis://127.0.0.1:{server.port}") as client:
+        queue = client.queue("q", bytes)
+        queue.get().nack(error="x" * 5000)
+        operator = Operator(Server(client))
+        operator.settle("q", deferring(7, 5, 2))
+        sent = [command for command in server.commands if command[1] == b"il1_settle"]
+    if features:
+        assert sent[0][-1] == b"x" * MAX_ERROR
+        assert sent[1][-4:] == [b"DEFER", b"7", b"5", b"2000000"]
+    else:
+        assert sent[0][-1] == b"x" * 1024
+        assert sent[1][-5:] == [b"NACK", b"7", b"5", b"2000000", b"deferred"]
