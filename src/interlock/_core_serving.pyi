@@ -109,6 +109,8 @@ class HubServer:
         """The counters, as INFO names them."""
     def tables(self) -> dict[str, dict[str, int]]:
         """The figures of each table, by its name."""
+    def queues(self, most: int) -> tuple[dict[str, dict[str, int]], int]:
+        """The figures of at most so many queues, by their names, and how many queues there are."""
     def stores(self) -> dict[str, dict[str, int]]:
         """The figures of each store, by its name."""
     def rotate(self) -> None:

@@ -110,7 +110,7 @@ class QueueFigures:
         """The counters of the others together."""
 
     def told(
-        self, found: Mapping[str, Mapping[str, int]], now: float
+        self, found: Mapping[str, Mapping[str, int]], now: float, unseen: int = 0
     ) -> Iterator[tuple[Family, list[Sample]]]:
         """Yield each family with its samples.
 
@@ -118,6 +118,7 @@ class QueueFigures:
             found: what `il1_stats` answers, by the names of the queues. What an older server does
                 not tell is left out.
             now: the engine's time, seconds since 1970.
+            unseen: how many queues there are beside those: told to be cut, and in no sum.
         """
         own, others = self._divided(found)
         rest = [found[name] for name in others]
@@ -141,8 +142,8 @@ class QueueFigures:
             yield family, by_queue(value, sum(map(value, rest)))
         for (name, family), of_rest in zip(COUNTERS.items(), counted, strict=True):
             yield family, by_queue(partial(_figure, name), of_rest)
-        yield QUEUES, [((), len(found))]
-        yield CUT, [((), len(others))]
+        yield QUEUES, [((), len(found) + unseen)]
+        yield CUT, [((), len(others) + unseen)]
 
     def _divided(self, found: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return the names that have lines of their own, and the others."""

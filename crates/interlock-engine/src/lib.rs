@@ -107,6 +107,9 @@ pub enum Outcome {
     Parked,
 }
 
+/// What `il1_stats` tells of a queue.
+pub type Figures = [(&'static str, u64); 27];
+
 /// Queues by name, and the functions on them.
 pub struct Engine {
     queues: RwLock<Names>,
@@ -210,6 +213,24 @@ impl Engine {
     /// Returns the number of queues.
     pub fn count(&self) -> usize {
         self.queues.read().len()
+    }
+
+    /// What `il1_stats` tells of at most so many queues, by their names, and how many there are. Of which ones
+    /// does not change while they are there.
+    pub fn figures(&self, most: usize) -> (Vec<(Box<[u8]>, Figures)>, usize) {
+        let (cells, count) = {
+            let queues = self.queues.read();
+            let first = queues.behind(0).take(most);
+            let cells: Vec<_> = first
+                .filter_map(|(_, name)| Some((Box::from(name), queues.get(name)?.clone())))
+                .collect();
+            (cells, queues.len())
+        };
+        let figures = |(name, cell): (Box<[u8]>, Cell)| {
+            let mut queue = cell.lock();
+            (!queue.is_dropped()).then(|| (name, queue.figures()))
+        };
+        (cells.into_iter().filter_map(figures).collect(), count)
     }
 
     /// The names of all queues, sorted.

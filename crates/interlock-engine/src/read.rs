@@ -69,10 +69,11 @@ impl Queue {
         Ok(Outcome::Done)
     }
 
-    fn tell_stats(&mut self, out: &mut Vec<u8>) {
+    /// The counts of a queue, by their names.
+    pub fn figures(&mut self) -> [(&'static str, u64); 27] {
         let oldest = self.scheduler.next_in_line().unwrap_or(0);
         let s = self.scheduler.counts();
-        let pairs: [(&str, u64); 27] = [
+        [
             ("unsettled", s.unsettled),
             ("bytes", s.bytes),
             ("delayed", s.delayed),
@@ -100,9 +101,13 @@ impl Queue {
             ("results", self.results.len() as u64),
             ("result_bytes", self.results.bytes),
             ("oldest", oldest),
-        ];
-        reply::array(out, 2 * pairs.len());
-        for (name, count) in pairs {
+        ]
+    }
+
+    fn tell_stats(&mut self, out: &mut Vec<u8>) {
+        let figures = self.figures();
+        reply::array(out, 2 * figures.len());
+        for (name, count) in figures {
             reply::text(out, name.as_bytes());
             reply::number(out, count);
         }

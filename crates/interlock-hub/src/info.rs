@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use interlock_engine::Figures;
 use interlock_journal::JournalError;
 
 use crate::registry::Part;
@@ -60,6 +61,13 @@ fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 4] {
         (COMMANDS, commands.collect()),
         ("Errorstats", errors.collect()),
     ]
+}
+
+/// The figures of at most so many queues, by their names, and how many queues there are.
+pub fn queues(shared: &Shared, most: usize) -> (Vec<(String, Figures)>, usize) {
+    let (all, count) = shared.queues.engine.figures(most);
+    let named = |(name, figures): (Box<[u8]>, _)| (String::from_utf8_lossy(&name).into(), figures);
+    (all.into_iter().map(named).collect(), count)
 }
 
 /// The figures of each table, by its name. Those that a large one is counted for may be missing in its

@@ -12,7 +12,7 @@ use interlock_hub::settings::Settings;
 use interlock_hub::shared::Shared;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::hub_settings::{read, read_live};
 use crate::hub_stores;
@@ -171,6 +171,21 @@ impl HubServer {
             }
         }
         Ok(all)
+    }
+
+    /// Returns the figures of at most so many queues, by their names, and how many queues there are.
+    fn queues<'py>(&self, py: Python<'py>, most: usize) -> PyResult<(Bound<'py, PyDict>, usize)> {
+        let all = PyDict::new(py);
+        let Some(shared) = self.shared.get() else { return Ok((all, 0)) };
+        let (queues, count) = py.detach(|| info::queues(shared, most));
+        for (name, figures) in queues {
+            let told = PyDict::new(py);
+            for (figure, value) in figures {
+                told.set_item(PyString::intern(py, figure), value)?;
+            }
+            all.set_item(name, told)?;
+        }
+        Ok((all, count))
     }
 
     /// Returns the figures of each store, by its name.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from interlock.hub.figures import (
@@ -14,6 +14,7 @@ from interlock.hub.figures import (
     MetricKind,
     metric_name,
 )
+from interlock.queue_figures import Family, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -22,15 +23,17 @@ def text(
     info: Mapping[str, object],
     tables: Mapping[str, Mapping[str, int]] | None = None,
     stores: Mapping[str, Mapping[str, int]] | None = None,
+    queues: Iterable[tuple[Family, Sequence[Sample]]] = (),
     *,
     draining: bool = False,
 ) -> str:
     """Return the body of /metrics: each figure of `info`, which has the names of INFO, and those of
-    each table and store."""
+    each table and store, and the families of queues."""
     found = chain(
         lines(info, draining=draining),
         labelled("table", TABLE_FIGURES, tables or {}),
         labelled("store", STORE_FIGURES, stores or {}),
+        of_families(queues),
     )
     return "".join(f"{line}\n" for line in found)
 
@@ -70,6 +73,17 @@ def labelled(
             yield from metric(name, figure.kind.value, figure.help)
             for one, value in told:
                 yield f'{name}{{{label}="{escaped(one)}"}} {value}'
+
+
+def of_families(families: Iterable[tuple[Family, Sequence[Sample]]]) -> Iterator[str]:
+    """Yield families with their samples, but those that have none."""
+    for family, samples in families:
+        if samples:
+            yield from metric(family.name, family.kind, family.help)
+        for values, figure in samples:
+            pairs = zip(family.labels, values, strict=True)
+            labels = ",".join(f'{label}="{escaped(value)}"' for label, value in pairs)
+            yield f"{family.name}{{{labels}}} {figure}" if labels else f"{family.name} {figure}"
 
 
 def metric(name: str, kind: str, help: str) -> Iterator[str]:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from threading import Lock
 
 from interlock.hub import metrics
 from interlock.hub.httpd import Page
 from interlock.hub.state import State
 from interlock.hub.trouble import Trouble
+from interlock.queue_figures import QueueFigures
+
+LOOKED_AT = 10_000
+"""Queues of which one scrape asks the figures, at most."""
+Queues = Callable[[int], tuple[Mapping[str, Mapping[str, int]], int]]
+"""The figures of at most so many queues, by their names, and how many queues there are."""
 
 MorePages = Callable[[str, str, Callable[[str], Page | None]], Page | None]
 """Pages in front of a hub's: given a path, a query, and the hub's own page at a path."""
@@ -25,12 +33,16 @@ class HubPages:
         tables: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
         stores: Callable[[], Mapping[str, Mapping[str, int]]] = dict,
         more: MorePages | None = None,
+        queues: Queues = lambda _: ({}, 0),
     ) -> None:
         self._state = state
         self._info = info
         self._tables = tables
         self._stores = stores
         self._more = more
+        self._queues = queues
+        self._figures = QueueFigures()
+        self._telling = Lock()
 
     def __call__(self, path: str, query: str = "") -> Page | None:
         """Return the page at a path; None if there is none."""
@@ -52,8 +64,11 @@ class HubPages:
 
     def _metrics(self) -> Page:
         draining = self._state() is State.DRAINING
+        found, count = self._queues(LOOKED_AT)
+        with self._telling:
+            queues = list(self._figures.told(found, time.time(), count - len(found)))
         return Page(
-            metrics.text(self._info(), self._tables(), self._stores(), draining=draining),
+            metrics.text(self._info(), self._tables(), self._stores(), queues, draining=draining),
             metrics.CONTENT_TYPE,
         )
 

@@ -274,7 +274,12 @@ class Hub:
         # Of the native server, not of this: it is asked while it drains too.
         standing = self._standing
         pages = HubPages(
-            lambda: standing.state, server.info, server.tables, server.stores, self.pages
+            lambda: standing.state,
+            server.info,
+            server.tables,
+            server.stores,
+            self.pages,
+            server.queues,
         )
         return HttpServer(host, port, pages)
 

@@ -133,6 +133,12 @@ impl<P> Scheduler<P> {
         Ok(())
     }
 
+    /// The handler cannot start now: same place, same attempt, `delay` µs later (clause 9).
+    pub fn defer(&mut self, now: Time, handle: Handle, delay: u64) -> Result<(), LeaseLost> {
+        self.begin(now, || Call::Defer { token: handle.token, delay });
+        self.defer_within(handle, delay)
+    }
+
     /// A new deadline, `by` µs from now.
     pub fn extend(&mut self, now: Time, handle: Handle, by: u64) -> Result<(), LeaseLost> {
         self.begin(now, || Call::Extend { token: handle.token, by });

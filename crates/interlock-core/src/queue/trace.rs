@@ -57,6 +57,11 @@ pub enum Call {
     Release {
         token: u64,
     },
+    /// As `Release`, `delay` µs later.
+    Defer {
+        token: u64,
+        delay: u64,
+    },
     /// A new deadline, `by` µs from now.
     Extend {
         token: u64,
@@ -251,6 +256,7 @@ impl Runner {
                 done(s.exhaust(now, handle(handles, *token), error).map(drop))
             }
             Call::Release { token } => done(s.release(now, handle(handles, *token))),
+            Call::Defer { token, delay } => done(s.defer(now, handle(handles, *token), *delay)),
             Call::Extend { token, by } => done(s.extend(now, handle(handles, *token), *by)),
             Call::Cancel { id } => Answer::Bool(s.cancel(now, *id).is_some()),
             Call::Revoke { id, then } => Answer::Bool(s.revoke(now, *id, *then).is_some()),

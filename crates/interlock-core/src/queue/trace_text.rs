@@ -106,6 +106,10 @@ impl Display for Step {
                 line.field("token", token);
                 line.text("error", error);
             }
+            Call::Defer { token, delay } => {
+                line.field("token", token);
+                line.field("delay", delay);
+            }
             Call::Extend { token, by } => {
                 line.field("token", token);
                 line.field("by", by);
@@ -262,6 +266,7 @@ fn name(call: &Call) -> &'static str {
         Call::Reject { .. } => "reject",
         Call::Exhaust { .. } => "exhaust",
         Call::Release { .. } => "release",
+        Call::Defer { .. } => "defer",
         Call::Extend { .. } => "extend",
         Call::Cancel { .. } => "cancel",
         Call::Revoke { .. } => "revoke",

@@ -80,7 +80,7 @@ impl Audit {
                 let at = self.leased(*token)?;
                 self.failed(at);
             }
-            (Call::Release { token }, Answer::Done) => {
+            (Call::Release { token } | Call::Defer { token, .. }, Answer::Done) => {
                 let at = self.leased(*token)?;
                 self.live[at].lease = None;
             }

@@ -69,11 +69,12 @@ fn a_thousand_failures_with_a_growing_backoff_wait_no_longer_than_the_longest() 
 /// Clauses 8 and 20: whatever else falls due before it, a lease is over at its deadline.
 #[test]
 fn a_lease_that_ran_out_behind_a_thousand_others_is_lost_to_every_settlement() {
-    let settle: [fn(u64) -> Call; 5] = [
+    let settle: [fn(u64) -> Call; 6] = [
         |token| Call::Ack { token },
         |token| Call::Nack { token, delay: Some(0), error: String::new() },
         |token| Call::Reject { token, reason: String::new() },
         |token| Call::Release { token },
+        |token| Call::Defer { token, delay: 1 },
         |token| Call::Extend { token, by: 50 },
     ];
     for settle in settle {

@@ -47,6 +47,7 @@ enum What {
     Reject,
     Exhaust,
     Release,
+    Defer,
     Extend,
     Cancel,
     Revoke,
@@ -66,7 +67,7 @@ enum What {
     CancelAll,
 }
 
-const USUAL: [(What, u32); 25] = [
+const USUAL: [(What, u32); 26] = [
     (What::Put, 300),
     (What::PutMany, 40),
     (What::Lease, 240),
@@ -75,6 +76,7 @@ const USUAL: [(What, u32); 25] = [
     (What::Reject, 15),
     (What::Exhaust, 12),
     (What::Release, 20),
+    (What::Defer, 20),
     (What::Extend, 20),
     (What::Cancel, 20),
     (What::Revoke, 24),
@@ -219,6 +221,9 @@ impl Generator {
             What::Reject => Call::Reject { token, reason: self.text() },
             What::Exhaust => Call::Exhaust { token, error: self.text() },
             What::Release => Call::Release { token },
+            What::Defer => {
+                Call::Defer { token, delay: choose(&mut self.rng, &[0, 1, 25, u64::MAX]) }
+            }
             What::Extend => {
                 Call::Extend { token, by: choose(&mut self.rng, &[0, 1, 5, 40, 2_000, u64::MAX]) }
             }
@@ -276,6 +281,7 @@ impl Generator {
             | What::Reject
             | What::Exhaust
             | What::Release
+            | What::Defer
             | What::Extend => {
                 let token = |message: &Message| match message.phase {
                     Phase::Leased { token, .. } => Some(token),

@@ -115,6 +115,13 @@ impl Model {
                 model.counts.releases += 1;
                 model.placed[at].phase = Phase::Queued;
             }),
+            Call::Defer { token, delay } => self.with_lease(*token, |model, at| {
+                model.counts.releases += 1;
+                model.placed[at].phase = match delay {
+                    0 => Phase::Queued,
+                    _ => Phase::BackingOff { due: model.now.saturating_add(*delay) },
+                };
+            }),
             Call::Extend { token, by } => self.with_lease(*token, |model, at| {
                 let extended = model.now.saturating_add(*by);
                 if let Phase::Leased { deadline, .. } = &mut model.placed[at].phase {

@@ -150,6 +150,7 @@ pub fn number_of(call: &mut Call) -> Option<&mut u64> {
         | Call::Reject { token, .. }
         | Call::Exhaust { token, .. }
         | Call::Release { token }
+        | Call::Defer { token, .. }
         | Call::Extend { token, .. } => Some(token),
         Call::Cancel { id }
         | Call::Revoke { id, .. }

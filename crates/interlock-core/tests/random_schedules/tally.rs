@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 71] = [
+const SITUATIONS: [&str; 73] = [
     "put",
     "put known",
     "put full",
@@ -35,6 +35,8 @@ const SITUATIONS: [&str; 71] = [
     "exhaust lost",
     "release",
     "release lost",
+    "defer",
+    "defer lost",
     "extend",
     "extend lost",
     "cancel",
@@ -115,6 +117,7 @@ impl Tally {
             (Call::Reject { .. }, answer) => done_or(answer, "reject", "reject lost"),
             (Call::Exhaust { .. }, answer) => done_or(answer, "exhaust", "exhaust lost"),
             (Call::Release { .. }, answer) => done_or(answer, "release", "release lost"),
+            (Call::Defer { .. }, answer) => done_or(answer, "defer", "defer lost"),
             (Call::Extend { .. }, answer) => done_or(answer, "extend", "extend lost"),
             (Call::Cancel { .. }, answer) => done_or(answer, "cancel", "cancel refused"),
             (Call::Revoke { then, .. }, answer) => {

@@ -125,6 +125,11 @@ fn begin(rng: &mut fastrand::Rng, function: Function) -> Vec<Vec<u8>> {
             args.extend([b"20".to_vec(), count, b"30".to_vec(), b"any".to_vec()]);
         }
         Function::Settle => {}
+        Function::Events => {
+            args = vec![word(rng, START + 1_000_000), b"9".to_vec(), b"1000".to_vec()];
+        }
+        Function::Announce => args = vec![vec![b'a' + rng.u8(..4)], b"100".to_vec()],
+        Function::Ask => args = vec![vec![b'a' + rng.u8(..4)]],
         _ => args.clear(),
     }
     args
@@ -175,7 +180,11 @@ fn a_refused_call_changes_nothing() {
         ),
         (
             "settle c 2 ack 5 6",
-            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT, EXHAUST or RELEASE",
+            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE or DEFER",
+        ),
+        (
+            "settle c 2 DEFER 5 6 -1",
+            "BADARG il1_settle: settlements[1].delay is '-1'; a whole number from 0 to",
         ),
         ("next c 2 0 1 9 any REJECT 5 6", "BADARG il1_next: settlements[1].reason is missing"),
         ("configure DURABILITY always", "NOTSUPPORTED il1_configure: DURABILITY is 'always'"),

@@ -67,6 +67,7 @@ fn parse_call<'a>(name: &'a str, words: impl Iterator<Item = &'a str>) -> Result
             error: fields.text("error")?.unwrap_or_default(),
         },
         "release" => Call::Release { token: fields.number("token")? },
+        "defer" => Call::Defer { token: fields.number("token")?, delay: fields.number("delay")? },
         "extend" => Call::Extend { token: fields.number("token")?, by: fields.number("by")? },
         "cancel" => Call::Cancel { id: fields.number("id")? },
         "revoke" => Call::Revoke {
