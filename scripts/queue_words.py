@@ -52,6 +52,7 @@ QUEUE_NAMES = (
       "in which key", "ahead", "exact", "holders")),
     ("`watch`", "look",
      ("queue", "time", "counts", "rates", "hot", "oldest", "leases")),
+    ("`watch` without a queue", "queue and look", ("queue", "time", "counts", "rates")),
     ("`revoke`, `retry`, `skip`, `bury`, `cancel`, `discard`", "message", ("id", "changed")),
     ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
     ("`seal`, `reopen`", "queue", ("queue", "changed")),

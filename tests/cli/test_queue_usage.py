@@ -15,7 +15,7 @@ from interlock.cli import main, parser
 from interlock.cli.flags import Flag
 from interlock.cli.queue import GROUPS
 from interlock.cli.queue.subcommand import SHARED
-from interlock.cli.queue.watch import fitted
+from interlock.cli.queue.watch_all import fitted
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
 from tests.cli.terminal import terminal
@@ -217,6 +217,22 @@ def test_watch_without_a_terminal_is_a_line_each_time(
     assert "unsettled 2, waiting 1, ready 1, hottest hot 2, oldest " in first
     assert "puts 0.0/s" in second
     assert "\x1b" not in said.out
+
+
+def test_watch_of_all_queues_has_a_line_for_each(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    other = queue._client.queue(f"{queue.name}-other", bytes)
+    other.put(b"x")
+    queue.put_many([b"a", b"b"], keys="hot")
+    said = cli("watch", "--every", "0.01", "--count", 2).out
+    assert "\x1b" not in said
+    looks = said.split("queue ")[1:]
+    assert len(looks) == 2
+    rows = {line.split()[0]: line.split()[1:] for line in looks[1].splitlines()[1:]}
+    assert rows[queue.name][:2] == ["2", "1"] and "0.0" in rows[queue.name], "depth, ready, rates"
+    assert looks[1].index(f"{queue.name} ") < looks[1].index(other.name), "the most first"
+    told = {one["queue"]: one["counts"] for one in cli("watch", "--count", 1, "--json").lines}
+    assert (told[queue.name]["unsettled"], told[other.name]["unsettled"]) == (2, 1)
+    other.drop(force=True)
 
 
 def test_watch_as_json_is_an_object_each_time(cli: Command, queue: RemoteQueue[bytes]) -> None:

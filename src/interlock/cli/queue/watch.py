@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue import show
 from interlock.cli.queue.overview import gates_text
-from interlock.cli.queue.subcommand import declare, emit, on_queue
+from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
+from interlock.cli.queue.watch_all import CLEAR, RATED, fitted, rates_of, watch_all
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
@@ -47,14 +47,18 @@ def add_to(commands: Any) -> None:
         commands,
         "watch",
         watch,
-        "a queue live: rates, hot keys, who holds them, what waits longest",
+        "a queue live: rates, hot keys, who holds them, what waits longest; or all queues",
         (EVERY, COUNT),
-        about="On a terminal one screen, else a line each time. Ctrl-C ends it.",
+        about="Without QUEUE all queues, with a line for each. On a terminal one screen, else a "
+        "line each time. Ctrl-C ends it.",
+        queue="[QUEUE]",
     )
 
 
 def watch(given: argparse.Namespace) -> int:
     """Look again and again."""
+    if given.queue is None:
+        return ask(given, lambda operator: watch_all(operator, given))
     return on_queue(given, lambda operator: _watch(operator, given))
 
 
@@ -79,11 +83,6 @@ def _watch(operator: Operator, given: argparse.Namespace) -> int:
             return 0
         before, asked = counts, now
         time.sleep(given.every)
-
-
-def rates_of(before: dict[str, int], now: dict[str, int], passed: float) -> dict[str, float]:
-    """Return by how much each counter rose in a second."""
-    return {name: max(now[name] - before[name], 0) / passed for name in RATED}
 
 
 def look(operator: Operator, queue: str, counts: dict[str, int], rates: dict[str, float]) -> Look:
@@ -133,12 +132,6 @@ def page(queue: str, seen: Look) -> str:
     return "\n".join(lines)
 
 
-def fitted(text: str) -> str:
-    """Cut a page to the terminal: lines that it would wrap would push the first ones out."""
-    columns, rows = shutil.get_terminal_size()
-    return "\n".join(line[:columns] for line in text.splitlines()[: max(rows - 1, 1)])
-
-
 def line(queue: str, seen: Look) -> str:
     """Return a look as one line."""
     counts = seen.counts
@@ -184,9 +177,7 @@ def record(queue: str, seen: Look) -> dict[str, Any]:
     }  # fmt: skip
 
 
-CLEAR = "\x1b[H\x1b[2J"
 STATES = ("unsettled", "delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")
-RATED = ("puts", "leases", "acks", "retries", "expired")
 SHOWN = 8
 BAR = 24
 PAGES = 8
