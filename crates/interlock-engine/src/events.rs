@@ -63,6 +63,9 @@ impl Watched {
 
     fn enter(&self, queue: &[u8], log: Arc<Mutex<Log>>, now: Time) {
         let mut logs = self.logs.lock();
+        if logs.get(queue).is_some_and(|known| Arc::ptr_eq(known, &log)) {
+            return;
+        }
         // Those of queues that nobody calls go here.
         logs.retain(|_, log| match log.try_lock() {
             Some(log) => log.until > now,

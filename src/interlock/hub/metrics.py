@@ -35,7 +35,7 @@ def text(
         labelled("store", STORE_FIGURES, stores or {}),
         of_families(queues),
     )
-    return "".join(f"{line}\n" for line in found)
+    return "\n".join([*found, ""])
 
 
 def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
@@ -77,13 +77,20 @@ def labelled(
 
 def of_families(families: Iterable[tuple[Family, Sequence[Sample]]]) -> Iterator[str]:
     """Yield families with their samples, but those that have none."""
+    # A queue's labels stand in most families: each is written once.
+    written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {(): {(): ""}}
     for family, samples in families:
-        if samples:
-            yield from metric(family.name, family.kind, family.help)
+        if not samples:
+            continue
+        yield from metric(family.name, family.kind, family.help)
+        name, known = family.name, written.setdefault(family.labels, {})
         for values, figure in samples:
-            pairs = zip(family.labels, values, strict=True)
-            labels = ",".join(f'{label}="{escaped(value)}"' for label, value in pairs)
-            yield f"{family.name}{{{labels}}} {figure}" if labels else f"{family.name} {figure}"
+            labels = known.get(values)
+            if labels is None:
+                pairs = zip(family.labels, values, strict=True)
+                told = ",".join(f'{label}="{escaped(value)}"' for label, value in pairs)
+                labels = known[values] = f"{{{told}}}"
+            yield f"{name}{labels} {figure}"
 
 
 def metric(name: str, kind: str, help: str) -> Iterator[str]:
