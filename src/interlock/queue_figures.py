@@ -6,9 +6,8 @@ dashboards and alert rules need not know which of them was scraped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 __all__ = ["OTHER", "QUEUE_FAMILIES", "STATES", "Family", "QueueFigures", "Sample"]
@@ -123,9 +122,10 @@ class QueueFigures:
         own, others = self._divided(found)
         rest = [found[name] for name in others]
         counted = self._sum_of_counters(others, rest)
+        labels, rows = [(name,) for name in own], [found[name] for name in own]
 
-        def by_queue(value: Callable[[Mapping[str, int]], float], of_rest: float) -> list[Sample]:
-            told: list[Sample] = [((name,), value(found[name])) for name in own]
+        def by_queue(values: Iterable[float], of_rest: float) -> list[Sample]:
+            told: list[Sample] = list(zip(labels, values, strict=True))
             return [*told, ((OTHER,), of_rest)] if rest else told
 
         messages: list[Sample] = [
@@ -136,12 +136,11 @@ class QueueFigures:
         yield MESSAGES, messages
         if all("oldest" in stats for stats in found.values()):
             oldest = max((_age(one, now) for one in rest), default=0.0)
-            yield OLDEST, by_queue(lambda stats: _age(stats, now), oldest)
+            yield OLDEST, by_queue([_age(stats, now) for stats in rows], oldest)
         for name, family in GAUGES.items():
-            value = partial(_figure, name)
-            yield family, by_queue(value, sum(map(value, rest)))
+            yield family, by_queue(_figures(name, rows), sum(_figures(name, rest)))
         for (name, family), of_rest in zip(COUNTERS.items(), counted, strict=True):
-            yield family, by_queue(partial(_figure, name), of_rest)
+            yield family, by_queue(_figures(name, rows), of_rest)
         yield QUEUES, [((), len(found) + unseen)]
         yield CUT, [((), len(others) + unseen)]
 
@@ -167,7 +166,7 @@ class QueueFigures:
     ) -> list[int]:
         seen: dict[str, tuple[int, ...]] = {}
         for queue, stats in zip(others, rest, strict=True):
-            values = tuple(_figure(name, stats) for name in COUNTERS)
+            values = tuple(stats.get(name, 0) for name in COUNTERS)
             before = self._seen.get(queue, (0,) * len(values))
             for at, (old, new) in enumerate(zip(before, values, strict=True)):
                 # One that fell is of a queue that was dropped and made again.
@@ -177,8 +176,8 @@ class QueueFigures:
         return self._counted
 
 
-def _figure(name: str, stats: Mapping[str, int]) -> int:
-    return stats.get(name, 0)
+def _figures(name: str, all_stats: Iterable[Mapping[str, int]]) -> list[int]:
+    return [stats.get(name, 0) for stats in all_stats]
 
 
 def _age(stats: Mapping[str, int], now: float) -> float:

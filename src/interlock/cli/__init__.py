@@ -71,7 +71,7 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
 COMMANDS = (
     *("replay", "queue", "table", "node", "cluster", "store", "worker", "cron", "dashboard"),
-    *("hub", "pub", "sub"),
+    *("hub", "exporter", "pub", "sub"),
 )
 INTERRUPTED = 130
 LONGEST_END = 2.0

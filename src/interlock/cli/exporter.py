@@ -1,0 +1,107 @@
+"""`interlock exporter`: the queues of an engine as metrics for Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Mapping
+
+from interlock.cli.flags import Flag, listening, positive
+from interlock.cli.queue.subcommand import BAD_INPUT, URL, address, failed
+
+ADDRESS = Flag(
+    "--port",
+    "serve /metrics, /health and /ready there, on loopback unless a host is given; port 0: any "
+    "that is free (127.0.0.1:9469)",
+    "[HOST:]PORT",
+    listening,
+    ("127.0.0.1", 9469),
+)
+FLAGS = (
+    URL,
+    ADDRESS,
+    Flag("--queues", "tell of the queues whose names match this alone (*)", "GLOB", default="*"),
+    Flag("--keys", "tell of so many keys with most messages too, of the 100 fullest queues; each "
+         "is a label, and each change of them a series (none)", "N", positive, 0),
+    Flag("--most-queues", "queues that have lines of their own; the others are summed as "
+         'queue="other" (1000)', "N", positive, 1000),
+    Flag("--print-dashboard", "print a dashboard for Grafana, and end"),
+    Flag("--print-rules", "print alert rules for Prometheus, and end"),
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "exporter",
+        help="the queues of an engine as metrics for Prometheus",
+        description="Serve the metrics of all queues of a hub or a Redis, which is asked when "
+        "somebody scrapes. An engine that is down is interlock_up 0.",
+        epilog="TERM and INT stop it. Exit codes: 0 stopped; 1 the address is taken; 2 wrong "
+        "usage.",
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serve until TERM or INT; or print what ships with it."""
+    from interlock.metrics import shipped
+
+    if given.print_dashboard or given.print_rules:
+        print(shipped.dashboard() if given.print_dashboard else shipped.rules(), end="")
+        return 0
+    url = address(given)
+    if not url:
+        return refuse("no engine is named; --url or INTERLOCK_URL says where")
+    if url.startswith("memory:"):
+        return refuse("memory:// has the queues of its own process alone; --url takes a hub or a "
+                      "Redis")  # fmt: skip
+    return serve(url, given)
+
+
+def serve(url: str, given: argparse.Namespace) -> int:
+    """Serve the metrics of the engine there until a signal."""
+    from interlock.cli.metrics_server import serving
+    from interlock.engine.client import connect
+    from interlock.engine.operator import Operator
+    from interlock.engine.server import Server
+    from interlock.metrics.exporter import Exporter
+    from interlock.metrics.pages import Pages
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    # Blocked before the first thread is made, so that all of them leave signals to this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        client = connect(url)
+    except (ValueError, ImportError) as error:
+        return refuse(str(error))
+    with client:
+        exporter = Exporter(Operator(Server(client)), given.queues, given.keys, given.most_queues)
+
+        def ready() -> str:
+            exporter.text()
+            return exporter.trouble
+
+        def health() -> Mapping[str, object]:
+            return {"status": "ok", "engine": client.url, "trouble": exporter.trouble or None}
+
+        try:
+            with serving(given.port, Pages(exporter.text, ready, health)) as where:
+                print(f"interlock exporter: {client.url} on http://{where}/metrics", flush=True)
+                signal.sigwait(ENDING)
+        except OSError as error:
+            return failed(str(error))
+    return 0
+
+
+def refuse(message: str) -> int:
+    """Tell of wrong usage, and return the exit code for it."""
+    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    return BAD_INPUT
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
