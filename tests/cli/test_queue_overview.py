@@ -116,6 +116,23 @@ def test_peek_tells_the_last_failure(cli: Command, queue: RemoteQueue[bytes]) ->
     assert "failed: no such account" in cli("peek", queue.name).out
 
 
+def test_peek_of_one_message_tells_all_failures_with_their_places(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    id = queue.put(b"a")
+    queue.get().nack(0, error='no route\n  File "a.py", line 3, in send')
+    queue.get().nack(600, error="no such account")
+    told = cli("peek", queue.name, id).out
+    assert told.index("attempt 2 failed") < told.index("attempt 1 failed")
+    assert ": no route\n" in told and '  File "a.py", line 3, in send' in told
+    # Of many, a line each.
+    assert "no route" not in cli("peek", queue.name).out
+    newest, oldest = cli("peek", queue.name, id, "--json").json["failures"]
+    assert (newest["attempt"], newest["error"], newest["traceback"]) == (2, "no such account", "")
+    assert (oldest["attempt"], oldest["error"]) == (1, "no route")
+    assert "line 3" in oldest["traceback"] and oldest["time"] < newest["time"]
+
+
 def test_peek_gives_the_next_page_behind_a_message(cli: Command, queue: RemoteQueue[bytes]) -> None:
     ids = [queue.put(b"%d" % n, keys=f"k{n % 2}") for n in range(5)]
     late = queue.put(b"late", delay=600)

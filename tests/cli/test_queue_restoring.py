@@ -41,6 +41,25 @@ def test_dead_letters_arrive_where_a_worker_serves(
     assert other.stats().dead == 1
 
 
+def test_the_errors_of_all_attempts_go_along(
+    cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
+) -> None:
+    ids = [queue.put(payload, keys=payload) for payload in (b"dead", b"alive")]
+    for lease in queue.get_many(2):
+        lease.nack(0, error="first\n\u00e4 line")
+    for lease in queue.get_many(2):
+        lease.nack(0, error="second")
+    queue.get().reject("third")
+    before = [cli("peek", queue.name, id, "--json").json["failures"] for id in ids]
+    assert [len(found) for found in before] == [3, 2]
+    moved(cli, queue, file)
+    cli("import", other.name, "--file", file)
+    (letter,) = cli("dead-letters", other.name, "--json").lines
+    (alive,) = cli("peek", other.name, "--json").lines
+    assert alive["failures"] == before[1]
+    assert cli("peek", other.name, letter["id"], "--json").json["failures"] == before[0]
+
+
 def test_more_dead_letters_than_there_is_room_for_are_refused(
     cli: Command, client: Client, queue: RemoteQueue[bytes], file: Path
 ) -> None:
