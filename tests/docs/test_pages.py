@@ -16,6 +16,7 @@ FOLDERS = sorted(path.parent for path in ROOT.glob("examples/*/__main__.py"))
 EXAMPLES = {path.name: [path] for path in sorted(ROOT.glob("examples/*.py"))} | {
     path.name: [path, "--demo"] for path in FOLDERS
 }
+EXAMPLES |= {path.parent.name: [path, "--demo"] for path in ROOT.glob("examples/*/run.py")}
 PROGRAMS = [pytest.param(program, id=program.name) for page in PAGES for program in programs(page)]
 COMMANDS = [
     pytest.param(words, id=f"{page.relative_to(ROOT)}:{line}")
