@@ -70,8 +70,8 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
 
 COMMANDS = (
-    *("replay", "queue", "table", "node", "cluster", "store", "worker", "cron", "dashboard"),
-    *("hub", "exporter", "pub", "sub"),
+    *("replay", "queue", "table", "node", "cluster", "store", "worker", "send", "cron"),
+    *("dashboard", "exporter", "hub", "pub", "sub", "completion"),
 )
 INTERRUPTED = 130
 LONGEST_END = 2.0
