@@ -26,6 +26,8 @@ export class Tracks {
     this.waits = [];
     this.waitAt = 0;
     this.trimmed = 0;
+    /** The messages that ended since it began: of what was asked for meanwhile they are no longer true. Null once that is known. */
+    this.gone = new Set();
   }
 
   /** Takes what the live stream told: events of [number, time, kind, id, attempt, token, consumer, error, keys, shared]. */
@@ -134,6 +136,7 @@ export class Tracks {
     this.close(message, time, outcome);
     for (const row of message.rows) row.standing(message, "", time);
     this.messages.delete(message.id);
+    this.gone?.add(message.id);
   }
 
   /**
@@ -142,12 +145,13 @@ export class Tracks {
    */
   seed(found) {
     for (const { id, state = "leased", keys, shared = [], worker = "", since = null, attempt = 1, error = "" } of found) {
-      if (this.messages.has(String(id))) continue;
+      if (this.messages.has(String(id)) || this.gone?.has(String(id))) continue;
       const message = this.enter(String(id), keys, shared, "seed", since);
       Object.assign(message, { worker, attempt, error });
       this.become(message, state, since ?? Number(id) / 1e6);
       message.atLeast = since === null;
     }
+    this.gone = null;
   }
 
   /** How many unsettled messages stand on keys, as the engine counts: [{key, waiting}]. */

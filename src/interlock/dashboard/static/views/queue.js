@@ -65,15 +65,16 @@ export function queue(context) {
   /** What held keys before this page was opened: with its worker and since when, where that is told. */
   async function seed(depths, stats) {
     const now = live.now();
-    const running = get("/workers", { signal }).then((workers) => workers.flatMap((worker) => (worker.running ?? [])
+    const running = get("/workers", { signal }).then((workers) => new Map(workers.flatMap((worker) => (worker.running ?? [])
       .filter((one) => (one.queue ?? worker.queue) === name)
-      .map((one) => ({ ...one, worker: worker.id, since: now - one.seconds }))));
+      .map((one) => [String(one.id), { worker: worker.id, since: now - one.seconds }])))).catch(() => new Map());
     const standing = ["leased", "backing_off", "held"].filter((state) => stats[state]).map((state) =>
       get(path("queues", name, "messages"), { query: { state, limit: 100 }, signal }).then(({ items }) => items));
-    for (const found of await Promise.allSettled([running, ...standing])) {
-      // What cannot be told of now is seen with the next event of it.
-      if (found.status === "fulfilled") chart.seed(found.value);
-    }
+    // What cannot be told of now is seen with the next event of it.
+    const found = (await Promise.allSettled(standing)).flatMap((one) => one.value ?? []);
+    // A worker says now and then what it does: what the engine does not say any more is over.
+    const known = await running;
+    chart.seed(found.map((one) => (one.state === "leased" ? { ...one, ...known.get(String(one.id)) } : one)));
     chart.depths(depths);
   }
 
