@@ -22,6 +22,7 @@ from interlock import Hub, _core
 from interlock.cli import (
     connection,
     cron,
+    dashboard,
     hub,
     hub_backup,
     hub_info,
@@ -248,6 +249,24 @@ Once the engine has answered, and with `--pool process` a process is ready, it p
 | 2 | wrong usage, no such app or queue: the line says what there is |
 """  # noqa: E501
 
+DASHBOARD = """
+## interlock dashboard
+
+Serves a page over the queues of an engine: [how to use it](../howto/dashboard.md), and
+[its API](dashboard.md).
+
+```text
+interlock dashboard [FLAGS]
+```
+
+"""
+
+DASHBOARD_TAIL = """
+Once it serves it prints `interlock dashboard: URL`, and the token if it has made one; with `--json` one line,
+`{"url": ..., "token": ...}`. It exits with 0 after TERM or INT, with 1 where the address is taken or a package is
+missing, and with 2 for wrong usage.
+"""
+
 CRON = """
 ## interlock cron
 
@@ -353,7 +372,8 @@ def cli() -> str:
     parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
     parts += [WORKER, table(worker.FLAGS), WORKER_TAIL]
-    return "".join([*parts, CRON, table(cron.FLAGS), CRON_TAIL])
+    parts += [CRON, table(cron.FLAGS), CRON_TAIL]
+    return "".join([*parts, DASHBOARD, table(dashboard.FLAGS), DASHBOARD_TAIL])
 
 
 def queue_cli() -> str:

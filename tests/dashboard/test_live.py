@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import socket
 import threading
 import time
+import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import interlock
 from interlock.dashboard import live, track
+from interlock.dashboard.watcher import Watcher
 from interlock.engine.client import Client
 from interlock.engine.queue import RemoteQueue
 from tests.dashboard.conftest import Page, Serve
@@ -280,3 +283,41 @@ def test_a_slow_page_is_told_what_it_missed(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("queue", ["", "no{brace", "x" * 513])
 def test_what_is_no_queue(page: Page, queue: str) -> None:
     page.get("live", 400, queue=queue)
+
+
+def test_many_updates_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(track, "KEPT", 50_000)
+    watcher = Watcher(cast(Any, None))
+    kept = object.__new__(track.Track)
+    kept.__dict__.update(
+        queue="q", _batches=deque(), _size=0, _number=0, _dropped=0, _counted=0,
+        _ring=watcher.ring,
+    )  # fmt: skip
+    place = kept.begin()
+    tick = 0
+
+    def update(number: int) -> None:
+        nonlocal place, tick
+        # Queues come, change and go.
+        watcher._take({f"queue {(number + n) % 5000}": {"puts": number} for n in range(20)})
+        watcher.stats_since(tick)
+        # Another page is slow.
+        watcher.stats_since(max(tick - 7, 0))
+        tick = watcher.tick
+        kept._add({"last": number, "missed": 0, "events": [[number] * 20]}, 1)
+        place, _ = kept.since(place)
+
+    for number in range(500):
+        update(number)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(500, 2_500):
+            update(number)
+        gc.collect()
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # What is held is renewed, but not more of it: 1,000 names that went, and the last events.
+    assert size < 600_000
+    assert len(watcher._told) <= 2 and len(watcher._gone) == 1_000
