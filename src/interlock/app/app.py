@@ -24,7 +24,7 @@ from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
     from interlock.worker.harness import TestWorker
-    from interlock.worker.worker import Worker
+    from interlock.worker.worker import Beside, Worker
 
 __all__ = ["App"]
 
@@ -437,7 +437,7 @@ class App:
         self._has_worker = True
         if url.startswith("memory://") and url != "memory://":
             served(url)
-        beside = []
+        beside: list[Beside] = []
         wanted = settings.pop("timetable", True)
         checked = WorkerSettings(**settings)
         if wanted and self._timetable:
@@ -445,7 +445,14 @@ class App:
 
             entries = self._timetable.values()
             beside.append(Runner(entries, checked.queues, self._open, checked.lease))
-        return Worker(self._as_tasks(), self._open, checked, url, beside)
+        worker = Worker(self._as_tasks(), self._open, checked, url, beside)
+        if not url.startswith("memory:"):
+            # An engine of this process has nobody else who could look.
+            from interlock.worker.announcing import Announcing
+
+            schedules = list(self._timetable)
+            beside.append(Announcing(worker, self._open, checked.reference, schedules))
+        return worker
 
     def _reference(self) -> str:
         """Return the name by which processes of a pool find this app."""

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from interlock.cli import worker_stacks
+from interlock.cli import worker_directory, worker_stacks
 from interlock.cli.flags import Flag, listening, positive, seconds, share
 from interlock.cli.worker_log import LOG_LEVELS
 
@@ -48,6 +48,7 @@ FLAGS = (
     Flag("--log-format", "how each line of the log is written, if the app sets up no log of its "
          "own (text)", choices=("text", "json"), default="text"),
     *worker_stacks.FLAGS,
+    *worker_directory.FLAGS,
 )  # fmt: skip
 
 
@@ -57,15 +58,23 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "worker",
         help="handle the messages of an app's tasks, or ask what workers are doing",
         usage="interlock worker MODULE:APP [FLAG ...]\n"
+        "       interlock worker list [--url URL] [--json]\n"
+        "       interlock worker stacks ID [--url URL] [--json]\n"
+        "       interlock worker drain ID [--wait] [--url URL] [--json]\n"
         "       interlock worker stacks [--json] [--pid N]",
-        description="Handle the messages of an app's tasks. With the word 'stacks', ask the "
-        "workers of this user on this machine what their handlers are doing now.",
+        description="Handle the messages of an app's tasks. With a word instead of an app: 'list' "
+        "shows the workers of all machines, 'stacks' asks one of them, or without an ID those of "
+        "this user on this machine, what their handlers are doing now, and 'drain' has one take no "
+        "more and end.",
         epilog="TERM and INT stop it: it takes no more, lets handlers finish, hands back the rest. "
         "A second signal, or the end of the drain timeout, hands back what still runs as well. "
         "Exit codes: 0 stopped and all settled; 1 something was handed back while it ran, the "
         "auditor found a violation, or the worker broke; 2 wrong usage, no such app or queue.",
     )
-    parser.add_argument("app", metavar="MODULE:APP", help="where the app is, or 'stacks'")
+    parser.add_argument(
+        "app", metavar="MODULE:APP", help="where the app is, or list, stacks, drain"
+    )
+    parser.add_argument("id", metavar="ID", nargs="?", help="with stacks and drain: a worker")
     for flag in FLAGS:
         flag.add_to(parser)
     parser.set_defaults(run=run)
@@ -73,8 +82,14 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(given: argparse.Namespace) -> int:
     """Run the worker; or supervise several, or ask those that run."""
-    if given.app == "stacks":
+    if given.app == "stacks" and given.id is None:
         return worker_stacks.run(given)
+    if given.app in worker_directory.WORDS:
+        return worker_directory.run(given)
+    if given.id is not None:
+        return refuse(f"{given.id!r} is one word too many: a worker takes one MODULE:APP")
+    if given.wait:
+        return refuse("--wait is for `interlock worker drain`; leave it out")
     if given.pid is not None:
         return refuse("--pid is for `interlock worker stacks`; leave it out")
     # As `python -m` does; the command's own folder is no place for a program's modules.

@@ -88,6 +88,7 @@ class WorkerProcess:
             record=recording(given),
         )
         self._worker.on_broken = lambda: self._events.put("broken")
+        self._worker.on_drain = lambda: self._events.put("drain")
         if self._measured:
             self._worker.measure()
 

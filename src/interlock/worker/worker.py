@@ -90,6 +90,8 @@ class Worker:
         """The reason why it ended by itself; None: it has not."""
         self.on_broken: Callable[[], object] = lambda: None
         """Called once it has."""
+        self.on_drain: Callable[[], object] = self.quiesce
+        """Called when somebody asks it, from wherever, to take no more and to end."""
 
     def start(self) -> Self:
         """Begin to take messages; returns when the program's own beginning is done.

@@ -1,0 +1,195 @@
+"""`interlock worker list`, `stacks ID` and `drain ID`: the workers of all machines, by the engine.
+
+Each announces itself there; a request is left for it at the engine, and it answers with its next
+announcement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag
+from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, emit, failed
+from interlock.cli.tables import table
+from interlock.cli.worker_stacks import as_text
+
+if TYPE_CHECKING:
+    from interlock.engine.operator import Operator
+
+WORDS = ("list", "stacks", "drain")
+FLAGS = (
+    Flag("--wait", "with drain: return when the worker has ended"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Known:
+    """A worker that has announced itself."""
+
+    queue: str
+    """The queue at which it did."""
+    id: str
+    said: dict[str, Any]
+    age: float
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do what the word asks for."""
+    word, named = given.app, given.id
+    if word == "list":
+        if named is not None:
+            return wrong("list takes no ID")
+        return ask(given, lambda operator: list_all(operator, given))
+    if named is None:
+        return wrong("drain takes the ID of a worker, as `interlock worker list` tells them")
+    return ask(given, lambda operator: _asked(operator, given, word))
+
+
+def list_all(operator: Operator, given: argparse.Namespace) -> int:
+    """Print all workers."""
+    found = workers(operator, _queues(given))
+    if given.json:
+        for one in found:
+            said = {name: value for name, value in one.said.items() if name != "answers"}
+            emit({**said, "id": one.id, "queue": one.queue, "age": round(one.age, 3)})
+        return 0
+    rows = [
+        [
+            one.id,
+            str(one.said.get("state", "")),
+            str(one.said.get("app", "")),
+            ", ".join(one.said.get("queues", [one.queue])),
+            f"{len(one.said.get('running', ()))} of {one.said.get('concurrency', '?')}",
+            one.said.get("handled", ""),
+            one.said.get("failed", ""),
+            _since(one.said.get("since")),
+        ]
+        for one in found
+    ]
+    if rows:
+        head = ("worker", "state", "app", "queues", "at work", "handled", "failed", "for")
+        print(table(head, rows))
+    else:
+        print("no worker has announced itself")
+    return 0
+
+
+def workers(operator: Operator, queues: list[str]) -> list[Known]:
+    """Return the workers of these queues, and of all that there are, by their ids."""
+    from interlock.engine.request import Refused
+
+    names = [*dict.fromkeys([*queues, *operator.queues()])]
+    found: dict[str, Known] = {}
+    for name, reply in zip(names, operator.each("workers", names, "", 1), strict=True):
+        # Most queues have none, which one round trip for many of them tells.
+        if isinstance(reply, Refused) or not reply:
+            continue
+        for one in operator.workers(name):
+            try:
+                said = json.loads(one.text)
+            except ValueError:
+                said = None
+            # Of another program's announcement only that it is there.
+            known = said if isinstance(said, dict) else {}
+            found[one.worker] = Known(name, one.worker, known, one.age)
+    return [found[id] for id in sorted(found)]
+
+
+def _asked(operator: Operator, given: argparse.Namespace, what: str) -> int:
+    wanted = given.id
+    known = workers(operator, _queues(given))
+    found = [one for one in known if one.id == wanted] or [
+        one for one in known if one.id.startswith(wanted)
+    ]
+    if not found:
+        return failed(f"no worker {wanted!r} has announced itself; there are {_ids(known)}")
+    if len(found) > 1:
+        return failed(f"{wanted!r} is the begin of several: {_ids(found)}")
+    (worker,) = found
+    number = operator.ask(worker.queue, worker.id, json.dumps({"ask": what}))
+    if number is None:
+        return failed(f"worker {worker.id} has ended")
+    answer = _answer(operator, worker, str(number))
+    if answer is None:
+        if what == "drain" and not _there(operator, worker):
+            return _told_drained(worker, given, ended=True)
+        return failed(f"worker {worker.id} does not answer within {PATIENCE:g} s")
+    if "error" in answer:
+        return failed(f"worker {worker.id}: {answer['error']}")
+    if what == "stacks":
+        return _print_stacks(worker, answer, given)
+    while given.wait and _there(operator, worker):
+        time.sleep(LOOK)
+    return _told_drained(worker, given, ended=given.wait)
+
+
+def _answer(operator: Operator, worker: Known, number: str) -> dict[str, Any] | None:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        known = {one.id: one for one in workers(operator, [worker.queue])}
+        if worker.id not in known:
+            return None
+        found = known[worker.id].said.get("answers", {}).get(number)
+        if isinstance(found, dict):
+            return found
+        time.sleep(LOOK)
+    return None
+
+
+def _there(operator: Operator, worker: Known) -> bool:
+    return any(one.worker == worker.id for one in operator.workers(worker.queue))
+
+
+def _print_stacks(worker: Known, answer: dict[str, Any], given: argparse.Namespace) -> int:
+    if given.json:
+        emit({"id": worker.id, "queue": worker.queue, **answer})
+        return 0
+    facts = {"process": f"{worker.said.get('process', '?')} on {worker.said.get('host', '?')}"}
+    print(as_text({**worker.said, **facts, "handlers": answer["stacks"]}))
+    if answer.get("left_out"):
+        print(f"\nand {count(answer['left_out'], 'handler')} for which there was no room")
+    return 0
+
+
+def _told_drained(worker: Known, given: argparse.Namespace, ended: bool) -> int:
+    state = "ended" if ended else "draining"
+    if given.json:
+        emit({"id": worker.id, "state": state})
+    elif ended:
+        print(f"worker {worker.id} has ended")
+    else:
+        print(f"worker {worker.id} takes no more, and ends when its handlers have")
+    return 0
+
+
+def _queues(given: argparse.Namespace) -> list[str]:
+    return [name.strip() for name in (given.queues or "").split(",") if name.strip()]
+
+
+def _ids(known: list[Known]) -> str:
+    return ", ".join(one.id for one in known[:20]) or "none"
+
+
+def _since(at: object) -> str:
+    if not isinstance(at, int | float):
+        return ""
+    seconds = max(time.time() - at, 0.0)
+    for length, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def wrong(message: str) -> int:
+    """Tell of wrong usage, and return the exit code for it."""
+    failed(message)
+    return BAD_INPUT
+
+
+PATIENCE = 15.0
+"""Seconds for an answer: a worker announces itself every two."""
+LOOK = 0.25

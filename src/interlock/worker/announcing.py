@@ -1,0 +1,203 @@
+"""A worker tells the engine that it is there and what it does, again and again, and does what is
+asked of it that way: from any machine that reaches the engine.
+
+It does so at the first of its queues, by a thread that does nothing else; what it said is forgotten
+10 seconds after the last time. Nothing of a worker depends on it: where it is refused, or the
+engine has no room for it, the worker says so once and goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.errors import EngineUnavailable, InterlockError, ShutDown
+from interlock.worker.announcement import Description, stacks_answer
+
+if TYPE_CHECKING:
+    from interlock.worker.worker import Worker
+
+__all__ = ["Announcing"]
+
+_log = logging.getLogger("interlock.worker")
+
+
+class Announcing:
+    """Runs as long as its worker does; see ``interlock.worker.worker.Beside``."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        open_queue: Callable[[str], Any],
+        app: str,
+        schedules: Sequence[str] = (),
+    ) -> None:
+        """Prepare; nothing is told before ``start``.
+
+        Args:
+            open_queue: gives a handle of a queue, which is this one's own.
+            app: the name of the app, as ``module:name``; empty where it has none.
+            schedules: the names of the entries of its timetable.
+        """
+        self._worker = worker
+        self._open_queue = open_queue
+        self._app = app
+        self._schedules = schedules
+        self._bell = threading.Event()
+        self._state = "running"
+        self._ending = False
+        self._answers: dict[str, tuple[float, Any]] = {}
+        """By the numbers of requests: when the answer was ready, and the answer."""
+        self._asked_at = float("-inf")
+        self._refused = False
+        self._thread: threading.Thread | None = None
+        self._id = ""
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="interlock-announcing", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell that the worker takes no more."""
+        self._state = "draining"
+        self._bell.set()
+
+    def join(self, timeout: float) -> None:
+        """Have it forgotten, within so many seconds and at most one: it is not worth a wait."""
+        self._ending = True
+        self._bell.set()
+        if self._thread is not None:
+            self._thread.join(min(timeout, LONGEST_END))
+
+    # -- The thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        from interlock import __version__
+
+        try:
+            queue = self._open_queue(self._worker.settings.queues[0])
+        except InterlockError:
+            # The app is closed already.
+            return
+        self._id = _named(queue)
+        description = Description(self._worker, self._id, self._app, __version__, self._schedules)
+        try:
+            self._announce_all(queue, description)
+        finally:
+            _taken.discard(self._id)
+            with contextlib.suppress(InterlockError):
+                queue.close()
+
+    def _announce_all(self, queue: Any, description: Description) -> None:
+        reached = False
+        while not self._ending:
+            pause = PERIOD
+            try:
+                asked = queue._announce(self._id, TTL, description.text(self._state, self._told()))
+                reached, self._refused = True, False
+                for number, text in asked:
+                    self._asked_at = time.monotonic()
+                    self._take(str(number), text)
+                if time.monotonic() - self._asked_at < CURIOUS:
+                    pause = QUICK_PERIOD
+            except EngineUnavailable:
+                # Whoever leases says so.
+                reached = False
+            except ShutDown:
+                return
+            except Exception as error:
+                reached, pause = False, REFUSED_PERIOD
+                self._log_refusal(queue, error)
+            self._bell.wait(pause)
+            self._bell.clear()
+        if reached:
+            with contextlib.suppress(InterlockError):
+                queue._announce(self._id, 0, "{}")
+
+    def _log_refusal(self, queue: Any, error: Exception) -> None:
+        if self._refused or self._ending:
+            return
+        self._refused = True
+        known = isinstance(error, InterlockError)
+        _log.warning(
+            "queue %r: this worker cannot announce itself, and `interlock worker list` does not "
+            "show it: %s",
+            queue.name, error, exc_info=None if known else error, extra={"queue": queue.name},
+        )  # fmt: skip
+
+    # -- Requests ---------------------------------------------------------------------------------
+
+    def _told(self) -> dict[str, Any]:
+        """Return the answers that are still told, the last that there is room for."""
+        now, room, found = time.monotonic(), MOST_OF_ANSWERS, {}
+        for number, (at, answer) in reversed(list(self._answers.items())):
+            room -= len(json.dumps(answer))
+            if now - at > KEPT or room < 0:
+                del self._answers[number]
+            else:
+                found[number] = answer
+        return found
+
+    def _take(self, number: str, text: str) -> None:
+        try:
+            wanted = json.loads(text)["ask"]
+        except (ValueError, TypeError, KeyError):
+            wanted = None
+        if wanted not in ("stacks", "drain"):
+            self._answer(number, {"error": f"{text[:100]!r} is unknown; allowed: stacks, drain"})
+            return
+        # Elsewhere: processes that are to say where their handlers stand may take their time.
+        work = self._tell_stacks if wanted == "stacks" else self._drain
+        threading.Thread(target=work, args=(number,), name="interlock-asked", daemon=True).start()
+
+    def _tell_stacks(self, number: str) -> None:
+        try:
+            answer = stacks_answer(self._worker.stacks())
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        self._answer(number, answer)
+
+    def _drain(self, number: str) -> None:
+        self._answer(number, {"state": "draining"})
+        _log.info("this worker was asked to drain, and takes no more")
+        self._worker.on_drain()
+
+    def _answer(self, number: str, answer: Any) -> None:
+        self._answers[number] = time.monotonic(), answer
+        self._bell.set()
+
+
+def _named(queue: Any) -> str:
+    """Return a name for a worker: that by which the engine knows who leased from its client, so
+    that the two can be matched; further workers of a client have one that begins so."""
+    base: str = queue._client._engine._name
+    name, number = base, 1
+    with _taking:
+        while name in _taken:
+            number += 1
+            name = f"{base}/worker-{number}"
+        _taken.add(name)
+    return name
+
+
+_taking = threading.Lock()
+_taken: set[str] = set()
+TTL = 10.0
+"""Seconds after which it is forgotten that does not announce itself any more."""
+PERIOD = 2.0
+QUICK_PERIOD = 1.0
+"""The same while somebody asks."""
+CURIOUS = 15.0
+"""Seconds after a request in which there may be more."""
+REFUSED_PERIOD = 60.0
+LONGEST_END = 1.0
+KEPT = 30.0
+"""Seconds for which an answer is told."""
+MOST_OF_ANSWERS = 40_000
+"""Bytes."""
