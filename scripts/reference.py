@@ -225,11 +225,15 @@ lost (`sub` also when `--count` messages did not come in time), 2 for wrong usag
 WORKER = """
 ## interlock worker
 
-Handles the messages of an app's tasks: [how to run workers](../howto/worker.md). With `stacks` it
-asks the workers of this user on this machine what their handlers are doing now.
+Handles the messages of an app's tasks: [how to run workers](../howto/worker.md). With `list`, `stacks ID` and `drain ID` it
+asks [workers of all machines](../howto/watch-workers.md#workers-of-all-machines) by way of their engine; with `stacks` alone the
+workers of this user on this machine, what their handlers are doing now.
 
 ```text
 interlock worker MODULE:APP [FLAGS]
+interlock worker list [--url URL] [--queues NAMES] [--json]
+interlock worker stacks ID [--url URL] [--json]
+interlock worker drain ID [--wait] [--url URL] [--json]
 interlock worker stacks [--json] [--pid N]
 ```
 
@@ -245,7 +249,7 @@ Once the engine has answered, and with `--pool process` a process is ready, it p
 | code | means |
 |---|---|
 | 0 | stopped by TERM or INT, and all it held was settled as its handlers said |
-| 1 | something was handed back while its handler ran, the auditor found a violation, or it broke: the engine refuses it, or no process of its pool starts; of `stacks`: no worker answers |
+| 1 | something was handed back while its handler ran, the auditor found a violation, or it broke: the engine refuses it, or no process of its pool starts; of `stacks` and `drain`: no worker answers |
 | 2 | wrong usage, no such app or queue: the line says what there is |
 """  # noqa: E501
 

@@ -15,6 +15,7 @@ import interlock
 from interlock import auditor, testing
 from interlock.cluster.control import HELP
 from interlock.cluster.entry import Entry
+from interlock.contrib import opentelemetry, sentry
 from interlock.engine.announcements import Announcement
 from interlock.hub import client
 from interlock.testing import contract
@@ -92,6 +93,11 @@ OTHERS = {
     "cases": contract.cases,
     "run": contract.run,
     "replay": testing.replay,
+    "opentelemetry.instrument": opentelemetry.instrument,
+    "Tracing": opentelemetry.Tracing,
+    "Tracing.flush": opentelemetry.Tracing.flush,
+    "sentry.instrument": sentry.instrument,
+    "Reporting": sentry.Reporting,
 }
 
 

@@ -246,6 +246,13 @@ class Tracing(Middleware):
                 span.end()
             context.detach(state.attached)
 
+    def flush(self) -> None:
+        """Have the SDK send what it has, within 3 seconds."""
+        # No part of the API: an SDK has it.
+        flush = getattr(self._provider or trace.get_tracer_provider(), "force_flush", None)
+        if flush is not None:
+            flush(LONGEST_FLUSH)
+
     # -- Both -------------------------------------------------------------------------------------
 
     @property
@@ -281,9 +288,13 @@ class Tracing(Middleware):
 
 
 def instrument(app: App, tracer_provider: TracerProvider | None = None, **options: Any) -> Tracing:
-    """Have an app's sends and handlings traced; return the hooks. The options are ``Tracing``'s."""
+    """Have an app's sends and handlings traced; return the hooks. The options are ``Tracing``'s.
+
+    At the end of a worker, or of a process of its pool, the spans are sent that are left.
+    """
     tracing = Tracing(tracer_provider, **options)
     app.use(tracing)
+    app.on_process_stop(tracing.flush)
     return tracing
 
 
@@ -300,5 +311,7 @@ def _fail(span: Span, error: BaseException) -> None:
 SPAN = "opentelemetry"
 """The place of this in the state of a send, or of a handling."""
 SCHEMA = "https://opentelemetry.io/schemas/1.30.0"
+LONGEST_FLUSH = 3000
+"""Milliseconds."""
 LONGEST_GAP = 60_000_000_000
 """Nanoseconds from a lease to its handler, beyond which the clocks are taken not to agree."""

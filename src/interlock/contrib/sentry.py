@@ -167,9 +167,13 @@ class Reporting(Middleware):
 
 
 def instrument(app: App, **options: Any) -> Reporting:
-    """Have an app's handlings reported; return the hooks. The options are ``Reporting``'s."""
+    """Have an app's handlings reported; return the hooks. The options are ``Reporting``'s.
+
+    At the end of a worker, or of a process of its pool, the reports are sent that are left.
+    """
     reporting = Reporting(**options)
     app.use(reporting)
+    app.on_process_stop(lambda: sentry_sdk.flush(timeout=LONGEST_FLUSH))
     return reporting
 
 
@@ -181,6 +185,8 @@ def _unless_told(event: Event, hint: Hint) -> Event | None:
 
 
 _watches = False
+LONGEST_FLUSH = 3.0
+"""Seconds."""
 ORIGIN = "auto.queue.interlock"
 STATE = "sentry"
 """The place of this in the state of a send, or of a handling."""
