@@ -35,7 +35,13 @@ class BatchLending:
             source, state.tasks, state.times, state.audit, self._events, state.alone, self._thread
         )
         self._seen = (None, 0, 0.0)
-        runner.start(source.taken())
+        pending = source.taken()
+        try:
+            runner.start(pending)
+        except RuntimeError:
+            # The system has no thread for it; the pool has its own.
+            self.returned(runner, Returned(pending))
+            return False
         return True
 
     def returned(self, runner: BatchRunner, returned: Returned) -> None:

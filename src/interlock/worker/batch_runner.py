@@ -165,7 +165,8 @@ class BatchThread(CallThread):
 
     def end(self) -> None:
         """End it, and its loop, when it is through with what it has."""
-        self.submit(self.runner.close)
+        if self._thread is not None:
+            self.submit(self.runner.close)
         super().end()
 
 

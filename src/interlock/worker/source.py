@@ -144,7 +144,7 @@ class Source:
         """Lease for so many places; wait so long for work."""
         self.state = SourceState.WAITING
         call = Call([], places, SourceState.WAITING)
-        self._leaser.submit(lambda: self._make(call, time.monotonic() + seconds))
+        self._submit(self._leaser, call, lambda: self._make(call, time.monotonic() + seconds))
 
     def settle(self) -> None:
         """Settle what is pending, on the second thread where the first waits."""
@@ -153,12 +153,12 @@ class Source:
             return
         self.settling = True
         call = Call(self.taken(), 0, SourceState.IDLE)
-        self._settler.submit(lambda: self._make(call))
+        self._submit(self._settler, call, lambda: self._make(call))
 
     def receive(self, call: Call, answer: Callable[[], batches.Answer]) -> None:
         """Take the answer of a call that was sent by somebody who takes it no more."""
         self.receiving += 1
-        self._leaser.submit(lambda: self._make(call, answer=answer))
+        self._submit(self._leaser, call, lambda: self._make(call, answer=answer))
 
     @property
     def is_quiet(self) -> bool:
@@ -183,7 +183,15 @@ class Source:
     def _begin(self, state: SourceState, places: int) -> None:
         self.state = state
         call = Call(self.taken(), places, state)
-        self._leaser.submit(lambda: self._make(call, 0.0))
+        self._submit(self._leaser, call, lambda: self._make(call, 0.0))
+
+    def _submit(self, thread: CallThread, call: Call, job: Callable[[], None]) -> None:
+        try:
+            thread.submit(job)
+        except RuntimeError as error:
+            # The system has no thread for it: a call that nobody makes would be waited for.
+            call.error = error
+            self._replies.replied(self, call)
 
     def _make(
         self,
@@ -315,10 +323,11 @@ class CallThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Have it called."""
+        """Have it called. Raises RuntimeError where the system has no thread for it."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
         self._jobs.put(job)
 
     def end(self) -> None:

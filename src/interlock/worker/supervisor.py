@@ -51,6 +51,8 @@ class Supervisor:
         self._links: dict[int, socket.socket] = {}
         self._began: dict[int, float] = {}
         self._ready: set[int] = set()
+        self._unready_ends: dict[int, int] = {}
+        """By place, how many have ended in a row before they were ready."""
         self._stopping = False
 
     def signalled(self, number: int) -> None:
@@ -87,7 +89,8 @@ class Supervisor:
 
     def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> int:
         """Until it is told to stop and all have ended. Answers the worst of their exit codes; 2 at
-        once if one cannot even begin."""
+        once if one cannot even begin, and 1 if one place has ended again and again before it was
+        ever ready."""
         for place in range(self._count):
             self._start(place)
         worst, told = 0, False
@@ -102,6 +105,7 @@ class Supervisor:
                 self._start(value)
             elif what == "ready":
                 self._ready.add(value)
+                self._unready_ends[value] = 0
                 if len(self._ready) == self._count and not told:
                     told = True
                     ready()
@@ -113,9 +117,22 @@ class Supervisor:
                     worst = WRONG_USAGE
                 elif self._stopping:
                     worst = max(worst, 0 if code == 0 else 1)
+                elif not told and self._is_hopeless(value):
+                    _log.error(
+                        "worker %d ended with %d, %d times before it was ready; it is given up",
+                        value + 1, code, MOST_UNREADY_ENDS,
+                    )  # fmt: skip
+                    self._stopping = True
+                    self._tell_all(STOP)
+                    worst = 1
                 else:
                     self._again(value, code)
         return worst
+
+    def _is_hopeless(self, place: int) -> bool:
+        if place not in self._ready:
+            self._unready_ends[place] = self._unready_ends.get(place, 0) + 1
+        return self._unready_ends.get(place, 0) >= MOST_UNREADY_ENDS
 
     def _tell_all(self, word: bytes) -> None:
         for link in self._links.values():
@@ -202,5 +219,6 @@ def tell_supervisor(
 
 
 WRONG_USAGE = 2
+MOST_UNREADY_ENDS = 3
 STOP, HURRY, MEASURE = b"s", b"h", b"m"
 READY = b"ready\n"
