@@ -98,6 +98,7 @@ export class Chart {
   /** Takes events. The engine's clock is as far on as the newest event that was seen says, at least. */
   take(detail) {
     const before = this.tracks.last;
+    if (detail.error) setText(this.missed, `Events cannot be had: ${detail.error}`);
     this.tracks.add(detail);
     if (this.tracks.missed) setText(this.missed, `${counted(this.tracks.missed, "event")} missed: more happened than is kept`);
     if (this.tracks.last === before || !detail.events.length) return;

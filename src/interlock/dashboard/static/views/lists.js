@@ -20,7 +20,7 @@ export const lists = (what) => ({ signal }) => {
   async function load() {
     try {
       const found = await get(`/${what}`, { signal });
-      const rows = Array.isArray(found) ? found : (found.items ?? []);
+      const rows = found.items;
       if (!rows.length) {
         const [title, advice] = NOTHING[what];
         table = null;

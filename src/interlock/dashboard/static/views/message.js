@@ -26,11 +26,12 @@ export function message(context) {
   const deeds = h("span", { class: "actions" });
   const state = h("span", { class: "marks" });
   const parts = { facts: h("div", { class: "body" }), chain: h("div"), payload: h("div"), failures: h("div"), edit: h("div") };
+  const chainPanel = panel("What it waits for", parts.chain);
   const editPanel = panel("Edit and requeue", parts.edit);
   editPanel.hidden = true;
   const trouble = h("div");
   const content = h("div", { class: "message-columns" },
-    h("div", {}, panel("What it waits for", parts.chain), panel("Failures", parts.failures)),
+    h("div", {}, chainPanel, panel("Failures", parts.failures)),
     h("div", {}, panel("Message", parts.facts), panel("Payload", parts.payload), editPanel));
   const node = h("div", {}, head(`Message ${id}`, { crumbs, marks: [state], actions: [deeds] }), trouble, content);
   let shown = "";
@@ -58,6 +59,7 @@ export function message(context) {
         kind: what === "discard" ? "danger" : "", question: question ? { title: `${text} message ${id}?`, text: question, danger: what === "discard" } : null,
       })));
       editPanel.hidden = one.state !== "dead";
+      chainPanel.hidden = one.state === "dead";
       if (one.state === "dead") {
         show(parts.edit, editor(queue, id, payload, (answer) => go(page("queues", queue, "messages", answer.id))));
         if (location.hash === "#edit") parts.edit.querySelector("textarea")?.focus();

@@ -2,28 +2,31 @@
 
 import { get } from "../api.js";
 import { h, show } from "../dom.js";
-import { lasting } from "../format.js";
-import { ago, empty, head, queueLink, refusal } from "../parts/basics.js";
+import { ago, empty, head, messageLink, queueLink, refusal } from "../parts/basics.js";
 import { Table } from "../parts/table.js";
 
 export function schedules({ signal }) {
   const place = h("div", { class: "panel" }, h("div", { class: "note" }, "Looking …"));
   const table = new Table([
     { name: "name", label: "Name", head: true, sort: (row) => row.name, text: (row) => row.name },
-    { name: "when", label: "When", class: "mono", text: (row) => row.expression ?? (row.every ? `every ${lasting(row.every)}` : row.when ?? "–") },
-    { name: "tz", label: "Time zone", text: (row) => row.tz ?? "–" },
+    { name: "when", label: "When", class: "mono", text: (row) => row.schedule ?? "–" },
+    { name: "task", label: "Task", class: "mono", text: (row) => row.task ?? "–" },
     { name: "missed", label: "Missed ticks", text: (row) => row.missed ?? "–" },
     { name: "queue", label: "Queue", fill: (row) => (row.queue ? queueLink(row.queue, { "data-open": true }) : null) },
     { name: "last", label: "Last", sort: (row) => row.last ?? 0, stamp: (row) => row.last, fill: (row) => ago(row.last) },
     { name: "next", label: "Next", sort: (row) => row.next ?? 0, stamp: (row) => row.next, fill: (row) => ago(row.next) },
+    {
+      name: "timer", label: "Timer", stamp: (row) => row.timer?.id + row.timer?.state,
+      fill: (row) => (row.timer ? h("span", {}, messageLink(row.timer.queue, row.timer.id), " ", row.timer.state.replace("_", " ")) : null),
+    },
   ], { caption: "Schedules", keyOf: (row) => `${row.queue ?? ""}/${row.name}` });
 
   async function load() {
     try {
       const found = await get("/schedules", { signal });
-      const rows = Array.isArray(found) ? found : (found.items ?? found.schedules ?? []);
+      const rows = found.items;
       if (rows.length) {
-        table.update(rows.map((row) => (typeof row === "string" ? { name: row } : row)));
+        table.update(rows);
         if (!table.wrapped.isConnected) show(place, table.wrapped);
       } else {
         show(place, empty("No schedule", found.note ?? "No worker that is running has a timetable.",

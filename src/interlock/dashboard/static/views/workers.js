@@ -70,7 +70,7 @@ export function workers({ live, query, note, signal }) {
     const idle = h("p", { class: "note" }, "Nothing in work.");
     const busy = h("div", { class: "busy", "aria-hidden": "true" }, h("i"));
     const buttons = h("span", { class: "actions" },
-      action("Stacks", () => stacks(first), { small: true, label: `Stacks of ${first.id}`, guarded: true }),
+      action("Stacks", () => stacks(first), { small: true, label: `Stacks of ${first.id}`, guarded: false }),
       action("Drain", () => drain(first), { small: true, label: `Drain ${first.id}`, question: { title: "Drain this worker?", text: `${first.id} takes no more messages, finishes what it has, and ends.`, action: "Drain" } }));
     const element = h("section", { class: "panel worker", "aria-label": `Worker ${first.id}` },
       h("header", {}, h("h2", { class: "mono" }, first.id), state, busy, buttons), facts, running.wrapped, idle);
