@@ -91,7 +91,7 @@ export class Chart {
       this.slow = performance.now() - begin > 14;
     };
     frame = requestAnimationFrame(step);
-    const listing = setInterval(() => { if (!document.hidden) this.listing.update(); }, 2000);
+    const listing = setInterval(() => { if (!document.hidden) this.listing.update(); }, 1000);
     signal.addEventListener("abort", () => { cancelAnimationFrame(frame); clearInterval(listing); });
   }
 
@@ -132,6 +132,7 @@ export class Chart {
     const shown = this.list.classList.toggle("unseen");
     this.asTable.setAttribute("aria-pressed", String(!shown));
     this.place.hidden = !shown;
+    this.resort(true);
     this.listing.update();
   }
 

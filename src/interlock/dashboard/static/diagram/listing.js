@@ -15,6 +15,8 @@ export class Listing {
 
   update() {
     const { chart } = this;
+    // Nothing is drawn while the table is shown instead.
+    if (chart.place.hidden) chart.resort();
     setText(chart.words, chart.sentence());
     if (this.by !== chart.by) {
       this.by = chart.by;

@@ -21,6 +21,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
     h("nav", { class: "tabs", "aria-label": "Parts of the queue" },
       tab("Live", page("queues", queue), ""), tab("Messages", page("queues", queue, "messages"), "unsettled"), tab("Held and dead", page("queues", queue, "dead"), "failed")));
   const state = { paused: null, sealed: null };
+  let drawn = "";
 
   const gate = (text, what, done, nothing, question) => action(text, async () => {
     const said = await change(path("queues", queue, what), { keys: null }, done, nothing);
@@ -41,6 +42,10 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
   /** Takes whether the queue itself is paused or sealed. */
   function update(news) {
     Object.assign(state, news);
+    // Made anew only where something changed: a button that has the focus is to keep it.
+    const text = JSON.stringify(state);
+    if (text === drawn) return;
+    drawn = text;
     show(marks, state.paused ? flag("paused", "warning", "Nothing is leased") : null, state.sealed ? flag("sealed", "warning", "Puts are refused") : null);
     show(gates,
       state.paused

@@ -8,6 +8,7 @@ import { count, counted, lasting } from "../format.js";
 import { action, change } from "../parts/action.js";
 import { button, empty, link, pairs, panel, refusal } from "../parts/basics.js";
 import { figures } from "../parts/figures.js";
+import { optionText } from "../parts/options.js";
 import { queueHead } from "../parts/queuehead.js";
 import { Table } from "../parts/table.js";
 
@@ -54,7 +55,7 @@ export function queue(context) {
       if (!found.hot.length && hotPlace.children.length < 2) hotPlace.append(empty("No message has a key now", "Keys stand here while unsettled messages have them."));
       if (found.hot.length) while (hotPlace.children.length > 1) hotPlace.lastChild.remove();
       drawPaused(paused, name, found.paused.filter(Boolean), load);
-      show(options, pairs(Object.entries(found.options).map(([option, value]) => [option, value === "" ? null : h("code", {}, String(value))])));
+      show(options, pairs(Object.entries(found.options).map(([option, value]) => [option, optionText(option, String(value))])));
       if (first) await seed(found.hot, found.stats);
       first = false;
     } catch (error) {

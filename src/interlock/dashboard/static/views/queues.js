@@ -135,7 +135,7 @@ function drawAttention(place, all, now) {
   place.drawn = text;
   place.hidden = !found.length;
   show(place, h("strong", {}, "Needs attention"), found.slice(0, 6).map((one) =>
-    h("span", { class: "attend" }, queueLink(one.name), h("span", { class: "soft" }, one.why))),
+    h("span", { class: "attend" }, queueLink(one.name), " ", h("span", { class: "soft" }, one.why))),
   found.length > 6 ? h("span", { class: "soft" }, `and ${count(found.length - 6)} more`) : null);
 }
 

@@ -1,0 +1,19 @@
+// A queue's options as people say them; on the wire they are whole numbers.
+
+import { bytes, count, lasting } from "../format.js";
+
+const DURATIONS = new Set(["window", "first", "longest"]);
+const BOUNDS = new Set(["maxsize", "maxbytes"]);
+
+/** The value of an option: durations are µs there, factors thousandths, 0 no bound. */
+export function optionText(name, value) {
+  if (!/^\d+$/.test(value)) return value;
+  const number = Number(value);
+  if (BOUNDS.has(name) && number === 0) return "no bound";
+  if (DURATIONS.has(name)) return lasting(number / 1e6);
+  if (name === "maxbytes" || name === "results") return bytes(number);
+  if (name === "factor") return `× ${number / 1000}`;
+  if (name === "jitter") return number ? "yes" : "no";
+  if (name === "attempts" && number === 0) return "for ever";
+  return count(number);
+}

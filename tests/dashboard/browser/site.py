@@ -1,0 +1,55 @@
+"""A dashboard that serves, as the tests name its pages, and workers that announce themselves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from interlock.engine.queue import RemoteQueue
+
+
+@dataclass(frozen=True)
+class Site:
+    """One dashboard."""
+
+    address: str
+    engine: str
+
+    def at(self, *segments: str, **query: str) -> str:
+        """The address of a page."""
+        path = "/".join(quote(segment, safe="") for segment in segments)
+        asked = "&".join(f"{name}={quote(value)}" for name, value in query.items())
+        return f"{self.address}/{path}" + (f"?{asked}" if asked else "")
+
+
+@contextmanager
+def announced(queue: RemoteQueue[Any], name: str, **facts: Any) -> Iterator[list[str]]:
+    """A worker that tells of itself, and answers what it is asked; the list has the requests."""
+    asked: list[str] = []
+    answers: dict[str, Any] = {}
+    stop = threading.Event()
+
+    def tell() -> None:
+        while True:
+            said = {"id": name, "queues": [queue.name], "answers": answers, **facts}
+            for number, text in queue._announce(name, 10, json.dumps(said)):
+                request = json.loads(text)["ask"]
+                asked.append(request)
+                if request == "stacks":
+                    answers[str(number)] = {"stacks": ["Thread handler-1\n  in ship <b>"]}
+            if stop.wait(0.05):
+                return
+
+    thread = threading.Thread(target=tell, name="announcer")
+    thread.start()
+    try:
+        yield asked
+    finally:
+        stop.set()
+        thread.join()
+        queue._announce(name, 0, "")

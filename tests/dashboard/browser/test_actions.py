@@ -1,0 +1,247 @@
+"""Each action, over Redis and over a hub; and that it is refused, with words, to who may not."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import interlock
+from interlock import App, Retry
+from interlock.engine.client import connect
+from interlock.engine.operator import Operator
+from interlock.engine.queue import RemoteQueue
+from interlock.engine.server import Server
+from tests.dashboard.browser.conftest import dashboard
+from tests.dashboard.browser.site import Site
+from tests.dashboard.browser.test_views import failed
+
+
+def toast(page: Page, text: str) -> None:
+    expect(page.locator("#toasts")).to_contain_text(text)
+
+
+def confirm(page: Page, text: str) -> None:
+    page.get_by_role("dialog").get_by_role("button", name=text, exact=True).click()
+
+
+def paused(site: Site, queue: RemoteQueue[Any]) -> set[bytes]:
+    with connect(site.engine) as client:
+        return Operator(Server(client)).paused(queue.name)
+
+
+@pytest.fixture
+def holding(queue: RemoteQueue[Any]) -> RemoteQueue[Any]:
+    """A queue on which messages are held."""
+    policy = Retry(attempts=1, then="hold")
+    for number in range(4):
+        queue.put(number, keys=f"key:{number}", retry=policy)
+        queue.get(timeout=5).nack(error=f"error {number}")
+    return queue
+
+
+def test_the_queue_is_paused_and_sealed(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+    queue.put("x")
+    page.goto(site.at("queues", queue.name))
+    page.get_by_role("button", name="Pause", exact=True).click()
+    # It asks first, and nothing is done when the answer is no.
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_focused()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    confirm(page, "Pause")
+    toast(page, "is paused")
+    expect(page.locator("h1 + .marks")).to_contain_text("paused")
+    assert paused(site, queue) == {b""}
+    page.get_by_role("button", name="Resume", exact=True).click()
+    toast(page, "goes on")
+    assert paused(site, queue) == set()
+    page.get_by_role("button", name="Seal", exact=True).click()
+    confirm(page, "Seal")
+    toast(page, "is sealed")
+    assert queue.stats().sealed
+    page.get_by_role("button", name="Reopen", exact=True).click()
+    toast(page, "takes messages again")
+    assert not queue.stats().sealed
+
+
+def test_keys_are_paused_and_resumed(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+    queue.put("x", keys="order:1")
+    page.goto(site.at("queues", queue.name))
+    page.get_by_role("button", name="Pause key order:1").click()
+    toast(page, "Key order:1 is paused")
+    page.get_by_label("Key to pause").fill("order:2")
+    page.keyboard.press("Enter")
+    toast(page, "Key order:2 is paused")
+    assert paused(site, queue) == {b"order:1", b"order:2"}
+    page.get_by_role("button", name="Resume key order:2").click()
+    toast(page, "Key order:2 goes on")
+    assert paused(site, queue) == {b"order:1"}
+
+
+def test_held_messages_one_by_one(page: Page, site: Site, holding: RemoteQueue[Any]) -> None:
+    ids = sorted(one.id for one in holding.messages())
+    page.goto(site.at("queues", holding.name, "dead", which="held"))
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    page.get_by_role("button", name=f"Retry message {ids[0]}").click()
+    toast(page, f"Message {ids[0]} is ready again")
+    expect(rows).to_have_count(3)
+    page.get_by_role("button", name=f"Skip message {ids[1]}").click()
+    confirm(page, "Skip")
+    toast(page, f"Message {ids[1]} was skipped")
+    page.get_by_role("button", name=f"Bury message {ids[2]}").click()
+    toast(page, f"Message {ids[2]} is a dead letter now")
+    expect(rows).to_have_count(1)
+    stats = holding.stats()
+    assert (stats.ready, stats.held, stats.dead, stats.skipped) == (1, 1, 1, 1)
+
+
+def test_all_that_match(page: Page, site: Site, holding: RemoteQueue[Any]) -> None:
+    page.goto(site.at("queues", holding.name, "dead", which="held", error="error 2"))
+    page.get_by_role("button", name="Bury all that match").click()
+    expect(page.get_by_role("dialog")).to_contain_text('error "error 2"')
+    confirm(page, "Bury")
+    toast(page, "Bury: 1 message")
+    page.get_by_label("Error contains").fill("")
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.get_by_role("button", name="Bury all that match").click()
+    expect(page.get_by_role("dialog")).to_contain_text("no filter is set")
+    confirm(page, "Bury")
+    toast(page, "Bury: 3 messages")
+    page.get_by_role("button", name="Dead letters").click()
+    expect(page.locator("tbody tr")).to_have_count(4)
+    page.get_by_label("Error contains").fill("error 1")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("button", name="Requeue all that match").click()
+    confirm(page, "Requeue")
+    toast(page, "Requeue: 1 message")
+    page.get_by_label("Error contains").fill("")
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.get_by_role("button", name="Discard all that match").click()
+    confirm(page, "Discard")
+    toast(page, "Discard: 3 messages")
+    expect(page.locator("main")).to_contain_text("No dead letter")
+    assert (holding.stats().dead, holding.stats().requeued) == (0, 1)
+
+
+def test_a_dead_letter_is_put_again(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+    queue.put("one", keys="a")
+    queue.put("two", keys="b")
+    first, second = failed(queue, "bad", "reject"), failed(queue, "bad", "reject")
+    page.goto(site.at("queues", queue.name, "dead"))
+    page.get_by_role("button", name=f"Requeue message {first}").click()
+    toast(page, f"Message {first} was put again as ")
+    page.get_by_role("button", name=f"Discard message {second}").click()
+    confirm(page, "Discard")
+    expect(page.locator("main")).to_contain_text("No dead letter")
+    assert (queue.stats().ready, queue.stats().dead) == (1, 0)
+
+
+def test_a_dead_letter_is_edited_and_put_again(page: Page, site: Site) -> None:
+    app = App(site.engine)
+    name = f"t{uuid.uuid4().hex[:8]}"
+
+    @app.task(queue=name, keys="order:{order}")
+    def ship(order: int, street: str) -> None: ...
+
+    with app, connect(site.engine) as client:
+        ship.send(7, street="Mian 1")
+        queue = client.queue(name, bytes)
+        lease = queue.get(timeout=5)
+        lease.reject("no such street")
+        page.goto(site.at("queues", name, "dead"))
+        page.get_by_role("link", name=f"Edit message {lease.id}").click()
+        args = page.get_by_label("Arguments, a JSON list")
+        expect(args).to_be_focused()
+        args.fill("[7")
+        page.get_by_role("button", name="Requeue edited").click()
+        expect(page.locator("#edit").get_by_role("alert")).to_contain_text("Arguments")
+        args.fill("[7]")
+        page.get_by_label("Named arguments, a JSON object").fill('{"street": "Main 1"}')
+        page.get_by_role("button", name="Requeue edited").click()
+        toast(page, "Put again as")
+        expect(page.get_by_role("region", name="Payload")).to_contain_text("Main 1")
+        assert (queue.stats().ready, queue.stats().dead) == (1, 0)
+        queue.drop(force=True)
+
+
+def test_what_can_be_done_with_a_message(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+    id = queue.put("x", keys="a")
+    lease = queue.get(timeout=5)
+    page.goto(site.at("queues", queue.name, "messages", str(id)))
+    page.get_by_role("button", name="Revoke").click()
+    confirm(page, "Revoke")
+    toast(page, f"Message {id}: done")
+    expect(page.locator("h1 + .marks")).to_have_text("ready")
+    with pytest.raises(interlock.LeaseLost):
+        lease.ack()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").last.click()
+    expect(page.locator("main")).to_contain_text("It is settled")
+    assert queue.stats().cancelled == 1
+
+
+def test_who_only_reads_is_told_why(page: Page, reading: Site, hub_url: str) -> None:
+    with connect(hub_url) as client:
+        queue = client.queue(f"r{uuid.uuid4().hex[:8]}", Any)
+        id = queue.put("x", keys="a")
+        page.goto(reading.at("queues", queue.name))
+        expect(page.locator("#mode")).to_have_text("read only")
+        page.get_by_role("button", name="Pause", exact=True).press("Enter")
+        toast(page, "Pause: not allowed")
+        toast(page, "this dashboard only reads; start it with --write")
+        page.goto(reading.at("queues", queue.name, "messages", str(id)))
+        cancel = page.get_by_role("button", name="Cancel", exact=True)
+        expect(cancel).to_have_attribute("aria-disabled", "true")
+        # A page that asks all the same is refused by the server, not by its own politeness.
+        told = page.evaluate(
+            """async () => {
+              const { facts, post, path } = await import("/ops/queues/static/api.js");
+              facts.write = true;
+              const where = path("queues", %r, "messages", %r, "cancel");
+              try { await post(where); } catch (error) { return `${error.status} ${error.message}`; }
+            }"""
+            % (queue.name, str(id))
+        )
+        assert told == "403 this dashboard only reads; start it with --write"
+        assert queue.stats().cancelled == 0
+        queue.drop(force=True)
+
+
+def test_a_token_is_asked_for(page: Page, hub_url: str, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a secret of the tests")
+    with dashboard(hub_url, "--token-file", str(token)) as (address, _):
+        page.goto(f"{address}/workers")
+        page.get_by_label("Token of the dashboard").fill("nothing of the sort")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert").first).to_contain_text("that is not the token")
+        page.get_by_label("Token of the dashboard").fill("a secret of the tests")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("Token of the dashboard")).to_be_visible()
+
+
+def test_the_page_goes_on_when_the_server_is_back(page: Page, hub_url: str) -> None:
+    with dashboard(hub_url) as (address, process):
+        port = address.rpartition(":")[2]
+        page.goto(address)
+        expect(page.locator("#link")).to_have_text("live")
+        process.terminate()
+        process.wait(timeout=20)
+        expect(page.locator("#banner")).to_contain_text("the dashboard's server does not answer")
+        command = [*process.args[:-1]] if isinstance(process.args, list) else []
+        command[command.index("--port") + 1] = port
+        again = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            expect(page.locator("#banner")).to_be_hidden(timeout=30_000)
+            expect(page.locator("#link")).to_have_text("live")
+        finally:
+            again.terminate()
+            again.communicate(timeout=20)
