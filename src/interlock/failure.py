@@ -55,20 +55,23 @@ def judged(error: BaseException, on: tuple[type[Exception], ...], details: bool 
     kind = type(error)
     if issubclass(kind, RetryAfter):
         delay = _delay(error)
-        if delay is not None and not _is_attempt(error):
-            return Failure("defer", text, delay, steered=True)
-        return Failure("nack", text, delay, steered=delay is not None)
-    if issubclass(kind, Reject):
+        if delay is not None:
+            counts = _is_attempt(error)
+            return Failure("nack" if counts else "defer", text, delay, steered=True)
+        how: Literal["nack", "reject", "give_up"] = "nack"
+    elif issubclass(kind, Reject):
         reason = _reason(error)
-        return Failure("reject", text if reason is None else reason, steered=reason is not None)
-    try:
-        retried = issubclass(kind, on) or not issubclass(kind, Exception)
-    except BaseException:
-        # A class among those of the policy that cannot be asked.
-        retried = True
-    return Failure(
-        "nack" if retried else "give_up", text, details=details_of(error) if details else ""
-    )
+        if reason is not None:
+            return Failure("reject", reason, steered=True)
+        how = "reject"
+    else:
+        try:
+            retried = issubclass(kind, on) or not issubclass(kind, Exception)
+        except BaseException:
+            # A class among those of the policy that cannot be asked.
+            retried = True
+        how = "nack" if retried else "give_up"
+    return Failure(how, text, details=details_of(error) if details else "")
 
 
 def text_of(error: BaseException) -> str:
@@ -106,7 +109,7 @@ def details_of(error: BaseException) -> str:
             if room < 0:
                 break
             parts.append(title + lines)
-            before = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+            before = _before(cause)
             if before is None:
                 break
             cause = before
@@ -116,10 +119,17 @@ def details_of(error: BaseException) -> str:
         return ""
 
 
+def _before(error: BaseException) -> BaseException | None:
+    """Return what caused an exception, or what was handled when it was raised."""
+    cause: BaseException | None = _CAUSE(error)
+    context: BaseException | None = _CONTEXT(error)
+    return cause or (None if _IS_ALONE(error) else context)
+
+
 def _frames(error: BaseException, room: int) -> str:
     """Return the last frames of an exception, as many as have room."""
     lines: list[str] = []
-    for frame in reversed(traceback.extract_tb(error.__traceback__, limit=-_FRAMES)):
+    for frame in reversed(traceback.extract_tb(_TRACEBACK(error), limit=-_FRAMES)):
         if frame.filename.startswith(_OURS):
             continue
         code = f"    {frame.line}\n" if frame.line else ""
@@ -171,3 +181,8 @@ def _reason(error: BaseException) -> str | None:
 _OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 _FRAMES = 50
 _CAUSES = 3
+# By the class itself: an instance may have attributes of its own, or raise when it is asked.
+_TRACEBACK, _CAUSE, _CONTEXT, _IS_ALONE = (
+    vars(BaseException)[name].__get__
+    for name in ("__traceback__", "__cause__", "__context__", "__suppress_context__")
+)

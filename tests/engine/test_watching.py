@@ -114,7 +114,7 @@ def test_nobody_who_watches_leaves_nothing_on_redis(queue: RemoteQueue[bytes]) -
         raw.call("put", "", 0, 0, b"p", 0, 0, 0)
         assert not connection.exists(f"{key}:ev")
         counters = connection.hkeys(f"{key}:c")
-        assert b"d" not in counters  # type: ignore[operator]
+        assert b"d" not in counters
 
 
 def test_workers_are_known_for_a_while_and_are_asked(
@@ -146,7 +146,7 @@ def test_a_queue_knows_a_number_of_workers(queue: RemoteQueue[bytes], operator: 
             queue._announce("first", 60, "")
             pipe = connection.pipeline(transaction=False)
             for n in range(MAX_WORKERS - 1):
-                pipe.fcall("il1_announce", 1, name, f"w{n}", 60_000_000, "")  # type: ignore[arg-type]
+                pipe.fcall("il1_announce", 1, name, f"w{n}", 60_000_000, "")
             pipe.execute()
     else:
         for n in range(MAX_WORKERS):
