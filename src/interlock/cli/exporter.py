@@ -73,12 +73,12 @@ def serve(url: str, given: argparse.Namespace) -> int:
     from interlock.metrics.pages import Pages
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    # Blocked before the first thread is made, so that all of them leave signals to this one.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         client = connect(url)
     except (ValueError, ImportError) as error:
         return refuse(str(error))
+    # Blocked before the first thread is made, so that all of them leave signals to this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     with client:
         exporter = Exporter(Operator(Server(client)), given.queues, given.keys, given.most_queues)
 

@@ -12,7 +12,11 @@ from interlock.metrics.pages import Pages
 @contextlib.contextmanager
 def serving(where: tuple[str, int], pages: Pages) -> Iterator[str]:
     """Serve these pages, and yield the address. Raises OSError where it cannot listen."""
-    server = HttpServer(*where, pages)
+    try:
+        server = HttpServer(*where, pages)
+    except OSError as error:
+        # Without its number.
+        raise OSError(error.strerror) from None
     server.start()
     try:
         yield server.address

@@ -1,0 +1,241 @@
+"""`interlock exporter`: the queues of each engine, and an engine that is not there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from interlock.cli import main
+from interlock.engine.client import Client, connect
+from interlock.engine.operator import Operator
+from interlock.engine.server import Server
+from interlock.metrics.exporter import Exporter
+from interlock.queue_figures import QUEUE_FAMILIES
+from tests.hub.servers import free_port, redis_server
+from tests.metrics.conftest import Started
+from tests.metrics.prometheus import checked, families_of, page, samples, wait_for
+
+
+@pytest.fixture(params=["redis", "hub", "memory"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    kind = request.param
+    url = f"memory://{uuid.uuid4().hex}" if kind == "memory" else (
+        request.getfixturevalue(f"{kind}_url"))  # fmt: skip
+    with connect(url) as made:
+        yield made
+
+
+def operator_of(client: Client) -> Operator:
+    return Operator(Server(client))
+
+
+def of_queue(text: str, queue: str) -> dict[str, float]:
+    """The figures of one queue, by name; those with another label too by its value."""
+    found = {}
+    for name, told in samples(text).items():
+        for labels, value in told.items():
+            given = dict(labels)
+            if given.pop("queue", None) == queue:
+                found[" ".join([name.removeprefix("interlock_queue_"), *given.values()])] = value
+    return found
+
+
+def test_it_tells_what_the_engine_counts(client: Client) -> None:
+    name = f"q{uuid.uuid4().hex}"
+    queue = client.queue(name, str)
+    for number in range(5):
+        queue.put("x", keys="same" if number < 3 else f"key {number}")
+    (lease,) = queue.get_many(1)
+    lease.ack()
+    (lease,) = queue.get_many(1)
+    lease.reject("no")
+    with queue.get():
+        text = Exporter(operator_of(client), name).text()
+    told = of_queue(text, name)
+    assert told.pop("oldest_seconds") > 0
+    assert told == {
+        "messages delayed": 0, "messages waiting": 0, "messages ready": 2, "messages leased": 1,
+        "messages backing_off": 0, "messages held": 0,
+        "dead": 1, "bytes": told["bytes"], "keys": 3, "paused": 0, "sealed": 0, "results": 0,
+        "result_bytes": 0, "puts_total": 5, "leases_total": 3, "acks_total": 1, "retries_total": 0,
+        "releases_total": 0, "expired_total": 0, "revoked_total": 0, "buried_total": 1,
+        "cancelled_total": 0, "skipped_total": 0, "requeued_total": 0, "deduplicated_total": 0,
+    }  # fmt: skip
+    assert samples(text)["interlock_up"] == {frozenset(): 1}
+    assert samples(text)["interlock_queues"] == {frozenset(): 1}
+    checked("check metrics", given=text)
+
+
+def test_the_glob_says_of_which_queues(client: Client) -> None:
+    mark = uuid.uuid4().hex
+    for name in ("a", "b", "c"):
+        client.queue(f"{mark}-{name}", str).put("x")
+    text = Exporter(operator_of(client), f"{mark}-[ab]").text()
+    puts = samples(text)["interlock_queue_puts_total"]
+    assert {dict(labels)["queue"] for labels in puts} == {f"{mark}-a", f"{mark}-b"}
+
+
+def test_keys_are_told_when_asked_for_whatever_is_in_them(client: Client) -> None:
+    name = f"q{uuid.uuid4().hex}"
+    queue = client.queue(name, str)
+    odd = 'a "quoted" \\ line\nbreak é'.encode()
+    for key, depth in ((odd, 3), (b"\xff\xfe", 2), (b"plain", 1)):
+        for _ in range(depth):
+            queue.put("x", keys=key)
+    assert "key_waiting" not in Exporter(operator_of(client), name).text()
+    text = Exporter(operator_of(client), name, keys=2).text()
+    found = {
+        dict(labels)["key"]: value
+        for labels, value in samples(text)["interlock_queue_key_waiting"].items()
+    }
+    assert found == {odd.decode(): 3, "\\xff\\xfe": 2}
+    checked("check metrics", given=text)
+
+
+def test_workers_are_counted_by_what_they_do(client: Client) -> None:
+    name = f"q{uuid.uuid4().hex}"
+    queue = client.queue(name, str)
+    queue.put("x")
+    for number, text in enumerate(
+        [
+            '{"state": "running"}',
+            '{"state": "running"}',
+            '{"state": "draining"}',
+            "[]",
+            "{",
+            '{"state": 7}',
+        ]
+    ):
+        queue._announce(f"w{number}", 30, text)
+    told = samples(Exporter(operator_of(client), name).text())["interlock_workers"]
+    assert {dict(labels)["state"]: value for labels, value in told.items()} == {
+        "running": 2, "draining": 1, "unknown": 3,
+    }  # fmt: skip
+
+
+def test_beyond_the_bound_queues_are_summed(client: Client) -> None:
+    mark = uuid.uuid4().hex
+    for number in range(4):
+        client.queue(f"{mark}-{number}", str).put("x")
+    text = Exporter(operator_of(client), f"{mark}-*", most=3).text()
+    assert of_queue(text, "other")["puts_total"] == 1
+    assert samples(text)["interlock_queues_cut"] == {frozenset(): 1}
+
+
+def test_many_who_scrape_at_once_are_one_question(client: Client) -> None:
+    class Counting(Operator):
+        asked = 0
+        begun, going = threading.Event(), threading.Event()
+
+        def queues(self) -> list[str]:
+            Counting.asked += 1
+            self.begun.set()
+            self.going.wait(30)
+            return []
+
+    exporter = Exporter(Counting(Server(client)), patience=30)
+    told: list[str] = []
+    threads = [threading.Thread(target=lambda: told.append(exporter.text())) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    assert Counting.begun.wait(30)
+    wait_for(lambda: not any(thread.ident is None for thread in threads), "not started")
+    Counting.going.set()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 5 and all("interlock_up 1\n" in text for text in told)
+    assert 1 <= Counting.asked <= 2
+
+
+def test_an_engine_that_hangs_or_breaks_is_down_and_told_once(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    going = threading.Event()
+
+    class Hanging(Operator):
+        fault: BaseException | None = None
+
+        def queues(self) -> list[str]:
+            going.wait(30)
+            if self.fault:
+                raise self.fault
+            return []
+
+    operator = Hanging(Server(client))
+    exporter = Exporter(operator, patience=0.01)
+    with caplog.at_level(logging.WARNING, "interlock.exporter"):
+        for _ in range(3):
+            assert "interlock_up 0\n" in exporter.text()
+        assert [record.getMessage() for record in caplog.records] == [
+            "the engine does not answer: no answer in 0.01 s"
+        ]
+        assert exporter.trouble
+        going.set()
+        exporter._patience = 30
+        wait_for(lambda: "interlock_up 1\n" in exporter.text(), "not up again")
+        assert caplog.records[-1].getMessage() == "the engine answers again"
+        assert not exporter.trouble
+        exporter._counts._listed = 0
+        operator.fault = ZeroDivisionError("ours")
+        assert "interlock_up 0\n" in exporter.text()
+        assert caplog.records[-1].exc_info
+
+
+def test_the_command_serves_until_it_is_told_to_stop(start: Started, tmp_path: Path) -> None:
+    port = free_port()
+    exporter = start("exporter", "--url", f"redis://127.0.0.1:{port}?timeout=1", "--port", "0")
+    # Nobody is there yet: that is no reason to end.
+    text = page(exporter.address)
+    checked("check metrics", given=text)
+    assert samples(text) == {"interlock_up": {frozenset(): 0}}
+    with pytest.raises(HTTPError) as refused:
+        page(exporter.address, "/ready")
+    assert refused.value.code == 503 and b"127.0.0.1" in refused.value.read()
+    assert json.loads(page(exporter.address, "/health"))["trouble"]
+    with redis_server(tmp_path, wanted=port):
+        wait_for(lambda: "interlock_up 1" in page(exporter.address), "not up")
+        assert page(exporter.address, "/ready") == "ready\n"
+        with connect(f"redis://127.0.0.1:{port}") as client:
+            client.queue("orders", str).put("x")
+        wait_for(lambda: 'queue="orders"' in page(exporter.address), "not told")
+        kinds = families_of(page(exporter.address))
+        assert {one.name: one.kind for one in QUEUE_FAMILIES}.items() <= kinds.items()
+    wait_for(lambda: "interlock_up 0" in page(exporter.address), "not down")
+    assert exporter.end() == 0
+    assert exporter.said.count("the engine does not answer") == 2, exporter.said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "no engine is named"),
+        (["--url", "memory://x"], 2, "memory:// has the queues of its own process alone"),
+        (["--url", "redis://x:1", "--port", "x"], 2, "allowed: [HOST:]PORT"),
+        (["--url", "redis://x:1", "--port", "70000"], 2, "allowed: [HOST:]PORT"),
+        (["--url", "ftp://x"], 2, "ftp"),
+    ],
+)
+def test_wrong_usage_is_named(
+    words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.delenv("INTERLOCK_URL", raising=False)
+    try:
+        found = main(["exporter", *words])
+    except SystemExit as end:
+        found = int(str(end.code))
+    assert (found, said in capsys.readouterr().err) == (code, True)
+
+
+def test_a_port_that_is_taken_is_1(start: Started, hub_url: str) -> None:
+    first = start("exporter", "--url", hub_url, "--port", "0")
+    second = start("exporter", "--url", hub_url, "--port", first.address)
+    assert second.end() == 1
+    assert f"cannot listen on http {first.address}" in second.said
