@@ -26,33 +26,32 @@ TOKEN = "a token of some length"
 # -- Hosts and headers ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["", "static/x.js", "api/server", "api/nothing", "queues/q"])
-def test_every_answer_has_its_headers(redis_url: str, serve: Serve, path: str) -> None:
-    answer = serve(redis_url).http.get(f"/{path}")
-    assert answer.headers["content-security-policy"] == POLICY
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    assert answer.headers["x-frame-options"] == "DENY"
-    assert "access-control-allow-origin" not in answer.headers
-    if path.startswith("api"):
-        assert answer.headers["cache-control"] == "no-store"
-
-
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8787", "127.0.0.1.evil.example", "", "[", "localhost."]
-)
-@pytest.mark.parametrize("path", ["", "static/start.js", "api/queues", "api/live"])
-def test_no_other_name_is_answered(redis_url: str, serve: Serve, host: str, path: str) -> None:
+def test_every_answer_has_its_headers(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url)
-    answer = page.http.get(f"/{path}", headers={"Host": host})
-    assert answer.status_code in (400, 403)
-    assert page.http.post("/login", json={}, headers={"Host": host}).status_code in (400, 403)
+    for path in ("", "static/x.js", "api/server", "api/nothing", "queues/q"):
+        answer = page.http.get(f"/{path}")
+        assert answer.headers["content-security-policy"] == POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert "access-control-allow-origin" not in answer.headers
+        if path.startswith("api"):
+            assert answer.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:99", "box.lan"])
-def test_own_names_are_answered(redis_url: str, serve: Serve, host: str) -> None:
+def test_no_other_name_is_answered(redis_url: str, serve: Serve) -> None:
+    page = serve(redis_url)
+    for name in ("evil.example", "evil.example:8787", "127.0.0.1.evil.example", "", "[", "a."):
+        host = {"Host": name}
+        for path in ("", "static/start.js", "api/queues", "api/live"):
+            assert page.http.get(f"/{path}", headers=host).status_code in (400, 403), name
+        assert page.http.post("/login", json={}, headers=host).status_code in (400, 403)
+
+
+def test_own_names_are_answered(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url, allowed_hosts=("box.lan",))
-    assert page.http.get("/api/server", headers={"Host": host}).status_code == 200
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:99", "box.lan"):
+        assert page.http.get("/api/server", headers={"Host": host}).status_code == 200
 
 
 def test_a_dashboard_for_all_addresses_answers_for_the_one_that_was_asked() -> None:
@@ -144,11 +143,10 @@ def test_a_token_in_a_header_is_for_programs(guarded: Page) -> None:
         assert answer.status_code == 401
 
 
-@pytest.mark.parametrize("token", ["", "x", TOKEN + " ", TOKEN[:-1], "ü" * 20])
-def test_a_wrong_token(redis_url: str, serve: Serve, token: str) -> None:
-    page = serve(redis_url, login="token", token=TOKEN + token)
-    given = {"token": token or "y"}
-    assert page.http.post("/login", json=given).status_code == 401
+def test_a_wrong_token(redis_url: str, serve: Serve) -> None:
+    page = serve(redis_url, login="token", token=f"one more {TOKEN}")
+    for token in ("y", TOKEN, f"one more {TOKEN} ", f"one more {TOKEN}"[:-1], "ü" * 20):
+        assert page.http.post("/login", json={"token": token}).status_code == 401
     assert not page.http.cookies
 
 

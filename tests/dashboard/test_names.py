@@ -19,11 +19,11 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-def test_a_name_is_what_it_was_after_the_way_through_a_path(name: str) -> None:
-    written = encoded(name)
-    assert "/" not in written and written.isascii() and written not in (".", "..")
-    assert decoded(written) == name
+def test_a_name_is_what_it_was_after_the_way_through_a_path() -> None:
+    for name in NAMES:
+        written = encoded(name)
+        assert "/" not in written and written.isascii() and written not in (".", "..")
+        assert decoded(written) == name
 
 
 def test_hostile_names(page: Page, client: Client) -> None:
@@ -52,9 +52,9 @@ def ask(page: Page, path: str) -> Any:
     return answer.json()
 
 
-@pytest.mark.parametrize("segment", ["", "%7B", "a%7Db", "x" * 513, "%FF", "=%", "=_w"])
-def test_what_is_no_name(page: Page, segment: str) -> None:
-    page.get(f"queues/{segment}/messages", 400)
+def test_what_is_no_name(page: Page) -> None:
+    for segment in ("", "%7B", "a%7Db", "x" * 513, "%FF", "=%", "=_w"):
+        page.get(f"queues/{segment}/messages", 400)
 
 
 def test_what_is_no_base64() -> None:

@@ -75,9 +75,9 @@ def test_a_queue_that_is_not_there(page: Page) -> None:
     assert "not in queue" in page.get("queues/never-was/messages/17", 404)["error"]
 
 
-@pytest.mark.parametrize("id", ["x", "-1", "0", "1e3", "9" * 17, "%00", "١"])
-def test_what_is_no_id(page: Page, id: str) -> None:
-    assert "id" in page.get(f"queues/q/messages/{id}", 400)["error"]
+def test_what_is_no_id(page: Page) -> None:
+    for id in ("x", "-1", "0", "1e3", "9" * 17, "%00", "١"):
+        assert "id" in page.get(f"queues/q/messages/{id}", 400)["error"]
 
 
 def test_pages_of_messages_tell_each(page: Page, queue: RemoteQueue[bytes]) -> None:
@@ -127,27 +127,25 @@ def test_a_message_says_what_a_list_shows(page: Page, queue: RemoteQueue[bytes])
     assert abs(found["put"] - id / 1e6) < 1 and found["due"] is None
 
 
-@pytest.mark.parametrize(
-    ("payload", "kind", "text", "edit"),
-    [
-        (b'{"a": 1}', "json", '{"a": 1}', True),
-        ("für alle\n".encode(), "text", "für alle\n", True),
-        (b"\xff\x00\x01", "binary", "ff0001", False),
-        (msgspec.msgpack.encode({"a": b"\x00"}), "json", '{\n  "a": "AA=="\n}', False),
-        (b"{not json", "text", "{not json", True),
-        (b"\x00", "binary", "00", False),
-        (b"[" * 5000, "text", "[" * 5000, True),
-        (b"\x91" * 5000 + b"\x01", "binary", ("91" * 5000) + "01", False),
-        (b"", "text", "", True),
-    ],
-)
-def test_payloads(
-    page: Page, queue: RemoteQueue[bytes], payload: bytes, kind: str, text: str, edit: bool
-) -> None:
-    id = queue.put(payload)
-    found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
-    assert (found["kind"], found["text"], found["edit"]) == (kind, text, edit)
-    assert found["size"] == len(payload)
+PAYLOADS: list[tuple[bytes, Any, Any, Any]] = [
+    (b'{"a": 1}', "json", '{"a": 1}', True),
+    ("für alle\n".encode(), "text", "für alle\n", True),
+    (b"\xff\x00\x01", "binary", "ff0001", False),
+    (msgspec.msgpack.encode({"a": b"\x00"}), "json", '{\n  "a": "AA=="\n}', False),
+    (b"{not json", "text", "{not json", True),
+    (b"\x00", "binary", "00", False),
+    (b"[" * 5000, "text", "[" * 5000, True),
+    (b"\x91" * 5000 + b"\x01", "binary", ("91" * 5000) + "01", False),
+    (b"", "text", "", True),
+]
+
+
+def test_payloads(page: Page, queue: RemoteQueue[bytes]) -> None:
+    for payload, *wanted in PAYLOADS:
+        id = queue.put(payload)
+        found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
+        assert [found["kind"], found["text"], found["edit"]] == wanted
+        assert found["size"] == len(payload)
 
 
 def test_a_call_is_shown_without_its_types(page: Page, queue: RemoteQueue[bytes]) -> None:
@@ -282,9 +280,9 @@ def test_what_only_a_hub_has(page: Page, url: str) -> None:
     assert "note" in page.get("sources")
 
 
-@pytest.mark.parametrize("path", ["", "nothing", "queues/a/b/c/d", "queues/q/pause", "live/x"])
-def test_what_the_api_has_not(page: Page, path: str) -> None:
-    page.get(path, 404)
+def test_what_the_api_has_not(page: Page) -> None:
+    for path in ("", "nothing", "queues/a/b/c/d", "queues/q/pause", "live/x"):
+        page.get(path, 404)
 
 
 def test_a_read_only_dashboard_says_so(url: str, serve: Serve) -> None:

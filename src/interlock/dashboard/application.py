@@ -99,7 +99,7 @@ class Dashboard:
         except (Refusal, InterlockError, ValueError) as error:
             return self._refused(of(error))
         except Exception:
-            _log.exception("%s %s failed", scope["method"], scope["path"])
+            _log.exception("request %s %s failed", scope["method"], scope["path"])
             return self._refused(Refusal(500, "the dashboard failed; its log says why"))
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
