@@ -516,7 +516,8 @@ class App:
             if self._client is None:
                 from interlock.engine.client import connect
 
-                self._client = connect(self.url)
+                # Named: what is left there the app tells by itself.
+                self._client = connect(self._named() or "memory://")
             return self._client.queue(name, bytes, **options)
 
     def _url_in_use(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
@@ -50,14 +51,19 @@ def connect(url: str | None = None) -> Client:
             beyond their wait (default 5). ``interlock+cluster://HOST:PORT/DB/CLUSTER?dc=NAME`` is
             a cluster of nodes that announce themselves in the engine there: tables are theirs, and
             queues the engine's; its timeout is 10 by default. Default: the environment's
-            INTERLOCK_URL, else ``memory://``.
+            INTERLOCK_URL, else ``memory://``; what is left there unsettled at the end is an error
+            in the log then.
 
     Raises:
         ValueError: the URL is none of these; it is named without its password.
     """
-    if url is None:
-        url = os.environ.get("INTERLOCK_URL") or "memory://"
-    return Client(Engine(urls.parse(url)))
+    named = (os.environ.get("INTERLOCK_URL") or None) if url is None else url
+    client = Client(Engine(urls.parse("memory://" if named is None else named)))
+    if named is None:
+        from interlock.engine.unnamed import watch_end
+
+        client._at_end = watch_end(client)
+    return client
 
 
 class Client:
@@ -75,6 +81,8 @@ class Client:
         self._aio: AsyncClient | None = None
         self._members: dict[tuple[str, str], Members] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
+        self._at_end: Callable[[], object] = lambda: None
+        """Tells of what is left where nobody has named the engine."""
 
     @property
     def _in_memory(self) -> bool:
@@ -201,6 +209,7 @@ class Client:
         """
         for leader in list(self._leaders):
             leader.close()
+        self._at_end()
         self._sessions.close()
         if self._aio is not None:
             self._aio._sessions.interrupt(None)

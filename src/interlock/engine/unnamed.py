@@ -1,0 +1,53 @@
+"""The end of an engine in memory that nobody has named: what is left in it is said to be lost.
+
+``connect()`` without a URL is for a queue within one program. Who has only forgotten to say where
+the engine is would lose all that it puts, without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from interlock.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.engine.client import Client
+
+__all__ = ["watch_end"]
+
+_log = logging.getLogger("interlock.queue")
+
+
+def watch_end(client: Client) -> Any:
+    """Have it told what is left when this client is collected or the process ends.
+
+    Returns what tells it before; it does so once.
+    """
+    return weakref.finalize(client, _tell, client._again(), os.getpid())
+
+
+def _tell(client: Client, process: int) -> None:
+    if process != os.getpid():
+        # The child of a fork: it is the parent's.
+        return
+    from interlock.engine.operator import Operator
+    from interlock.engine.server import Server
+
+    try:
+        counts = Operator(Server(client)).all_stats()
+    except InterlockError:
+        return
+    finally:
+        client.close()
+    for name, counted in counts.items():
+        if left := counted["unsettled"]:
+            messages = "1 message" if left == 1 else f"{left} messages"
+            _log.error(
+                "%s of queue %r not settled, and lost with the memory of this process; no engine "
+                "is named: set INTERLOCK_URL, or give connect() a URL (memory:// says that this is "
+                "meant)",
+                messages, name, extra={"queue": name, "unsettled": left},
+            )  # fmt: skip
