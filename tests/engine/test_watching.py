@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -19,6 +22,11 @@ from interlock.engine.wire import deferring
 from interlock.errors import InterlockError
 from interlock.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
 from tests.engine.calls import Queue
+from tests.engine.model import Spec
+from tests.engine.model_watch import WatchedModel
+from tests.engine.schedules.compare import difference
+from tests.engine.schedules.director import Director
+from tests.engine.schedules.servers import Servers, both
 from tests.engine.stub import array, is_version, stub, version
 
 AT_ONCE = Retry(attempts=3, first=0)
@@ -31,6 +39,12 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
         url = request.getfixturevalue(f"{request.param}_url")
     with connect(url) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def servers(engine_port: int) -> Iterator[Servers]:
+    with both(engine_port) as servers:
+        yield servers
 
 
 @pytest.fixture
@@ -115,6 +129,61 @@ def test_nobody_who_watches_leaves_nothing_on_redis(queue: RemoteQueue[bytes]) -
         assert not connection.exists(f"{key}:ev")
         counters = connection.hkeys(f"{key}:c")
         assert b"d" not in counters
+
+
+def test_the_rights_that_the_pages_name_are_enough(connection: redis.Redis, redis_url: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/connect.md").read_text(encoding="utf-8")
+    (rights,) = re.findall(r"ACL SETUSER shop on >PASSWORD (.*) ~il:\{shop", page)
+    name = f"shop.{uuid.uuid4().hex}"
+    user = f"u{uuid.uuid4().hex}"
+    said: Any = connection
+    said.execute_command("ACL", "SETUSER", user, "on", ">p", *rights.split(), "~il:{shop.*")
+    with connect(redis_url.replace("//", f"//{user}:p@")) as client:
+        queue, operator = client.queue(name, bytes), Operator(Server(client))
+        last = operator.events(name, None).last
+        queue.put(b"p", result_ttl=60)
+        queue.get().ack(1)
+        assert kinds(operator.events(name, last).events) == ["put", "lease", "ack"]
+        queue._announce("w", 60, "")
+        assert operator.ask(name, "w", "x") and operator.workers(name)
+        assert queue._announce("w", 0, "")
+        operator.drop(name, force=True)
+
+
+def test_an_event_tells_the_first_keys_and_a_call_so_many_bytes(servers: Servers) -> None:
+    director = Director(WatchedModel(servers.now))
+    director.take(("events", (0, 1, "60000000")))
+    many = tuple(f"k{n:02}" for n in range(40))
+    long = tuple(f"{n}" * 400 for n in range(6))
+    director.take(
+        ("put", ("", "0", [Spec("p", many[:20], many[20:]), Spec("p", long, ("s" * 1024, "t"))]))
+    )
+    director.take(("put", ("", "0", [Spec("p", ("k" * 1024,), ("l" * 1024, "m"))] * 200)))
+    consumer = "c" * 1024
+    director.take(("lease", (consumer, ["0", "300", "1000", "any"])))
+    told = director.model.watch(str(director.model.last_event - 204), 1024, 1)
+    director._call("events", [str(director.model.last_event - 204), "1024", "1"], told)
+    # Fewer than there are: it has told its bytes.
+    assert 200_000 < sum(map(len, told)) < 300_000
+    page = str(director.model.last_event - 10)
+    director._call("events", [page, "1024", "1"], director.model.watch(page, 1024, 1))
+    must_agree(servers, director)
+
+
+def test_a_call_tells_workers_of_so_many_bytes(servers: Servers) -> None:
+    director = Director(WatchedModel(servers.now))
+    for n in range(20):
+        director.take(("workers", ("announce", [f"w{n:02}", "10000000", f"{n % 10}" * 65_536])))
+    director.take(("workers", ("workers", ["", "1024"])))
+    assert len(director.calls[-1].expected) == 4 * 16
+    director.take(("workers", ("workers", ["w15", "1024"])))
+    must_agree(servers, director)
+
+
+def must_agree(servers: Servers, director: Director) -> None:
+    asked = servers.ask(director.calls)
+    wrong = difference(asked, servers.answered())
+    assert wrong is None or wrong.startswith("left over"), wrong[-2_000:]
 
 
 def test_workers_are_known_for_a_while_and_are_asked(

@@ -47,9 +47,8 @@ function workers.keep(q, span)
   local ms = math.ceil(span / 1000) + OUTLAST
   for i = 1, #OF_WORKERS do
     local key = q[OF_WORKERS[i]]
-    if redis_call('PTTL', key) < ms then
-      redis_call('PEXPIRE', key, digits(ms))
-    end
+    redis_call('PEXPIRE', key, digits(ms), 'NX')
+    redis_call('PEXPIRE', key, digits(ms), 'GT')
   end
 end
 
