@@ -71,7 +71,7 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
 COMMANDS = (
     *("replay", "queue", "table", "node", "cluster", "store", "worker", "send", "cron"),
-    *("dashboard", "exporter", "hub", "pub", "sub", "completion"),
+    *("dashboard", "top", "exporter", "hub", "pub", "sub", "completion"),
 )
 INTERRUPTED = 130
 LONGEST_END = 2.0

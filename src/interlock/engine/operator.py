@@ -34,6 +34,8 @@ class Operator:
         self._call = server.call
         self.note = NOTE if server.is_local else ""
         """The words that are added where nothing was found."""
+        self.shown = server.shown
+        """The engine's URL, without its password."""
 
     def queues(self) -> list[str]:
         """Return the names of all queues, sorted."""

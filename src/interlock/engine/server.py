@@ -30,6 +30,7 @@ class Server:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._engine = client._engine
+        self.shown = client.url
         self.is_local = client._engine.target.kind == "memory"
 
     def call(self, queue: str, make: Make[P, R], *arguments: P.args, **named: P.kwargs) -> R:

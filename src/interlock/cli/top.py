@@ -1,0 +1,57 @@
+"""`interlock top`: all queues of an engine in the terminal, live."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from interlock.cli.flags import Flag, seconds
+from interlock.cli.queue.subcommand import BAD_INPUT, EXIT_CODES, URL, ask, failed
+
+FLAGS = (
+    URL,
+    Flag("--every", "look again each S seconds (1)", "S", seconds, 1.0),
+    Flag("--write", "let keys operate: retry, skip, bury, put again, discard, each after a "
+         "question"),
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "top",
+        help="all queues live in the terminal, what is held and dead, and the workers",
+        description="Show the queues of a hub or a Redis in the terminal, live: rates, hot keys, "
+        "what is held and dead, workers with what they do. It only reads, unless --write is given. "
+        "Needs: pip install 'interlock[top]'.",
+        epilog=EXIT_CODES,
+    )
+    for flag in FLAGS:
+        flag.add_to(parser)
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Show it until it is left."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("interlock: top wants a terminal; `interlock queue watch` does not", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        from interlock.top.application import Top
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("textual", "rich"):
+            raise
+        return failed("top needs textual: pip install 'interlock[top]'")
+    from interlock.top.board import Board
+
+    def show(operator: object) -> int:
+        from interlock.engine.operator import Operator
+
+        assert isinstance(operator, Operator)
+        # Asked before the screen is another: what is wrong with the address is told plainly.
+        operator.queues()
+        top = Top(Board(operator), operator.shown, every=given.every, write=given.write)
+        top.run()
+        return top.return_code or 0
+
+    return ask(given, show)

@@ -1,0 +1,195 @@
+"""Looks at an engine, and what is remembered of them: counts, rates, and their course.
+
+No terminal here. All calls wait for the engine, so they are made on a thread.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from interlock.app import envelope
+from interlock.engine.operator import Operator
+from interlock.engine.records import Letter, Stored
+from interlock.engine.request import Refused
+from interlock.errors import PayloadError
+from interlock.worker.tasks import UnknownVersion
+
+__all__ = ["ACTIONS", "Action", "Board", "Entry", "Look", "QueueLook", "WorkerLook"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message of a list."""
+
+    id: int
+    task: str
+    keys: tuple[bytes, ...]
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All queues at one moment."""
+
+    stats: dict[str, dict[str, int]]
+    rates: dict[str, dict[str, float]]
+    """Of each counter, by how much it rose in a second; empty for a queue seen the first time."""
+    depths: dict[str, Sequence[float]]
+    """How many messages there were at the last looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLook:
+    """One queue at one moment."""
+
+    stats: dict[str, int]
+    hot: list[tuple[bytes, int]]
+    held: list[Entry]
+    dead: list[Entry]
+    paused: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLook:
+    """One worker, as it announced itself."""
+
+    queue: str
+    name: str
+    age: float
+    said: dict[str, Any] = field(default_factory=dict)
+
+
+class Board:
+    """What is known of an engine."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self._before: dict[str, dict[str, int]] = {}
+        self._asked = 0.0
+        self._depths: dict[str, collections.deque[float]] = {}
+
+    def look(self) -> Look:
+        """Look at all queues. Raises InterlockError where the engine does not answer."""
+        now, stats = time.monotonic(), self.operator.all_stats()
+        passed = max(now - self._asked, 1e-6)
+        rates = {
+            name: {rate: max(counts[rate] - self._before[name][rate], 0) / passed for rate in RATED}
+            for name, counts in stats.items()
+            if name in self._before
+        }
+        self._before, self._asked = stats, now
+        # What is gone is forgotten: the view may be open for weeks.
+        self._depths = {
+            name: self._depths.get(name, collections.deque(maxlen=COURSE)) for name in stats
+        }
+        for name, counts in stats.items():
+            self._depths[name].append(float(counts["unsettled"]))
+        return Look(stats, rates, {name: tuple(some) for name, some in self._depths.items()})
+
+    def queue(self, name: str) -> QueueLook:
+        """Look at one queue, at a bounded part of it however much it holds."""
+        stats = self.operator.stats(name)
+        held = [_stored(one) for one in self._held(name)] if stats["held"] else []
+        held.sort(key=lambda one: one.id)
+        dead = list(itertools.islice(self.operator.dead_letters(name), SHOWN))
+        paused = len(self.operator.paused(name)) if stats.get("paused") else 0
+        hot = self.operator.hot_keys(name, HOT, pages=PAGES)
+        return QueueLook(stats, hot, held, [_letter(one) for one in dead], paused)
+
+    def workers(self) -> list[WorkerLook]:
+        """Return the workers of all queues, by name."""
+        names = self.operator.queues()
+        found: list[WorkerLook] = []
+        for queue, reply in zip(names, self.operator.each("workers", names, "", 1), strict=True):
+            if isinstance(reply, Refused) or not reply:
+                continue
+            for one in self.operator.workers(queue):
+                said: Any = None
+                with contextlib.suppress(msgspec.DecodeError, UnicodeError, RecursionError):
+                    said = msgspec.json.decode(one.text)
+                found.append(
+                    WorkerLook(queue, one.worker, one.age, said if isinstance(said, dict) else {})
+                )
+        return sorted(found, key=lambda one: one.name)[:MOST_WORKERS]
+
+    def act(self, action: Action, queue: str, id: int) -> bool:
+        """Do something with a message. Returns False if it is not there any more, or not so."""
+        return action.do(self.operator, queue, id)
+
+    def _held(self, name: str) -> Iterator[Stored]:
+        found, cursor = 0, b"0"
+        for _ in range(PAGES):
+            cursor, some = self.operator.page(name, cursor, PAGE)
+            for one in some:
+                if one.state == "held":
+                    found += 1
+                    yield one
+            if cursor == b"0" or found >= SHOWN:
+                return
+
+
+class _Do(Protocol):
+    def __call__(self, operator: Operator, queue: str, id: int, /) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that can be done with a message."""
+
+    key: str
+    """The key that asks for it."""
+    word: str
+    of: Literal["held", "dead"]
+    meaning: str
+    do: _Do
+
+
+def _change(function: str) -> Callable[[Operator, str, int], bool]:
+    return lambda operator, queue, id: operator.change(function, queue, id)
+
+
+ACTIONS = (
+    Action("r", "retry", "held", "it is handled again now", _change("retry")),
+    Action("s", "skip", "held", "it is settled unhandled, and its keys go on", _change("skip")),
+    Action("b", "bury", "held", "it becomes a dead letter, and its keys go on", _change("bury")),
+    Action("r", "requeue", "dead", "it is put again, behind what is there",
+           lambda operator, queue, id: operator.requeue(queue, id) is not None),
+    Action("x", "discard", "dead", "it is gone for good",
+           lambda operator, queue, id: operator.discard(queue, id)),
+)  # fmt: skip
+
+
+def _stored(one: Stored) -> Entry:
+    return Entry(one.id, task_of(one.payload), one.keys + one.shared, one.attempt, one.error)
+
+
+def _letter(one: Letter) -> Entry:
+    return Entry(one.id, task_of(one.payload), one.keys + one.shared, one.attempts, one.error)
+
+
+def task_of(payload: bytes) -> str:
+    """Return the name of the task that a message calls; empty if it calls none."""
+    try:
+        return envelope.read(payload).task
+    except (PayloadError, UnknownVersion):
+        return ""
+
+
+RATED = ("puts", "leases", "acks", "retries", "expired")
+COURSE = 60
+"""Looks that are remembered."""
+SHOWN = 200
+"""Held messages, and dead letters, of a list."""
+HOT = 10
+PAGE = 512
+PAGES = 20
+MOST_WORKERS = 1000
