@@ -37,7 +37,6 @@ def checked(kind: str, *arguments: str, given: str = "") -> None:
         [needed("promtool"), *kind.split(), *arguments],
         input=given, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    # Lint of `check metrics` is an answer of its own kind.
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert "error" not in done.stderr.lower(), done.stderr
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import threading
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,14 +75,15 @@ class Series:
 class Meter:
     """The figures of one worker, counted by its owner and by the thread of its batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, queues: Iterable[str] = ()) -> None:
+        """``queues``: those of which it tells from the beginning that nothing has happened."""
         # Held for the time of a few additions.
         self._lock = threading.Lock()
         self._series: dict[tuple[str, str], Series] = {}
         self._tasks: dict[str, None] = {}
         self._cut: set[str] = set()
-        self._released: collections.Counter[str] = collections.Counter()
-        self._unknown: collections.Counter[str] = collections.Counter()
+        self._released = collections.Counter(dict.fromkeys(queues, 0))
+        self._unknown = collections.Counter(self._released)
 
     # -- Counting ---------------------------------------------------------------------------------
 

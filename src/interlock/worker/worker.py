@@ -128,7 +128,7 @@ class Worker:
     def measure(self) -> Self:
         """Count from now on what ``reading`` tells; once is enough."""
         if self._meter is None:
-            self._meter = Meter()
+            self._meter = Meter(self.settings.queues)
             for source in self._owner.state.sources:
                 source.meter = self._meter
         return self
