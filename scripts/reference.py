@@ -33,6 +33,7 @@ from interlock.cli import (
     queue,
     replay,
     sub,
+    top,
     worker,
 )
 from interlock.cli.cluster import GROUPS as CLUSTER_GROUPS
@@ -253,6 +254,17 @@ Once the engine has answered, and with `--pool process` a process is ready, it p
 | 2 | wrong usage, no such app or queue: the line says what there is |
 """  # noqa: E501
 
+TOP = """
+## interlock top
+
+All queues of an engine live in the terminal: [how to use it](../howto/top.md).
+
+```text
+interlock top [FLAGS]
+```
+
+"""
+
 DASHBOARD = """
 ## interlock dashboard
 
@@ -377,7 +389,8 @@ def cli() -> str:
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
     parts += [WORKER, table(worker.FLAGS), WORKER_TAIL]
     parts += [CRON, table(cron.FLAGS), CRON_TAIL]
-    return "".join([*parts, DASHBOARD, table(dashboard.FLAGS), DASHBOARD_TAIL])
+    parts += [DASHBOARD, table(dashboard.FLAGS), DASHBOARD_TAIL]
+    return "".join([*parts, TOP, table(top.FLAGS)])
 
 
 def queue_cli() -> str:
