@@ -52,7 +52,7 @@ impl Queue {
         reply::digit(out, u8::from(existed && goes));
         there.iter().for_each(|&count| reply::number(out, count));
         if goes {
-            self.end_watch(cx.shared);
+            self.drop_watch(cx.shared);
             cx.shared.workers.lock().drop_queue(cx.shared, &self.name);
             if existed {
                 self.record_drop(cx);

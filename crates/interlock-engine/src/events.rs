@@ -68,7 +68,7 @@ impl Watched {
         }
         // Those of queues that nobody calls go here.
         logs.retain(|_, log| match log.try_lock() {
-            Some(log) => log.until > now,
+            Some(log) => log.until > now || log.last > now,
             None => true,
         });
         logs.insert(queue.into(), log);
@@ -118,15 +118,30 @@ impl Queue {
     #[cold]
     pub fn look_at_watch(&mut self, shared: &Shared, now: Time) {
         let now = now.max(self.scheduler.last_time());
-        if self.watch.as_ref().is_some_and(|log| log.lock().until <= now) {
-            self.end_watch(shared);
+        let Some(log) = &self.watch else { return };
+        let mut log = log.lock();
+        if log.until > now {
+            return;
         }
+        *log = Log { last: log.last, ..Log::default() };
+        // Its last number is known until the time is beyond it, for none comes again.
+        let is_over = log.last <= now;
+        drop(log);
+        if is_over {
+            shared.watched.remove(&self.name);
+        }
+        self.unwatch();
     }
 
-    pub fn end_watch(&mut self, shared: &Shared) {
-        shared.watched.remove(&self.name);
+    fn unwatch(&mut self) {
         self.watch = None;
         self.scheduler.feed(false);
+    }
+
+    /// The queue is dropped, and its events with it.
+    pub fn drop_watch(&mut self, shared: &Shared) {
+        shared.watched.remove(&self.name);
+        self.unwatch();
     }
 
     /// Bytes that its events take, about.
@@ -169,7 +184,8 @@ impl Queue {
         {
             let mut log = log.lock();
             if log.until <= now {
-                *log = Log { last: now, ..Log::default() };
+                let last = now.max(log.last);
+                *log = Log { last, ..Log::default() };
             }
             log.until = log.until.max(now + duration);
             log.tell(after, count, out);

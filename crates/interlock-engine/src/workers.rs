@@ -68,15 +68,22 @@ impl Workers {
     fn expire(&mut self, shared: &Shared, now: Time) {
         while self.ends.first().is_some_and(|(until, ..)| *until <= now) {
             let (_, queue, worker) = self.ends.pop_first().expect("as just seen");
-            self.take_out(shared, &queue, &worker);
+            self.take_out(shared, &queue, &worker, now);
         }
     }
 
-    fn take_out(&mut self, shared: &Shared, queue: &[u8], name: &[u8]) -> Option<Worker> {
+    fn take_out(
+        &mut self,
+        shared: &Shared,
+        queue: &[u8],
+        name: &[u8],
+        now: Time,
+    ) -> Option<Worker> {
         let directory = self.queues.get_mut(queue)?;
         let worker = directory.workers.remove(name)?;
         directory.count(shared, worker.weight(name), 0);
-        if directory.workers.is_empty() {
+        // Its last number is known until the time is beyond it, for none comes again.
+        if directory.workers.is_empty() && directory.last <= now {
             self.queues.remove(queue);
         }
         Some(worker)
@@ -124,7 +131,7 @@ impl Queue {
                 return Err(cx.out_of_memory(more - had, from.called));
             }
             if had == 0 && known.is_some_and(|one| one.workers.len() >= MAX_WORKERS) {
-                let text = format_args!("the queue has {MAX_WORKERS} workers; no more are known");
+                let text = format_args!("more than {MAX_WORKERS} workers");
                 return refuse(Code::TooBig, from.called, text);
             }
         }
@@ -132,7 +139,7 @@ impl Queue {
             workers.ends.remove(&(end, self.name.clone(), name.into()));
         }
         let requests = if ttl == 0 {
-            let gone = workers.take_out(shared, &self.name, name);
+            let gone = workers.take_out(shared, &self.name, name, now);
             gone.map(|worker| worker.requests).unwrap_or_default()
         } else {
             let until = now + ttl;

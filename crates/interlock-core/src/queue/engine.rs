@@ -193,6 +193,7 @@ impl<P> Scheduler<P> {
             .map(|(at, message)| (message.id, at))
             .collect();
         let mut cancelled = Vec::new();
+        let noted = self.feed.count();
         for (id, at) in places {
             if keys == 0 {
                 break;
@@ -200,6 +201,7 @@ impl<P> Scheduler<P> {
             keys = keys.saturating_sub(self.key_count(at));
             cancelled.extend(self.cancel_at(at, budget).map(|payload| (id, payload)));
         }
+        self.feed.sort_from(noted);
         cancelled
     }
 

@@ -86,6 +86,17 @@ pub(super) struct Feed {
     pub ended: u64,
 }
 
+impl Feed {
+    pub fn count(&self) -> usize {
+        self.noted.len()
+    }
+
+    /// Those behind the first so many are told by id: they came in no order.
+    pub fn sort_from(&mut self, count: usize) {
+        self.noted[count..].sort_unstable_by_key(|noted| noted.id);
+    }
+}
+
 impl<P> Scheduler<P> {
     /// From now on, or no longer, changes are noted.
     pub fn feed(&mut self, on: bool) {
