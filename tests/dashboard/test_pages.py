@@ -1,4 +1,4 @@
-"""The files of the pages: scripts that parse, parts that are all loaded at once, data never as markup."""
+"""The files of the pages: scripts that parse, loaded at once, and data that is never markup."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_script_parses_and_the_parts_behave(tool: Path, tmp_path: Path) ->
 
 def test_all_modules_are_asked_for_at_once() -> None:
     page = (STATIC / "index.html").read_text()
-    preloaded = re.findall(r'<link rel="modulepreload" href="/static/([^"]+)">', page)
+    preloaded = re.findall(r'<link rel="modulepreload" href="{{base}}/static/([^"]+)">', page)
     others = {"early.js", "start.js"}
     assert preloaded == [
         name for one in MODULES if (name := one.relative_to(STATIC).as_posix()) not in others

@@ -24,6 +24,7 @@ from tests.hub.servers import missing, needs_hub, redis_server
 from tests.replay.browser import CHROMIUM, FLAGS, NAMES
 
 AT_ONCE = Retry(attempts=2, first=0)
+DASHBOARD = ("-m", "interlock", "dashboard", "--port", "0", "--json")
 SECONDS = 15_000
 """Milliseconds within which a page shows what is expected; it mostly takes a tenth of one."""
 
@@ -57,8 +58,7 @@ def tabs(browser: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Browser
 def dashboard(url: str, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """`interlock dashboard` as a process that serves, and its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "interlock", "dashboard", "--url", url, "--port", "0", "--json"]
-        + list(flags),
+        [sys.executable, *DASHBOARD, "--url", url, *flags],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ,
