@@ -19,7 +19,7 @@ from interlock.dashboard.identity import Identities, Identity
 from interlock.dashboard.live import MOST, Stream
 from interlock.dashboard.pages import Pages
 from interlock.dashboard.paths import decoded, segments
-from interlock.dashboard.refusal import Refusal, of
+from interlock.dashboard.refusal import Refusal, is_stranger, of
 from interlock.dashboard.settings import Settings
 from interlock.errors import InterlockError
 
@@ -195,7 +195,14 @@ class Dashboard:
             return None
         if method == "POST":
             call.body = await _body(headers, receive)
-        answer = await route.answer(call)
+        try:
+            answer = await route.answer(call)
+        except InterlockError as error:
+            if identity.session is None or not is_stranger(error):
+                raise
+            # The password was changed, or the user is gone.
+            self._identities.sessions.end(identity.id)
+            raise Refusal(401, "the engine knows this user no more; log in again") from None
         # With the mark that belongs to it, and never without: of several first requests that come
         # at once the last one's would stay.
         cookie = identity.id if identity.is_new and path == ("server",) else None

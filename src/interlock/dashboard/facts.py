@@ -16,21 +16,28 @@ if TYPE_CHECKING:
 
 
 def facts(operator: Operator) -> dict[str, Any]:
-    """Return ``kind`` and ``version``."""
+    """Return ``kind`` and ``version``; the second is empty to a user who may not ask for it."""
     try:
         found = info(operator, "server")
     except InterlockError as error:
         if of(error).status != 403:
             raise
-        # A user who may not ask that; the queues' own functions tell a hub by what it can.
-        version = wire_queue.version(ask(operator, "FCALL", "il1_version", 0))
-        if "parks" in version.features:
-            return {"kind": "hub", "version": version.library}
-        return {"kind": "redis", "version": ""}
+        return {"kind": "hub" if _parks(operator) else "redis", "version": ""}
     for kind, name in KINDS.items():
         if name in found:
             return {"kind": kind, "version": found[name]}
     return {"kind": "redis", "version": found.get("redis_version", "")}
+
+
+def _parks(operator: Operator) -> bool:
+    """Return whether the functions of queues are a hub's, by what they can."""
+    try:
+        version = wire_queue.version(ask(operator, "FCALL", "il1_version", 0))
+    except InterlockError as error:
+        if of(error).status != 403:
+            raise
+        return False
+    return "parks" in version.features
 
 
 def info(operator: Operator, *sections: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ def of(error: Exception) -> Refusal:
     text = str(error)
     if isinstance(error, Refusal):
         return error
-    if WRONG_USER.search(text):
+    if is_stranger(error):
         return Refusal(503, f"the engine does not know this dashboard: {text}")
     if NO_RIGHT.search(text):
         return Refusal(403, text)
@@ -29,6 +29,11 @@ def of(error: Exception) -> Refusal:
     if isinstance(error, InterlockError):
         return Refusal(503, text)
     return Refusal(400, text)
+
+
+def is_stranger(error: Exception) -> bool:
+    """Return whether the engine does not know who asked."""
+    return bool(WRONG_USER.search(str(error)))
 
 
 NO_RIGHT = re.compile(r"\bNOPERM\b|The user executing the script can't|ACL failure in script")

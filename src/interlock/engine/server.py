@@ -93,11 +93,7 @@ class Server:
                     ("FCALL", f"il1_{function}", 1, key(queues[place]), *arguments)
                     for place in part
                 )
-                try:
-                    replies = yield AskAll(address, (), patience, commands=commands)
-                except Broken as error:
-                    nodes.doubt()
-                    raise _failed(address, error) from None
+                replies = yield from _asked_all(address, patience, commands)
                 for place, reply in zip(part, replies, strict=True):
                     found[place] = reply
         return found
@@ -198,6 +194,23 @@ def _asked(address: str, patience: float, *command: Argument) -> Request[Any]:
             if not passes or time.monotonic() >= until:
                 raise _failed(address, error) from None
         yield Nap(PAUSE)
+
+
+def _asked_all(
+    address: str, patience: float, commands: tuple[tuple[Argument, ...], ...]
+) -> Request[list[Any]]:
+    """Send commands that only read in one go; once more where the connection had ended."""
+    found: list[Any]
+    try:
+        found = yield AskAll(address, (), patience, commands=commands)
+        return found
+    except Broken:
+        pass
+    try:
+        found = yield AskAll(address, (), patience, commands=commands)
+    except Broken as error:
+        raise _failed(address, error) from None
+    return found
 
 
 def _failed(address: str, error: Refused | Broken) -> InterlockError:

@@ -216,7 +216,7 @@ class Speech:
             try:
                 found.append(self._made.read_response(disable_decoding=True))
             except ResponseError as error:
-                found.append(refusal(error))
+                found.append(refusal(error) or Refused(str(error)))
         return found
 
     def ask_slow(

@@ -1,0 +1,95 @@
+"""One call on many queues, in few round trips: `Operator.each`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from interlock.engine import wire_queue
+from interlock.engine.client import Client, connect
+from interlock.engine.operator import Operator
+from interlock.engine.request import Refused
+from interlock.engine.server import MANY, Server
+from interlock.engine.transport import threads
+from interlock.errors import EngineUnavailable
+from tests.hub.servers import refusing
+
+
+@pytest.fixture(params=["redis", "hub", "memory"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    url = (
+        "memory://"
+        if request.param == "memory"
+        else request.getfixturevalue(f"{request.param}_url")
+    )
+    with connect(url) as opened:
+        yield opened
+
+
+def counted(found: list[list[bytes] | Refused]) -> list[int | None]:
+    """How much is in each; None where it was refused."""
+    return [
+        None if isinstance(one, Refused) else wire_queue.numbers(one)["unsettled"] for one in found
+    ]
+
+
+def test_each_in_its_order(client: Client) -> None:
+    operator, head = Operator(Server(client)), uuid.uuid4().hex
+    names = [f"{head}-{number}" for number in range(2 * MANY + 3)]
+    for number in (0, 5, MANY, 2 * MANY + 2):
+        client.queue(names[number]).put_many([1] * (number % 7 + 1))
+    found = counted(operator.each("stats", names))
+    assert {number: count for number, count in enumerate(found) if count} == {
+        number: number % 7 + 1 for number in (0, 5, MANY, 2 * MANY + 2)
+    }
+    assert operator.each("stats", []) == []
+
+
+@pytest.mark.parametrize("parser", ["hiredis", "redis-py"])
+def test_what_is_refused_stands_among_the_others(
+    redis_url: str, connection: redis.Redis, parser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if parser == "redis-py":
+        monkeypatch.setattr(threads, "hiredis", None)
+    head = uuid.uuid4().hex
+    connection.set(f"il:{{{head}-b}}:c", "none of ours")
+    with connect(redis_url) as client:
+        operator = Operator(Server(client))
+        client.queue(f"{head}-a").put(1)
+        client.queue(f"{head}-c").put(1)
+        names = [f"{head}-{letter}" for letter in "abc"]
+        for _ in range(2):
+            assert counted(operator.each("stats", names)) == [1, None, 1]
+        # The connection has no reply left over.
+        assert operator.stats(f"{head}-c")["unsettled"] == 1
+
+
+def test_a_library_that_was_lost_is_given_back(redis_url: str, connection: redis.Redis) -> None:
+    head = uuid.uuid4().hex
+    with connect(redis_url) as client:
+        operator = Operator(Server(client))
+        client.queue(f"{head}-a").put(1)
+        connection.function_flush()
+        assert counted(operator.each("stats", [f"{head}-a", f"{head}-b"])) == [1, 0]
+
+
+def test_a_connection_that_had_ended_is_made_anew(redis_url: str, connection: redis.Redis) -> None:
+    with connect(redis_url) as client:
+        operator = Operator(Server(client))
+        name = uuid.uuid4().hex
+        client.queue(name).put(1)
+        assert counted(operator.each("stats", [name])) == [1]
+        connection.client_kill_filter(_type="normal", skipme=True)
+        assert counted(operator.each("stats", [name])) == [1]
+
+
+def test_nobody_answers() -> None:
+    with (
+        refusing() as port,
+        connect(f"redis://127.0.0.1:{port}") as client,
+        pytest.raises(EngineUnavailable, match=str(port)),
+    ):
+        Operator(Server(client)).each("stats", ["a", "b"])
