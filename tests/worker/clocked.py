@@ -22,8 +22,8 @@ def ticked(when: dt.datetime) -> list[int]:
 
 
 def dies(where: str) -> None:
-    """With its second tick, at once and without a word."""
-    if os.environ.get("DIES") == where and sent == 2:
+    """With its first tick, at once and without a word."""
+    if os.environ.get("DIES") == where and sent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
