@@ -23,6 +23,7 @@ from interlock.cli import (
     connection,
     cron,
     dashboard,
+    exporter,
     hub,
     hub_backup,
     hub_info,
@@ -54,9 +55,14 @@ from interlock.hub.settings import SETTINGS
 from interlock.hub.stores import STORES
 from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
+from interlock.metrics.exporter import EXPORTER_FAMILIES
+from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
+from interlock.queue_figures import MOST_QUEUES, QUEUE_FAMILIES, STATES, Family
+from interlock.worker.meter import BOUNDS, MOST_LOOKED_AT, MOST_TASKS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts import metrics_words as words
 from scripts.cluster_words import (
     CLUSTER,
     CLUSTER_COMMAND,
@@ -390,7 +396,8 @@ def cli() -> str:
     parts += [WORKER, table(worker.FLAGS), WORKER_TAIL]
     parts += [CRON, table(cron.FLAGS), CRON_TAIL]
     parts += [DASHBOARD, table(dashboard.FLAGS), DASHBOARD_TAIL]
-    return "".join([*parts, TOP, table(top.FLAGS)])
+    parts += [TOP, table(top.FLAGS)]
+    return "".join([*parts, words.EXPORTER_CLI, table(exporter.FLAGS), words.EXPORTER_CLI_TAIL])
 
 
 def queue_cli() -> str:
@@ -499,6 +506,25 @@ def info() -> str:
     return INFO + "\n".join(lines) + "\n" + INFO_TABLES + of_tables + INFO_STORES + of_stores
 
 
+def metrics() -> str:
+    """Return the page of the metrics of workers and queues."""
+    parts = [words.METRICS, words.WORKER, *map(of_family, WORKER_FAMILIES.values())]
+    parts.append(words.OUTCOMES_HEAD)
+    parts += [f"| `{name}` | {meaning} |\n" for name, meaning in OUTCOMES.items()]
+    bounds = ", ".join(f"{bound:g}" for bound in BOUNDS)
+    parts.append(words.WORKER_TAIL.format(bounds=bounds, tasks=MOST_TASKS, looks=MOST_LOOKED_AT))
+    parts += [words.QUEUES.format(queues=f"{MOST_QUEUES:,}"), *map(of_family, QUEUE_FAMILIES)]
+    parts.append(words.STATES.format(states=", ".join(f"`{state}`" for state in STATES)))
+    parts += [words.EXPORTER, *map(of_family, EXPORTER_FAMILIES), words.EXPORTER_TAIL]
+    return "".join(parts)
+
+
+def of_family(family: Family) -> str:
+    """Return the row of a family."""
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return f"| `{family.name}` | {family.kind} | {labels} | {sentence(cell(family.help))} |\n"
+
+
 def labelled(label: str, figures: Sequence[Figure]) -> str:
     """Return the rows of figures that have a label."""
     lines = ["| figure | kind | meaning | metric |", "|---|---|---|---|"]
@@ -577,6 +603,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "hub-configuration.md": configuration,
     FOLDER / "hub-commands.md": commands,
     FOLDER / "hub-info.md": info,
+    FOLDER / "metrics.md": metrics,
 }
 
 
