@@ -276,6 +276,21 @@ def test_a_session_that_ends_closes_its_connections(with_users: Page) -> None:
     assert not access.client._sessions.alive
 
 
+def test_a_session_ends_with_the_password(tmp_path: Path, serve: Serve) -> None:
+    with redis_server(tmp_path) as (host, port), HubClient(f"{host}:{port}") as client:
+        rules = ("on", "resetpass", "~*", "+@all")
+        client.call("ACL", "SETUSER", "me", *rules, ">before")
+        page = serve(f"redis://{host}:{port}", login="user")
+        log_in(page, user="me", password="before")
+        page.get("queues")
+        client.call("ACL", "SETUSER", "me", *rules, ">after")
+        client.call("CLIENT", "KILL", "USER", "me")
+        page.get("server", 401)
+        assert len(page.service.dashboard._identities.sessions) == 0
+        log_in(page, user="me", password="after")
+        page.get("queues")
+
+
 # -- Sessions by themselves -----------------------------------------------------------------------
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from interlock.dashboard.refusal import of
 from interlock.engine import wire_queue
 from interlock.engine.request import Argument, Request
 from interlock.engine.server import _asked
-from interlock.errors import InterlockError
+from interlock.errors import EngineUnavailable, InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -56,8 +57,17 @@ def ask(operator: Operator, *command: Argument) -> Any:
         address = (yield from server._primaries(session))[0]
         return (yield from _asked(address, server._engine.target.timeout, *command))
 
+    began = time.monotonic()
+    try:
+        return server._client._sessions.run(None, request)
+    except EngineUnavailable:
+        # A connection that had ended meanwhile says so at once; another one is made.
+        if time.monotonic() - began > AT_ONCE:
+            raise
     return server._client._sessions.run(None, request)
 
 
+AT_ONCE = 0.5
+"""Seconds."""
 KINDS = {"hub": "interlock_version", "valkey": "valkey_version", "redis": "redis_version"}
 """What INFO tells of each, the first that fits."""

@@ -7,9 +7,9 @@ from typing import Any
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.facts import facts
 from interlock.dashboard.figures import Figures
-from interlock.dashboard.refusal import Refusal, of
+from interlock.dashboard.refusal import Refusal, is_stranger, of
 from interlock.engine.operator import Operator
-from interlock.errors import EngineUnavailable, InterlockError
+from interlock.errors import InterlockError
 from interlock.explanation import key_names
 
 HOT = 50
@@ -24,7 +24,9 @@ async def server(call: Call) -> dict[str, Any]:
     """Return what the engine is, and who is asking."""
     try:
         found = await call.access.run(facts)
-    except EngineUnavailable as error:
+    except InterlockError as error:
+        if call.settings.login == "user" and is_stranger(error):
+            raise
         # The page is shown all the same, and goes on when the engine is back.
         found = {"kind": "", "version": "", "error": str(error)}
     return {
