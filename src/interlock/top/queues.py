@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from interlock.top.board import RATED, Look
@@ -21,7 +21,7 @@ class QueuesView(View):
     """All queues, with their depths, states and rates."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("enter", "open", "open"),
+        Binding("enter", "open", "open", priority=True),
         ("o", "order", "order"),
         ("w", "workers", "workers"),
     ]
@@ -29,8 +29,9 @@ class QueuesView(View):
 
     def parts(self) -> ComposeResult:
         """Return the table."""
+        states = [state.replace("backing_off", "backoff") for state in STATES]
         rates = [f"{name}/s" for name in RATED]
-        yield Table("queues", ("queue", "course", "depth", *STATES, *rates, "closed"))
+        yield Table("queues", ("queue", "course", "depth", *states, *rates, "closed"))
 
     def look(self) -> Look:
         """Ask for the counts of all queues."""
@@ -49,7 +50,7 @@ class QueuesView(View):
                 (
                     name,
                     [
-                        cell(name), cell(course(seen.depths[name]), style="cyan"),
+                        cell(name), cell(course(seen.depths[name], COURSE), style="cyan"),
                         number(counts["unsettled"]),
                         *(number(counts.get(state, 0)) for state in STATES),
                         *(number(rates.get(rate)) for rate in RATED), cell(", ".join(closed)),
@@ -80,4 +81,6 @@ class QueuesView(View):
         self.app.push_screen(WorkersView(self.board))
 
 
+COURSE = 12
+"""Characters of the course of the depth."""
 STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")
