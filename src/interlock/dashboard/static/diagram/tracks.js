@@ -136,6 +136,7 @@ export class Tracks {
     this.close(message, time, outcome);
     for (const row of message.rows) row.standing(message, "", time);
     this.messages.delete(message.id);
+    if (this.gone?.size >= this.most.messages) this.gone.clear();
     this.gone?.add(message.id);
   }
 
