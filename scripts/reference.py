@@ -33,6 +33,7 @@ from interlock.cli import (
     pub,
     queue,
     replay,
+    send,
     sub,
     top,
     worker,
@@ -289,6 +290,50 @@ Once it serves it prints `interlock dashboard: URL`, and the token if it has mad
 missing, and with 2 for wrong usage.
 """
 
+SEND = """
+## interlock send
+
+Sends a call of a [task](../howto/tasks.md), and prints the message's id.
+
+```text
+interlock send MODULE:TASK [ARG ...] [FLAGS]
+interlock send MODULE:APP:NAME [ARG ...] [FLAGS]
+```
+
+The module is imported as from the current folder. Each ARG is read by the annotation of its parameter: text where that is
+`str`, else JSON, or the text of a date, a UUID, an enum. An argument that is wrong is named, and nothing is sent. Words that
+begin with a dash follow `--`.
+
+"""
+
+SEND_TAIL = """
+### Exit codes of a send
+
+| code | when |
+|---|---|
+| 0 | it was sent, or its `--dedup` name is known; with `--wait` its handler has returned |
+| 1 | the engine was not reached or refused it; with `--wait` it was given up, or not handled in time |
+| 2 | wrong usage, no such task, a wrong argument |
+
+"""
+
+COMPLETION = """## interlock completion
+
+Prints the completion of this command for `bash`, `zsh` or `fish`.
+
+```text
+interlock completion bash|zsh|fish
+```
+
+| shell | where |
+|---|---|
+| bash | `source <(interlock completion bash)` in `~/.bashrc` |
+| zsh | `eval "$(interlock completion zsh)"` in `~/.zshrc`, behind `compinit` |
+| fish | `interlock completion fish > ~/.config/fish/completions/interlock.fish` |
+
+Where the package is installed under `/usr` or `/usr/local`, the shells of the system find it by themselves.
+"""
+
 CRON = """
 ## interlock cron
 
@@ -394,6 +439,7 @@ def cli() -> str:
     parts += [BACKUP, table(hub_backup.FLAGS), BACKUP_TAIL, PUB, table(pub.FLAGS)]
     parts += [SUB, table(sub.FLAGS), SUB_TAIL]
     parts += [WORKER, table(worker.FLAGS), WORKER_TAIL]
+    parts += [SEND, table(send.FLAGS), SEND_TAIL, COMPLETION]
     parts += [CRON, table(cron.FLAGS), CRON_TAIL]
     parts += [DASHBOARD, table(dashboard.FLAGS), DASHBOARD_TAIL]
     parts += [TOP, table(top.FLAGS)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -11,9 +13,11 @@ from interlock import (
     AsyncTask,
     Handling,
     Job,
+    JobFailed,
     KeySet,
     Middleware,
     Retry,
+    RetryAfter,
     Sending,
     Task,
     Worker,
@@ -41,6 +45,15 @@ def ship(order: Order, day: int = 1) -> str:
 @app.task(name="shop.notify", keys=instruments, queue="slow", retry=Retry(attempts=None))
 async def notify(order: Order, *, rush: bool = False) -> int:
     return order.id
+
+
+@app.task(keys="order:{id}", priority=5, expires=dt.timedelta(minutes=5), result_ttl=60)
+def late(id: uuid.UUID) -> str:
+    return str(id)
+
+
+@app.task(barrier=True, expires=5)
+async def alone() -> None: ...
 
 
 @app.task
@@ -86,6 +99,57 @@ async def asend() -> None:
         pass
 
 
+def jobs() -> None:
+    job = ship.job(7)
+    assert_type(job, Job[str])
+    assert_type(job.cancel(), bool)
+    assert_type(job.forget(), bool)
+    if job.state() == "backing_off" or job.state() == "dead":
+        pass
+    if job.state() == "no state":  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]
+        pass
+    late.options(expires=3).send(uuid.uuid4())
+    try:
+        job.result()
+    except JobFailed as failed:
+        assert_type(failed.reason, str)
+    raise RetryAfter(dt.timedelta(seconds=3), attempt=False)
+
+
+async def ajobs() -> None:
+    job = alone.job(7)
+    assert_type(await job.acancel(), bool)
+    assert_type(await job.aforget(), bool)
+    if await job.astate() == "gone":
+        pass
+
+
+class Pool: ...
+
+
+@app.lifespan
+async def lifespan(of: App) -> AsyncIterator[Pool]:
+    yield Pool()
+
+
+def plain_lifespan(of: App) -> Iterator[None]:
+    yield
+
+
+other = App(lifespan=plain_lifespan)
+
+
+@app.on_worker_start
+def began() -> None: ...
+
+
+@app.on_process_stop
+async def ended() -> None: ...
+
+
+assert_type(began(), None)
+
+
 class Tracing(Middleware):
     def before_send(self, sending: Sending) -> None:
         sending.headers["trace"] = sending.task
@@ -110,7 +174,14 @@ def work() -> None:
         assert_type(trial, TestWorker)
         assert_type(trial.shuffle(7).run_until_idle(raise_errors=False), int)
         trial.advance(60)
+        assert_type(trial.errors, list[BaseException])
         assert_type(trial.sent + trial.done + trial.dead, list[TestCall])
+
+
+async def awork() -> None:
+    async with app.testing(eager=True) as trial:
+        assert_type(trial, TestWorker)
+        assert_type(await trial.arun_until_idle(), int)
 
 
 def kinds(one: Task[[int], str], other: AsyncTask[[int], str]) -> None:

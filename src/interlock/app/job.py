@@ -54,7 +54,7 @@ class Job(Generic[R]):
         """
         self._check()
         queue, trial = self._app._queue(self._queue), self._app._trial
-        if trial is not None and not trial.before_result(queue, self.id):
+        if trial is not None and not trial._before_result(queue, self.id):
             timeout = 0
         try:
             found: R = queue.result(self.id, timeout, self._types.returns)
@@ -66,7 +66,7 @@ class Job(Generic[R]):
         """Do what ``result`` does, awaited."""
         self._check()
         queue, trial = self._app._queue(self._queue), self._app._trial
-        if trial is not None and not await trial.abefore_result(queue, self.id):
+        if trial is not None and not await trial._abefore_result(queue, self.id):
             timeout = 0
         try:
             found: R = await queue.aio.result(self.id, timeout, self._types.returns)

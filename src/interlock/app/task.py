@@ -111,7 +111,7 @@ class _Sendable(Generic[P, R]):
             raise
         job = self._sent(ready, put)
         if self._app._trial is not None:
-            self._app._trial.after_send()
+            self._app._trial._after_send()
         return job
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -125,7 +125,7 @@ class _Sendable(Generic[P, R]):
             raise
         job = self._sent(ready, put)
         if self._app._trial is not None:
-            await self._app._trial.aafter_send()
+            await self._app._trial._aafter_send()
         return job
 
     def options(

@@ -216,22 +216,22 @@ class TestWorker:
 
     # -- Eager: called by the app -----------------------------------------------------------------
 
-    def after_send(self) -> None:
+    def _after_send(self) -> None:
         """Handle what is ready, unless a handler has sent it: then when that has ended."""
         if not self._runs.inside:
             self.run_until_idle(raise_errors=False)
 
-    async def aafter_send(self) -> None:
-        """Do what ``after_send`` does, awaited."""
+    async def _aafter_send(self) -> None:
+        """Do what ``_after_send`` does, awaited."""
         if not self._runs.inside:
             await self.arun_until_idle(raise_errors=False)
 
-    def before_result(self, queue: Any, id: int) -> bool:
+    def _before_result(self, queue: Any, id: int) -> bool:
         """Handle what is ready. Returns whether it is of use to wait for the message's end."""
         self.run_until_idle(raise_errors=False)
         return self._runs.others
 
-    async def abefore_result(self, queue: Any, id: int) -> bool:
+    async def _abefore_result(self, queue: Any, id: int) -> bool:
         """Handle what is ready, and what others who handle something make so, until the message is
         settled or nobody does. Returns whether it is of use to wait for its end."""
         while True:
