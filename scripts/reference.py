@@ -300,9 +300,9 @@ interlock send MODULE:TASK [ARG ...] [FLAGS]
 interlock send MODULE:APP:NAME [ARG ...] [FLAGS]
 ```
 
-The module is imported as from the current folder. Each ARG is read by the annotation of its parameter: text where that is
-`str`, else JSON, or the text of a date, a UUID, an enum. An argument that is wrong is named, and nothing is sent. Words that
-begin with a dash follow `--`.
+The module is imported as from the current folder. Each ARG is read by the annotation of its
+parameter: text where that is `str`, else JSON, or the text of a date, a UUID, an enum. An argument
+that is wrong is named, and nothing is sent. Words that begin with a dash follow `--`.
 
 """
 
@@ -312,7 +312,7 @@ SEND_TAIL = """
 | code | when |
 |---|---|
 | 0 | it was sent, or its `--dedup` name is known; with `--wait` its handler has returned |
-| 1 | the engine was not reached or refused it; with `--wait` it was given up, or not handled in time |
+| 1 | the engine was not reached or refused it; with `--wait` it was given up, or is not handled |
 | 2 | wrong usage, no such task, a wrong argument |
 
 """
@@ -331,7 +331,7 @@ interlock completion bash|zsh|fish
 | zsh | `eval "$(interlock completion zsh)"` in `~/.zshrc`, behind `compinit` |
 | fish | `interlock completion fish > ~/.config/fish/completions/interlock.fish` |
 
-Where the package is installed under `/usr` or `/usr/local`, the shells of the system find it by themselves.
+Where the package is installed under `/usr` or `/usr/local`, shells find it by themselves.
 """
 
 CRON = """
