@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.app.app import App
 from interlock.app.middleware import Handling, Middleware, Sending
-from interlock.contrib.predecessors import Predecessors
+from interlock.contrib.afterwards import Afterwards
+from interlock.contrib.predecessors import Predecessor, Predecessors
 from interlock.errors import Reject, RetryAfter
 from interlock.explanation import key_names
 
@@ -44,7 +45,9 @@ class _Handled(NamedTuple):
 
     attached: Token[Context]
     span: Span | None
-    began: float
+    sender: Context
+    began: int
+    """Nanoseconds since 1970."""
 
 
 class Tracing(Middleware):
@@ -89,6 +92,7 @@ class Tracing(Middleware):
         self._carry_unsampled = carry_unsampled
         self._keys = keys
         self._predecessors: Predecessors[SpanContext] = Predecessors()
+        self._afterwards = Afterwards("interlock-spans")
         self._made: tuple[TracerProvider, Tracer] | None = None
         self._blockers: Any = None
         if explain:
@@ -152,11 +156,10 @@ class Tracing(Middleware):
             return
         found = self._extracted(headers)
         sender = trace.get_current_span(found).get_span_context()
-        span: Span | None = None
         if sender.trace_flags.sampled if sender.is_valid else self._roots:
-            span = self._begin(handling, found)
-            found = trace.set_span_in_context(span, found)
-        handling.state[SPAN] = _Handled(context.attach(found), span, time.monotonic())
+            handling.state[SPAN] = self._begin(handling, found)
+        else:
+            handling.state[SPAN] = _Handled(context.attach(found), None, found, 0)
 
     def after_handle(self, handling: Handling, result: Any) -> None:
         """End the span of a handling."""
@@ -173,42 +176,74 @@ class Tracing(Middleware):
         else:
             self._end(handling, "failed", error)
 
-    def _begin(self, handling: Handling, sender: Context) -> Span:
+    def _begin(self, handling: Handling, sender: Context) -> _Handled:
+        """Begin the span. No more is done here than what the handler may need: others wait."""
         lease, now = handling.lease, time.time_ns()
-        attributes = {
-            **self._attributes("process", "process", lease.queue, handling.task),
-            **self._named(lease.keys, lease.shared),
-            "messaging.message.id": str(lease.id),
-            "interlock.attempt": lease.attempt,
-            "interlock.token": lease.token,
-        }
         span = self._tracer.start_span(
             f"process {lease.queue} {handling.task}",
             sender,
             kind=SpanKind.CONSUMER,
-            attributes=attributes,
+            attributes=self._attributes("process", "process", lease.queue, handling.task),
             start_time=now,
         )
-        # The wait of a later attempt is its backoff, and nobody here knows when that began.
-        if span.is_recording() and lease.attempt == 1:
-            self._tell_wait(handling, sender, now)
-        return span
+        attached = context.attach(trace.set_span_in_context(span, sender))
+        if not span.is_recording():
+            return _Handled(attached, None, sender, now)
+        return _Handled(attached, span, sender, now)
 
-    def _tell_wait(self, handling: Handling, sender: Context, now: int) -> None:
-        lease = handling.lease
+    def _end(self, handling: Handling, outcome: str, error: BaseException | None) -> None:
+        state: _Handled | None = handling.state.pop(SPAN, None)
+        if state is None:
+            # Nothing was begun: it is in no trace, or a hook before this one has raised.
+            return
+        context.detach(state.attached)
+        span = state.span
+        if span is None:
+            return
+        lease, ended = handling.lease, time.time_ns()
+        behind = self._predecessors.of(lease) if lease.attempt == 1 else []
+        # Before it is settled, so that who comes behind it finds it.
+        self._predecessors.ended(lease, (ended - state.began) / 1e9, span.get_span_context())
+        lost = lease.lost
+        if error is not None:
+            # Its traceback is written while it is as it was.
+            _fail(span, error)
+
+        def tell() -> None:
+            if lease.attempt == 1:
+                # The wait of a later one is its backoff; nobody here knows when that began.
+                self._tell_wait(handling, state, behind)
+            span.set_attributes(
+                {
+                    **self._named(lease.keys, lease.shared),
+                    "messaging.message.id": str(lease.id),
+                    "interlock.attempt": lease.attempt,
+                    "interlock.token": lease.token,
+                    "interlock.outcome": outcome,
+                }
+            )
+            if lost:
+                span.set_attribute("interlock.lease.lost", True)
+            span.end(ended)
+
+        self._afterwards.do(tell)
+
+    def _tell_wait(
+        self, handling: Handling, state: _Handled, behind: list[Predecessor[SpanContext]]
+    ) -> None:
+        lease, now = handling.lease, state.began
         leased = lease.token * 1000
         # A clock of an engine that stands elsewhere (that of a test) is good for durations alone.
         ended = leased if 0 <= now - leased <= LONGEST_GAP else now
         began = ended - max(lease.token - lease.sequence, 0) * 1000
-        behind = self._predecessors.of(lease)
-        # The keys are told by its two neighbours; each attribute takes its microseconds.
+        # The keys are told by its two neighbours.
         attributes = self._attributes("wait", None, lease.queue, handling.task)
         attributes["messaging.message.id"] = str(lease.id)
         if behind:
             attributes["interlock.behind.message.id"] = [str(one.id) for one in behind]
         span = self._tracer.start_span(
             f"wait {lease.queue} {handling.task}",
-            sender,
+            state.sender,
             attributes=attributes,
             links=[
                 Link(
@@ -225,29 +260,9 @@ class Tracing(Middleware):
         )
         span.end(ended)
 
-    def _end(self, handling: Handling, outcome: str, error: BaseException | None) -> None:
-        state: _Handled | None = handling.state.pop(SPAN, None)
-        if state is None:
-            # Nothing was begun: it is in no trace, or a hook before this one has raised.
-            return
-        span, lease = state.span, handling.lease
-        try:
-            if span is not None:
-                span.set_attribute("interlock.outcome", outcome)
-                if lease.lost:
-                    span.set_attribute("interlock.lease.lost", True)
-                if error is not None:
-                    _fail(span, error)
-                self._predecessors.ended(
-                    lease, time.monotonic() - state.began, span.get_span_context()
-                )
-        finally:
-            if span is not None:
-                span.end()
-            context.detach(state.attached)
-
     def flush(self) -> None:
         """Have the SDK send what it has, within 3 seconds."""
+        self._afterwards.drain()
         # No part of the API: an SDK has it.
         flush = getattr(self._provider or trace.get_tracer_provider(), "force_flush", None)
         if flush is not None:
