@@ -1,18 +1,22 @@
-"""Recipes of the page about watching workers, with many handlers at once, as a user would."""
+"""Metrics by hooks, as the page about watching workers has them, and traces: with many handlers at
+once, as a user would."""
 
 from __future__ import annotations
 
 import collections
-import sys
 import threading
-import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
 from interlock import Reject
 from interlock.app import App
+from interlock.contrib.opentelemetry import instrument
 from tests.docs.snippets import blocks
 from tests.worker.workers import ROOT
 
@@ -64,75 +68,23 @@ def test_no_count_and_no_time_is_lost_of_metrics(app: App, pool: str) -> None:
     assert metrics.seconds.noted == MANY
 
 
-class Span:
-    def __init__(self, name: str, parent: Any) -> None:
-        self.name, self.parent = name, parent
-        self.attributes: dict[str, str] = {}
-        self.errors: list[BaseException] = []
-        self.ended = 0
-
-    def set_attribute(self, name: str, value: str) -> None:
-        self.attributes[name] = value
-
-    def record_exception(self, error: BaseException) -> None:
-        self.errors.append(error)
-
-    def set_status(self, status: str) -> None:
-        assert status == "error"
-
-    def end(self) -> None:
-        self.ended += 1
-
-
-class Telemetry:
-    """Stands for OpenTelemetry: as much of it as the page uses."""
-
-    def __init__(self) -> None:
-        self.spans: list[Span] = []
-        self.attached = threading.local()
-        self.sent = 0
-        self.modules = {
-            "propagate": types.SimpleNamespace(inject=self.inject, extract=dict),
-            "trace": types.SimpleNamespace(
-                get_tracer=lambda name: self,
-                SpanKind=types.SimpleNamespace(CONSUMER="consumer"),
-                StatusCode=types.SimpleNamespace(ERROR="error"),
-                set_span_in_context=lambda span, context: (span, context),
-            ),
-            "context": types.SimpleNamespace(attach=self.attach, detach=self.detach),
-        }
-
-    def inject(self, headers: dict[str, str]) -> None:
-        self.sent += 1
-        headers["traceparent"] = str(self.sent)
-
-    def start_span(self, name: str, parent: dict[str, str], kind: str) -> Span:
-        assert kind == "consumer"
-        span = Span(name, parent["traceparent"])
-        self.spans.append(span)
-        return span
-
-    def attach(self, context: Any) -> Any:
-        return context, threading.get_ident()
-
-    def detach(self, token: Any) -> None:
-        assert token[1] == threading.get_ident()
-
-
-@pytest.fixture
-def telemetry(monkeypatch: pytest.MonkeyPatch) -> Telemetry:
-    made = Telemetry()
-    module = types.ModuleType("opentelemetry")
-    vars(module).update(made.modules)
-    monkeypatch.setitem(sys.modules, "opentelemetry", module)
-    return made
-
-
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_each_span_of_the_traces_is_ended_once(app: App, telemetry: Telemetry, pool: str) -> None:
-    recipe("def carry(", {"app": app})
+def test_each_span_of_the_traces_is_ended_once(app: App, pool: str) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing = instrument(app, provider)
     handle_many(app, pool)
-    assert [span.ended for span in telemetry.spans] == [1] * MANY
-    assert {span.parent for span in telemetry.spans} == {str(n + 1) for n in range(MANY)}
-    assert len({span.attributes["messaging.message.id"] for span in telemetry.spans}) == MANY
-    assert sum(len(span.errors) for span in telemetry.spans) == 100
+    tracing.flush()
+    spans = exporter.get_finished_spans()
+    kinds = {"send": MANY, "wait": MANY, "process": MANY}
+    assert collections.Counter(span.name.split()[0] for span in spans) == kinds
+    sent = {span.context.span_id for span in spans if span.kind is SpanKind.PRODUCER}
+    for kind in (SpanKind.CONSUMER, SpanKind.INTERNAL):
+        mine = [span for span in spans if span.kind is kind]
+        assert {span.parent.span_id for span in mine if span.parent} == sent
+        ids = {(span.attributes or {})["messaging.message.id"] for span in mine}
+        assert len(ids) == MANY
+    told = [span.attributes or {} for span in spans if span.kind is SpanKind.CONSUMER]
+    outcomes = collections.Counter(str(one["interlock.outcome"]) for one in told)
+    assert outcomes == {"done": 300, "rejected": 100}

@@ -23,11 +23,11 @@ class Afterwards:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: _queue.SimpleQueue[Callable[[], None]] = _queue.SimpleQueue()
+        self._jobs: _queue.SimpleQueue[Callable[[], object]] = _queue.SimpleQueue()
         self._process = 0
         self._starting = threading.Lock()
 
-    def do(self, job: Callable[[], None]) -> None:
+    def do(self, job: Callable[[], object]) -> None:
         """Have it done; at once, on this thread, if too much is to be done already."""
         if self._process != os.getpid():
             self._start()
@@ -37,13 +37,11 @@ class Afterwards:
             _done(job)
 
     def drain(self) -> None:
-        """Do what is to be done; what the thread is at may go on."""
-        while True:
-            try:
-                job = self._jobs.get_nowait()
-            except _queue.Empty:
-                return
-            _done(job)
+        """Wait until all is done that was there when this was called, for at most 3 seconds."""
+        if self._process == os.getpid():
+            done = threading.Event()
+            self._jobs.put(done.set)
+            done.wait(LONGEST_DRAIN)
 
     def _start(self) -> None:
         with self._starting:
@@ -62,7 +60,7 @@ class Afterwards:
             _done(jobs.get())
 
 
-def _done(job: Callable[[], None]) -> None:
+def _done(job: Callable[[], object]) -> None:
     try:
         job()
     except Exception:
@@ -70,3 +68,4 @@ def _done(job: Callable[[], None]) -> None:
 
 
 MOST_WAITING = 1000
+LONGEST_DRAIN = 3.0
