@@ -57,9 +57,16 @@ function events.flush(q)
     packed[i] = cmsgpack.pack(q.events[i])
   end
   q.events = {}
-  bulk('RPUSH', q.ev, packed)
-  redis_call('LTRIM', q.ev, -MAX_EVENTS, -1)
-  redis_call('PEXPIRE', q.ev, WATCH_KEPT)
+  local kept = 0
+  for first = 1, #packed, CHUNK do
+    kept = redis_call('RPUSH', q.ev, table_unpack(packed, first, math.min(first + CHUNK - 1, #packed)))
+  end
+  if kept == #packed then
+    redis_call('PEXPIRE', q.ev, WATCH_KEPT)
+  end
+  if kept > MAX_EVENTS then
+    redis_call('LTRIM', q.ev, -MAX_EVENTS, -1)
+  end
   c[N.event_last] = c[N.event_last] + #packed
 end
 
@@ -81,6 +88,8 @@ function events.watch(q, duration)
   if c[N.watched] <= q.now then
     redis_call('UNLINK', q.ev)
     c[N.event_last] = math.max(c[N.event_last], q.now)
+  else
+    redis_call('PEXPIRE', q.ev, WATCH_KEPT)
   end
   c[N.watched] = math.max(c[N.watched], q.now + duration)
   if q.loaded and q.loaded ~= '' then
