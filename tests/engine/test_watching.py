@@ -180,6 +180,46 @@ def test_a_call_tells_workers_of_so_many_bytes(servers: Servers) -> None:
     must_agree(servers, director)
 
 
+@pytest.mark.parametrize("first", [4_017, 4_018], ids=["fits", "is too long"])
+def test_a_history_may_have_just_so_many_bytes(servers: Servers, first: int) -> None:
+    director = Director(WatchedModel(servers.now))
+    director.take(("put", ("", "0", [Spec("p", options=(("ATTEMPTS", "0"),))])))
+    for size in (1, first, 4_096, 4_096, 4_096):
+        director.take(("lease", ("", ["0", "1", "1000", "any"])))
+        director.take(("settle", ("", [("NACK", 4, ["0", "x" * size])])))
+    (entry,) = director.model.line
+    assert len(entry.error) == (MAX_HISTORY if first == 4_017 else 12_347)
+    director._call("peek", [str(entry.id)], director.model.peek(str(entry.id)))
+    must_agree(servers, director)
+
+
+def test_numbers_of_requests_rise_in_one_microsecond_too(servers: Servers) -> None:
+    director = Director(WatchedModel(servers.now))
+    for arguments in (["w", "10", ""], ["v", "10", ""]):
+        director.take(("workers", ("announce", arguments)))
+    for worker in "wvw":
+        director.take(("workers", ("ask", [worker, "x"])))
+    for worker in "wv":
+        director.take(("workers", ("announce", [worker, "0", ""])))
+    director.take(("workers", ("announce", ["w", "10", ""])))
+    director.take(("workers", ("ask", ["w", "x"])))
+    told = [int(call.expected[0]) for call in director.calls if call.name == "ask"]
+    assert told == list(range(servers.now, servers.now + 4))
+    must_agree(servers, director)
+
+
+def test_the_oldest_is_told_by_its_id_though_its_place_is_another(servers: Servers) -> None:
+    director = Director(WatchedModel(servers.now))
+    director.take(("put", ("", "0", [Spec("p", options=(("DELAY", "5"),)), Spec("q", ("k",))])))
+    director.take(("lease", ("", ["0", "1", "1000", "any"])))
+    director.take(("tick", 9))
+    director.take(("extend", (0, "1")))
+    (delayed,) = [entry for entry in director.model.line if entry.id != entry.sequence]
+    director._call("stats", [], director.model.stats())
+    assert director.calls[-1].expected[-1] == str(delayed.id)
+    must_agree(servers, director)
+
+
 def must_agree(servers: Servers, director: Director) -> None:
     asked = servers.ask(director.calls)
     wrong = difference(asked, servers.answered())
