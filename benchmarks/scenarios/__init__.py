@@ -9,6 +9,7 @@ from benchmarks.scenarios import (
     core,
     engines,
     executors,
+    exporter,
     hub,
     queues,
     restarts,
@@ -43,4 +44,5 @@ ROWS: tuple[Row, ...] = (
     *restarts.ROWS,
     *engines.ROWS,
     *workers.ROWS,
+    *exporter.ROWS,
 )

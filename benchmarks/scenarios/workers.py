@@ -82,6 +82,14 @@ _TRACED = replace(
     pairs=5,
 )
 
+_MEASURED = replace(
+    _row("measured", "", replace(OURS, name="measured"), OURS, 1.03),
+    title="no-op tasks on Redis with `--metrics`",
+    peer="the same without metrics",
+    judged="ratio",
+    pairs=5,
+)
+
 _KILLED = Row(
     name="worker/killed",
     title="a worker is killed: from the end of its lease until another has its message",
@@ -101,5 +109,7 @@ ROWS = (
     _CONSUME,
     _TRACED,
     also(_TRACED, "enqueue", "– to enqueue one", "enqueue", None, None),
+    _MEASURED,
+    also(_MEASURED, "cpu", "– CPU of the worker", "cpu_ns", 1.03, None),
     _KILLED,
 )

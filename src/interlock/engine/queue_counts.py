@@ -26,6 +26,8 @@ class QueueCounts:
         self._pattern = pattern
         self._names: list[str] = []
         self._listed = 0.0
+        self._named: list[bytes] = []
+        self._names_of_counts: list[str] = []
         self._known: dict[str, tuple[list[bytes], dict[str, int]]] = {}
 
     def names(self, operator: Operator) -> list[str]:
@@ -54,6 +56,16 @@ class QueueCounts:
             if before is not None and before[0] == reply:
                 found[name] = before
             else:
-                found[name] = reply, wire_queue.numbers(reply)
+                found[name] = reply, self._numbers(reply)
         self._known = found
         return {name: stats for name, (_, stats) in found.items()}
+
+    def _numbers(self, reply: list[bytes]) -> dict[str, int]:
+        """Parse the counts of a queue."""
+        if reply[::2] != self._named:
+            # The first one; or what is wrong with it is said.
+            found = wire_queue.numbers(reply)
+            self._named, self._names_of_counts = reply[::2], list(found)
+            return found
+        # All of a server have the same names, so only numbers are to be read.
+        return dict(zip(self._names_of_counts, map(int, reply[1::2]), strict=True))
