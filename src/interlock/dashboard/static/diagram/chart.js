@@ -109,7 +109,7 @@ export class Chart {
 
   /** What held keys at the beginning. */
   seed(found) {
-    this.tracks.seed(found);
+    this.tracks.seed(found, this.now);
   }
 
   /** What stands on keys at the beginning. */

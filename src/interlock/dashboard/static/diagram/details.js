@@ -51,7 +51,7 @@ export function chosenPanel(place, queue, tracks, id, now, choose) {
     if (span) parts.push(keyChips(queue, span.keys, span.shared), h("span", { class: "soft" }, `held for ${lasting(span.end - span.start)}${span.worker ? ` by ${span.worker}` : ""}`));
   } else {
     parts.push(badge(message.state), keyChips(queue, message.keys, message.shared),
-      h("span", { class: "soft" }, `for ${message.atLeast ? "up to " : ""}${lasting(Math.max(0, now - message.since))}${message.state === "leased" ? ` by ${message.worker}` : ""}${message.attempt > 1 ? `, attempt ${message.attempt}` : ""}`));
+      h("span", { class: "soft" }, `for ${message.unsure}${lasting(Math.max(0, now - message.since))}${message.state === "leased" && message.worker ? ` by ${message.worker}` : ""}${message.attempt > 1 ? `, attempt ${message.attempt}` : ""}`));
     const blockers = tracks.blockers(id);
     if (blockers.length) {
       parts.push(h("ul", {}, blockers.map(({ key, message: before }) => h("li", {}, h("span", { class: "soft" }, "waits on "), h("code", {}, key),

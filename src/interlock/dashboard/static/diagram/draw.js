@@ -106,7 +106,7 @@ export class Painter {
         pen.fillStyle = paint.bad;
         pen.fillRect(x0 + Math.max(0, wide - 2), y - 2, 2, tall + 4);
       }
-      if (wide > 40 && tall >= 11) this.label(layout.by === "key" ? shortWorker(span.worker) || span.id : (span.keys[0] ?? span.shared[0] ?? span.id), x0, wide, y + tall / 2, paint.back);
+      if (wide > 28 && tall >= 11) this.label(layout.by === "key" ? shortWorker(span.worker) || span.id : (span.keys[0] ?? span.shared[0] ?? span.id), x0, wide, y + tall / 2, paint.back);
     } else {
       pen.fillStyle = this.hatches[span.kind];
       pen.fillRect(x0, y, wide, tall);
@@ -135,7 +135,8 @@ export class Painter {
     pen.textBaseline = "middle";
     pen.textAlign = "left";
     const room = Math.floor((wide - 8) / 6.4);
-    if (room < Math.min(6, String(text).length)) return;
+    // Cut so short that it could be any other, it says nothing.
+    if (room < Math.min(9, String(text).length)) return;
     pen.fillStyle = colour;
     pen.fillText(shorten(String(text), room), x + 4, y + 0.5);
   }

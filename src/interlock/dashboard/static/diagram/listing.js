@@ -37,7 +37,7 @@ export class Listing {
           return found ? h("span", {}, messageLink(this.chart.queue, found.id), ` ${found.state.replace("_", " ")}${found.worker && found.state === "leased" ? ` by ${found.worker}` : ""}`) : h("span", { class: "soft" }, "nobody");
         },
       },
-      { name: "for", label: "For", number: true, text: (row) => { const found = holder(row); return found ? `${found.atLeast ? "up to " : ""}${lasting(Math.max(0, this.chart.now - found.since))}` : "–"; } },
+      { name: "for", label: "For", number: true, text: (row) => { const found = holder(row); return found ? `${found.unsure}${lasting(Math.max(0, this.chart.now - found.since))}` : "–"; } },
       { name: "waiting", label: "Waiting", number: true, text: (row) => count(row.depthNow) },
       {
         name: "next", label: "Next in line", stamp: (row) => row.line(1)[0]?.id,

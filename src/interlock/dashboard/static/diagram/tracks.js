@@ -66,7 +66,7 @@ export class Tracks {
 
   /** A message that is heard of for the first time; one that is not put now was there before. */
   enter(id, keys, shared, kind, time) {
-    const message = { id, keys: keys ?? [], shared: shared ?? [], state: "", since: time, attempt: 1, worker: "", error: "", span: null, rows: [], known: kind === "put" };
+    const message = { id, keys: keys ?? [], shared: shared ?? [], state: "", since: time, unsure: "", attempt: 1, worker: "", error: "", span: null, rows: [], known: kind === "put" };
     for (const key of [...message.keys, ...message.shared]) {
       const row = this.row(this.keys, key);
       if (!row) continue;
@@ -99,7 +99,7 @@ export class Tracks {
     for (const row of message.rows) row.standing(message, state, time);
     message.state = state;
     message.since = time;
-    message.atLeast = false;
+    message.unsure = "";
     if (!HOLDS.has(state)) return;
     const worker = state === "leased" && message.worker ? this.row(this.workers, message.worker) : null;
     const span = {
@@ -142,15 +142,15 @@ export class Tracks {
 
   /**
    * What held keys before anybody watched: [{id, state, keys, shared, worker, since, attempt, error}].
-   * Without a `since` it is not known since when; it is drawn from its put on.
+   * Without a `since` it is not known since when: what is leased is drawn from `now` on, else from its put.
    */
-  seed(found) {
+  seed(found, now = this.latest) {
     for (const { id, state = "leased", keys, shared = [], worker = "", since = null, attempt = 1, error = "" } of found) {
       if (this.messages.has(String(id)) || this.gone?.has(String(id))) continue;
       const message = this.enter(String(id), keys, shared, "seed", since);
       Object.assign(message, { worker, attempt, error });
-      this.become(message, state, since ?? Number(id) / 1e6);
-      message.atLeast = since === null;
+      this.become(message, state, since ?? (state === "leased" && now ? now : Number(id) / 1e6));
+      if (since === null) message.unsure = state === "leased" ? "at least " : "up to ";
     }
     this.gone = null;
   }

@@ -4,7 +4,7 @@ import { h, reconcile, setText } from "../dom.js";
 import { count, lasting } from "../format.js";
 
 /** Upper bounds of the bars, in seconds; the last has none. */
-export const BOUNDS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, Infinity];
+export const BOUNDS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 300, Infinity];
 
 /** Counts per bar of waits in seconds. */
 export function binned(waits) {
@@ -42,7 +42,7 @@ export function histogram() {
       const most = Math.max(1, ...bins);
       const items = bins.map((value, at) => ({ at, value }));
       reconcile(bars, items, (one) => one.at, ({ at }) => h("div", {}, h("span", { class: "figure" }), h("i"), h("span", {},
-        BOUNDS[at] === Infinity ? "more" : lasting(BOUNDS[at]).replace(" min", "m").replace(/ (\d)/, "$1").replace(" ", " "))), (element, { value }) => {
+        BOUNDS[at] === Infinity ? "more" : lasting(BOUNDS[at]))), (element, { value }) => {
         setText(element.firstChild, value ? count(value) : "");
         const tall = `${Math.round((86 * value) / most)}px`;
         if (element.children[1].style.height !== tall) element.children[1].style.height = tall;

@@ -25,7 +25,7 @@ export function button(text, onclick, { kind = "", small = false, title, label }
 export function pairs(entries) {
   return h("dl", { class: "pairs" }, entries
     .filter(([, value]) => value !== null && value !== undefined && value !== "")
-    .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+    .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 /** A titled box; `id` names its heading for readers of the screen. */

@@ -6,7 +6,11 @@ import { bytes } from "../format.js";
 import { action } from "./action.js";
 import { pairs } from "./basics.js";
 
-const written = (value) => JSON.stringify(value, null, 2);
+/** JSON on one line where it fits. */
+function written(value) {
+  const short = JSON.stringify(value);
+  return short.length <= 64 ? short : JSON.stringify(value, null, 2);
+}
 
 /** Whether all whole numbers are small enough for a browser to keep them exactly. */
 export function isExact(value) {
