@@ -353,6 +353,25 @@ def test_a_right_is_to_functions_by_their_class(guarded: interlock.Hub) -> None:
             fcall(client, "configure", "REPLACE", "MAXSIZE", 6)
 
 
+def test_who_reads_may_watch_and_who_consumes_may_announce_itself(guarded: interlock.Hub) -> None:
+    with logged_in(guarded, "worker") as client:
+        assert fcall(client, "announce", "w", LONG, "{}") == []
+        for name in ("ask", "workers", "events"):
+            with pytest.raises(ReplyError, match=rf"NOPERM .* 'fcall\|il1_{name}'"):
+                fcall(client, name, "", 9, LONG)
+    with logged_in(guarded, "reader") as client:
+        assert fcall(client, "workers", "", 9)[0] == b"w"
+        assert client.call("FCALL_RO", "il1_workers", 1, "il:{q}", "", 9)
+        assert fcall(client, "events", "", 9, LONG)
+        with pytest.raises(ReplyError, match="Can not execute a script with write flag"):
+            client.call("FCALL_RO", "il1_events", 1, "il:{q}", "", 9, LONG)
+        for name in ("announce", "ask", "forget"):
+            with pytest.raises(ReplyError, match=rf"NOPERM .* 'fcall\|il1_{name}'"):
+                fcall(client, name, "w", 0, "")
+    with logged_in(guarded, "producer") as client, pytest.raises(ReplyError, match=r"^NOPERM "):
+        fcall(client, "workers", "", 9)
+
+
 def test_a_reading_call_cannot_write(client: Client) -> None:
     with pytest.raises(ReplyError, match="Can not execute a script with write flag"):
         client.call("FCALL_RO", "il1_put", 1, "il:{q}", "", 0, 0, "x", 0, 0, 0)
