@@ -52,9 +52,9 @@ impl Queue {
         reply::digit(out, u8::from(existed && goes));
         there.iter().for_each(|&count| reply::number(out, count));
         if goes {
-            self.drop_watch(cx.shared);
-            cx.shared.workers.lock().drop_queue(cx.shared, &self.name);
             if existed {
+                cx.shared.watched.remove(&self.name);
+                cx.shared.workers.lock().drop_queue(cx.shared, &self.name);
                 self.record_drop(cx);
             } else {
                 self.note_in_journal(cx.shared);
@@ -101,6 +101,7 @@ impl Queue {
             self.presence = Presence::Dropped;
         } else {
             self.is_back(cx.shared);
+            self.look_for_watch(cx.shared);
             self.scheduler.pass(cx.now);
         }
     }

@@ -130,18 +130,8 @@ impl Queue {
         if is_over {
             shared.watched.remove(&self.name);
         }
-        self.unwatch();
-    }
-
-    fn unwatch(&mut self) {
         self.watch = None;
         self.scheduler.feed(false);
-    }
-
-    /// The queue is dropped, and its events with it.
-    pub fn drop_watch(&mut self, shared: &Shared) {
-        shared.watched.remove(&self.name);
-        self.unwatch();
     }
 
     /// Bytes that its events take, about.

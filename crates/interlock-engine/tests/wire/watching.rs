@@ -248,6 +248,9 @@ fn workers_are_known_until_their_time_is_over() {
     assert_eq!(bench.call("ask w1 stacks"), [""; 0]);
     bench.call("announce w1 10 one");
     bench.call("drop");
+    assert_eq!(bench.call("workers - 9").len(), 4, "there was no queue");
+    bench.call("put - 0 0 p 0 0 0");
+    bench.call("drop FORCE");
     assert_eq!(bench.call("workers - 9"), [""; 0]);
     for call in [
         "announce",
