@@ -15,6 +15,7 @@ from interlock import current_lease
 from interlock.app import App
 from interlock.app.timetable.keeper import Keeper
 from interlock.cli import main
+from tests.hub.servers import redis_server
 from tests.worker import clocked
 from tests.worker.workers import Workers, wait_for
 
@@ -142,3 +143,32 @@ def test_the_command_shows_and_runs_a_timetable(
     monkeypatch.delenv("INTERLOCK_URL")
     code, _, err = interlock("cron", "run", CLOCKED, "tick")
     assert code == 2 and "give --url" in err
+
+
+STORED = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+def ticking(app: App, seen: list[int]) -> None:
+    @app.every(1, missed="all", args=lambda when: [int(when.timestamp())])
+    @app.task
+    def look(at: int) -> None:
+        seen.append(at)
+
+
+def test_ticks_go_on_where_an_engine_was_that_is_started_again(tmp_path: Path) -> None:
+    seen: list[int] = []
+    app = App(send_timeout=1)
+    ticking(app, seen)
+    with redis_server(tmp_path, *STORED) as (_, port):
+        app.url = f"redis://127.0.0.1:{port}?timeout=1"
+        workers = [app.worker(threads=1).start() for _ in range(2)]
+        wait_for(lambda: len(seen) >= 1, "no tick")
+    last = seen[-1]
+    # No engine: the ticks of this time are missed, and made up for.
+    wait_for(lambda: time.time() > last + 2, "the time stands still")
+    with redis_server(tmp_path, *STORED, wanted=port):
+        wait_for(lambda: bool(seen) and seen[-1] > last + 2, "the ticks did not go on")
+        assert all(worker.stop(30) for worker in workers)
+    app.close()
+    # A message whose acknowledgement was lost with the engine is handled again.
+    assert sorted(set(seen)) == list(range(seen[0], max(seen) + 1))
