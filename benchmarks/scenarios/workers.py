@@ -108,7 +108,7 @@ ROWS = (
     *(_asynchronous(PEERS[name]) for name in ("arq", "saq", "taskiq")),
     _CONSUME,
     _TRACED,
-    also(_TRACED, "enqueue", "– to enqueue one", "enqueue", None, None),
+    also(_TRACED, "enqueue", "– to enqueue one", "enqueue", 1.25, None),
     _MEASURED,
     also(_MEASURED, "cpu", "– CPU of the worker", "cpu_ns", 1.03, None),
     _KILLED,

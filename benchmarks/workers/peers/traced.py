@@ -4,12 +4,13 @@ hundred, or the share in BENCH_SAMPLING. Spans are made and batched, and sent no
 import os
 from collections.abc import Sequence
 
-from benchmarks.workers.handled import BROKER, note
-from interlock.app import App
-from interlock.contrib.opentelemetry import instrument
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+
+from benchmarks.workers.handled import BROKER, note
+from interlock.app import App
+from interlock.contrib.opentelemetry import instrument
 
 SAMPLING = float(os.environ.get("BENCH_SAMPLING", "0.01"))
 
