@@ -185,7 +185,7 @@ app = App()
 def f() -> None: ...
 
 def test_it(interlock_testing, interlock_clock):
-    worker = interlock_testing(app)
+    worker = interlock_testing(app, eager=False)
     f.send()
     assert worker.run_until_idle() == 1
     interlock_clock.advance(3)

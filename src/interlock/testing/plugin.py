@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,10 +20,17 @@ __all__ = ["interlock_clock", "interlock_testing"]
 
 
 @pytest.fixture
-def interlock_testing() -> Iterator[Callable[[App], TestWorker]]:
-    """Yield the call ``worker = interlock_testing(app)``: what the app sends stays in the test."""
+def interlock_testing() -> Iterator[Callable[..., TestWorker]]:
+    """Yield the call ``worker = interlock_testing(app)``: what the app sends stays in the test.
+
+    Options are those of ``app.testing()``, such as ``eager=True``.
+    """
     with contextlib.ExitStack() as entered:
-        yield lambda app: entered.enter_context(app.testing())
+
+        def testing(app: App, **options: Any) -> TestWorker:
+            return entered.enter_context(app.testing(**options))
+
+        yield testing
 
 
 @pytest.fixture
