@@ -16,7 +16,16 @@ from interlock.errors import Reject, RetryAfter
 from interlock.limits import MAX_ERROR, MAX_TEXT
 from interlock.retry import seconds
 
-__all__ = ["EXPIRED", "Failure", "details_of", "judged", "kept", "text_of", "whole_of"]
+__all__ = [
+    "EXPIRED",
+    "Failure",
+    "details_of",
+    "first_line",
+    "judged",
+    "kept",
+    "text_of",
+    "whole_of",
+]
 
 EXPIRED = "expired: "
 """The beginning of the error of a message whose time was over before a handler began."""
@@ -140,6 +149,11 @@ def _frames(error: BaseException, room: int) -> str:
             break
         lines.append(text)
     return "".join(reversed(lines))
+
+
+def first_line(text: str) -> str:
+    """Return what is told of an error in one line."""
+    return text.partition("\n")[0].removesuffix("\r")
 
 
 def kept(text: str, most: int = MAX_TEXT) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from interlock import _core
 from interlock.explanation import Explanation, from_native, key_names, key_text
+from interlock.failure import first_line
 
 __all__ = ["follow", "handled_are_told", "log_handled", "report", "tell_handled"]
 
@@ -111,7 +112,7 @@ def _drawn(explained: Any) -> Any:
 def _failed(queue: str, id: int, attempt: int, outcome: tuple[str, int, float], error: str) -> None:
     what, _next, after = outcome
     extra = {"queue": queue, "id": id, "attempt": attempt}
-    why = error or "no reason given"
+    why = first_line(error) or "no reason given"
     if what == "again":
         text = "queue %r: attempt %d of message %d failed (%s); again in %.3g s"
         log.warning(text, queue, attempt, id, why, after, extra=extra)
@@ -127,7 +128,7 @@ def _failed(queue: str, id: int, attempt: int, outcome: tuple[str, int, float], 
 def _ended(queue: str, id: int, attempt: int, error: str) -> None:
     text = "queue %r: message %d failed for good at attempt %d (%s); its future has the exception"
     extra = {"queue": queue, "id": id, "attempt": attempt}
-    log.error(text, queue, id, attempt, error, extra=extra)
+    log.error(text, queue, id, attempt, first_line(error), extra=extra)
 
 
 def log_handled(

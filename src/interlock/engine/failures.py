@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
+from interlock.failure import first_line
+
 _ENTRIES, _FIELDS = b"\x1e", b"\x1f"
 
 
@@ -57,11 +59,6 @@ def newest_line(history: bytes) -> str:
     """Return the first line of the newest error; empty if there was none."""
     text = history.partition(_ENTRIES)[0].partition(_FIELDS)[0]
     return first_line(text.decode(errors="backslashreplace"))
-
-
-def first_line(text: str) -> str:
-    """Return what is told of an error in one line."""
-    return text.partition("\n")[0].removesuffix("\r")
 
 
 def _failure(entry: bytes) -> Failure:
