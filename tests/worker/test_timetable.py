@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+import redis
 
 from interlock import current_lease
 from interlock.app import App
 from interlock.app.timetable.keeper import Keeper
 from interlock.cli import main
+from interlock.engine.library import Library
 from tests.hub.servers import redis_server
 from tests.worker import clocked
 from tests.worker.workers import Workers, wait_for
@@ -172,3 +174,44 @@ def test_ticks_go_on_where_an_engine_was_that_is_started_again(tmp_path: Path) -
     app.close()
     # A message whose acknowledgement was lost with the engine is handled again.
     assert sorted(set(seen)) == list(range(seen[0], max(seen) + 1))
+
+
+CLOCK = """
+local function now_of(q)
+  local time = redis_call('TIME')
+  return time[1] * 1000000 + time[2] + (tonumber(redis_call('GET', q.clock) or 0))
+end
+"""
+"""The server's clock, as far ahead as a key of the queue says."""
+
+
+def test_no_tick_comes_twice_where_the_clock_of_the_engine_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.app.timetable import runner
+
+    # Whether a timer is missing is looked at again and again, whatever the time is.
+    monkeypatch.setattr(runner, "LOOK", 0.2)
+    seen: list[int] = []
+    with (
+        redis_server(tmp_path) as (_, port),
+        redis.Redis(port=port) as server,
+        App(f"redis://127.0.0.1:{port}") as app,
+    ):
+        ticking(app, seen)
+
+        def ahead(seconds: int) -> None:
+            for queue in ("default", "default:timetable"):
+                server.set(f"il:{{{queue}}}:clock", seconds * 1_000_000)
+
+        app._open("default")
+        app._client._engine.library = Library(instead={"clock": CLOCK})
+        with app.worker(threads=1), app.worker(threads=1):
+            wait_for(lambda: len(seen) >= 2, "no tick")
+            before = max(seen)
+            ahead(-3)  # it waits until it is as late as it was
+            wait_for(lambda: max(seen) >= before + 2, "the ticks did not go on")
+            before = max(seen)
+            ahead(200)
+            wait_for(lambda: max(seen) >= before + 200, "what lay between was not made up for")
+    assert sorted(seen) == list(range(min(seen), max(seen) + 1))
