@@ -25,10 +25,12 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if program is None:
         missing("no valkey-server")
     assert program is not None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INTERLOCK_REDIS_SERVER", program)
-        with redis_server(tmp_path_factory.mktemp("valkey")) as (host, port):
-            yield f"redis://{host}:{port}"
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("INTERLOCK_REDIS_SERVER", program)
+            folder = tmp_path_factory.mktemp("valkey")
+            host, port = stack.enter_context(redis_server(folder))
+        yield f"redis://{host}:{port}"
 
 
 @pytest.fixture(scope="module")

@@ -208,6 +208,14 @@ def test_all_pages_share_one_who_asks(page: Page, queue: RemoteQueue[bytes], ser
         assert watcher._task is task
 
 
+def test_a_page_that_is_opened_while_the_engine_is_away_is_told(serve: Serve) -> None:
+    page = serve(f"redis://127.0.0.1:{free_port()}?timeout=0.5")
+    with listening(page) as one:
+        one.until(lambda event, data: event == "lost")
+        with listening(serve(page.service.dashboard._settings.url)) as two:
+            two.until(lambda event, data: event == "lost")
+
+
 def test_pages_above_the_bound_are_refused(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.dashboard.application.MOST", 1)
     with listening(page) as stream:
@@ -243,6 +251,9 @@ def test_a_page_that_reads_nothing_is_closed_and_costs_no_memory(
     dashboard = page.service.dashboard
     port = int(page.service.url.rsplit(":", 1)[1].strip("/"))
     watcher = page.watcher
+    connections = page.service._server.server_state.connections
+    wait_until(lambda: not dashboard._streams)
+    open_before = set(connections)
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", port))
@@ -255,6 +266,8 @@ def test_a_page_that_reads_nothing_is_closed_and_costs_no_memory(
             for kept in watcher._tracks.values():
                 assert kept._size < 20_000 + 2 * 300_000
                 assert len(kept._batches) < 100
+        # Not only given up, but closed, though there is something left to send.
+        wait_until(lambda: not connections - open_before)
     wait_until(lambda: not watcher._tracks)
 
 

@@ -53,8 +53,10 @@ class Watcher:
     # -- Pages --------------------------------------------------------------------------------
 
     def open(self, news: asyncio.Event) -> None:
-        """Add a page, whose event is set when there is something new."""
+        """Add a page, whose event is set when there is something new, as there may be at once."""
         self._pages.add(news)
+        if self._stats or self.trouble:
+            news.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look(), name="interlock-dashboard-stats")
 
