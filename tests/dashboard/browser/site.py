@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from interlock.engine.queue import RemoteQueue
+
+T = TypeVar("T", bound=Callable[..., None])
+
+
+def each_engine(test: T) -> T:
+    """Have a test run on Redis and on a hub in any case."""
+    test.on_each_engine = True  # type: ignore[attr-defined]
+    return test
 
 
 @dataclass(frozen=True)

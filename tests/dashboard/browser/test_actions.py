@@ -17,7 +17,7 @@ from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.server import Server
 from tests.dashboard.browser.conftest import dashboard
-from tests.dashboard.browser.site import Site
+from tests.dashboard.browser.site import Site, each_engine
 from tests.dashboard.browser.test_views import failed
 
 REFUSED = """async ([queue, id]) => {
@@ -98,6 +98,7 @@ def test_keys_are_paused_and_resumed(page: Page, site: Site, queue: RemoteQueue[
     assert paused(site, queue) == {b"order:1"}
 
 
+@each_engine
 def test_held_messages_one_by_one(page: Page, site: Site, holding: RemoteQueue[Any]) -> None:
     ids = sorted(one.id for one in holding.messages())
     page.goto(site.at("queues", holding.name, "dead", which="held"))
@@ -157,6 +158,7 @@ def test_a_dead_letter_is_put_again(page: Page, site: Site, queue: RemoteQueue[A
     assert (queue.stats().ready, queue.stats().dead) == (1, 0)
 
 
+@each_engine
 def test_a_dead_letter_is_edited_and_put_again(page: Page, site: Site) -> None:
     app = App(site.engine)
     name = f"t{uuid.uuid4().hex[:8]}"
@@ -243,7 +245,7 @@ def test_the_page_goes_on_when_the_server_is_back(page: Page, hub_url: str) -> N
         process.terminate()
         process.wait(timeout=20)
         expect(page.locator("#banner")).to_contain_text("the dashboard's server does not answer")
-        command = [*process.args[:-1]] if isinstance(process.args, list) else []
+        command = [*process.args] if isinstance(process.args, list) else []
         command[command.index("--port") + 1] = port
         again = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from interlock import App
 from interlock.engine.queue import RemoteQueue
-from tests.dashboard.browser.site import Site, announced
+from tests.dashboard.browser.site import Site, announced, each_engine
 
 
 def text_of(page: Page) -> str:
@@ -29,6 +29,7 @@ def failed(queue: RemoteQueue[Any], error: str, then: str = "nack") -> int:
     return lease.id
 
 
+@each_engine
 def test_all_queues_with_their_counts(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     for number in range(12):
         queue.put(number, keys="a")
@@ -69,6 +70,7 @@ def test_queues_are_sorted_by_any_column(page: Page, site: Site, queue: RemoteQu
     assert values == sorted(values, reverse=True) and values
 
 
+@each_engine
 def test_one_queue_is_drawn_as_it_happens(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     before = queue.put("before", keys=["order:1", "truck:1"])
     held = queue.get(timeout=5)
@@ -133,6 +135,7 @@ def test_messages_are_found_by_filters(page: Page, site: Site, queue: RemoteQueu
     expect(page.locator("main")).to_contain_text("No message fits these filters")
 
 
+@each_engine
 def test_a_message_with_its_chain(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     first = queue.put("<img src=x onerror=alert(1)>", keys=["order:1", "truck:1"])
     second = queue.put("second", keys=["truck:1", "customer:1"])
@@ -196,6 +199,7 @@ def test_dead_letters_and_held_messages(page: Page, site: Site, queue: RemoteQue
     expect(page.locator("main")).to_contain_text("Nothing is held")
 
 
+@each_engine
 def test_workers_with_what_they_do(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     running = [
         {
