@@ -433,10 +433,7 @@ class Lease(Generic[_T]):
 
         Args:
             delay: seconds until then. Default: what the retry policy says.
-            error: why, for the logs and the dead letter.
-
-        Raises:
-            LeaseLost: as for ``ack``.
+            error: why, for the logs and the dead letter. Raises LeaseLost as ``ack``.
         """
     def reject(self, reason: str) -> None:
         """The message cannot be handled: a dead letter at once. Raises LeaseLost as ``ack``."""

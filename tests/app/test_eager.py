@@ -49,7 +49,7 @@ def nested() -> int:
 
 
 async def endpoint(number: int) -> int:
-    """What a web application has."""
+    """Part of a web application."""
     job = await double.asend("k", number)
     return await job.aresult(timeout=5)
 

@@ -1,4 +1,4 @@
-"""What is put where nobody has named an engine is not lost in silence."""
+"""Messages that are put where nobody has named an engine are not lost in silence."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ app = App(retry=Retry(1))
 
 
 def noted(path: str) -> int:
-    """How many calls there were, this one included."""
+    """The number of calls so far, this one included."""
     with open(path, "a") as file:
         file.write(f"{current_lease().attempt}\n")
     return len(Path(path).read_text().splitlines())

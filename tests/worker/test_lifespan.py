@@ -1,4 +1,4 @@
-"""What a program does at the beginning and the end of a worker and of its processes."""
+"""The program's own beginning and end, around a worker and its processes."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ class App:
 
     @property
     def state(self) -> Any:
-        """What the lifespan has yielded in this process.
+        """The value that the lifespan has yielded in this process.
 
         Raises RuntimeError while no worker of this app runs here.
         """

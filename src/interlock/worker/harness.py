@@ -93,7 +93,7 @@ class TestWorker:
 
     @property
     def errors(self) -> list[BaseException]:
-        """What handlers have raised, in that order, but ``RetryAfter`` and ``Reject``."""
+        """The errors that handlers have raised, in that order, but ``RetryAfter`` and ``Reject``."""
         return list(self._noted.errors)
 
     def run_until_idle(self, raise_errors: bool = True) -> int:
