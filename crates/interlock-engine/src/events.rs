@@ -31,6 +31,9 @@ pub struct Log {
     bytes: u64,
 }
 
+/// At hand in its queue, and known by the name of that.
+pub type SharedLog = Arc<Mutex<Log>>;
+
 /// One as it is told, behind its number.
 #[derive(Debug)]
 struct Event {
@@ -45,7 +48,7 @@ const OF_AN_EVENT: u64 = 64;
 /// The logs of all queues that are watched.
 #[derive(Default)]
 pub struct Watched {
-    logs: Mutex<HashMap<Box<[u8]>, Arc<Mutex<Log>>, foldhash::fast::RandomState>>,
+    logs: Mutex<HashMap<Box<[u8]>, SharedLog, foldhash::fast::RandomState>>,
     /// How many there are, for those who only look.
     count: AtomicUsize,
 }
@@ -53,7 +56,7 @@ pub struct Watched {
 impl Watched {
     /// The log of a queue, if somebody watches it.
     #[inline]
-    pub fn log(&self, queue: &[u8]) -> Option<Arc<Mutex<Log>>> {
+    pub fn log(&self, queue: &[u8]) -> Option<SharedLog> {
         // Relaxed: whoever is a moment late misses what happens at the same moment.
         match self.count.load(Ordering::Relaxed) {
             0 => None,
@@ -61,7 +64,7 @@ impl Watched {
         }
     }
 
-    fn enter(&self, queue: &[u8], log: Arc<Mutex<Log>>, now: Time) {
+    fn enter(&self, queue: &[u8], log: SharedLog, now: Time) {
         let mut logs = self.logs.lock();
         if logs.get(queue).is_some_and(|known| Arc::ptr_eq(known, &log)) {
             return;

@@ -110,6 +110,9 @@ pub enum Outcome {
 /// What `il1_stats` tells of a queue.
 pub type Figures = [(&'static str, u64); 27];
 
+/// The name of a queue, and what is told of it.
+pub type Told = (Box<[u8]>, Figures);
+
 /// Queues by name, and the functions on them.
 pub struct Engine {
     queues: RwLock<Names>,
@@ -217,7 +220,7 @@ impl Engine {
 
     /// What `il1_stats` tells of at most so many queues, by their names, and how many there are. Of which ones
     /// does not change while they are there.
-    pub fn figures(&self, most: usize) -> (Vec<(Box<[u8]>, Figures)>, usize) {
+    pub fn figures(&self, most: usize) -> (Vec<Told>, usize) {
         let (cells, count) = {
             let queues = self.queues.read();
             let first = queues.behind(0).take(most);

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use interlock_core::queue::scheduler::{Budget, Grant, Scheduler};
 use interlock_core::queue::types::Time;
-use parking_lot::Mutex;
 
 use crate::consumers::Consumers;
 use crate::declare::{Declared, Durability};
-use crate::events::Log;
+use crate::events::SharedLog;
 use crate::history;
 use crate::put;
 use crate::results::{End, Results};
@@ -62,7 +61,7 @@ pub struct Queue {
     pub results: Results,
     pub waiting: Waiting,
     /// Its events, while somebody watches.
-    pub watch: Option<Arc<Mutex<Log>>>,
+    pub watch: Option<SharedLog>,
     /// Bytes of all messages and dead letters, about.
     pub weight: u64,
     /// The budget of what the call under way may ready, beside what was due (clause 21).

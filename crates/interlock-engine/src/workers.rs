@@ -18,12 +18,15 @@ use crate::shared::{Account, Context, Shared};
 use crate::wire::codes::Code;
 use crate::wire::limits::*;
 
+/// When a worker is forgotten, its queue and its name.
+type End = (Time, Box<[u8]>, Box<[u8]>);
+
 /// The workers of all queues.
 #[derive(Default)]
 pub struct Workers {
     queues: HashMap<Box<[u8]>, Directory, foldhash::fast::RandomState>,
-    /// When each is forgotten: with its queue and its name.
-    ends: BTreeSet<(Time, Box<[u8]>, Box<[u8]>)>,
+    /// The next one first.
+    ends: BTreeSet<End>,
 }
 
 /// Those of one queue.
