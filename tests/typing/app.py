@@ -188,3 +188,21 @@ def kinds(one: Task[[int], str], other: AsyncTask[[int], str]) -> None:
     assert_type(one(3), str)
     assert_type(one.send(3), Job[str])
     assert_type(other.send(3), Job[str])
+
+
+@app.cron("0 3 * * *", tz="Europe/Berlin", missed="all", args=lambda tick: [tick.isoformat()])
+@app.every("15m", name="often", args=("now",), missed="skip")
+@app.every(dt.timedelta(hours=1), name="hourly", kwargs={"when": "now"})
+@app.task(keys="day:{when}")
+def close_day(when: str) -> int:
+    return len(when)
+
+
+@app.every(60)
+@app.task
+async def look() -> bool:
+    return True
+
+
+assert_type(close_day("today"), int)
+assert_type(look, AsyncTask[[], bool])
