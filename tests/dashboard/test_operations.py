@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
+from interlock.dashboard import payload
 from interlock.engine.client import Client
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
@@ -116,8 +119,21 @@ def test_two_edits_at_once_put_one_message(
     assert operator.peek(queue.name, id) is None
 
 
+def test_what_json_cannot_tell_stays_beside_what_is_edited() -> None:
+    when = datetime(2026, 11, 23, tzinfo=UTC)
+    order = {"at": when, "lines": [b"\x00", 1, 2.0], 7: b"\x01", "gone": 1}
+    data = call("t", order, note=None)
+    shown = payload.read(data)
+    (edited,) = json.loads(json.dumps(shown.args))
+    edited["lines"][1:] = [5, 2, "new"]
+    del edited["gone"]
+    made = msgspec.msgpack.decode(payload.edited(data, {"args": [edited]}))
+    assert made["args"] == [{"at": when, "lines": [b"\x00", 5, 2.0, "new"], 7: b"\x01"}]
+    assert made["kwargs"] == {"note": None}
+
+
 @pytest.mark.parametrize(
-    ("payload", "given", "said"),
+    ("stored", "given", "said"),
     [
         (b'{"a": 1}', {"text": "{"}, "no JSON"),
         (b"plain", {"text": 5}, "text is missing"),
@@ -130,11 +146,11 @@ def test_edits_that_cannot_be(
     page: Page,
     queue: RemoteQueue[bytes],
     operator: Operator,
-    payload: bytes,
+    stored: bytes,
     given: dict[str, Any],
     said: str,
 ) -> None:
-    id = die(queue, payload, "no")
+    id = die(queue, stored, "no")
     assert said in page.post(path(queue, id, "requeue"), given, 400)["error"]
     assert operator.peek(queue.name, id) is not None
 

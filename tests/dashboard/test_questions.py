@@ -137,6 +137,13 @@ PAYLOADS: list[tuple[bytes, Any, Any, Any]] = [
     (b"[" * 5000, "text", "[" * 5000, True),
     (b"\x91" * 5000 + b"\x01", "binary", ("91" * 5000) + "01", False),
     (b"", "text", "", True),
+    # A call of a later version.
+    (
+        msgspec.msgpack.encode({"v": 2, "task": "t"}),
+        "json",
+        '{\n  "v": 2,\n  "task": "t"\n}',
+        False,
+    ),
 ]
 
 

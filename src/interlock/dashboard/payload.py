@@ -19,6 +19,7 @@ from interlock.app import envelope
 from interlock.dashboard.refusal import Refusal
 from interlock.errors import InterlockError
 from interlock.limits import MAX_PAYLOAD
+from interlock.worker.tasks import UnknownVersion
 
 SHOWN = 262_144
 """Characters of a payload that are shown; more is cut, and cannot be edited."""
@@ -114,12 +115,39 @@ def _edited_call(data: bytes, known: Payload, given: dict[str, Any]) -> bytes:
 
 def _written(value: Any, before: tuple[Any, msgspec.Raw] | None) -> msgspec.Raw:
     """Return an argument as MessagePack; the bytes it had where it is as it was."""
-    if before is not None and _same(value, before[0]):
-        return before[1]
+    if before is not None:
+        shown, raw = before
+        if _same(value, shown):
+            return raw
+        value = _merged(value, shown, msgspec.msgpack.decode(raw))
     try:
         return msgspec.Raw(_encoder.encode(value))
     except (ValueError, OverflowError, RecursionError) as error:
         raise Refusal(400, f"an argument cannot be encoded: {error}") from None
+
+
+def _merged(value: Any, shown: Any, original: Any) -> Any:
+    """Return an edited value, with what is as it was shown as it was in the original.
+
+    So bytes, dates and the like stay what they are beside what was edited.
+    """
+    if _same(value, shown):
+        return original
+    if isinstance(value, list) and isinstance(original, list):
+        known = list(zip(shown, original, strict=True))
+        rest = value[len(known) :]
+        pairs = zip(value, known, strict=False)
+        return [_merged(one, *before) for one, before in pairs] + rest
+    if isinstance(value, dict) and isinstance(original, dict):
+        # What is no text as a name was shown as text.
+        names = {name if isinstance(name, str) else str(plain(name)): name for name in original}
+        return {
+            names.get(name, name): (
+                _merged(one, shown[name], original[names[name]]) if name in names else one
+            )
+            for name, one in value.items()
+        }
+    return value
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -144,7 +172,7 @@ def _task(data: bytes) -> Payload | None:
         args = [plain(msgspec.msgpack.decode(raw)) for raw in found.args]
         kwargs = {name: plain(msgspec.msgpack.decode(raw)) for name, raw in found.kwargs.items()}
         text = _json({"args": args, "kwargs": kwargs})
-    except (InterlockError, msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+    except (InterlockError, UnknownVersion, *UNREADABLE):
         return None
     is_exact = _is_safe(args) and _is_safe(kwargs)
     return Payload("task", text, is_exact, found.task, args, kwargs, dict(found.headers))
@@ -171,7 +199,7 @@ def _packed(data: bytes) -> Payload | None:
         if not isinstance(value, dict | list | str):
             return None
         return Payload("json", _json(plain(value)), edit=False)
-    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
@@ -206,6 +234,10 @@ def _is_safe(value: Any) -> bool:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+"""Exceptions of taking apart what is no MessagePack, or cannot be shown as JSON."""
 
 
 class _Head(msgspec.Struct):
