@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -43,6 +44,8 @@ PAGES = frozenset(
 """First segments of the addresses that are the page's own to understand."""
 LARGEST = 4 << 20
 """Bytes of a body: a payload of 1 MiB as JSON with escapes."""
+PATIENCE = 30.0
+"""Seconds for a body."""
 
 
 class Dashboard:
@@ -256,15 +259,19 @@ async def _body(headers: dict[str, str], receive: Receive) -> bytes:
         if int(headers.get("content-length", "0")) > LARGEST:
             raise Refusal(413, f"the body is larger than {LARGEST} bytes")
     body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refusal(400, "the body is not complete")
-        body += message.get("body", b"")
-        if len(body) > LARGEST:
-            raise Refusal(413, f"the body is larger than {LARGEST} bytes")
-        if not message.get("more_body"):
-            return bytes(body)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "the body is not complete")
+                body += message.get("body", b"")
+                if len(body) > LARGEST:
+                    raise Refusal(413, f"the body is larger than {LARGEST} bytes")
+                if not message.get("more_body"):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refusal(400, f"the body was not complete in {PATIENCE:g} s") from None
 
 
 _NOBODY: Any = None
