@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -223,6 +224,44 @@ def test_workers_and_what_they_do_are_shown(client: Client) -> None:
             await wait_for(lambda: rows(app, "running") == [], "another's handlers")
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize("client", ["redis"], indirect=True)
+def test_a_worker_is_asked_for_its_stacks(client: Client) -> None:
+    queue = client.queue("orders", bytes)
+    queue.put(b"x")
+    stack = {"id": 7, "task": "charge", "seconds": 2.5, "stack": "File [x.py], line 1\n  wait()"}
+    queue._announce("host/1/a", 60.0, "{}")
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(0.05):
+            for number, text in queue._announce("host/1/a", 60.0, "{}"):
+                assert json.loads(text) == {"ask": "stacks"}
+                told = {"answers": {str(number): {"stacks": [stack]}}}
+                queue._announce("host/1/a", 60.0, json.dumps(told))
+                return
+
+    async def look() -> None:
+        app = top(client, write=True)
+        async with app.run_test(size=(160, 40)) as pilot:
+            await wait_for(lambda: bool(rows(app, "queues")), "no rows")
+            await pilot.press("w")
+            await wait_for(lambda: len(rows(app, "workers")) == 1, "no workers")
+            await pilot.press("k")
+            await wait_for(lambda: "wait()" in line(app, "stacks"), "no answer")
+            assert "message 7 charge for 2.5 s" in line(app, "stacks")
+            assert "[x.py]" in line(app, "stacks")
+            await pilot.press("escape")
+            await wait_for(lambda: bool(app.screen.query("#workers")), "not back")
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        asyncio.run(look())
+    finally:
+        ended.set()
+        worker.join()
 
 
 def test_an_engine_that_is_gone_is_told_and_waited_for(

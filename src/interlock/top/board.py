@@ -121,6 +121,20 @@ class Board:
                 )
         return sorted(found, key=lambda one: one.name)[:MOST_WORKERS]
 
+    def stacks(self, queue: str, worker: str) -> dict[str, Any] | None:
+        """Ask a worker what its handlers stand at; None: it has not answered in time."""
+        number = self.operator.ask(queue, worker, ASKED)
+        until = time.monotonic() + LONGEST_ANSWER
+        while number is not None and time.monotonic() < until:
+            for one in self.workers():
+                answers = one.said.get("answers")
+                if (one.queue, one.name) == (queue, worker) and isinstance(answers, dict):
+                    found = answers.get(str(number))
+                    if isinstance(found, dict):
+                        return found
+            time.sleep(0.2)
+        return None
+
     def act(self, action: Action, queue: str, id: int) -> bool:
         """Do something with a message. Returns False if it is not there any more, or not so."""
         return action.do(self.operator, queue, id)
@@ -193,3 +207,6 @@ HOT = 10
 PAGE = 512
 PAGES = 20
 MOST_WORKERS = 1000
+ASKED = '{"ask": "stacks"}'
+LONGEST_ANSWER = 10.0
+"""Seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -9,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
+from interlock.errors import InterlockError
 from interlock.top.board import Board, WorkerLook
+from interlock.top.stacks import Stacks
 from interlock.top.text import cell, duration, one_line
 from interlock.top.view import Table, View
 
@@ -19,7 +22,10 @@ __all__ = ["WorkersView"]
 class WorkersView(View):
     """All workers, and the handlers of the one under the cursor."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "app.pop_screen", "back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "app.pop_screen", "back"),
+        ("k", "stacks", "stacks"),
+    ]
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)
@@ -49,9 +55,34 @@ class WorkersView(View):
         if event.data_table.id == "workers":
             self._show_running()
 
-    def _show_running(self) -> None:
+    def action_stacks(self) -> None:
+        """Ask the worker under the cursor for the stacks of its handlers."""
+        found = self._chosen()
+        if found is None:
+            return
+        if not self.app.write:
+            self.notify("this view only reads; start it with --write", severity="warning")
+            return
+        self.run_worker(self._stacks(found), exit_on_error=False)
+
+    async def _stacks(self, found: WorkerLook) -> None:
+        self.notify("asked; it answers within seconds")
+        try:
+            answer = await asyncio.to_thread(self.board.stacks, found.queue, found.name)
+        except InterlockError as error:
+            self.notify(one_line(str(error), 300), severity="error", markup=False)
+            return
+        if answer is None:
+            self.notify("it has not answered", severity="warning")
+        elif self.is_current:
+            self.app.push_screen(Stacks(found.name, answer))
+
+    def _chosen(self) -> WorkerLook | None:
         chosen = self.query_one("#workers", Table).chosen
-        found = next((one for one in self._seen if f"{one.queue} {one.name}" == chosen), None)
+        return next((one for one in self._seen if f"{one.queue} {one.name}" == chosen), None)
+
+    def _show_running(self) -> None:
+        found = self._chosen()
         running = found.said.get("running") if found else None
         rows = [one for one in running if isinstance(one, dict)] if type(running) is list else []
         self.query_one("#running", Table).show(
