@@ -93,7 +93,7 @@ class TestWorker:
 
     @property
     def errors(self) -> list[BaseException]:
-        """The errors that handlers have raised, in that order, but ``RetryAfter`` and ``Reject``."""
+        """Errors that handlers have raised, in that order, but ``RetryAfter`` and ``Reject``."""
         return list(self._noted.errors)
 
     def run_until_idle(self, raise_errors: bool = True) -> int:
