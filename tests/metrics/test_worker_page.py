@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -144,11 +145,12 @@ def restarts(address: str) -> float:
 def test_a_port_that_is_taken_ends_it_before_it_takes_messages(
     start: Started, hub_url: str, processes: str
 ) -> None:
-    words = ("worker", APP, "--url", hub_url, "--processes", processes)
-    first = start("exporter", "--url", hub_url, "--port", "0")
-    second = start(*words, "--metrics", first.address)
-    assert second.process.wait() == 2
-    assert f"interlock: cannot listen on http {first.address}" in second.said
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ("--url", hub_url, "--processes", processes, "--metrics", address)
+        worker = start("worker", APP, *words)
+        assert worker.process.wait() == 2
+    assert f"interlock: cannot listen on http {address}" in worker.said
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
