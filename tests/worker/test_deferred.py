@@ -68,7 +68,7 @@ def test_it_is_told_from_one_that_counts() -> None:
 def test_a_task_comes_back_at_its_attempt_and_its_keys_wait(
     url: str, pool: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = App(url, retry=ONCE)
+    app = App(url, retry=ONCE, audit=True)
     app.task(keys="{path}", result_ttl=60, name="wait")(getattr(deferring, kind).function)
     order: list[int] = []
 
@@ -82,7 +82,8 @@ def test_a_task_comes_back_at_its_attempt_and_its_keys_wait(
         assert job.result(PATIENCE) == ["calls:1"]
         assert last.result(PATIENCE) is None
         wait_for(lambda: worker.figures().handled == 2, "not handled")
-        assert worker.figures().failed == worker.figures().lost == 0
+        figures = worker.figures()
+        assert figures.failed == figures.lost == figures.violations == 0
         assert app._queue("default").stats().releases >= 3
     assert order == [4]
     assert (tmp_path / "calls").read_text().split() == ["1"] * 4
@@ -91,7 +92,7 @@ def test_a_task_comes_back_at_its_attempt_and_its_keys_wait(
 
 @ENGINES
 def test_many_quick_ones_of_batches_come_back(url: str) -> None:
-    app = App(url, retry=ONCE)
+    app = App(url, retry=ONCE, audit=True)
     calls: dict[int, list[int]] = {}
 
     @app.task(keys="{number}")
@@ -106,7 +107,7 @@ def test_many_quick_ones_of_batches_come_back(url: str) -> None:
         with app.worker(threads=4) as worker:
             app._queue("default").join(PATIENCE)
             wait_for(lambda: worker.figures().handled == 300, "not handled")
-            assert worker.figures().failed == 0
+            assert worker.figures().failed == worker.figures().violations == 0
     assert calls == {number: [1] * (1 + number % 3) for number in range(300)}
 
 

@@ -4,7 +4,7 @@ Each message is noted when its lease is there, before its handler, and again whe
 ended, before it is settled. So of two messages that conflict (they share a key, and one of them
 holds it alone) one must have ended before the other begins, the one with the lower sequence first,
 with the lower token; and a message that comes again must be of a higher attempt, but if it was
-given back before a handler had it.
+given back before a handler had it, or its handler asked for that, by ``RetryAfter``.
 
 All workers of a machine that share an engine's queue write to one file (``AuditJournal``), under
 its lock, and read there what the others did: so all this holds across processes, in one order.
@@ -182,7 +182,8 @@ class Audit:
         self._note("ended", held)
 
     def withdrawn(self, held: TaskLease) -> None:
-        """No handler began it, it is not given back yet."""
+        """It may come again at this attempt: no handler began it, or its handler has asked for
+        that. It is not given back yet."""
         self._note("withdrawn", held)
 
     def close(self) -> None:

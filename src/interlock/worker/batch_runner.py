@@ -23,7 +23,7 @@ from interlock.engine.batch import END, BatchProgress, LeasedBatch
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
-from interlock.worker.execution import ACKED, Outcome, TaskLease, judge, lease_at
+from interlock.worker.execution import ACKED, Outcome, TaskLease, judge, lease_at, tell_ended
 from interlock.worker.meter import BOUNDS
 from interlock.worker.source import CallThread, Pending, Source, count_outcome, pending
 from interlock.worker.tasks import HEAD, TASK_AT, NotHere, Tasks, head
@@ -444,7 +444,7 @@ class BatchRunner:
                         forks.end_child()
                     done(at)
                 if audit is not None:
-                    audit.ended(run.lease(at))
+                    tell_ended(audit, run.lease(at), run.outcome(at))
         finally:
             run.begun = moment - MOMENT
             _current.reset(token)
@@ -475,7 +475,7 @@ class BatchRunner:
         started = time.monotonic()
         outcome = self.thread.runner.handled(invocation, held)
         if audit is not None:
-            audit.ended(held)
+            tell_ended(audit, held, outcome)
         if outcome.how == "ack" and run.batch.told_from is not None:
             run.batch.log_handled(run.batch.message(at), time.monotonic() - started, held.task)
         run.others.append((at, outcome))

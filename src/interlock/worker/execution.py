@@ -38,6 +38,7 @@ __all__ = [
     "handle",
     "judge",
     "lease_at",
+    "tell_ended",
 ]
 
 _log = logging.getLogger("interlock.worker")
@@ -284,6 +285,23 @@ def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = No
     again = retry.attempts is None or lease.attempt < retry.attempts
     expected = "retried" if again else "dead" if retry.then == "dead" else "held"
     return Outcome("nack", delay=delay, error=error, expected=expected)
+
+
+class Witness(Protocol):
+    """The auditor, as far as the end of a handler goes."""
+
+    def ended(self, held: TaskLease) -> None:
+        """Note that a handler has ended."""
+
+    def withdrawn(self, held: TaskLease) -> None:
+        """Note that its message may come again at the same attempt."""
+
+
+def tell_ended(witness: Witness, held: TaskLease, outcome: Outcome | None) -> None:
+    """Tell the auditor that a handler has ended, before its message is settled."""
+    witness.ended(held)
+    if outcome is not None and outcome.how == "defer":
+        witness.withdrawn(held)
 
 
 @dataclass(slots=True, eq=False)

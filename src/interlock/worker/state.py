@@ -25,6 +25,7 @@ from interlock.worker.execution import (
     details,
     judge,
     lease_at,
+    tell_ended,
 )
 from interlock.worker.pool import Pool
 from interlock.worker.source import Source, count_outcome
@@ -264,7 +265,7 @@ class WorkerState:
         """Note that a handler has ended."""
         held, source = execution.held, execution.source
         if self.audit is not None:
-            self.audit.ended(held)
+            tell_ended(self.audit, held, outcome)
         took = (execution.ended or 0.0) - (execution.started or execution.offered)
         over = execution.over
         if not over:
