@@ -72,6 +72,8 @@ class Service:
             _asgi(dashboard),
             lifespan="on",
             log_config=None,
+            # Of requests that are none it would tell as warnings, and anybody can send them.
+            log_level="error",
             access_log=False,
             server_header=False,
             ws="none",
