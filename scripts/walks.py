@@ -47,9 +47,9 @@ LIMITS = {
     "awaited put on an engine": Limit(6),
     # Ten files are the engine's and three the app's. The owner and the threads of the source and of
     # the pool take turns.
-    "message of a worker": Limit(19, twice=True),
+    "message of a worker": Limit(21, twice=True),
     # One batch is settled and another leased by two calls, of which one is always under way.
-    "first message of a batch": Limit(12, twice=True),
+    "first message of a batch": Limit(13, twice=True),
     "put from the hub's socket to the disk": Limit(15, twice=True),
 }
 ROUNDS, MESSAGES, TRIES = 8, 1500, 10

@@ -70,8 +70,7 @@ use types::{Kind, Options, Time};
 use waiters::{Wait, Waiters, Want};
 use watch::{Event, Watch};
 
-/// A queue that threads and tasks share. `L` is its lock: where all callers are known to come one at a
-/// time, one that costs nothing may stand in for the lock between threads.
+/// A queue that threads and tasks share; its lock `L` may cost nothing where callers come one at a time.
 pub struct Queue<P, L: RawLock = ThreadLock> {
     inner: Mutex<Inner<P>, L>,
     clock: Clock,
