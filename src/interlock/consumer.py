@@ -245,7 +245,8 @@ def failed(
     elif failure.how == "reject":
         settle(lease.reject, failure.text)
     elif failure.how == "defer":
-        settle(lease._defer, failure.delay)
+        # Of a core without that call it is an attempt.
+        settle(getattr(lease, "_defer", lease.nack), failure.delay)
     else:
         settle(lease._give_up, failure.text)
 

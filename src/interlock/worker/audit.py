@@ -182,7 +182,7 @@ class Audit:
         self._note("ended", held)
 
     def withdrawn(self, held: TaskLease) -> None:
-        """Note that it may come again at this attempt: no handler began it, or its handler asked for
+        """Note that it may come again at this attempt: no handler began it, or one has asked for
         that. It is not given back yet."""
         self._note("withdrawn", held)
 
