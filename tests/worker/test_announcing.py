@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock import InterlockError, connect
+from interlock import EngineUnavailable, InterlockError, connect
 from interlock.app import App
 from interlock.cli import main, worker_directory
 from interlock.engine.operator import Operator
@@ -136,15 +136,20 @@ def test_workers_of_one_program_have_names_of_their_own(app: App, operator: Oper
         assert one.wait(30)
 
 
+# As an engine that has an older library, which its user may not replace.
+@pytest.mark.parametrize("error", [InterlockError, EngineUnavailable])
 def test_who_may_not_announce_itself_says_so_once_and_goes_on(
-    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    app: App,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[InterlockError],
 ) -> None:
     monkeypatch.setattr(announcing, "REFUSED_PERIOD", 0.01)
     tries: list[str] = []
 
     def refused(self: RemoteQueue[Any], worker: str, ttl: float, text: str) -> None:
         tries.append(text)
-        raise InterlockError("NOPERM this user may not call il1_announce")
+        raise error("NOPERM this user may not call il1_announce")
 
     monkeypatch.setattr(RemoteQueue, "_announce", refused)
 

@@ -95,20 +95,25 @@ class Announcing:
                 queue.close()
 
     def _announce_all(self, queue: Any, description: Description) -> None:
-        reached = False
+        reached, failures = False, 0
         while not self._ending:
             pause = PERIOD
             try:
                 asked = queue._announce(self._id, TTL, description.text(self._state, self._told()))
-                reached, self._refused = True, False
+                reached, failures, self._refused = True, 0, False
                 for number, text in asked:
                     self._asked_at = time.monotonic()
                     self._take(str(number), text)
                 if time.monotonic() - self._asked_at < CURIOUS:
                     pause = QUICK_PERIOD
-            except EngineUnavailable:
-                # Whoever leases says so.
+            except EngineUnavailable as error:
                 reached = False
+                failures += 1
+                # Where nothing is reached, who leases says so. Else it is this call alone: an
+                # older library has no such function.
+                if failures > PATIENCE and self._leases(queue.name):
+                    pause = REFUSED_PERIOD
+                    self._log_refusal(queue, error)
             except ShutDown:
                 return
             except Exception as error:
@@ -119,6 +124,11 @@ class Announcing:
         if reached:
             with contextlib.suppress(InterlockError):
                 queue._announce(self._id, 0, "{}")
+
+    def _leases(self, queue: str) -> bool:
+        """Return whether the engine answers the calls that lease."""
+        sources = self._worker._owner.state.sources
+        return all(source.is_connected for source in sources if source.name == queue)
 
     def _log_refusal(self, queue: Any, error: Exception) -> None:
         if self._refused or self._ending:
@@ -195,6 +205,8 @@ QUICK_PERIOD = 1.0
 """The same while somebody asks."""
 CURIOUS = 15.0
 """Seconds after a request in which there may be more."""
+PATIENCE = 3
+"""Calls in a row that do not reach the engine, although others do."""
 REFUSED_PERIOD = 60.0
 LONGEST_END = 1.0
 KEPT = 30.0
