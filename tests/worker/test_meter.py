@@ -14,6 +14,7 @@ from interlock.app import App
 from interlock.engine import handler_time
 from interlock.retry import Retry
 from interlock.worker import meter
+from interlock.worker.batch_runner import BatchRun
 from interlock.worker.gathering import Gathering
 from interlock.worker.meter import BOUNDS, OTHER, Histogram, Meter, Reading
 from interlock.worker.worker import Worker
@@ -321,3 +322,67 @@ def test_what_a_process_had_counted_is_kept_when_it_ends_and_gauges_are_not() ->
     both.ended(0)
     assert counted(both.sum(), "lost") == {("q", "t"): 9}
     assert counted(both.sum(), "wait") == {("q", "t"): [9, 0, 1.5]}
+
+
+class Batch:
+    """What a meter looks at of a batch: the reply, where messages begin, and when it was leased."""
+
+    token = 10_000_000
+
+    def __init__(self, attempts: str) -> None:
+        self.reply: list[bytes] = []
+        for number, attempt in enumerate(attempts):
+            # Each was put a second before the next; the last one a second before the lease.
+            put = self.token - (len(attempts) - number) * 1_000_000
+            self.reply += [b"%d" % put, b"", attempt.encode(), b"", b"0", b"0"]
+        self.places = range(0, len(self.reply), 6)
+        self.all_first = set(attempts) == {"1"}
+
+
+def run_of(batch: Batch) -> BatchRun:
+    """A run in which each message took a millisecond at most, but for the third: a second."""
+
+    class Source:
+        name = "q"
+
+    run = BatchRun(Source(), None, batch, 0.0)  # type: ignore[arg-type]
+    run.turns = [(0, 0.0, "a"), (2, 0.002, "b"), (4, 1.003, "a")]
+    run.slow = [(2, 1.0)]
+    run.done = list(batch.places)
+    run.begun = 1.003 + 0.001 * (len(batch.places) - 5)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("attempts", "waited"), [("111111", 6), ("121111", 5), ("122121", 3), ("222222", 0)]
+)
+def test_of_a_batch_the_first_attempts_have_waited(attempts: str, waited: int) -> None:
+    one = Meter()
+    one.handled(run_of(Batch(attempts)), 0, 6, 1.0045)
+    reading = one.read()
+    waits = counted(reading, "wait")
+    assert sum(sum(value[:-1]) for value in waits.values()) == waited
+    if attempts != "111111":
+        # Where some were handled before each is looked at.
+        longest = {number: 6 - number for number, attempt in enumerate(attempts) if attempt == "1"}
+        assert sum(value[-1] for value in waits.values()) == sum(longest.values())
+    handlings = counted(reading, "handling")
+    assert {labels[1]: sum(value[:-1]) for labels, value in handlings.items()} == {"a": 4, "b": 2}
+    assert handlings["q", "b"][BOUNDS.index(1.0)] == 1
+    assert handlings["q", "b"][-1] == pytest.approx(1.001)
+
+
+@pytest.mark.parametrize("cut", range(7))
+def test_a_batch_that_is_counted_in_two_parts_is_counted_once(cut: int) -> None:
+    whole, parts = Meter(), Meter()
+    whole.handled(run_of(Batch("211211")), 0, 6, 1.0045)
+    run = run_of(Batch("211211"))
+    begun, run.begun = run.begun, 0.0
+    parts.handled(run, 0, cut, 0.0 if cut == 0 else 1.0045)
+    # The thread has ended the batch by the time that the rest is counted.
+    run.begun = begun
+    parts.handled(run, cut, 6, 1.0045)
+    for name in ("handled", "wait"):
+        assert counted(parts.read(), name) == counted(whole.read(), name)
+    for labels, (*counts, _) in counted(parts.read(), "handling").items():
+        assert counts == counted(whole.read(), "handling")[labels][:-1]
