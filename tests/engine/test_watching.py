@@ -21,7 +21,7 @@ from interlock.engine.server import Server
 from interlock.engine.wire import deferring
 from interlock.errors import InterlockError
 from interlock.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
-from tests.engine.calls import Queue
+from tests.engine.calls import Queue, message
 from tests.engine.model import Spec
 from tests.engine.model_watch import WatchedModel
 from tests.engine.schedules.compare import difference
@@ -48,6 +48,11 @@ def servers(engine_port: int) -> Iterator[Servers]:
 
 
 @pytest.fixture
+def raw(connection: redis.Redis) -> Queue:
+    return Queue(connection, uuid.uuid4().hex)
+
+
+@pytest.fixture
 def queue(client: Client) -> RemoteQueue[bytes]:
     return client.queue(uuid.uuid4().hex, bytes, retry=AT_ONCE)
 
@@ -63,7 +68,7 @@ def kinds(events: list[Event]) -> list[str]:
 
 def test_who_watches_is_told_what_happens(queue: RemoteQueue[bytes], operator: Operator) -> None:
     queue.put(b"nobody watches")
-    began = operator.events(queue.name, None)
+    began = operator.events(queue.name, None, seconds=60)
     assert (began.missed, began.events) == (0, [])
     queue.get().ack()
     id = queue.put(b"p", keys=["k", "l"], shared="s")
@@ -91,7 +96,7 @@ def test_a_queue_that_is_not_there_is_watched_and_not_made(
     client: Client, operator: Operator
 ) -> None:
     name = uuid.uuid4().hex
-    last = operator.events(name, None).last
+    last = operator.events(name, None, seconds=60).last
     assert name not in operator.queues()
     client.queue(name, bytes).put(b"first")
     assert kinds(operator.events(name, last).events) == ["put"]
@@ -117,18 +122,14 @@ def test_the_last_events_are_kept_and_those_before_are_told_as_missed(
     assert found == MAX_EVENTS
 
 
-def test_nobody_who_watches_leaves_nothing_on_redis(queue: RemoteQueue[bytes]) -> None:
-    if not queue._client.url.startswith("redis"):
-        pytest.skip("of what Redis stores")
-    key = f"il:{{{queue.name}}}"
-    with redis.Redis.from_url(queue._client.url) as connection:
-        raw = Queue(connection, queue.name)
-        queue.put(b"p")
-        raw.call("events", "", 1, 1)
-        raw.call("put", "", 0, 0, b"p", 0, 0, 0)
-        assert not connection.exists(f"{key}:ev")
-        counters = connection.hkeys(f"{key}:c")
-        assert b"d" not in counters
+def test_nobody_who_watches_leaves_nothing_on_redis(raw: Queue) -> None:
+    connection = raw.connection
+    raw.put(message("p"))
+    raw.call("events", "", 1, 1)
+    raw.put(message("q"))
+    assert not connection.exists(f"{raw.key}:ev")
+    counters: Any = connection.hkeys(f"{raw.key}:c")
+    assert b"d" not in counters
 
 
 def test_the_rights_that_the_pages_name_are_enough(connection: redis.Redis, redis_url: str) -> None:
@@ -140,7 +141,7 @@ def test_the_rights_that_the_pages_name_are_enough(connection: redis.Redis, redi
     said.execute_command("ACL", "SETUSER", user, "on", ">p", *rights.split(), "~il:{shop.*")
     with connect(redis_url.replace("//", f"//{user}:p@")) as client:
         queue, operator = client.queue(name, bytes), Operator(Server(client))
-        last = operator.events(name, None).last
+        last = operator.events(name, None, seconds=60).last
         queue.put(b"p", result_ttl=60)
         queue.get().ack(1)
         assert kinds(operator.events(name, last).events) == ["put", "lease", "ack"]
