@@ -2,7 +2,7 @@
 
 python examples/shop/run.py                     runs until Ctrl-C; open the page that it prints
 python examples/shop/run.py --url redis://…     on a Redis instead of a hub of its own
-python examples/shop/run.py --demo              without a browser: asks what the page would, and ends
+python examples/shop/run.py --demo             without a browser: asks what the page would, and ends
 """
 
 from __future__ import annotations

@@ -12,7 +12,13 @@ from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
 from interlock._core_serving import (
-    Engine, EngineError, HubServer, HubTables, JournalCopy, StoreFiles, TableKeeper,
+    Engine,
+    EngineError,
+    HubServer,
+    HubTables,
+    JournalCopy,
+    StoreFiles,
+    TableKeeper,
 )  # fmt: skip
 from interlock._core_table import Table, TableExport, TableScan, remove_table
 

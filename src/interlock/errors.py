@@ -139,7 +139,7 @@ class RetryAfter(InterlockError):
             raise ValueError(f"RetryAfter(): seconds is {seconds}; allowed: 0 or more")
         self.seconds = seconds
         self.attempt = bool(attempt)
-        """Whether this attempt counts as failed."""
+        """True: this attempt counts as failed."""
         super().__init__(f"retry after {seconds} s")
 
     def __reduce__(self) -> tuple[object, ...]:

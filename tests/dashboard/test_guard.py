@@ -1,4 +1,4 @@
-"""Who is let in: hosts, headers, tokens, users of the engine with their rights."""
+"""Guarding the door: hosts, headers, tokens, users of the engine with their rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is live: counts, events and workers as they come, and pages that come and go."""
+"""The live stream: counts, events and workers as they come, and pages that come and go."""
 
 from __future__ import annotations
 

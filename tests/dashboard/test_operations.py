@@ -1,4 +1,4 @@
-"""What a dashboard changes: each action, on each engine, and what it refuses."""
+"""Changes by a dashboard: each action, on each engine, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dashboard tells of an engine, its queues and their messages."""
+"""Answers of a dashboard about an engine, its queues and their messages."""
 
 from __future__ import annotations
 

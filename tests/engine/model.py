@@ -261,7 +261,7 @@ class Model:
         return sorted(free, key=lambda entry: (-entry.priority, entry.sequence))
 
     def ready(self, kind: str, count: int) -> Iterator[Entry]:
-        """What is paused is set aside when it comes up."""
+        """Set aside what is paused, when it comes up."""
         for entry in [] if self.halted else self.in_front():
             if kind != "any" and (kind == "keyed") != bool(entry.keys or entry.barrier):
                 continue

@@ -30,7 +30,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 
 
 def counted(found: list[list[bytes] | Refused]) -> list[int | None]:
-    """How much is in each; None where it was refused."""
+    """Return how much is in each; None where it was refused."""
     return [
         None if isinstance(one, Refused) else wire_queue.numbers(one)["unsettled"] for one in found
     ]

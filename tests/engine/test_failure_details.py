@@ -1,4 +1,4 @@
-"""Where an exception was raised is kept with its message, and told line by line."""
+"""The place where an exception was raised is kept with its message, and told line by line."""
 
 from __future__ import annotations
 

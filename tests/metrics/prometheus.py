@@ -32,7 +32,7 @@ def needed(name: str) -> str:
 
 
 def checked(kind: str, *arguments: str, given: str = "") -> None:
-    """What promtool says of something; an error fails the test."""
+    """Return what promtool says of something; an error fails the test."""
     done = subprocess.run(
         [needed("promtool"), *kind.split(), *arguments],
         input=given, capture_output=True, text=True, check=False,

@@ -137,7 +137,7 @@ def send() -> None:
 
 
 def rising(made: Prometheus) -> bool:
-    """Whether the calls that are sent meanwhile are seen as rates."""
+    """Return whether the calls that are sent meanwhile are seen as rates."""
     kitchen.serve.send(1)
     kitchen.fry.send(2)
     rates = (

@@ -92,7 +92,7 @@ SETTLED = {name: count for name, count in EXPECTED.items() if "deferred" not in 
 
 
 def settled(address: str) -> dict[str, float]:
-    """How often a message is deferred depends on the process that has it."""
+    """The number of times that a message is deferred depends on the process that has it."""
     return {name: count for name, count in handled(address).items() if "deferred" not in name}
 
 

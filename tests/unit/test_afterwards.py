@@ -1,4 +1,4 @@
-"""What is done after a message was handled, by a thread of its own: all of it."""
+"""Work after a message was handled, by a thread of its own: all of it is done."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def outcomes(worker: Worker, queue: str = "default") -> dict[tuple[str, ...], in
 
 
 def observed(worker: Worker, name: str) -> dict[tuple[str, ...], int]:
-    """How many durations a histogram has counted, by its labels."""
+    """Return how many durations a histogram has counted, by its labels."""
     return {labels: sum(value[:-1]) for labels, value in counted(worker.reading(), name).items()}
 
 

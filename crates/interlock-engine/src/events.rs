@@ -49,7 +49,7 @@ const OF_AN_EVENT: u64 = 64;
 #[derive(Default)]
 pub struct Watched {
     logs: Mutex<HashMap<Box<[u8]>, SharedLog, foldhash::fast::RandomState>>,
-    /// How many there are, for those who only look.
+    /// The number of them, for those who only look.
     count: AtomicUsize,
 }
 

@@ -107,7 +107,7 @@ pub enum Outcome {
     Parked,
 }
 
-/// What `il1_stats` tells of a queue.
+/// The figures that `il1_stats` tells of a queue.
 pub type Figures = [(&'static str, u64); 27];
 
 /// The name of a queue, and what is told of it.
@@ -218,7 +218,7 @@ impl Engine {
         self.queues.read().len()
     }
 
-    /// What `il1_stats` tells of at most so many queues, by their names, and how many there are. Of which ones
+    /// The figures of `il1_stats` for at most so many queues, by their names, and how many there are. Of which ones
     /// does not change while they are there.
     pub fn figures(&self, most: usize) -> (Vec<Told>, usize) {
         let (cells, count) = {

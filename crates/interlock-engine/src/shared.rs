@@ -111,7 +111,7 @@ pub type Accounts = Box<dyn Fn(&[u8]) -> Vec<Arc<Account>> + Send + Sync>;
 pub struct Shared {
     pub settings: EngineSettings,
     pub accounts: RwLock<Option<Accounts>>,
-    /// What is kept beside the queues, by their names. Their locks are taken behind those of queues.
+    /// Things kept beside the queues, by their names. Their locks are taken behind those of queues.
     pub watched: Watched,
     pub workers: Mutex<Workers>,
     /// Queues to be looked at, and when the first of them.

@@ -18,7 +18,7 @@ use crate::shared::{Account, Context, Shared};
 use crate::wire::codes::Code;
 use crate::wire::limits::*;
 
-/// When a worker is forgotten, its queue and its name.
+/// The time at which a worker is forgotten, its queue and its name.
 type End = (Time, Box<[u8]>, Box<[u8]>);
 
 /// The workers of all queues.

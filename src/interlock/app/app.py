@@ -89,7 +89,7 @@ class App:
         self._sent_to: dict[str, Any] = {}
         self._reach: Reach | None = None
         self._has_worker = False
-        self._trial: TestWorker | None = None
+        self._tested_by: TestWorker | None = None
         """Handles at once what is sent."""
         self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
         """The module that made it, where other processes look for it first."""

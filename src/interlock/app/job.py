@@ -53,8 +53,8 @@ class Job(Generic[R]):
             ResultGone: the task keeps no results (``result_ttl``), or the time for that is over.
         """
         self._check()
-        queue, trial = self._app._queue(self._queue), self._app._trial
-        if trial is not None and not trial._before_result(queue, self.id):
+        queue, tester = self._app._queue(self._queue), self._app._tested_by
+        if tester is not None and not tester._before_result(queue, self.id):
             timeout = 0
         try:
             found: R = queue.result(self.id, timeout, self._types.returns)
@@ -65,8 +65,8 @@ class Job(Generic[R]):
     async def aresult(self, timeout: Seconds | None = None) -> R:
         """Do what ``result`` does, awaited."""
         self._check()
-        queue, trial = self._app._queue(self._queue), self._app._trial
-        if trial is not None and not await trial._abefore_result(queue, self.id):
+        queue, tester = self._app._queue(self._queue), self._app._tested_by
+        if tester is not None and not await tester._abefore_result(queue, self.id):
             timeout = 0
         try:
             found: R = await queue.aio.result(self.id, timeout, self._types.returns)
@@ -147,7 +147,7 @@ class Job(Generic[R]):
         own process, where mostly no worker is.
         """
         url = self._app._url_in_use()
-        if self._app._trial is not None:
+        if self._app._tested_by is not None:
             where = "all that is ready is handled, and the clock of the test stands still"
         elif url.startswith("memory:"):
             where = f"it is in this process ({url}), where only a worker of this process has it"

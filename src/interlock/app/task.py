@@ -110,8 +110,8 @@ class _Sendable(Generic[P, R]):
             self._app._hooks.after("on_send_error", ready.sending, error)
             raise
         job = self._sent(ready, put)
-        if self._app._trial is not None:
-            self._app._trial._after_send()
+        if self._app._tested_by is not None:
+            self._app._tested_by._after_send()
         return job
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -124,8 +124,8 @@ class _Sendable(Generic[P, R]):
             self._app._hooks.after("on_send_error", ready.sending, error)
             raise
         job = self._sent(ready, put)
-        if self._app._trial is not None:
-            await self._app._trial._aafter_send()
+        if self._app._tested_by is not None:
+            await self._app._tested_by._aafter_send()
         return job
 
     def options(

@@ -70,4 +70,4 @@ def ask(operator: Operator, *command: Argument) -> Any:
 AT_ONCE = 0.5
 """Seconds."""
 KINDS = {"hub": "interlock_version", "valkey": "valkey_version", "redis": "redis_version"}
-"""What INFO tells of each, the first that fits."""
+"""Lines of INFO by which each is known, the first that fits."""

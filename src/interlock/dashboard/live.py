@@ -1,4 +1,4 @@
-"""What is live, as a stream of server-sent events to one page.
+"""Live figures, as a stream of server-sent events to one page.
 
 A page that reads slowly is given what is newest when it is ready for more, and is told how many
 events it has missed; one that reads nothing for `PATIENCE` seconds is closed.

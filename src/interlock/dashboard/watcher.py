@@ -33,7 +33,7 @@ GONE = 1_000
 
 
 class Watcher:
-    """What is live of an engine, for the pages of one login."""
+    """Live figures of an engine, for the pages of one login."""
 
     def __init__(self, access: Access) -> None:
         self._access = access

@@ -12,7 +12,7 @@ KINDS = (
     "put", "due", "lease", "ack", "release", "defer", "expire", "retry", "dead", "hold", "readied",
     "skip", "cancel",
 )  # fmt: skip
-"""What may happen to a message; a client ignores kinds that it does not know."""
+"""Kinds of events; a client ignores kinds that it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Event:
     """The token of the lease that begins or ends with it; None where there is none."""
 
     consumer: str
-    """Who leased it; told with ``lease`` alone."""
+    """The consumer that leased it; told with ``lease`` alone."""
 
     error: str
     """The newest error, its first 1,024 bytes, where an attempt failed; else empty."""

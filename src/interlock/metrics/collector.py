@@ -46,7 +46,7 @@ class WorkerCollector:
 
 
 class _Collected:
-    """What one scrape tells, for the writer of prometheus-client."""
+    """The answer of one scrape, for the writer of prometheus-client."""
 
     def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
         self.collect = collect

@@ -44,7 +44,7 @@ class Look:
     rates: dict[str, dict[str, float]]
     """Of each counter, by how much it rose in a second; empty for a queue seen the first time."""
     depths: dict[str, Sequence[float]]
-    """How many messages there were at the last looks."""
+    """Numbers of messages at the last looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class WorkerLook:
 
 
 class Board:
-    """What is known of an engine."""
+    """The knowledge of an engine."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator

@@ -167,7 +167,7 @@ class TestWorker:
             self._client.close()
             self._client = None
             if self._eager:
-                self._app._trial = None
+                self._app._tested_by = None
 
     def __enter__(self) -> Self:
         scope = self._tasks.scope(True, True)
@@ -211,7 +211,7 @@ class TestWorker:
         if self._timetable is not None:
             self._timetable.begin()
         if self._eager:
-            self._app._trial = self
+            self._app._tested_by = self
         return self
 
     # -- Eager: called by the app -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What stays quick and small: many messages, many updates, the keyboard, small screens, readers."""
+"""The page stays quick and small: many messages and updates, the keyboard, small screens, readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! What happens to messages, noted for somebody who watches; nothing is, and nothing is paid but one
+//! Events of messages, noted for somebody who watches; nothing is, and nothing is paid but one
 //! comparison, while nobody does.
 //!
 //! ```

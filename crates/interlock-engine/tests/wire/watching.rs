@@ -24,7 +24,7 @@ fn events(told: &[String]) -> Vec<Event> {
 }
 
 impl Bench {
-    /// What happened since, as KIND ID ATTEMPT TOKEN CONSUMER ERROR in one line.
+    /// Returns what happened since, as KIND ID ATTEMPT TOKEN CONSUMER ERROR in one line.
     fn events(&mut self, after: &mut String) -> Vec<String> {
         let told = self.call(&format!("events {after} 1024 1000"));
         *after = told[0].clone();

@@ -45,9 +45,9 @@ class Keeper:
         self.queue: RemoteQueue[bytes] = open_queue(
             timers.queue_name(name), lease=lease, slow_wait=0, warn_depth=0, warn_lane_depth=0
         )
-        """Where timers are put, and looked at."""
+        """The queue in which timers are put, and looked at."""
         self.waiting = self.queue._again()
-        """Where they are leased: to close it ends the wait."""
+        """The same, by which they are leased: to close it ends the wait."""
 
     def step(self, until: float) -> bool:
         """Wait for a timer that is due, and do what it says; False: there was none until then.
