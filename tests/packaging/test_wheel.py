@@ -56,7 +56,7 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert [line for line in wheel.namelist() if line.endswith("licenses/LICENSE")]
     assert metadata.get_payload(), "the README is the long description"
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra" not in line]
-    assert {line.partition(">")[0] for line in needed} == {"msgspec", "redis"}
+    assert {line.partition(">")[0] for line in needed} == {"cronsim", "msgspec", "redis"}
 
 
 def test_the_wheel_holds_the_licences_of_the_crates_in_it(wheel: zipfile.ZipFile) -> None:

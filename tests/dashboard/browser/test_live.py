@@ -1,4 +1,4 @@
-"""The page stays quick and small: many messages and updates, the keyboard, small screens, readers."""
+"""The page stays quick and small: many messages and updates, keyboard, small screens, readers."""
 
 from __future__ import annotations
 
