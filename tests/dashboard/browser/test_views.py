@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import Page, expect
@@ -14,6 +16,13 @@ from tests.dashboard.browser.site import Site, announced, each_engine
 
 def text_of(page: Page) -> str:
     return page.locator("main").inner_text()
+
+
+def until(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + 15
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def failed(queue: RemoteQueue[Any], error: str, then: str = "nack") -> int:
@@ -229,7 +238,7 @@ def test_workers_with_what_they_do(page: Page, site: Site, queue: RemoteQueue[An
         card.get_by_role("button", name="Drain").click()
         dialog.get_by_role("button", name="Drain").click()
         expect(page.locator("#toasts")).to_contain_text("was asked to drain")
-        assert asked == ["stacks", "drain"]
+        until(lambda: asked == ["stacks", "drain"])
         page.get_by_role("searchbox").fill("nobody")
         expect(page.locator("main")).to_contain_text("No worker fits")
 

@@ -20,7 +20,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
   const node = h("div", {}, head(queue, { crumbs: [link(`${base}/`, {}, "Queues")], marks: [marks], actions: [gates] }),
     h("nav", { class: "tabs", "aria-label": "Parts of the queue" },
       tab("Live", page("queues", queue), ""), tab("Messages", page("queues", queue, "messages"), "unsettled"), tab("Held and dead", page("queues", queue, "dead"), "failed")));
-  const state = { paused: null, sealed: null };
+  const state = { paused: false, sealed: false };
   let drawn = "";
 
   const gate = (text, what, done, nothing, question) => action(text, async () => {
@@ -35,7 +35,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
       setText(counts.get("unsettled"), count(stats.unsettled));
       const failed = (stats.held ?? 0) + (stats.dead ?? 0);
       setText(counts.get("failed"), failed ? count(failed) : "");
-      if (state.sealed === null || Boolean(stats.sealed) !== state.sealed) update({ sealed: Boolean(stats.sealed) });
+      if (Boolean(stats.sealed) !== state.sealed) update({ sealed: Boolean(stats.sealed) });
     }
   }
 
