@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import uuid
 from pathlib import Path
@@ -16,9 +17,11 @@ from interlock.engine.client import connect
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.server import Server
+from interlock.hub import passwords
 from tests.dashboard.browser.conftest import dashboard
 from tests.dashboard.browser.site import Site, each_engine
 from tests.dashboard.browser.test_views import failed
+from tests.hub.servers import needs_hub
 
 REFUSED = """async ([queue, id]) => {
   const { facts, post, path } = await import("/ops/queues/static/api.js");
@@ -254,3 +257,35 @@ def test_the_page_goes_on_when_the_server_is_back(page: Page, hub_url: str) -> N
         finally:
             again.terminate()
             again.communicate(timeout=20)
+
+
+def test_what_a_user_may_not_do_is_told_in_the_engine_s_words(page: Page) -> None:
+    needs_hub()
+    word = [passwords.hashed("secret")]
+    users: list[dict[str, Any]] = [
+        {"name": "boss", "passwords": word, "commands": ["@all"], "queues": ["*"]},
+        {"name": "eyes", "passwords": word, "commands": ["@read", "@connection"], "queues": ["*"]},
+    ]
+    with interlock.Hub(port=0, workers=1, user=users) as hub:
+        engine = f"interlock://127.0.0.1:{hub.port}"
+        with connect(engine.replace("://", "://boss:secret@")) as client:
+            queue: RemoteQueue[Any] = client.queue("theirs", Any)
+            queue.put("x", keys="a")
+            with dashboard(engine, "--write", "--login", "engine") as (address, _):
+                page.goto(f"{address}/queues/theirs")
+                page.get_by_label("User of the engine").fill("eyes")
+                page.get_by_label("Password").fill("secret")
+                page.get_by_role("button", name="Log in").click()
+                expect(page.get_by_role("button", name="Log out eyes")).to_be_visible()
+                page.get_by_role("button", name="Seal", exact=True).click()
+                confirm(page, "Seal")
+                toast(page, "Seal: not done")
+                toast(page, "NOPERM")
+                page.get_by_role("button", name="Pause key a").click()
+                toast(page, "Pause: not done")
+                page.goto(f"{address}/queues/theirs/messages?key=a")
+                page.get_by_role("link", name=re.compile(r"^\d{16}$")).click()
+                page.get_by_role("button", name="Cancel", exact=True).click()
+                page.get_by_role("dialog").get_by_role("button", name="Cancel").last.click()
+                toast(page, "Cancel: not done")
+            assert queue.stats().unsettled == 1
