@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from interlock.engine import handler_time
 from interlock.retry import Retry
 from interlock.worker import meter
 from interlock.worker.batch_runner import BatchRun
+from interlock.worker.execution import ACKED
 from interlock.worker.gathering import Gathering
-from interlock.worker.meter import BOUNDS, OTHER, Histogram, Meter, Reading
+from interlock.worker.meter import BOUNDS, OTHER, Meter, Reading
 from interlock.worker.worker import Worker
 from tests.worker import workers
 from tests.worker.workers import wait_for
@@ -292,10 +294,16 @@ def test_beyond_the_bound_tasks_are_summed_and_told_to_be(monkeypatch: pytest.Mo
 
 
 def test_a_duration_is_in_the_bucket_whose_bound_it_does_not_pass() -> None:
-    one = Histogram()
+    one = Meter()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], BOUNDS[-1] + 1):
-        one.add(seconds)
-    assert one.counts == [2, 1, *[0] * (len(BOUNDS) - 3), 1, 1]
+        # The lease is a microsecond before its message was put: a clock was set back.
+        held = SimpleNamespace(queue="q", task="t", attempt=1, token=1, sequence=2)
+        execution: Any = SimpleNamespace(held=held, started=0.0, ended=seconds)
+        one.ended(execution, ACKED, settles=False)
+    *counts, seconds = counted(one.read(), "handling")["q", "t"]
+    assert counts == [2, 1, *[0] * (len(BOUNDS) - 3), 1, 1]
+    assert counted(one.read(), "wait")["q", "t"] == [5, *[0] * len(BOUNDS), 0.0]
+    assert not counted(one.read(), "handled")
 
 
 def test_what_a_process_had_counted_is_kept_when_it_ends_and_gauges_are_not() -> None:
@@ -325,7 +333,7 @@ def test_what_a_process_had_counted_is_kept_when_it_ends_and_gauges_are_not() ->
 
 
 class Batch:
-    """What a meter looks at of a batch: the reply, where messages begin, and when it was leased."""
+    """A batch as a meter looks at it: the reply, where messages begin, and when it was leased."""
 
     token = 10_000_000
 

@@ -52,11 +52,6 @@ class Histogram:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.sum = 0.0
 
-    def add(self, seconds: float) -> None:
-        """Count one."""
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.sum += seconds
-
 
 class Series:
     """The figures of one task on one queue."""
@@ -89,15 +84,23 @@ class Meter:
 
     def ended(self, execution: Execution, outcome: Outcome, settles: bool) -> None:
         """Count a handler that has ended; `settles`: the message is settled by that."""
-        held = execution.held
-        took = (execution.ended or 0.0) - (execution.started or execution.offered)
+        # Without a call for each part: this is asked by each message, too.
+        held, started = execution.held, execution.started
+        took = (execution.ended or 0.0) - (execution.offered if started is None else started)
+        name = "acked" if outcome.how == "ack" else outcome_name(outcome)
         with self._lock:
-            series = self._of(held.queue, held.task)
-            series.handlings.add(took)
+            series = self._series.get((held.queue, held.task)) or self._of(held.queue, held.task)
+            times = series.handlings
+            times.counts[bisect_left(BOUNDS, took)] += 1
+            times.sum += took
             if held.attempt == 1:
-                series.waits.add(max(held.token - held.sequence, 0) / 1e6)
+                waited = (held.token - held.sequence) / 1e6
+                times = series.waits
+                times.counts[bisect_left(BOUNDS, waited)] += 1
+                # Below 0 after a clock was set back, for instance.
+                times.sum += waited if waited > 0 else 0.0
             if settles:
-                series.outcomes[outcome_name(outcome)] += 1
+                series.outcomes[name] += 1
 
     def settled(self, held: TaskLease, outcome: Outcome) -> None:
         """Count a message that is settled without a handler, or while it still runs."""
