@@ -157,7 +157,7 @@ def assert_checked(exporter: Program, worker: Program, hub: interlock.Hub) -> No
     checked("check metrics", given=re.sub(rf"(?m)^.*interlock_hub_({named}).*\n", "", text))
 
 
-MAY_BE_EMPTY = ("interlock_queue_key_waiting", "interlock_workers", "retried|dead|held")
+MAY_BE_EMPTY = ("interlock_queue_key_waiting", "retried|dead|held")
 """Of what need not be there at this moment."""
 
 
