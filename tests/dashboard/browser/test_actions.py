@@ -161,7 +161,6 @@ def test_a_dead_letter_is_put_again(page: Page, site: Site, queue: RemoteQueue[A
     assert (queue.stats().ready, queue.stats().dead) == (1, 0)
 
 
-@each_engine
 def test_a_dead_letter_is_edited_and_put_again(page: Page, site: Site) -> None:
     app = App(site.engine)
     name = f"t{uuid.uuid4().hex[:8]}"

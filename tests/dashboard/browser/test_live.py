@@ -77,9 +77,9 @@ def test_a_thousand_keys_are_drawn_in_two_seconds_and_nothing_grows(
     # Its arrays are full after five minutes of this, and what is full is cut now and then.
     full = 0
     for part in range(5):
-        page.evaluate(f"() => feed(800, 10, Date.now() / 1000 + {80 * part})")
+        page.evaluate(f"() => feed(800, 5, Date.now() / 1000 + {80 * part})")
         full = max(full, heap())
-    page.evaluate(f"() => feed({UPDATES}, 10, Date.now() / 1000 + 400)")
+    page.evaluate(f"() => feed({UPDATES}, 5, Date.now() / 1000 + 400)")
     after = heap()
     sizes = page.evaluate(
         "() => [chart.tracks.spanCount, chart.tracks.messages.size, chart.tracks.keys.size]"
@@ -107,11 +107,12 @@ def test_a_page_under_load_keeps_its_size(page: Page, hub_site: Site, hub_url: s
         thread.start()
         try:
             page.goto(hub_site.at("queues", queue.name))
-            words = page.get_by_text("the last 1,", exact=False)
-            expect(words).to_be_visible(timeout=40_000)
-            nodes = page.locator("*").count()
-            expect(page.get_by_text("the last 2,", exact=False)).to_be_visible(timeout=40_000)
-            assert page.locator("*").count() < nodes + 60
+            # After some hundreds of leases the page is as large as its keys are many.
+            page.wait_for_function(
+                "() => Number(/the last (\\d+) leases/.exec(document.body.textContent)?.[1]) > 500"
+            )
+            expect(page.locator(".listing tbody tr")).to_have_count(37)
+            assert page.locator("*").count() < 1_500
         finally:
             stop.set()
             thread.join()

@@ -208,7 +208,6 @@ def test_dead_letters_and_held_messages(page: Page, site: Site, queue: RemoteQue
     expect(page.locator("main")).to_contain_text("Nothing is held")
 
 
-@each_engine
 def test_workers_with_what_they_do(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     running = [
         {
