@@ -245,8 +245,7 @@ def failed(
     elif failure.how == "reject":
         settle(lease.reject, failure.text)
     elif failure.how == "defer":
-        # Of a core without that call it is an attempt.
-        settle(getattr(lease, "_defer", lease.nack), failure.delay)
+        settle(lease._defer, failure.delay)
     else:
         settle(lease._give_up, failure.text)
 

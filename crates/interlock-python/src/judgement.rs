@@ -20,6 +20,8 @@ pub fn judged<'py>(
 pub enum Steered {
     /// After so many µs.
     Retry(u64),
+    /// After so many µs, as if it had been no attempt.
+    Defer(u64),
     /// With the reason.
     Reject(String),
 }
@@ -34,6 +36,10 @@ impl Steered {
         if delay.is_none() {
             return Ok(Some(Steered::Reject(judged.getattr("text")?.extract()?)));
         }
-        Ok(Some(Steered::Retry(micros(&delay, "RetryAfter")?)))
+        let delay = micros(&delay, "RetryAfter")?;
+        match judged.getattr("how")?.eq("defer")? {
+            true => Ok(Some(Steered::Defer(delay))),
+            false => Ok(Some(Steered::Retry(delay))),
+        }
     }
 }

@@ -384,6 +384,15 @@ impl Lease {
         queue.say(py)
     }
 
+    /// It cannot be handled now: the same place and attempt, so many seconds later.
+    fn _defer(&self, py: Python<'_>, delay: &Bound<'_, PyAny>) -> PyResult<()> {
+        let delay = micros(delay, "defer(): delay")?;
+        self.keep_keys(py);
+        let queue = self.queue.get();
+        self.settle(py, || queue.core.call(|s, now| s.defer(now, self.handle, delay)))?;
+        queue.say(py)
+    }
+
     /// Sets the deadline to so many seconds from now. Raises LeaseLost as `ack` does.
     pub fn extend(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let by = micros(seconds, "extend(): seconds")?;
@@ -478,6 +487,7 @@ impl Lease {
         match judged.getattr("how")?.cast::<PyString>()?.to_str()? {
             "reject" => self.reject(py, &text),
             "give_up" => self._give_up(py, &text),
+            "defer" => self._defer(py, &judged.getattr("delay")?),
             _ => {
                 let delay = judged.getattr("delay")?;
                 self.nack(py, (!delay.is_none()).then_some(&delay), Some(&text))

@@ -253,6 +253,10 @@ fn end(
     // As everywhere: a handler that steers is followed, whatever the policy retries.
     let (retried, delay) = match Steered::by(&error, on).unwrap_or(None) {
         Some(Steered::Retry(delay)) => (true, Some(delay)),
+        Some(Steered::Defer(delay)) => {
+            future.get().again(handle.token, error.unbind());
+            return core.call(|scheduler, now| scheduler.defer(now, handle, delay)).is_err();
+        }
         Some(Steered::Reject(reason)) => {
             (text, rejected) = (reason, true);
             (false, None)
