@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 import interlock
-from interlock.dashboard import figures, roster, watcher
+from interlock.dashboard import roster, watcher
 from interlock.dashboard.service import Service
 from interlock.dashboard.settings import Settings
 from interlock.dashboard.watcher import Watcher
+from interlock.engine import queue_counts
 from interlock.engine.client import Client, connect
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
@@ -83,8 +84,8 @@ def serve() -> Iterator[Serve]:
     """A dashboard with these settings: one for all tests that ask for the same."""
     # Looked more often than is wanted of an engine, for tests wait for what it sees.
     patch = pytest.MonkeyPatch()
-    patch.setattr(figures, "FRESH", 0.05)
-    patch.setattr(figures, "SHARE", 2)
+    patch.setattr(queue_counts, "FRESH", 0.05)
+    patch.setattr(queue_counts, "SHARE", 2)
     patch.setattr(watcher, "EVERY", 0.1)
     patch.setattr(roster, "EVERY", 0.1)
     running: dict[Settings, tuple[Service, threading.Thread]] = {}

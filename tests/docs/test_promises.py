@@ -22,7 +22,10 @@ ALLOWED = {
         "**Planned, and not there yet:** sources",
         "has not been tested yet",
     ),
-    "ARCHITECTURE.md": ("Sources in front of logs are planned.", "limits count what is not yet encrypted"),
+    "ARCHITECTURE.md": (
+        "Sources in front of logs are planned.",
+        "limits count what is not yet encrypted",
+    ),
     "CONTRIBUTING.md": ("Not run yet, for want of a place",),
     "docs/howto/install.md": ("Interlock is not on PyPI yet.",),
     # Of messages, rows, records: none of them says it of a feature.

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from interlock.dashboard.figures import Figures
 from interlock.dashboard.refusal import Refusal
 from interlock.dashboard.watcher import Watcher
 from interlock.engine.client import Client
 from interlock.engine.operator import Operator
+from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.server import Server
 
 P = ParamSpec("P")
@@ -31,7 +31,7 @@ class Access:
         self.user = user
         """None: nobody has said who they are."""
         self.operator = Operator(Server(client))
-        self.figures = Figures()
+        self.counts = QueueCounts()
         self.watcher = Watcher(self)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="interlock-dashboard")
         # Of their own, so that what is live goes on while others search a large queue.

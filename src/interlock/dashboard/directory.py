@@ -11,16 +11,16 @@ from interlock.engine.operator import Operator
 from interlock.engine.request import Refused
 
 if TYPE_CHECKING:
-    from interlock.dashboard.figures import Figures
+    from interlock.engine.queue_counts import QueueCounts
     from interlock.engine.worker_directory import Announced
 
 MOST = 2_000
 """Workers that are shown."""
 
 
-def all_workers(operator: Operator, figures: Figures) -> list[dict[str, Any]]:
+def all_workers(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]:
     """Return what workers said of themselves, `MOST` at most."""
-    names = figures.names(operator)
+    names = counts.names(operator)
     found: list[dict[str, Any]] = []
     # Most queues have none, which one round trip for many of them tells.
     for queue, reply in zip(names, operator.each("workers", names, "", 1), strict=True):

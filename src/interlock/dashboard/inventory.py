@@ -12,7 +12,7 @@ from interlock.engine.operator import Operator
 from interlock.hub import introspection
 
 if TYPE_CHECKING:
-    from interlock.dashboard.figures import Figures
+    from interlock.engine.queue_counts import QueueCounts
 
 TIMERS = 1_000
 """Entries of timetables that are shown."""
@@ -23,17 +23,17 @@ PAGE = 512
 Answer = dict[str, Any]
 
 
-def _list(name: str, function: Callable[[Operator, Figures], Answer]) -> Route:
+def _list(name: str, function: Callable[[Operator, QueueCounts], Answer]) -> Route:
     async def answer(call: Call) -> Answer:
-        return await call.access.run(function, call.access.figures)
+        return await call.access.run(function, call.access.counts)
 
     return Route("GET", name, answer)
 
 
-def schedules(operator: Operator, figures: Figures) -> Answer:
+def schedules(operator: Operator, counts: QueueCounts) -> Answer:
     """Return the entries of all timetables: when each comes next, and came last."""
     found: list[Answer] = []
-    for name in figures.names(operator):
+    for name in counts.names(operator):
         if not name.endswith(timer.SUFFIX):
             continue
         cursor, seen = b"", set[int]()
@@ -60,17 +60,17 @@ def schedules(operator: Operator, figures: Figures) -> Answer:
     return {"items": found[:TIMERS]}
 
 
-def tables(operator: Operator, figures: Figures) -> Answer:
+def tables(operator: Operator, counts: QueueCounts) -> Answer:
     """Return the state tables of a hub, with their figures."""
     return _of_hub(operator, lambda: _figures(introspection.tables(info(operator))))
 
 
-def stores(operator: Operator, figures: Figures) -> Answer:
+def stores(operator: Operator, counts: QueueCounts) -> Answer:
     """Return the stores of a hub: what each was told, and its figures."""
     return _of_hub(operator, lambda: [_pairs(one) for one in ask(operator, "STORE", "LIST")])
 
 
-def topics(operator: Operator, figures: Figures) -> Answer:
+def topics(operator: Operator, counts: QueueCounts) -> Answer:
     """Return the topics that have subscribers, the most first."""
     found = introspection.topics(_Asker(operator))  # type: ignore[arg-type]
     most = list(found.receivers.items())[:TOPICS]
@@ -81,7 +81,7 @@ def topics(operator: Operator, figures: Figures) -> Answer:
     return {"items": items, "patterns": found.patterns, "total": len(found.receivers)}
 
 
-def sources(operator: Operator, figures: Figures) -> Answer:
+def sources(operator: Operator, counts: QueueCounts) -> Answer:
     """Return what brings messages from elsewhere: nothing does so yet."""
     return {"items": [], "note": "this engine tells of no sources"}
 

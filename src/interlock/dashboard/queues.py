@@ -6,9 +6,9 @@ from typing import Any
 
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.facts import facts
-from interlock.dashboard.figures import Figures
 from interlock.dashboard.refusal import Refusal, is_stranger, of
 from interlock.engine.operator import Operator
+from interlock.engine.queue_counts import QueueCounts
 from interlock.errors import InterlockError
 from interlock.explanation import key_names
 
@@ -42,11 +42,11 @@ async def server(call: Call) -> dict[str, Any]:
 
 async def queues(call: Call) -> list[dict[str, Any]]:
     """Return all queues with their counts."""
-    return await call.access.run(_queues, call.access.figures)
+    return await call.access.run(_queues, call.access.counts)
 
 
-def _queues(operator: Operator, figures: Figures) -> list[dict[str, Any]]:
-    found = figures.all_stats(operator)
+def _queues(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]:
+    found = counts.stats(operator)
     return [
         {
             "name": name,
@@ -66,11 +66,11 @@ def _is_paused(operator: Operator, name: str) -> bool:
 async def queue(call: Call) -> dict[str, Any]:
     """Return what there is to know of one queue."""
     name = call.queue
-    return await call.access.run(_queue, call.access.figures, name)
+    return await call.access.run(_queue, call.access.counts, name)
 
 
-def _queue(operator: Operator, figures: Figures, name: str) -> dict[str, Any]:
-    stats = existing(operator, figures, name)
+def _queue(operator: Operator, counts: QueueCounts, name: str) -> dict[str, Any]:
+    stats = existing(operator, counts, name)
     paused = operator.paused(name) if stats.get("paused") else set()
     hot = operator.hot_keys(name, HOT, pages=PAGES)
     return {
@@ -94,12 +94,12 @@ def _options(operator: Operator, name: str) -> dict[str, str]:
         return {}
 
 
-def existing(operator: Operator, figures: Figures, name: str) -> dict[str, int]:
+def existing(operator: Operator, counts: QueueCounts, name: str) -> dict[str, int]:
     """Return the counts of a queue; Refusal if there is none of this name."""
     stats = operator.stats(name)
     # One that was ever put into, declared, sealed or paused, is found by its counts or its name.
     known = any(stats.get(count) for count in ("puts", "unsettled", "sealed", "paused", "dead"))
-    if known or name in figures.names(operator):
+    if known or name in counts.names(operator):
         return stats
     raise Refusal(404, f"there is no queue {name!r}")
 

@@ -139,10 +139,10 @@ class Watcher:
         return found
 
     async def _look(self) -> None:
-        figures = self._access.figures
+        counts = self._access.counts
         due = time.monotonic()
         while True:
-            if await attempted(self, lambda: self._access.watch(figures.all_stats), self._take):
+            if await attempted(self, lambda: self._access.watch(counts.stats), self._take):
                 self.ring()
             now = time.monotonic()
             due = max(due + EVERY, now + SHARE * (now - due))

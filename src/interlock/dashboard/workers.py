@@ -14,7 +14,7 @@ from interlock.engine.operator import Operator
 
 async def workers(call: Call) -> list[dict[str, Any]]:
     """Return all workers."""
-    return await call.access.run(all_workers, call.access.figures)
+    return await call.access.run(all_workers, call.access.counts)
 
 
 def _ask(what: str, writes: bool) -> Route:
