@@ -43,7 +43,7 @@ class Roster:
         while True:
             began = time.monotonic()
             try:
-                found = await self._access.watch(all_workers, self._access.figures)
+                found = await self._access.watch(all_workers, self._access.counts)
             except InterlockError:
                 # The one who looks at the counts tells of it.
                 pass
