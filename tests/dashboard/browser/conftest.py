@@ -25,7 +25,7 @@ from tests.replay.browser import CHROMIUM, FLAGS, NAMES
 
 AT_ONCE = Retry(attempts=2, first=0)
 DASHBOARD = ("-m", "interlock", "dashboard", "--port", "0", "--json")
-LONG = "INTERLOCK_LONG" in os.environ
+LONG = "INTERLOCK_BROWSER" in os.environ
 SECONDS = 15_000
 """Milliseconds within which a page shows what is expected; it mostly takes a tenth of one."""
 
@@ -98,7 +98,7 @@ def hub_site(hub_url: str) -> Iterator[Site]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Try what is the engine's on both; the rest on a hub, with INTERLOCK_LONG=1 on both too."""
+    """Try what is the engine's on both; the rest on a hub, with INTERLOCK_BROWSER=1 on both too."""
     if "site" in metafunc.fixturenames:
         both = LONG or getattr(metafunc.function, "on_each_engine", False)
         metafunc.parametrize("site", ["redis", "hub"] if both else ["hub"], indirect=True)

@@ -16,7 +16,7 @@ from interlock.engine.client import connect
 from interlock.engine.queue import RemoteQueue
 from tests.dashboard.browser.site import Site
 
-LONG = bool(os.environ.get("INTERLOCK_LONG"))
+LONG = bool(os.environ.get("INTERLOCK_BROWSER"))
 PENDING = 100_000 if LONG else 10_000
 UPDATES = 36_000 if LONG else 3_000
 """Batches of events: ten a second for an hour, or for five minutes."""
