@@ -142,7 +142,7 @@ impl Queue {
         told.end_behind(next, out);
     }
 
-    /// Answers how many bytes its payload and keys have.
+    /// Answers how many bytes its payload, keys and errors have.
     fn tell_message(&self, seen: &Seen<'_, Body>, told: &mut Strings) -> usize {
         told.number(seen.id);
         told.optional(Some(seen.sequence).filter(|&sequence| sequence != seen.id));
@@ -172,8 +172,9 @@ impl Queue {
         told.append(&options);
         told.text(seen.state.word().as_bytes());
         told.optional(seen.due);
-        told.text(&seen.error.map_or_else(Default::default, to_bytes));
-        bytes
+        let error = seen.error.map_or_else(Default::default, to_bytes);
+        told.text(&error);
+        bytes + error.len()
     }
 
     fn dead_letters<A: Args + ?Sized>(
@@ -336,7 +337,8 @@ pub fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {
 
 /// Of its payload and keys.
 pub fn bytes_of(dead: &Dead<Body>) -> usize {
-    dead.payload.data.len() + dead.keys.iter().map(|(key, _)| key.as_bytes().len()).sum::<usize>()
+    let keys = dead.keys.iter().map(|(key, _)| key.as_bytes().len()).sum::<usize>();
+    dead.payload.data.len() + keys + to_bytes(&dead.error).len()
 }
 
 fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
