@@ -46,6 +46,32 @@ async def a_handler_may_say_when_to_try_again(t: Trial) -> None:
     assert (await q.stats()).retries == 1
 
 
+@clause(9)
+async def a_handler_that_asks_for_later_keeps_place_keys_and_attempt(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1))
+    await q.put("first", keys=["a", "b"])
+    await q.put("behind", keys="b")
+    await q.put("elsewhere", keys="c")
+    handled: list[tuple[Any, int]] = []
+    times: list[float] = []
+
+    async def handler(payload: Any) -> None:
+        handled.append((payload, current_lease().attempt))
+        if payload == "first":
+            times.append(t.clock.now())
+            if len(times) < 3:
+                raise RetryAfter(30, attempt=False)
+
+    await t.handle_all(q, handler)
+    assert sorted(handled) == [("behind", 1), ("elsewhere", 1), *[("first", 1)] * 3]
+    assert handled.index(("behind", 1)) > max(
+        at for at, one in enumerate(handled) if one[0] == "first"
+    )
+    assert times[1] - times[0] >= 30 and times[2] - times[1] >= 30
+    stats = await q.stats()
+    assert (stats.releases, stats.retries, stats.dead) == (2, 0, 0)
+
+
 @clause(10)
 async def a_handler_may_reject_its_message(t: Trial) -> None:
     q = t.queue(retry=_AT_ONCE)
