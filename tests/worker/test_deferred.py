@@ -18,7 +18,6 @@ from interlock import (
     KeyedQueue,
     Retry,
     RetryAfter,
-    _core,
     connect,
     current_lease,
 )
@@ -28,9 +27,6 @@ from tests.worker import deferring
 from tests.worker.workers import PATIENCE, wait_for
 
 ENGINES = pytest.mark.parametrize("engine", ["redis", "hub", "memory"], indirect=True)
-IN_PROCESS = pytest.mark.skipif(
-    not hasattr(_core.Lease, "_defer"), reason="this core has no _defer of its leases yet"
-)
 ONCE = Retry(1)
 
 
@@ -192,7 +188,6 @@ def test_a_test_worker_waits_for_the_clock() -> None:
     assert calls == [1, 1, 1]
 
 
-@IN_PROCESS
 def test_a_queue_without_an_engine_comes_back() -> None:
     clock = ManualClock()
     queue: KeyedQueue[str] = KeyedQueue(clock=clock, retry=ONCE)
@@ -206,7 +201,6 @@ def test_a_queue_without_an_engine_comes_back() -> None:
         assert (payload, current_lease().attempt) == ("a", 1)
 
 
-@IN_PROCESS
 def test_consumers_without_an_engine_come_back() -> None:
     handle, seen = handler(2)
     queue: KeyedQueue[str] = KeyedQueue(retry=ONCE)
@@ -216,7 +210,6 @@ def test_consumers_without_an_engine_come_back() -> None:
     assert seen == [("a", 1)] * 3
 
 
-@IN_PROCESS
 def test_asyncio_without_an_engine_comes_back() -> None:
     handle, seen = handler(1)
 
@@ -241,7 +234,6 @@ def test_asyncio_without_an_engine_comes_back() -> None:
     assert seen == [("a", 1)] * 2
 
 
-@IN_PROCESS
 def test_a_call_of_an_executor_comes_back() -> None:
     calls: list[int] = []
     told = threading.Event()
