@@ -16,7 +16,9 @@ from interlock.cli import main, worker_directory
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.server import Server
+from interlock.metrics.exporter import Exporter
 from interlock.worker import announcement, announcing
+from tests.metrics.prometheus import samples
 from tests.worker import shop
 from tests.worker.test_worker import drained
 from tests.worker.workers import Workers, wait_for
@@ -198,3 +200,28 @@ def test_a_stack_that_is_long_is_told_from_both_ends() -> None:
     assert told["stack"].startswith("begin ") and told["stack"].endswith(" end")
     assert len(told["stack"]) < 7_000
     assert len(told["keys"]) == 8 and len(told["keys"][0]) == 256
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 60_000,
+        '{"state": 5, "queues": 5, "running": 7, "handled": [], "answers": [1]}',
+        '{"state": "\\u001b[2J", "queues": [1, 2], "since": 1e999}',
+        f'{{"since": 1{"0" * 400}, "handled": 1.5, "answers": {{"1": 5}}}}',
+    ],
+)
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+def test_whatever_a_worker_says_the_others_are_told(
+    app: App, operator: Operator, url: str, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    with connect(url) as client:
+        queue = client.queue("default")
+        queue.put("x")
+        queue._announce("a stranger", 600.0, text)
+        queue._announce("another", 600.0, '{"state": "running", "queues": ["default"]}')
+        told = samples(Exporter(operator).text())
+        assert list(told["interlock_up"].values()) == [1]
+        assert main(["worker", "list", "--url", url]) == 0
+        printed = capsys.readouterr().out
+        assert "a stranger" in printed and "another" in printed and "\x1b" not in printed

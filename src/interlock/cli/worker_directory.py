@@ -62,10 +62,10 @@ def list_all(operator: Operator, given: argparse.Namespace) -> int:
             one.id,
             str(one.said.get("state", "")),
             str(one.said.get("app", "")),
-            ", ".join(one.said.get("queues", [one.queue])),
-            f"{len(one.said.get('running', ()))} of {one.said.get('concurrency', '?')}",
-            one.said.get("handled", ""),
-            one.said.get("failed", ""),
+            ", ".join(map(str, _list(one.said, "queues") or [one.queue])),
+            f"{len(_list(one.said, 'running'))} of {one.said.get('concurrency', '?')}",
+            _number(one.said, "handled"),
+            _number(one.said, "failed"),
             _since(one.said.get("since")),
         ]
         for one in found
@@ -89,13 +89,8 @@ def workers(operator: Operator, queues: list[str]) -> list[Known]:
         if isinstance(reply, Refused) or not reply:
             continue
         for one in operator.workers(name):
-            try:
-                said = json.loads(one.text)
-            except ValueError:
-                said = None
             # Of another program's announcement only that it is there.
-            known = said if isinstance(said, dict) else {}
-            found[one.worker] = Known(name, one.worker, known, one.age)
+            found[one.worker] = Known(name, one.worker, one.said, one.age)
     return [found[id] for id in sorted(found)]
 
 
@@ -133,7 +128,8 @@ def _answer(operator: Operator, worker: Known, number: str) -> dict[str, Any] | 
         known = {one.id: one for one in workers(operator, [worker.queue])}
         if worker.id not in known:
             return None
-        found = known[worker.id].said.get("answers", {}).get(number)
+        answers = known[worker.id].said.get("answers")
+        found = answers.get(number) if isinstance(answers, dict) else None
         if isinstance(found, dict):
             return found
         time.sleep(LOOK)
@@ -174,8 +170,19 @@ def _ids(known: list[Known]) -> str:
     return ", ".join(one.id for one in known[:20]) or "none"
 
 
+def _list(said: dict[str, Any], name: str) -> list[Any]:
+    """Return a list that a worker told; empty where it is none, for anybody may announce."""
+    found = said.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _number(said: dict[str, Any], name: str) -> int | str:
+    found = said.get(name)
+    return found if isinstance(found, int) else ""
+
+
 def _since(at: object) -> str:
-    if not isinstance(at, int | float):
+    if not isinstance(at, int | float) or not -1e15 < at < 1e15:
         return ""
     seconds = max(time.time() - at, 0.0)
     for length, unit in ((86_400, "d"), (3600, "h"), (60, "min")):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from interlock.engine.operator import Operator
 from interlock.engine.request import Refused
@@ -34,10 +31,5 @@ def all_workers(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]
 
 def told(queue: str, one: Announced) -> dict[str, Any]:
     """Return what a worker said, with its name, where, and how long ago."""
-    said: Any = None
-    with contextlib.suppress(msgspec.DecodeError, UnicodeError, RecursionError):
-        said = msgspec.json.decode(one.text)
-    # Of another program's announcement only that it is there.
-    found = said if isinstance(said, dict) else {}
     name = one.worker.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    return {**found, "id": name, "queue": queue, "age": one.age, "left": one.left}
+    return {**one.said, "id": name, "queue": queue, "age": one.age, "left": one.left}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from interlock.engine.nonsense import understood
 from interlock.engine.parts import Parts
@@ -25,6 +29,15 @@ class Announced:
 
     text: str
     """All that it said, JSON of a worker of Interlock."""
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The text as an object; empty where it is none, for anybody may have written it."""
+        with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
+            found = msgspec.json.decode(self.text)
+            if isinstance(found, dict):
+                return found
+        return {}
 
 
 @understood

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import logging
 import threading
 import time
@@ -154,17 +153,14 @@ class Exporter:
                 # There may be more.
                 some = self._operator.workers(queue)
             for one in some:
-                counted[label, _state(one.text)] += 1
+                counted[label, _state(one.said)] += 1
         return sorted(counted.items())
 
 
-def _state(text: str) -> str:
+def _state(said: Mapping[str, object]) -> str:
     """Return what a worker says that it does; what it says is anybody's."""
-    try:
-        state = json.loads(text)["state"]
-    except (ValueError, TypeError, KeyError):
-        return "unknown"
-    return state if state in ("running", "draining") else "unknown"
+    state = said.get("state")
+    return str(state) if state in ("running", "draining") else "unknown"
 
 
 MOST_LOOKED_AT = 100

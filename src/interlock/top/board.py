@@ -6,14 +6,11 @@ No terminal here. All calls wait for the engine, so they are made on a thread.
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
-
-import msgspec
 
 from interlock.app import envelope
 from interlock.engine.operator import Operator
@@ -113,12 +110,7 @@ class Board:
             if isinstance(reply, Refused) or not reply:
                 continue
             for one in self.operator.workers(queue):
-                said: Any = None
-                with contextlib.suppress(msgspec.DecodeError, UnicodeError, RecursionError):
-                    said = msgspec.json.decode(one.text)
-                found.append(
-                    WorkerLook(queue, one.worker, one.age, said if isinstance(said, dict) else {})
-                )
+                found.append(WorkerLook(queue, one.worker, one.age, one.said))
         return sorted(found, key=lambda one: one.name)[:MOST_WORKERS]
 
     def stacks(self, queue: str, worker: str) -> dict[str, Any] | None:

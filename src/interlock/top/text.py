@@ -45,7 +45,9 @@ def course(values: Sequence[float], width: int = 20) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for people."""
+    """Return a duration for people; empty where the number is beyond any."""
+    if not -1e15 < seconds < 1e15:
+        return ""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)

@@ -157,7 +157,7 @@ class Announcing:
     def _take(self, number: str, text: str) -> None:
         try:
             wanted = json.loads(text)["ask"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             wanted = None
         if wanted not in ("stacks", "drain"):
             self._answer(number, {"error": f"{text[:100]!r} is unknown; allowed: stacks, drain"})

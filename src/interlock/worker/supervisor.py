@@ -74,7 +74,7 @@ class Supervisor:
         many seconds, what it said last."""
         with self._answered:
             # Who has not answered yet is asked no more: room is kept for the word to stop.
-            asked = {place for place in self._links if place not in self._asked}
+            asked = {place for place in list(self._links) if place not in self._asked}
             for place in list(asked):
                 try:
                     self._links[place].send(MEASURE)
