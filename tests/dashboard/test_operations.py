@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +12,10 @@ import msgspec
 import pytest
 
 from interlock.dashboard import payload
-from interlock.engine.client import Client
+from interlock.engine.client import Client, connect
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
+from interlock.engine.server import Server
 from tests.dashboard.conftest import AT_ONCE, Page, Serve
 from tests.dashboard.test_questions import call, die
 
@@ -203,6 +205,18 @@ def test_all_dead_letters_that_match(
     assert page.post(f"queues/{queue.name}/dead/{action}", given) == {"changed": 5, "left": False}
     stats = operator.stats(queue.name)
     assert stats["dead"] == 25 and stats["unsettled"] == (5 if action == "requeue" else 0)
+
+
+@pytest.mark.parametrize("given", [{"task": 0}, {"error": False}, {"key": []}, {"taks": "pay"}])
+def test_a_choice_that_is_none_is_not_all(
+    redis_url: str, serve: Serve, given: dict[str, Any]
+) -> None:
+    with connect(redis_url) as client:
+        queue = client.queue(f"q{uuid.uuid4().hex}", bytes, retry=AT_ONCE)
+        die(queue, b"x", "no")
+        page = serve(redis_url, write=True)
+        page.post(f"queues/{queue.name}/dead/discard", given, 400)
+        assert Operator(Server(client)).stats(queue.name)["dead"] == 1
 
 
 def test_many_dead_letters_go_step_by_step(

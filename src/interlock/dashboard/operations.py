@@ -20,6 +20,8 @@ KEYS = 1_000
 """Keys of one request to pause or resume."""
 BATCH = 1_000
 """Dead letters that one request puts again or drops."""
+CHOSEN = ("task", "error", "key", "after", "until")
+"""By what dead letters are chosen, and where a request goes on."""
 PATIENCE = 1.0
 """Seconds after which it says how many it was so far."""
 PAGE = 256
@@ -103,6 +105,9 @@ def _seal(function: str) -> Route:
 def _all_dead(function: Literal["requeue", "discard"]) -> Route:
     async def change(call: Call) -> dict[str, Any]:
         given = call.json()
+        if unknown := given.keys() - CHOSEN:
+            # Taken for nothing, all dead letters would go instead of a few.
+            raise Refusal(400, f"{min(unknown)[:40]!r} is unknown; allowed: {', '.join(CHOSEN)}")
         task, error, key = (_text(given, name) for name in ("task", "error", "key"))
         keep = matching("", key, task, error)
         after, until = _text(given, "after"), _text(given, "until")
@@ -113,7 +118,9 @@ def _all_dead(function: Literal["requeue", "discard"]) -> Route:
 
 
 def _text(given: dict[str, Any], name: str) -> str:
-    found = given.get(name) or ""
+    found = given.get(name)
+    if found is None:
+        return ""
     if not isinstance(found, str) or len(found) > 1024:
         raise Refusal(400, f"{name} is to be text of up to 1024 characters")
     return found
