@@ -12,12 +12,13 @@ const { Tracks, workerOf } = await import("./static/diagram/tracks.js");
 const { Layout, clock, held, ordered } = await import("./static/diagram/layout.js");
 const { binned, byKey } = await import("./static/diagram/waits.js");
 const { bytes, coarse, count, iso, lasting, rate, shorten } = await import("./static/format.js");
+const { path } = await import("./static/api.js");
 const { matched } = await import("./static/router.js");
 const { Rates } = await import("./static/rates.js");
 const { treeOf } = await import("./static/parts/chain.js");
 const { isExact } = await import("./static/parts/payload.js");
 const { optionText } = await import("./static/parts/options.js");
-const { path } = await import("./static/parts/spark.js");
+const { path: spark } = await import("./static/parts/spark.js");
 
 test("every script parses", () => {
   const scripts = readdirSync("static", { recursive: true }).filter((name) => name.endsWith(".js"));
@@ -145,6 +146,7 @@ test("figures and times are told the same everywhere", () => {
   assert.deepEqual([0, 7.89e-4, 0.0456, 1.234, 75, 7500, 273600].map(lasting), ["0 s", "789 µs", "45.6 ms", "1.23 s", "1 min 15 s", "2 h 5 min", "3 d 4 h"]);
   assert.deepEqual([0.2, 12.7, 60].map(coarse), ["< 1 s", "12 s", "1 min"]);
   assert.equal(iso(1795478401.25), "2026-11-24 00:00:01.250Z");
+  assert.equal(iso("no time"), "–");
   assert.deepEqual([count(1234567), rate(0.01), rate(3.14159), rate(1240)], ["1,234,567", "0", "3.1", "1,240"]);
   assert.deepEqual([bytes(12), bytes(2048), bytes(5e6)], ["12 B", "2.0 KiB", "4.8 MiB"]);
   assert.equal(shorten("abcdefghij", 5), "ab…ij");
@@ -155,6 +157,11 @@ test("figures and times are told the same everywhere", () => {
 test("addresses carry any name", () => {
   assert.deepEqual(matched(["queues", ":queue"], ["queues", "a%2Fb%20%C3%A4"]), { queue: "a/b ä" });
   assert.equal(matched(["queues", ":queue"], ["queues", "%E0%A4%A"]), null);
+  for (const name of [".", "..", "=Li4", "a/b", "constructor"]) {
+    const address = path("queues", name);
+    assert.equal(new URL(address, "http://a/").pathname, address);
+    assert.deepEqual(matched(["queues", ":queue"], address.split("/").slice(1)), { queue: name });
+  }
   assert.equal(matched(["queues", ":queue"], ["queues", ""]), null);
   assert.equal(workerOf("web/4/x/thread/7"), "web/4/x");
 });
@@ -165,7 +172,7 @@ test("rates are of the last minute, and counters that begin anew are no rate", (
   assert.deepEqual([rates.recent("put"), rates.recent("done"), rates.series("put").length], [5, 2, 60]);
   rates.add(100, { puts: 0, acks: 0 });
   assert.ok(rates.series("put").every((value) => value >= 0));
-  assert.ok(path([0, 1, 2]).startsWith("M0.0 "));
+  assert.ok(spark([0, 1, 2]).startsWith("M0.0 "));
 });
 
 test("an explanation becomes a tree in which each message stands once", () => {

@@ -14,8 +14,18 @@ export class Refused extends Error {
 /** What the server told of itself at the start: what may be done, and the token that goes with it. */
 export const facts = { write: false, rights: ["read"], csrf: "", kind: "", url: "", user: null, login: "none" };
 
+/** Names that a browser would take for steps; the server knows them by these segments. */
+const STEPS = new Map([[".", "=Lg"], ["..", "=Li4"]]);
+const encoded = (name) => STEPS.get(name) ?? encodeURIComponent(name);
+
+/** The name that a segment of an address stands for. */
+export function decoded(segment) {
+  for (const [name, step] of STEPS) if (step === segment) return name;
+  return decodeURIComponent(segment);
+}
+
 /** A path of segments, each escaped: `path("queues", name)`. */
-export const path = (...segments) => `/${segments.map(encodeURIComponent).join("/")}`;
+export const path = (...segments) => `/${segments.map(encoded).join("/")}`;
 
 /** The address of a page of the dashboard. */
 export const page = (...segments) => base + path(...segments);

@@ -50,7 +50,10 @@ export function coarse(seconds) {
 
 /** 2026-11-23 22:58:01.250Z */
 export function iso(seconds, digits = 3) {
-  const text = new Date(seconds * 1000).toISOString();
+  const at = new Date(seconds * 1000);
+  // What workers say of themselves may be anything.
+  if (Number.isNaN(at.getTime())) return "–";
+  const text = at.toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, 19 + (digits ? digits + 1 : 0))}Z`;
 }
 

@@ -1,6 +1,6 @@
 // Addresses and views. The address alone says what is shown, so links, reload and back all work.
 
-import { base } from "./api.js";
+import { base, decoded } from "./api.js";
 
 export class Router {
   /** `routes` are pairs of a pattern, as "/queues/:queue", and the function that makes its view. */
@@ -62,7 +62,7 @@ export function matched(pattern, parts) {
     if (pattern[at].startsWith(":")) {
       if (!parts[at]) return null;
       try {
-        params[pattern[at].slice(1)] = decodeURIComponent(parts[at]);
+        params[pattern[at].slice(1)] = decoded(parts[at]);
       } catch {
         return null;
       }
