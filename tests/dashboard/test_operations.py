@@ -140,6 +140,7 @@ def test_what_json_cannot_tell_stays_beside_what_is_edited() -> None:
         (b'{"a": 1}', {"text": "{"}, "no JSON"),
         (b"plain", {"text": 5}, "text is missing"),
         (call("t", 1), {"args": {}}, "args"),
+        (call("t", 1), {"arg": [2]}, "'arg' is unknown"),
         (call("t", 1), {"args": [], "kwargs": []}, "kwargs"),
         (call("t", 1), {"args": ["x" * 1_048_577]}, "bytes"),
     ],
@@ -193,6 +194,9 @@ def test_no_wrong_keys_pause_the_queue(
     for keys in ([], [""], "a", [5], ["x" * 1025], {"a": 1}, ["k"] * 1001):
         page.post(f"queues/{queue.name}/pause", {"keys": keys}, 400)
         assert operator.paused(queue.name) == set()
+    # Passed over, it would pause the whole queue.
+    page.post(f"queues/{queue.name}/pause", {"key": ["a"]}, 400)
+    assert operator.paused(queue.name) == set()
 
 
 @pytest.mark.parametrize("action", ["requeue", "discard"])

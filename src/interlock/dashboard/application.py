@@ -159,7 +159,7 @@ class Dashboard:
         if not headers.get("content-type", "").startswith("application/json"):
             raise Refusal(400, "the body is to be application/json")
         address = str(scope["client"][0]) if scope.get("client") else ""
-        id = await self._identities.log_in(call.json(), address)
+        id = await self._identities.log_in(call.json("token", "user", "password"), address)
         # An older session of the same browser is not to be found again.
         self._identities.sessions.end(cookie)
         secure = scope.get("scheme") == "https"

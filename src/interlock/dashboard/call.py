@@ -52,8 +52,13 @@ class Call:
             raise Refusal(400, f"{name} is {found[:40]!r}; allowed: 1 to {most}")
         return min(int(found), most)
 
-    def json(self) -> dict[str, Any]:
-        """Return the object that was sent; nothing sent is an empty one."""
+    def json(self, *allowed: str) -> dict[str, Any]:
+        """Return the object that was sent; nothing sent is an empty one.
+
+        Raises:
+            Refusal: it is none, or names what is not allowed: what is misspelt and so passed over
+                would do the same to more than was meant.
+        """
         if not self.body:
             return {}
         try:
@@ -62,6 +67,8 @@ class Call:
             raise Refusal(400, f"the body is no JSON: {error}") from None
         if not isinstance(found, dict):
             raise Refusal(400, f"the body is {type(found).__name__}; allowed: a JSON object")
+        if unknown := found.keys() - set(allowed):
+            raise Refusal(400, f"{min(unknown)[:40]!r} is unknown; allowed: {', '.join(allowed)}")
         return found
 
 

@@ -112,7 +112,7 @@ def _messages(
 
 
 def _cursor(text: str) -> bytes:
-    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+    if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 2**64):
         raise Refusal(400, f"cursor is {text[:40]!r}; allowed: what an answer gave")
     return text.encode()
 

@@ -20,6 +20,8 @@ KEYS = 1_000
 """Keys of one request to pause or resume."""
 BATCH = 1_000
 """Dead letters that one request puts again or drops."""
+EDITED = ("args", "kwargs", "text")
+"""The parts of a payload that may be sent anew."""
 CHOSEN = ("task", "error", "key", "after", "until")
 """By what dead letters are chosen, and where a request goes on."""
 PATIENCE = 1.0
@@ -32,7 +34,7 @@ def _change(function: str) -> Route:
         queue, id = call.queue, message_id(call.names[1])
         arguments: tuple[Argument, ...] = (id,)
         if function == "revoke":
-            then = call.json().get("then", "retry")
+            then = call.json("then").get("then", "retry")
             if then not in THEN:
                 raise Refusal(400, f"then is {str(then)[:40]!r}; allowed: {', '.join(THEN)}")
             arguments += (then,)
@@ -43,8 +45,8 @@ def _change(function: str) -> Route:
 
 async def requeue(call: Call) -> dict[str, Any]:
     """Put a dead letter again, as it was or edited."""
-    queue, id, given = call.queue, message_id(call.names[1]), call.json()
-    if given.keys() & {"args", "kwargs", "text"}:
+    queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED)
+    if given:
         return await call.access.run(_edit, queue, id, given)
     new = await call.access.run(Operator.requeue, queue, id)
     return {"changed": new is not None, "id": None if new is None else str(new)}
@@ -73,7 +75,7 @@ def _edit(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> dic
 
 def _gate(function: Literal["pause", "resume"]) -> Route:
     async def gate(call: Call) -> dict[str, Any]:
-        keys = keys_of(call.json().get("keys"))
+        keys = keys_of(call.json("keys").get("keys"))
         changed = await call.access.run(Operator.gate, function, call.queue, keys)
         return {"changed": any(changed)}
 
@@ -104,10 +106,7 @@ def _seal(function: str) -> Route:
 
 def _all_dead(function: Literal["requeue", "discard"]) -> Route:
     async def change(call: Call) -> dict[str, Any]:
-        given = call.json()
-        if unknown := given.keys() - CHOSEN:
-            # Taken for nothing, all dead letters would go instead of a few.
-            raise Refusal(400, f"{min(unknown)[:40]!r} is unknown; allowed: {', '.join(CHOSEN)}")
+        given = call.json(*CHOSEN)
         task, error, key = (_text(given, name) for name in ("task", "error", "key"))
         keep = matching("", key, task, error)
         after, until = _text(given, "after"), _text(given, "until")
