@@ -84,6 +84,8 @@ def test_a_connection_that_had_ended_is_made_anew(redis_url: str, connection: re
         assert counted(operator.each("stats", [name])) == [1]
         connection.client_kill_filter(_type="normal", skipme=True)
         assert counted(operator.each("stats", [name])) == [1]
+        connection.client_kill_filter(_type="normal", skipme=True)
+        assert name in operator.queues()
 
 
 def test_nobody_answers() -> None:

@@ -184,14 +184,23 @@ def _scanned(address: str, patience: float, pattern: str) -> Request[list[bytes]
 
 
 def _asked(address: str, patience: float, *command: Argument) -> Request[Any]:
-    """Ask, and for so many seconds again while the server refuses what passes."""
-    until = time.monotonic() + patience
+    """Ask, and for so many seconds again while the server refuses what passes.
+
+    Once more where the connection had ended: nothing that is asked here does harm twice.
+    """
+    began = time.monotonic()
+    stale = True
     while True:
         try:
             return (yield Ask(address, command, TIMEOUT))
         except (Refused, Broken) as error:
-            passes = isinstance(error, Refused) and refusals.passes(error)
-            if not passes or time.monotonic() >= until:
+            took = time.monotonic() - began
+            if isinstance(error, Broken):
+                if not stale or took > SOON:
+                    raise _failed(address, error) from None
+                stale = False
+                continue
+            if not refusals.passes(error) or took >= patience:
                 raise _failed(address, error) from None
         yield Nap(PAUSE)
 
@@ -229,5 +238,7 @@ MANY = 128
 """Calls that are sent in one go."""
 PAGE = 512
 TIMEOUT = 10.0
+SOON = 1.0
+"""Seconds within which a connection is found to have ended; later it is the server that is slow."""
 PAUSE = 0.2
 """Seconds after which is asked again what was refused for a while."""
