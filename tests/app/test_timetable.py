@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 import random
 from collections.abc import Iterator
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from interlock.app import App
@@ -106,6 +108,8 @@ def test_every_is_counted_from_1970(period: Any, seconds: int) -> None:
         (lambda app: app.cron("0 0 * * *", tz=None), "tz is NoneType; allowed: str"),
         (lambda app: app.cron("0 0 * * *", missed="never"), "missed is 'never'; allowed: 'skip'"),
         (lambda app: app.cron("0 0 * * *", name=""), "name is ''; allowed: 1 to 200 bytes"),
+        (lambda app: app.cron("0 0 * * *", name="\ud800"), "name is .*; allowed: UTF-8"),
+        (lambda app: app.cron("0,0" + ",0" * 250 + " 0 * * *"), "511 characters; allowed: 500"),
         (lambda app: app.cron("0 0 * * *", args="ann"), "args is str; allowed: a tuple"),
         (lambda app: app.cron("0 0 * * *", kwargs=[1]), "kwargs is list; allowed: a dict"),
         (lambda app: app.every("15"), "period is '15'; allowed: numbers with w, d"),
@@ -333,6 +337,22 @@ def test_an_engine_that_came_back_empty_gets_its_timers_again(shop: Shop) -> Non
         keeper.plan()
         keeper.plan()
         assert [one.tick for one in keeper.pending()] == [int(START.timestamp()) + 3600]
+
+
+@pytest.mark.parametrize("tick", [10**18, -(10**18), 2**70, 253402300800, -1])
+@pytest.mark.parametrize("field", ["tick", "last"])
+def test_a_timer_of_no_year_goes_and_holds_nothing_up(shop: Shop, tick: int, field: str) -> None:
+    with shop.app.testing(start=START) as worker:
+        (keeper,) = keepers(shop.app, worker)
+        (pending,) = keeper.pending()
+        payload = {**msgspec.structs.asdict(pending), field: tick}
+        keeper.queue.put(json.dumps(payload).encode(), keys="look")
+        assert len(keeper.pending()) == 1
+        assert keeper.step(0.0) and not keeper.step(0.0)
+        assert shop.seen == [] and keeper.queue.stats().unsettled == 1
+        worker.clock.advance(3600)
+        worker.run_until_idle()
+        assert len(shop.seen) == 1
 
 
 def test_a_paused_timetable_waits_and_misses(shop: Shop) -> None:

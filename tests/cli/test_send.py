@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import enum
 import json
@@ -122,6 +123,17 @@ def test_an_engine_that_is_away_is_told(capsys: pytest.CaptureFixture[str]) -> N
     code, _, err = said(capsys, f"{HERE}:note", "a", "--url", away)
     assert code == 1 and "did not answer" in err
     sent_tasks.app.url = None
+
+
+@dataclasses.dataclass
+class Unknown:
+    field: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_what_is_nested_without_end_and_what_is_not_found_raise_nothing_else() -> None:
+    with pytest.raises(ValueError, match="recursion"):
+        value_of("[" * 100_000, Any)
+    assert value_of('{"field": 1}', Unknown) == {"field": 1}
 
 
 class Size(enum.Enum):

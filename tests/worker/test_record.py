@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,25 @@ def test_a_recording_is_bounded_and_says_so(
     again.withdrawn(lease(200))
     again.close()
     assert len(read(file).messages) == len(lines(file)), "what did not begin is not there"
+
+
+def test_of_a_line_that_does_not_fit_on_the_disk_nothing_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.worker import recorder
+
+    write = os.write
+    # As a disk does on which 1,000 bytes are left.
+    monkeypatch.setattr(recorder.os, "write", lambda file, data: write(file, data[:1000]))
+    file = tmp_path / "trace"
+    one = Recorder(Recording(str(file)), None, "w")
+    for number in range(100):
+        one.begun(lease(number))
+        one.ended(lease(number))
+    one.close()
+    assert "the disk is full" in caplog.text
+    assert 500 < file.stat().st_size <= 1000
+    assert len(read(file).messages) == len(lines(file)) > 2
 
 
 def test_the_flags_say_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

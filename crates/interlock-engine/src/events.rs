@@ -45,6 +45,9 @@ struct Event {
 /// Bytes that an event takes beside its text, about.
 const OF_AN_EVENT: u64 = 64;
 
+/// Logs that are looked through whenever another one comes.
+const FEW: usize = 64;
+
 /// The logs of all queues that are watched.
 #[derive(Default)]
 pub struct Watched {
@@ -69,11 +72,13 @@ impl Watched {
         if logs.get(queue).is_some_and(|known| Arc::ptr_eq(known, &log)) {
             return;
         }
-        // Those of queues that nobody calls go here.
-        logs.retain(|_, log| match log.try_lock() {
-            Some(log) => log.until > now || log.last > now,
-            None => true,
-        });
+        // Those of queues that nobody calls go here. All are looked at, so not at each that comes.
+        if logs.len() < FEW || logs.len().is_power_of_two() {
+            logs.retain(|_, log| match log.try_lock() {
+                Some(log) => log.until > now || log.last > now,
+                None => true,
+            });
+        }
         logs.insert(queue.into(), log);
         self.count.store(logs.len(), Ordering::Relaxed);
     }

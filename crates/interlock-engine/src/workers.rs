@@ -129,7 +129,7 @@ impl Queue {
         let before = known.and_then(|directory| directory.workers.get(name));
         let (had, end) = before.map_or((0, None), |one| (one.weight(name), Some(one.until)));
         if ttl > 0 {
-            let more = text.len() as u64;
+            let more = text.len() as u64 + 3 * name.len() as u64 + OVERHEAD;
             if more > had && more - had > cx.free() {
                 return Err(cx.out_of_memory(more - had, from.called));
             }

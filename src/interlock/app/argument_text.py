@@ -59,12 +59,14 @@ def value_of(text: str, hint: Any) -> Any:
         return text.encode()
     try:
         msgspec.json.Decoder(hint)
-    except TypeError:
-        # A type that says nothing of what is sent.
+    except (TypeError, NameError, AttributeError):
+        # A type that says nothing of what is sent, or names what cannot be found.
         hint = Any
     if hint is Any or hint is object:
         try:
             return json.loads(text)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
         except ValueError:
             return text
     try:

@@ -140,13 +140,26 @@ class Recorder:
         recording = self._recording
         try:
             full = os.fstat(self._file).st_size + len(lines) > recording.limit
-            if not full and os.write(self._file, lines) == len(lines):
+            written = 0 if full else os.write(self._file, lines)
+            if written == len(lines):
                 return
+            if written:
+                self._cut(written - lines.rfind(b"\n", 0, written) - 1)
             why = f"it would be larger than {recording.limit} bytes" if full else "the disk is full"
         except OSError as error:
             why = str(error)
         _log.warning("nothing more is recorded in %s: %s", recording.file, why)
         self._end()
+
+    def _cut(self, rest: int) -> None:
+        """Take the beginning of a line away that did not fit, unless another worker is behind it.
+
+        It would make the file none that can be read.
+        """
+        assert self._file is not None
+        end = os.lseek(self._file, 0, os.SEEK_CUR)
+        if os.fstat(self._file).st_size == end:
+            os.ftruncate(self._file, end - rest)
 
     def _end(self) -> None:
         if self._file is not None:

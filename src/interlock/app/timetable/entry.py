@@ -81,7 +81,11 @@ def check_arguments(call: str, name: str, missed: str, args: object, kwargs: obj
     """Check the arguments that all kinds of entries have. Raises TypeError and ValueError."""
     if not isinstance(name, str):
         raise TypeError(f"{call}: name is {type(name).__name__}; allowed: str")
-    if not 1 <= len(name.encode(errors="replace")) <= LONGEST_NAME:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{call}: name is {name[:80]!r}; allowed: UTF-8 ({error})") from None
+    if not 1 <= len(name.encode()) <= LONGEST_NAME:
         raise ValueError(f"{call}: name is {name[:80]!r}; allowed: 1 to {LONGEST_NAME} bytes")
     if missed not in get_args(Missed):
         raise ValueError(f"{call}: missed is {missed!r}; allowed: 'skip', 'once', 'all'")

@@ -53,6 +53,11 @@ class Cron:
             kind = type(expression).__name__
             raise TypeError(f"cron(): expression is {kind}; allowed: str")
         self._expression = " ".join(expression.split())
+        if len(self._expression) > LONGEST_EXPRESSION:
+            raise ValueError(
+                f"cron(): expression has {len(self._expression)} characters; allowed: "
+                f"{LONGEST_EXPRESSION}"
+            )
         self._checked(expression)
         self.text = f"{self._expression} {tz}"
 
@@ -194,3 +199,5 @@ def shown(seconds: int) -> str:
 PARTS = re.compile(r"(\d{1,9})([wdhms])", re.ASCII)
 UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 LONGEST = 366 * 86_400
+LONGEST_EXPRESSION = 500
+"""Characters: a timer is known by its entry's name and its schedule, in 1,024 bytes."""

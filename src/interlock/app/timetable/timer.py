@@ -67,9 +67,12 @@ def encode(timer: Timer) -> bytes:
 def decode(payload: bytes) -> Timer | None:
     """Return the timer of a message; None if it is none."""
     try:
-        return _decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = _decode(payload)
+        # Years that a calendar has; others cannot be told, nor waited for.
+        moment(found.tick), moment(found.last)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OverflowError, OSError):
         return None
+    return found if min(found.tick, found.last) >= 0 else None
 
 
 SHORTEST_WINDOW = 3600
