@@ -2,6 +2,10 @@
 
 import os
 import random
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def seed() -> int:
@@ -12,3 +16,14 @@ def seed() -> int:
     found = int(given) if given else random.randrange(2**32)
     print(f"INTERLOCK_SEED={found}")
     return found
+
+
+def share(cases: Iterable[T]) -> list[T]:
+    """Return the cases of a long test; with INTERLOCK_HALVES=1 every other one, by INTERLOCK_SEED.
+
+    So the CI tries all of them in two runs.
+    """
+    found = list(cases)
+    if not os.environ.get("INTERLOCK_HALVES"):
+        return found
+    return found[int(os.environ.get("INTERLOCK_SEED", "0")) % 2 :: 2]

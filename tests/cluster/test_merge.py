@@ -53,7 +53,7 @@ ALPHABETS: dict[str, tuple[type[Row], list[Operation]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ALPHABETS)
+@pytest.mark.parametrize("name", seeds.share(ALPHABETS))
 def test_all_interleavings_of_a_few_operations_give_the_row_of_the_model(name: str) -> None:
     row, alphabet = ALPHABETS[name]
     chance = random.Random(seeds.seed())

@@ -10,6 +10,7 @@ import pytest
 
 from interlock.hub import introspection
 from interlock.hub.client import Client
+from tests import seeds
 from tests.hub.servers import HubProcess, hub_process
 
 MOST = 1.3
@@ -201,7 +202,7 @@ def hub() -> Iterator[HubProcess]:
 
 
 @pytest.mark.watchdog(120)
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", seeds.share(KINDS), ids=lambda make: make.__name__)
 def test_what_a_hub_grows_by_is_counted(hub: HubProcess, make: Callable[[Client], None]) -> None:
     with Client(hub.addresses[0], timeout=60) as client:
         # What the first calls of all need is not of the queues.
