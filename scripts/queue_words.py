@@ -45,7 +45,7 @@ QUEUE_NAMES = (
     ("`hot`", "key", ("key", "depth")),
     ("`peek`", "message",
      ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
-      "due_in", "keys", "shared", "barrier", "error", "payload", "format", "value")),
+      "due_in", "keys", "shared", "barrier", "error", "failures", "payload", "format", "value")),
     ("`explain`", "message that was asked for, or the key",
      ("queue", "truncated", "nodes", "and in each node id", "task", "state", "attempt", "age",
       "consumer", "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",

@@ -260,7 +260,7 @@ def test_a_lease_that_is_held_is_renewed(client: Client, name: str) -> None:
 
 def test_a_lease_is_renewed_on_the_asyncio_face_too(client: Client, name: str) -> None:
     async def main() -> None:
-        queue = client.aio.queue(name, lease=0.3, retry=AT_ONCE)
+        queue = client.aio.queue(name, lease=1.0, retry=AT_ONCE)
         await queue.put("held", keys="k")
         await queue.put("let go")
         lease, other = await queue.get(), await queue.get()

@@ -78,7 +78,7 @@ def test_wire_versions_stand_side_by_side(bare: redis.Redis) -> None:
 
 def test_the_version_tells_wire_hash_and_features(connection: redis.Redis) -> None:
     reply: Any = connection.fcall("il1_version", 0)
-    features = [b"keys=1024", b"release=" + __version__.encode(), b"layout=2"]
+    features = [b"keys=1024", b"release=" + __version__.encode(), b"layout=2", b"events"]
     assert reply == [b"1", Library().hash.encode(), *features]
 
 

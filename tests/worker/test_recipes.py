@@ -1,12 +1,9 @@
-"""Metrics by hooks, as the page about watching workers has them, and traces: with many handlers at
-once, as a user would."""
+"""Traces with many handlers at once, of messages that are leased together."""
 
 from __future__ import annotations
 
 import collections
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -17,20 +14,9 @@ from opentelemetry.trace import SpanKind
 from interlock import Reject
 from interlock.app import App
 from interlock.contrib.opentelemetry import instrument
-from tests.docs.snippets import blocks
-from tests.worker.workers import ROOT
 
 pytestmark = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
-PAGE = ROOT / "docs/howto/watch-workers.md"
 MANY = 400
-
-
-def recipe(text: str, names: dict[str, Any]) -> dict[str, Any]:
-    """Runs the snippet of the page that has this text, but for the lines that make its own app."""
-    (code,) = ["\n".join(one.code) for one in blocks(Path(PAGE)) if text in "\n".join(one.code)]
-    kept = code.partition("\nmetrics = Metrics()")[0].replace('app = App("memory://")', "")
-    exec(compile(kept, str(PAGE), "exec"), names)
-    return names
 
 
 def handle_many(app: App, pool: str) -> None:
@@ -49,23 +35,6 @@ def handle_many(app: App, pool: str) -> None:
         square.send(number)
     with app.worker(threads=16, pool=pool):
         app._queue("default").join(30)
-
-
-@pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_no_count_and_no_time_is_lost_of_metrics(app: App, pool: str) -> None:
-    class Noting(collections.Counter[str]):
-        noted = 0
-
-        def __setitem__(self, key: str, value: float) -> None:
-            self.noted += 1
-            super().__setitem__(key, value)  # type: ignore[assignment]
-
-    metrics = recipe("class Metrics(", {})["Metrics"]()
-    metrics.seconds = Noting()
-    app.use(metrics)
-    handle_many(app, pool)
-    assert metrics.count == {("square", "done"): 300, ("square", "reject"): 100}
-    assert metrics.seconds.noted == MANY
 
 
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])

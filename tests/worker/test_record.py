@@ -117,11 +117,9 @@ def test_a_recording_is_bounded_and_says_so(
 def test_of_a_line_that_does_not_fit_on_the_disk_nothing_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.worker import recorder
-
     write = os.write
     # As a disk does on which 1,000 bytes are left.
-    monkeypatch.setattr(recorder.os, "write", lambda file, data: write(file, data[:1000]))
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:1000]))
     file = tmp_path / "trace"
     one = Recorder(Recording(str(file)), None, "w")
     for number in range(100):
