@@ -22,8 +22,7 @@ def supervise(given: argparse.Namespace) -> int:
     command = [sys.executable, *sys.orig_argv[1:]]
     measured = given.metrics is not None
     supervisor = Supervisor(without_processes(command), given.processes, measured)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda signum, _: supervisor.signalled(signum))
+    supervisor.stop_at(signal.SIGINT, signal.SIGTERM)
     with contextlib.ExitStack() as stack:
         try:
             address = stack.enter_context(

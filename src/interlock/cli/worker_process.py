@@ -22,6 +22,7 @@ from interlock.cli.worker_ready import ReadyFile
 from interlock.systemd import Notifier
 from interlock.worker.app_reference import NoApp
 from interlock.worker.changes import Changes
+from interlock.worker.mailbox import Mailbox
 from interlock.worker.meter import Reading
 from interlock.worker.settings import Recording
 from interlock.worker.stacks import Answering
@@ -38,12 +39,10 @@ class WorkerProcess:
         self._given = given
         self._environment = dict(os.environ)
         self._notifier = Notifier.of(os.environ)
-        self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._events: Mailbox[str] = Mailbox()
         # Under a supervisor that is who says to hurry; a signal only ever says to stop.
         word = "stop" if VARIABLE in os.environ else "signal"
-        # A SimpleQueue may be put to out of a signal's handler.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._events.put(word))
+        self._events.tell_of((signal.SIGINT, signal.SIGTERM), word)
         self._worker: Worker | None = None
         self._is_ready = False
         self._measured = os.environ.pop(MEASURED, "") != ""

@@ -13,7 +13,6 @@ import contextlib
 import json
 import logging
 import os
-import queue
 import socket
 import subprocess
 import threading
@@ -21,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from interlock.worker.gathering import Gathering
+from interlock.worker.mailbox import Mailbox
 from interlock.worker.meter import Reading
 
 __all__ = ["Supervisor", "tell_supervisor"]
@@ -46,7 +46,7 @@ class Supervisor:
         """Places whose process has not told what it has counted, though it was asked."""
         self._restarts = 0
         self._count = count
-        self._events: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._events: Mailbox[tuple[str, int]] = Mailbox()
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self._links: dict[int, socket.socket] = {}
         self._began: dict[int, float] = {}
@@ -55,9 +55,9 @@ class Supervisor:
         """By place, how many have ended in a row before they were ready."""
         self._stopping = False
 
-    def signalled(self, number: int) -> None:
-        """Note that a signal came; may be called by its handler."""
-        self._events.put(("signal", number))
+    def stop_at(self, *signals: int) -> None:
+        """Stop at the first of these signals, hurry at the next. Of the main thread."""
+        self._events.tell_of(signals, ("signal", 0))
 
     @property
     def is_ready(self) -> bool:
