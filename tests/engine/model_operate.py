@@ -87,19 +87,20 @@ class OperatedModel(Model):
         self.bury_entry(entry)
         return ["1"]
 
-    def requeue(self, id: str) -> list[str]:
+    def requeue(self, id: str, edited: str | None = None) -> list[str]:
         self.apply_due()
         entry = next((entry for entry in self.dead if str(entry.id) == id), None)
         if entry is None:
             return []
         if self.sealed:
             raise Refused("SEALED")
-        self.room(1, len(entry.payload))
+        payload = entry.payload if edited is None else edited
+        self.room(1, len(payload))
         self.dead.remove(entry)
         self.counts["requeued"] += 1
         stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
-        spec = Spec(entry.payload, tuple(entry.exclusive), tuple(entry.shared), options)
+        spec = Spec(payload, tuple(entry.exclusive), tuple(entry.shared), options)
         return [str(self.enter(spec))]
 
     def discard(self, id: str) -> list[str]:

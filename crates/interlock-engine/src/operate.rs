@@ -9,6 +9,7 @@ use crate::put::{room_is_kept, sealed, KEY_OVERHEAD};
 use crate::queue::{Body, Queue, EMPTY};
 use crate::reply;
 use crate::results::End;
+use crate::room::Payload;
 use crate::shared::Context;
 use crate::wire::codes::Code;
 use crate::wire::functions::Function;
@@ -260,6 +261,10 @@ impl Queue {
             Function::Revoke if from.more() => Some(from.number(|| "token".into())?),
             _ => None,
         };
+        let edited = match function {
+            Function::Requeue if from.more() => Some(from.text(MAX_PAYLOAD, || "payload".into())?),
+            _ => None,
+        };
         from.end()?;
         self.begin(cx);
         if by.is_some() && by != self.token_of(id) {
@@ -270,7 +275,7 @@ impl Queue {
             s.carry(self.budget);
         }
         let (body, end) = match function {
-            Function::Requeue => return self.requeue(id, cx, out),
+            Function::Requeue => return self.requeue(id, edited, cx, out),
             Function::Discard => {
                 let dropped = s.discard(now, id);
                 self.weight -= dropped.as_ref().map_or(0, Body::weight);
@@ -303,7 +308,14 @@ impl Queue {
         Some(self.scheduler.seen(id)?.lease?.0)
     }
 
-    fn requeue(&mut self, id: u64, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Read<()> {
+    /// Puts a dead letter again, or one like it with another payload.
+    fn requeue(
+        &mut self,
+        id: u64,
+        edited: Option<&[u8]>,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
         let Some(dead) = self.scheduler.dead_letter(id) else {
             reply::array(out, 0);
             return Ok(());
@@ -311,7 +323,12 @@ impl Queue {
         if self.sealed {
             return Err(sealed("requeue"));
         }
-        let (bytes, weight) = (dead.payload.data.len() as u64, dead.payload.weight());
+        let body = &dead.payload;
+        let bytes = edited.map_or(body.data.len(), <[u8]>::len) as u64;
+        // The bytes that come to those which its record has taken so far count as well.
+        let weight = bytes + u64::from(body.data.beside);
+        let edited = edited
+            .map(|data| Body { data: Payload::new(data, body.data.beside), result: body.result });
         self.too_large(1, bytes, "requeue")?;
         if let Some(refused) = self.no_room(1, bytes, "requeue") {
             return Err(refused);
@@ -321,6 +338,11 @@ impl Queue {
         }
         if weight > cx.free() {
             return Err(cx.out_of_memory(weight, "requeue"));
+        }
+        if let Some(body) = edited {
+            self.weight += body.weight();
+            let was = self.scheduler.edit_dead(id, body);
+            self.weight -= was.as_ref().map_or(0, Body::weight);
         }
         self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");

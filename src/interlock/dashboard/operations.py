@@ -10,7 +10,6 @@ from interlock.dashboard.call import Call, Route
 from interlock.dashboard.messages import Keep, anchor, matching
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
-from interlock.engine import wire
 from interlock.engine.operator import Operator
 from interlock.engine.request import Argument
 from interlock.limits import MAX_KEY_BYTES
@@ -46,31 +45,18 @@ def _change(function: str) -> Route:
 async def requeue(call: Call) -> dict[str, Any]:
     """Put a dead letter again, as it was or edited."""
     queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED)
+    return await call.access.run(_requeue, queue, id, given)
+
+
+def _requeue(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> dict[str, Any]:
+    edited = None
     if given:
-        return await call.access.run(_edit, queue, id, given)
-    new = await call.access.run(Operator.requeue, queue, id)
+        letter = operator.peek(queue, id)
+        if letter is None or letter.state != "dead":
+            raise Refusal(404, f"there is no dead letter {id} in queue {queue!r}")
+        edited = payload.edited(letter.payload, given)
+    new = operator.requeue(queue, id, edited)
     return {"changed": new is not None, "id": None if new is None else str(new)}
-
-
-def _edit(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Put a dead letter again with another payload, then drop it.
-
-    Put first, so that nothing is lost; and under a dedup string of the letter, so that who clicks
-    twice, or again because the second step failed, puts one message.
-    """
-    letter = operator.peek(queue, id)
-    if letter is None or letter.state != "dead":
-        raise Refusal(404, f"there is no dead letter {id} in queue {queue!r}")
-    made = payload.edited(letter.payload, given)
-    options: list[Argument] = []
-    for name, value in letter.options.items():
-        if name not in ("DEDUP", "WINDOW"):
-            options += (name, value)
-    options += ("DEDUP", f"edited:{id}")
-    message = wire.Message(made, letter.keys, letter.shared, tuple(options))
-    put = operator.put(queue, message)
-    operator.discard(queue, id)
-    return {"changed": not put.known, "id": str(put.id)}
 
 
 def _gate(function: Literal["pause", "resume"]) -> Route:

@@ -200,9 +200,12 @@ class Operator:
         """Pause or resume keys, or the queue; return for each True where that changed something."""
         return self._call(queue, wire_queue.gate, function, keys)
 
-    def requeue(self, queue: str, id: int) -> int | None:
-        """Put a dead letter again; return its new id, None if there is no such dead letter."""
-        return self._call(queue, wire_queue.requeue, id)
+    def requeue(self, queue: str, id: int, payload: bytes | None = None) -> int | None:
+        """Put a dead letter again, or, with `payload`, one like it that carries this instead.
+
+        Returns its new id, None if there is no such dead letter.
+        """
+        return self._call(queue, wire_queue.requeue, id, payload)
 
     def discard(self, queue: str, id: int) -> bool:
         """Drop a dead letter. Returns False if there is none of this id."""

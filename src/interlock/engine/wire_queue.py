@@ -153,9 +153,15 @@ def gate(
     return [one == b"1" for one in (yield from call(function, *keys))]
 
 
-def requeue(call: Call, id: int, again: bool = True) -> Request[int | None]:
-    """Put a dead letter again; return its new id, None if there is no such dead letter."""
-    reply = yield from call("requeue", id, again=again)
+def requeue(
+    call: Call, id: int, payload: bytes | None = None, again: bool = True
+) -> Request[int | None]:
+    """Put a dead letter again, or one like it with another payload.
+
+    Returns its new id, None if there is no such dead letter.
+    """
+    edited = () if payload is None else (payload,)
+    reply = yield from call("requeue", id, *edited, again=again)
     return number(reply) if reply else None
 
 

@@ -135,6 +135,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             (name, str(make())) for name, (often, make) in makes.items() if chance() < often
         )
 
+    def payload() -> str:
+        return choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 10])
+
     def spec() -> Spec:
         # Many are as plain as most are in life: the servers have a way of their own for those.
         plain = chance() < 0.4
@@ -143,8 +146,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         if ("BARRIER", "1") in options:
             named = []
         cut = len(named) if plain else rng.randint(0, len(named))
-        payload = choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 10])
-        return Spec(payload, tuple(named[:cut]), tuple(named[cut:]), options)
+        return Spec(payload(), tuple(named[:cut]), tuple(named[cut:]), options)
 
     def error() -> str:
         if chance() < 0.1:
@@ -196,7 +198,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "retry": list,
         "skip": list,
         "bury": list,
-        "requeue": list,
+        "requeue": lambda: [] if chance() < 0.6 else [payload()],
         "discard": list,
         "forget": list,
     }

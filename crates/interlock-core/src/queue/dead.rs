@@ -88,6 +88,10 @@ impl<P> DeadLetters<P> {
         self.letters.get(self.order_of.get(&id)?)
     }
 
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Dead<P>> {
+        self.letters.get_mut(self.order_of.get(&id)?)
+    }
+
     pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
         let order = self.order_of.remove(&id)?;
         let dead = self.letters.remove(&order)?;

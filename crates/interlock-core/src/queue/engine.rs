@@ -223,6 +223,11 @@ impl<P> Scheduler<P> {
         Some(self.room(1, self.engine.weight(&dead.payload).unwrap_or(dead.size)))
     }
 
+    /// Gives a dead letter another payload; the one it had. `None`: there is none of this id.
+    pub fn edit_dead(&mut self, id: u64, payload: P) -> Option<P> {
+        Some(std::mem::replace(&mut self.dead.get_mut(id)?.payload, payload))
+    }
+
     /// From now on, or no longer, the ids of messages that were settled are noted.
     pub fn note_ended(&mut self, notes: bool) {
         self.engine.notes_settled = notes;

@@ -41,7 +41,7 @@ pub enum Function {
     Skip,
     /// `il1_bury ID`.
     Bury,
-    /// `il1_requeue ID`.
+    /// `il1_requeue ID [PAYLOAD]`.
     Requeue,
     /// `il1_discard ID`.
     Discard,

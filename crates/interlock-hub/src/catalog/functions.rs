@@ -93,7 +93,13 @@ pub const OF_FCALL: &[Command] = &[
         "O(N) of its keys",
         &[ID],
     ),
-    function("fcall|il1_requeue", OPERATE, "Puts a dead letter again", "O(N) of its keys", &[ID]),
+    function(
+        "fcall|il1_requeue",
+        OPERATE,
+        "Puts a dead letter again",
+        "O(N) of its keys",
+        &[ID, ONE_PAYLOAD],
+    ),
     function("fcall|il1_discard", OPERATE, "Drops a dead letter", "O(N) of its keys", &[ID]),
     function("fcall|il1_forget", OPERATE, "Drops a kept result", "O(1)", &[ID]),
     function(
@@ -272,6 +278,8 @@ const ONE_FORCE: Argument =
 const ONE_ID: Argument = Argument { name: "id", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_KEY: Argument =
     Argument { name: "key", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_PAYLOAD: Argument =
+    Argument { name: "payload", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_TOKEN: Argument =
     Argument { name: "token", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_WHAT: Argument =

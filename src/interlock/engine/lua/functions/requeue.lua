@@ -1,9 +1,10 @@
--- il1_requeue: id
--- Puts a dead letter again, as a new message (clause 10). Answers its new id; nothing if there is no such
--- dead letter. No allow-oom: it is a put.
+-- il1_requeue: id [payload]
+-- Puts a dead letter again, as a new message (clause 10), or one like it with another payload. Answers its
+-- new id; nothing if there is no such dead letter. No allow-oom: it is a put.
 
 register('requeue', function(q, from)
   local id = take_number(from, 'id')
+  local edited = more(from) and take_text(from, MAX_PAYLOAD, 'payload')
   take_end(from)
   local c = begin(q)
   local text = redis_call('HGET', q.x, id)
@@ -13,7 +14,7 @@ register('requeue', function(q, from)
   end
   refuse_sealed(q, from)
   local dead = cmsgpack.unpack(text)
-  local payload = dead.outside and redis_call('HGET', q.y, id) or dead.payload
+  local payload = edited or dead.outside and redis_call('HGET', q.y, id) or dead.payload
   local wrong = too_large(q, 1, #payload)
   if wrong then
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, wrong)
