@@ -6,11 +6,14 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
 
 if TYPE_CHECKING:
+    import inspect
+
     from interlock.app.job import Job
 
 FLAGS = (
@@ -61,6 +64,7 @@ def run(given: argparse.Namespace) -> int:
         sys.path.insert(0, os.getcwd())
     try:
         task = found(given.task)
+        by_place(given.arguments, task.signature)
         args, kwargs = arguments_of(
             task.function, task.signature, given.arguments, named(given.kw or ())
         )
@@ -165,6 +169,17 @@ def found(reference: str) -> Any:
         f"{what} {parts[1]!r} in the module {parts[0]!r}, where a task is wanted; its tasks: "
         f"{names or 'none'}"
     )
+
+
+def by_place(given: Sequence[str], signature: inspect.Signature) -> None:
+    """Check that no argument by place was meant as one by its name. Raises ValueError."""
+    for each in given:
+        name, equals, _ = each.partition("=")
+        if equals and name in signature.parameters:
+            raise ValueError(
+                f"{each!r} names the parameter {name!r}, and would be given as the text that it "
+                f"is; by its name it is --kw {each}, the text itself is --kw NAME={each}"
+            )
 
 
 def named(given: Any) -> dict[str, str]:
