@@ -142,7 +142,11 @@ class Supervisor:
     def _again(self, place: int, code: int) -> None:
         self._restarts += 1
         short = time.monotonic() - self._began[place] < 1.0
-        _log.error("worker %d ended with %d; another is started", place + 1, code)
+        if code:
+            _log.error("worker %d ended with %d; another is started", place + 1, code)
+        else:
+            # Asked from elsewhere to drain, as by `interlock worker drain`.
+            _log.info("worker %d has drained; another is started", place + 1)
         self._ready.discard(place)
         timer = threading.Timer(1.0 if short else 0.0, self._events.put, (("start", place),))
         timer.daemon = True
