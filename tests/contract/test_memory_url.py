@@ -11,7 +11,8 @@ from interlock.engine.client import Client
 from interlock.engine.transport.memory import MemoryEngine
 from interlock.engine.url import parse
 from interlock.testing import ManualClock
-from interlock.testing.contract import Case, Face, NotHeld, cases, run
+from interlock.testing.contract import Case, Face, NotHeld, run
+from tests.contract.faces import faced
 from tests.contract.remote import CAPABILITIES, Queue
 
 
@@ -37,10 +38,7 @@ class MemoryUrlHarness:
         self._client.close()
 
 
-@pytest.mark.parametrize(
-    ("case", "face"),
-    [pytest.param(case, face, id=f"{case.name}-{face}") for case in cases() for face in case.faces],
-)
+@pytest.mark.parametrize(("case", "face"), faced())
 def test_memory_url(case: Case, face: Face) -> None:
     try:
         run(case, MemoryUrlHarness(), face)

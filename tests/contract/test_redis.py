@@ -12,6 +12,7 @@ from interlock.engine.call import Engine
 from interlock.engine.client import Client
 from interlock.engine.url import parse
 from interlock.testing.contract import Case, Face, NotHeld, cases, run
+from tests.contract.faces import faced
 from tests.contract.remote import ON_REDIS, Queue
 from tests.engine.timed import START, timed_library
 from tests.hub.servers import redis_server
@@ -81,10 +82,7 @@ class RedisHarness:
         self._client.close()
 
 
-@pytest.mark.parametrize(
-    ("case", "face"),
-    [pytest.param(case, face, id=f"{case.name}-{face}") for case in cases() for face in case.faces],
-)
+@pytest.mark.parametrize(("case", "face"), faced())
 def test_redis(case: Case, face: Face, server: redis.Redis) -> None:
     try:
         run(case, RedisHarness(server), face)

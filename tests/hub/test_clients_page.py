@@ -16,6 +16,7 @@ from tests.docs.running import ROOT
 from tests.docs.snippets import Block, fenced
 from tests.hub.foreign import LIBRARIES, java
 from tests.hub.foreign_builds import OWN, folder_of, go, go_build, java_compile, javac, node
+from tests.seeds import share
 
 pytestmark = pytest.mark.watchdog(300)
 
@@ -53,7 +54,9 @@ def prepared(block: Block, code: str, builds: dict[str, Future[Path]]) -> list[P
     return java(folder, page.name, "Page")
 
 
-@pytest.mark.parametrize("block", SNIPPETS, ids=lambda block: f"{block.language}-{block.line}")
+@pytest.mark.parametrize(
+    "block", share(SNIPPETS), ids=lambda block: f"{block.language}-{block.line}"
+)
 def test_a_snippet_receives_what_it_publishes(
     block: Block, builds: dict[str, Future[Path]], hub: interlock.Hub
 ) -> None:
