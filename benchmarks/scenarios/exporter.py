@@ -70,7 +70,7 @@ def _row(kind: Kind, name: str) -> Row:
     return Row(
         name=f"exporter/{kind}",
         title=f"a scrape of 1,000 queues on {name}",
-        table="Workers",
+        table="Seeing",
         peer="",
         bar=100,
         unit="ms",

@@ -13,6 +13,8 @@ from benchmarks.workers.killed import killed
 from benchmarks.workers.race import OURS, RACERS, Racer, race
 
 TABLE = "Workers"
+SEEING = "Seeing"
+"""Of what it costs to be watched."""
 
 BARS = {"huey": 40.0, "bullmq": 6.0, "streams": 1.0, "jetstream": 1.0}
 """Times that ours takes less; a bare loop over messages is no task queue."""
@@ -77,6 +79,7 @@ _CONSUME = replace(
 _TRACED = replace(
     _row("traced", "", replace(OURS, name="traced"), OURS, 1.05),
     title="no-op tasks on Redis with traces, of which 1 % are sampled",
+    table=SEEING,
     peer="the same without traces",
     judged="ratio",
     pairs=5,
@@ -85,6 +88,7 @@ _TRACED = replace(
 _MEASURED = replace(
     _row("measured", "", replace(OURS, name="measured"), OURS, 1.03),
     title="no-op tasks on Redis with `--metrics`",
+    table=SEEING,
     peer="the same without metrics",
     judged="ratio",
     pairs=5,
