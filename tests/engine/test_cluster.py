@@ -15,6 +15,9 @@ import redis
 from interlock import EngineUnavailable, LeaseLost, Retry, connect
 from interlock.engine.client import Client
 from interlock.engine.cluster import slot_of
+from interlock.engine.operator import Operator
+from interlock.engine.request import Refused
+from interlock.engine.server import Server
 from tests.engine.nodes import cluster, eventually
 
 pytestmark = pytest.mark.watchdog(120)
@@ -132,6 +135,19 @@ def test_a_cluster_of_which_no_node_answers_is_named() -> None:
         pytest.raises(EngineUnavailable, match=r"127\.0\.0\.1:1"),
     ):
         client.queue("orders").put(1)
+
+
+def test_many_calls_in_one_go_find_a_queue_again_whose_node_has_gone(ports: list[int]) -> None:
+    with connect(url(ports[:1])) as client:
+        operator, name = Operator(Server(client)), uuid.uuid4().hex
+        client.queue(name).put(1)
+        nodes = client._engine.nodes
+        # As after a failover: what was learnt names a server that is no more.
+        nodes._ranges = [(0, 16383, "127.0.0.1:1")]
+        with pytest.raises(EngineUnavailable, match=r"127\.0\.0\.1:1"):
+            operator.each("stats", [name])
+        (reply,) = operator.each("stats", [name])
+        assert not isinstance(reply, Refused) and reply
 
 
 def test_a_node_that_is_taken_for_the_only_server_says_how_to_name_the_cluster(

@@ -93,7 +93,11 @@ class Server:
                     ("FCALL", f"il1_{function}", 1, key(queues[place]), *arguments)
                     for place in part
                 )
-                replies = yield from _asked_all(address, patience, commands)
+                try:
+                    replies = yield from _asked_all(address, patience, commands)
+                except EngineUnavailable:
+                    nodes.doubt()
+                    raise
                 for place, reply in zip(part, replies, strict=True):
                     found[place] = reply
         return found
