@@ -187,9 +187,7 @@ class Tracing(Middleware):
             start_time=now,
         )
         attached = context.attach(trace.set_span_in_context(span, sender))
-        if not span.is_recording():
-            return _Handled(attached, None, sender, now)
-        return _Handled(attached, span, sender, now)
+        return _Handled(attached, span if span.is_recording() else None, sender, now)
 
     def _end(self, handling: Handling, outcome: str, error: BaseException | None) -> None:
         state: _Handled | None = handling.state.pop(SPAN, None)
