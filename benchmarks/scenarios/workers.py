@@ -76,23 +76,21 @@ _CONSUME = replace(
     figure="cpu_ns",
 )
 
-_TRACED = replace(
-    _row("traced", "", replace(OURS, name="traced"), OURS, 1.05),
-    title="no-op tasks on Redis with traces, of which 1 % are sampled",
-    table=SEEING,
-    peer="the same without traces",
-    judged="ratio",
-    pairs=5,
-)
 
-_MEASURED = replace(
-    _row("measured", "", replace(OURS, name="measured"), OURS, 1.03),
-    title="no-op tasks on Redis with `--metrics`",
-    table=SEEING,
-    peer="the same without metrics",
-    judged="ratio",
-    pairs=5,
-)
+def _watched(name: str, how: str, beside: str, bar: float) -> Row:
+    """Return the row of a worker that is watched in some way, beside itself when it is not."""
+    return replace(
+        _row(name, "", replace(OURS, name=name), OURS, bar),
+        title=f"no-op tasks on Redis with {how}",
+        table=SEEING,
+        peer=f"the same without {beside}",
+        judged="ratio",
+        pairs=5,
+    )
+
+
+_TRACED = _watched("traced", "traces, of which 1 % are sampled", "traces", 1.05)
+_MEASURED = _watched("measured", "`--metrics`", "metrics", 1.03)
 
 _KILLED = Row(
     name="worker/killed",
