@@ -52,6 +52,9 @@ def check(packages: list[dict[str, Any]], policy: dict[str, Any]) -> Iterator[st
         if package["source"] is None:
             yield from wildcards(package)
     yield from duplicates(packages, set(policy["bans"].get("skip", [])))
+    denied = set(policy["bans"].get("deny", []))
+    for name in sorted({package["name"] for package in packages} & denied):
+        yield f"{name} is denied by [bans]"
 
 
 def wildcards(package: dict[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from scripts.check_licences import check, permitted
 CRATES_IO = "https://github.com/rust-lang/crates.io-index"
 POLICY: dict[str, Any] = {
     "licenses": {"allow": ["MIT", "Zlib"]},
-    "bans": {"skip": []},
+    "bans": {"skip": [], "deny": ["worse"]},
     "sources": {"allow-registry": [CRATES_IO]},
 }
 
@@ -53,6 +53,7 @@ def test_what_is_no_expression_is_refused(expression: str) -> None:
         ([crate(license="MIT OR")], "one 1.0.0: a licence is missing"),
         ([crate(source="git+https://example.org/one")], "one 1.0.0 comes from git"),
         ([crate(), crate(version="2.0.0")], "one is there 2 times: 1.0.0, 2.0.0"),
+        ([crate("worse")], "worse is denied by [bans]"),
         (
             [crate(source=None, dependencies=[{"name": "two", "req": "*"}])],
             "one depends on any version of two",

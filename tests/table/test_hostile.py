@@ -293,3 +293,13 @@ def test_open_makes_or_finds_a_table_that_others_resize_and_remove(name: str) ->
     assert failed == []
     SharedTable.remove(name)
     assert not list(Path("/dev/shm").glob(f".interlock.{name}.*"))
+
+
+@pytest.mark.parametrize("word", [0xE703_7ED1_A0B4_28DB, 0xA076_1D64_78BD_642F, 0, 2**64 - 1])
+def test_nobody_can_choose_keys_that_all_fall_into_one_bucket(name: str, word: int) -> None:
+    table = SharedTable.open(name, Wide, capacity=6_000, key_size=32, on_full="raise")
+    fixed = word.to_bytes(8, "little")
+    for n in range(1, 1_001):
+        number = n.to_bytes(8, "big")
+        table[fixed + number] = table[number + fixed] = table[number * 2 + fixed + b"tail"] = Wide()
+    assert len(table) == 3_000

@@ -3,10 +3,8 @@
 //! A key is bytes. `str` (UTF-8) and `int` (decimal digits) are made bytes before they come here,
 //! so that `7`, `"7"` and `b"7"` are one key on every engine.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
-
-use foldhash::fast::FixedState;
 
 const INLINE: usize = 22;
 
@@ -123,16 +121,14 @@ impl<'a> KeyRef<'a> {
     }
 }
 
-/// One seed a process: keys come from users, so that their hashes must not be foreseeable,
-/// and a key's hash must be the same in every queue it is put into.
-static SEED: LazyLock<FixedState> = LazyLock::new(|| {
-    let seed = std::hash::RandomState::new().build_hasher().finish();
-    FixedState::with_seed(seed)
-});
+/// One secret for the whole process, because a key's hash is the same in every queue. Users choose keys, so
+/// the hash is SipHash-1-3, as in all other maps here: a hash that multiplies by public constants, whatever
+/// its seed, lets them choose keys that all meet in one bucket.
+static SECRET: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 #[inline]
 fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = SEED.build_hasher();
+    let mut hasher = SECRET.build_hasher();
     hasher.write(bytes);
     hasher.finish()
 }

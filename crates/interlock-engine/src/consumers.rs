@@ -27,7 +27,7 @@ const OF_A_CONSUMER: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct Consumers {
-    by_name: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    by_name: HashMap<Box<[u8]>, u32, std::hash::RandomState>,
     all: Vec<Consumer>,
     free: Vec<u32>,
     /// The consumer that the last call named: one call asks more than once.
@@ -158,7 +158,7 @@ impl Consumers {
 
     /// Forgets names that hold no lease and of whose calls nothing is kept.
     fn let_go(&mut self, holders: &[u64]) {
-        let holders: hashbrown::HashSet<u64, foldhash::fast::RandomState> =
+        let holders: hashbrown::HashSet<u64, std::hash::RandomState> =
             holders.iter().copied().collect();
         let (all, free, name_bytes) = (&mut self.all, &mut self.free, &mut self.name_bytes);
         self.by_name.retain(|_, &mut at| {

@@ -127,10 +127,10 @@ impl Queue {
 /// use, and those that were blank in the order in which they went.
 #[derive(Default)]
 pub struct Gone {
-    by_name: HashMap<Box<[u8]>, One, foldhash::fast::RandomState>,
+    by_name: HashMap<Box<[u8]>, One, std::hash::RandomState>,
     order: BTreeSet<(Time, u64)>,
     blank: BTreeSet<u64>,
-    names: HashMap<u64, Box<[u8]>, foldhash::fast::RandomState>,
+    names: HashMap<u64, Box<[u8]>, std::hash::RandomState>,
     blank_bytes: u64,
     next: u64,
 }

@@ -80,7 +80,7 @@ pub struct Durable<S: Storage = Disk> {
 
 #[derive(Default)]
 struct Numbers {
-    of: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    of: HashMap<Box<[u8]>, u32, std::hash::RandomState>,
     last: u32,
 }
 
@@ -352,10 +352,10 @@ fn promise(durability: Durability) -> journal::Durability {
 /// Makes the calls of a journal again.
 struct Replayer<'a> {
     engine: &'a Engine,
-    names: HashMap<u32, Box<[u8]>, foldhash::fast::RandomState>,
+    names: HashMap<u32, Box<[u8]>, std::hash::RandomState>,
     last: u32,
     /// Numbers without a name, of queues that must turn out to be durable no longer.
-    strangers: hashbrown::HashSet<u32, foldhash::fast::RandomState>,
+    strangers: hashbrown::HashSet<u32, std::hash::RandomState>,
 }
 
 impl Replay for Replayer<'_> {

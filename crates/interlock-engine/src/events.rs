@@ -51,7 +51,7 @@ const FEW: usize = 64;
 /// The logs of all queues that are watched.
 #[derive(Default)]
 pub struct Watched {
-    logs: Mutex<HashMap<Box<[u8]>, SharedLog, foldhash::fast::RandomState>>,
+    logs: Mutex<HashMap<Box<[u8]>, SharedLog, std::hash::RandomState>>,
     /// The number of them, for those who only look.
     count: AtomicUsize,
 }

@@ -8,7 +8,7 @@ use crate::shared::Cell;
 
 #[derive(Default)]
 pub struct Names {
-    cells: HashMap<Box<[u8]>, (u64, Cell), foldhash::fast::RandomState>,
+    cells: HashMap<Box<[u8]>, (u64, Cell), std::hash::RandomState>,
     /// By numbers that rise as queues are made: a place in it says nothing of what others are called.
     pages: BTreeMap<u64, Box<[u8]>>,
     last: u64,

@@ -104,7 +104,7 @@ impl Drop for Messages<'_> {
 impl Messages<'_> {
     /// Goes through those that are new, of the messages of one dedup string the first.
     fn each_new(&self, queue: &Queue, mut see: impl FnMut(&Message<'_>)) {
-        let mut seen: HashSet<&str, foldhash::fast::RandomState> = HashSet::default();
+        let mut seen: HashSet<&str, std::hash::RandomState> = HashSet::default();
         for message in &self.list {
             let known = |name: &str| queue.scheduler.known(name).is_some() || seen.contains(name);
             match message.dedup() {

@@ -35,7 +35,7 @@ pub struct Kept {
 
 #[derive(Debug, Default)]
 pub struct Results {
-    by_id: HashMap<u64, Kept, foldhash::fast::RandomState>,
+    by_id: HashMap<u64, Kept, std::hash::RandomState>,
     /// In the order in which they came.
     order: BTreeMap<u64, u64>,
     next: u64,

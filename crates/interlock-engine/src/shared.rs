@@ -129,7 +129,7 @@ pub struct Shared {
     /// The first of them, for those who only look; `Time::MAX`: there is none.
     pub first_alarm: AtomicU64,
     /// The queues at which calls are parked, by ticket.
-    pub tickets: Mutex<HashMap<Ticket, Cell, foldhash::fast::RandomState>>,
+    pub tickets: Mutex<HashMap<Ticket, Cell, std::hash::RandomState>>,
 }
 
 impl Shared {

@@ -70,16 +70,16 @@ pub struct Waiting {
     /// Puts by the hashes of their dedup strings, and those of which a string became known since they were
     /// tried last.
     named: Orders,
-    hasher: foldhash::fast::RandomState,
+    hasher: std::hash::RandomState,
     pub eased: BTreeSet<u64>,
     /// Calls that wait for the end of a message, by its id.
     for_ends: Orders,
     /// Calls that wait until nothing is unsettled.
     for_all: BTreeSet<u64>,
     until: BTreeSet<(Time, u64)>,
-    by_ticket: HashMap<Ticket, u64, foldhash::fast::RandomState>,
+    by_ticket: HashMap<Ticket, u64, std::hash::RandomState>,
     /// Numbered calls that wait.
-    by_consumer: HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>,
+    by_consumer: HashMap<Box<[u8]>, u64, std::hash::RandomState>,
 }
 
 pub fn line_of(kind: Kind) -> usize {
@@ -93,7 +93,7 @@ pub fn line_of(kind: Kind) -> usize {
 /// Bytes that a call that waits takes beside its arguments.
 const OF_A_WAITER: u64 = 512;
 
-type Orders = HashMap<u64, Vec<u64>, foldhash::fast::RandomState>;
+type Orders = HashMap<u64, Vec<u64>, std::hash::RandomState>;
 
 fn forget(among: &mut Orders, key: u64, order: u64) {
     if let Some(orders) = among.get_mut(&key) {

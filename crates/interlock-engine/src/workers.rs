@@ -24,7 +24,7 @@ type End = (Time, Box<[u8]>, Box<[u8]>);
 /// The workers of all queues.
 #[derive(Default)]
 pub struct Workers {
-    queues: HashMap<Box<[u8]>, Directory, foldhash::fast::RandomState>,
+    queues: HashMap<Box<[u8]>, Directory, std::hash::RandomState>,
     /// The next one first.
     ends: BTreeSet<End>,
 }

@@ -11,9 +11,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use std::hash::RandomState;
 
 use crate::resp::parse::{Arguments, Copied};
 use crate::time::Time;

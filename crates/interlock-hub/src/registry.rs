@@ -9,9 +9,9 @@ use std::sync::atomic::{
 };
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use std::hash::RandomState;
 
 use crate::time::Time;
 use crate::users::{User, DEFAULT};

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 use ring::digest;
+use std::hash::RandomState;
 
 use crate::registry::Card;
 

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use interlock_engine::Served;
 use parking_lot::{Mutex, RwLock};
 use ring::rand::{SecureRandom, SystemRandom};
+use std::hash::RandomState;
 
 use crate::beat::Beats;
 use crate::chunk::{Builder, Chunk};

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use interlock_journal::copy::Copy;
+use std::hash::RandomState;
 
 use crate::pending::Pending;
 use crate::registry::{Card, Part};

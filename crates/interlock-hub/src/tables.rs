@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use interlock_table::{Error, Statistics, Table};
 use parking_lot::Mutex;
+use std::hash::RandomState;
 
 use crate::kept::Keeper;
 use crate::time::Time;

@@ -9,10 +9,10 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::hash_map::{Entry, EntryRef};
 use hashbrown::HashMap;
 use parking_lot::RwLock;
+use std::hash::RandomState;
 
 use crate::glob;
 

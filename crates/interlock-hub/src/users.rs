@@ -8,11 +8,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use interlock_engine::{queue_name, Account, Accounts};
 use parking_lot::Mutex;
 use ring::hmac;
+use std::hash::RandomState;
 
 use crate::catalog::{named, Access, Command};
 use crate::glob;

@@ -1,9 +1,14 @@
 //! Keys as words, and their hash, which is part of the layout: every process must find the same bucket.
 //!
-//! A table has a seed of its own, drawn when it is made, so that nobody who chooses keys can choose
-//! buckets. The low half of a hash chooses the buckets, its upper 16 bits are the tag.
+//! The hash is SipHash-1-3, keyed by a secret of the table, which is drawn when the table is made and can be
+//! read only by those who may write it. Users choose keys, and a hash that is not made for that lets them
+//! choose buckets: one that multiplies by public constants has keys that meet whatever its seed is.
+//! The low half of a hash chooses the buckets, its upper 16 bits are the tag.
 
-const MIX: [u64; 3] = [0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB, 0x8EBC_6AF0_9C88_C6E3];
+use siphasher::sip::SipHasher13;
+
+/// The key of a table's hash.
+pub type Secret = [u64; 2];
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 1024;
@@ -19,13 +24,8 @@ pub struct Key<'a> {
 
 impl<'a> Key<'a> {
     #[inline]
-    pub fn new(bytes: &'a [u8], seed: u64) -> Self {
-        let head = head(bytes);
-        let hash = match bytes.len() {
-            ..=16 => short_hash(head, bytes.len(), seed),
-            _ => hash(bytes, seed),
-        };
-        Key { bytes, hash, head }
+    pub fn new(bytes: &'a [u8], secret: Secret) -> Self {
+        Key { bytes, hash: hash(bytes, secret), head: head(bytes) }
     }
 
     /// A key whose hash is known.
@@ -83,33 +83,9 @@ fn tail(bytes: &[u8]) -> u64 {
     }
 }
 
-/// As `hash`, of up to 16 bytes as words.
 #[inline]
-fn short_hash([first, second]: [u64; 2], length: usize, seed: u64) -> u64 {
-    let state = fold(seed ^ MIX[0], MIX[1] ^ length as u64);
-    fold(fold(first ^ MIX[1], second ^ state), MIX[2])
-}
-
-/// The hash of bytes: products of 64 by 64 bits, both halves of which are kept.
-#[inline]
-pub fn hash(bytes: &[u8], seed: u64) -> u64 {
-    let mut state = fold(seed ^ MIX[0], MIX[1] ^ bytes.len() as u64);
-    let mut rest = bytes;
-    while rest.len() > 16 {
-        state = fold(word(&rest[..8]) ^ MIX[1], word(&rest[8..16]) ^ state);
-        rest = &rest[16..];
-    }
-    let (first, second) = match rest.len() {
-        9.. => (word(rest), word(&rest[8..])),
-        _ => (word(rest), 0),
-    };
-    fold(fold(first ^ MIX[1], second ^ state), MIX[2])
-}
-
-#[inline]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
+pub fn hash(bytes: &[u8], [first, second]: Secret) -> u64 {
+    SipHasher13::new_with_keys(first, second).hash(bytes)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -121,9 +97,9 @@ mod tests {
         for len in 0..40 {
             let bytes: Vec<u8> = (0..len).map(|n| n as u8 + 1).collect();
             let words: Vec<u8> =
-                Key::new(&bytes, 1).words().flat_map(|word| word.to_le_bytes()).collect();
+                Key::new(&bytes, [1, 2]).words().flat_map(|word| word.to_le_bytes()).collect();
             assert_eq!(&words[..len], &bytes[..]);
-            assert_eq!(Key::new(&bytes, 1).hash, hash(&bytes, 1));
+            assert_eq!(Key::new(&bytes, [1, 2]).hash, hash(&bytes, [1, 2]));
             assert!(
                 words[len..].iter().all(|byte| *byte == 0) && words.len() == len.div_ceil(8) * 8
             );
@@ -131,36 +107,153 @@ mod tests {
     }
 
     #[test]
-    fn hashes_differ_by_seed_byte_and_length_and_never_change() {
+    fn hashes_differ_by_secret_byte_and_length_and_never_change() {
         let mut seen = std::collections::HashSet::new();
         for len in 0..64 {
-            for seed in 0..4 {
+            for secret in [[0, 0], [1, 0], [0, 1], [1, 1]] {
                 let mut bytes = vec![0; len];
-                assert!(seen.insert(hash(&bytes, seed)), "{len} {seed}");
+                assert!(seen.insert(hash(&bytes, secret)), "{len} {secret:?}");
                 for at in 0..len {
                     bytes[at] = 1;
-                    assert!(seen.insert(hash(&bytes, seed)), "{len} {seed} {at}");
+                    assert!(seen.insert(hash(&bytes, secret)), "{len} {secret:?} {at}");
                     bytes[at] = 0;
                 }
             }
         }
-        // Tables in files are older than the program that reads them.
-        assert_eq!(hash(b"888888888", 7), 4_541_564_821_797_113_516);
+        // Tables in files are older than the program that reads them. The value is what
+        // another implementation makes of the bytes and key of the example in SipHash's paper.
+        let bytes: Vec<u8> = (0..15).collect();
+        let secret = [0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908];
+        assert_eq!(hash(&bytes, secret), KNOWN);
     }
 
-    /// Keys that are counted upwards are the usual case.
+    const KNOWN: u64 = 0xD320_D86D_2A51_9956;
+
+    /// Rising numbers, as text and as bytes, alone and with fixed bytes around them.
+    ///
+    /// The fixed words are what an attacker would try first: constants of fast hashes, which cancel what
+    /// those multiply by, and the extremes. That no seed helps such a hash is what this is about.
+    fn families() -> impl Iterator<Item = Vec<Vec<u8>>> {
+        let words = CONSTANTS.into_iter().chain(CONSTANTS.map(u64::swap_bytes));
+        let fixed: Vec<Vec<u8>> = words
+            .flat_map(|word| [word, !word])
+            .map(|word| word.to_le_bytes().to_vec())
+            .chain([vec![], vec![b'k'; 16], vec![0; 24]])
+            .collect();
+        fixed.into_iter().flat_map(|fixed| {
+            let family = move |make: &dyn Fn(&[u8], u64) -> Vec<u8>| {
+                (0..KEYS).map(|n| make(&fixed, n)).collect::<Vec<_>>()
+            };
+            [
+                family(&|fixed, n| [fixed, n.to_string().as_bytes()].concat()),
+                family(&|fixed, n| [n.to_string().as_bytes(), fixed].concat()),
+                family(&|fixed, n| [fixed, &n.to_be_bytes()].concat()),
+                family(&|fixed, n| [&n.to_le_bytes(), fixed].concat()),
+                family(&|fixed, n| [&n.to_be_bytes()[..], &[7; 8], fixed, b"tail"].concat()),
+                family(&|fixed, n| [&(n << 40).to_le_bytes()[3..], fixed].concat()),
+            ]
+        })
+    }
+
+    const KEYS: u64 = 4_000;
+
+    /// Of wyhash, rapidhash, foldhash, ahash, FNV, MurmurHash, xxHash and Fibonacci hashing; and 0.
+    const CONSTANTS: [u64; 18] = [
+        0,
+        1 << 63,
+        0xA076_1D64_78BD_642F,
+        0xE703_7ED1_A0B4_28DB,
+        0x8EBC_6AF0_9C88_C6E3,
+        0x5899_65CC_7537_4CC3,
+        0x2D35_8DCC_AA6C_78A5,
+        0x8BB8_4B93_962E_ACC9,
+        0x4B33_A62E_D433_D4A3,
+        0x243F_6A88_85A3_08D3,
+        0x1319_8A2E_0370_7344,
+        0xA409_3822_299F_31D0,
+        0x3F84_D5B5_B547_0917,
+        0x5851_F42D_4C95_7F2D,
+        0xCBF2_9CE4_8422_2325,
+        0xFF51_AFD7_ED55_8CCD,
+        0x9E37_79B1_85EB_CA87,
+        0x9E37_79B9_7F4A_7C15,
+    ];
+
     #[test]
-    fn buckets_and_tags_of_rising_keys_are_even() {
-        let (mut buckets, mut tags) = (vec![0u32; 1009], vec![0u32; 256]);
-        for n in 0..200_000u64 {
-            let hash = hash(n.to_string().as_bytes(), 3);
-            buckets[(hash as u32 % 1009) as usize] += 1;
-            tags[(tag(hash) & 255) as usize] += 1;
+    fn keys_that_somebody_chose_spread_over_buckets_and_tags_under_any_secret() {
+        let secrets = [[0, 0], [u64::MAX, u64::MAX], [rng(), rng()], [rng(), rng()]];
+        for (family, keys) in families().enumerate() {
+            for secret in secrets {
+                let (mut buckets, mut tags) = (vec![0u32; 101], vec![0u32; 64]);
+                for key in &keys {
+                    let hash = hash(key, secret);
+                    buckets[(hash as u32 % 101) as usize] += 1;
+                    tags[(tag(hash) & 63) as usize] += 1;
+                }
+                let worst = |counts: &[u32]| {
+                    let mean = KEYS as f64 / counts.len() as f64;
+                    let off = counts.iter().map(|n| (f64::from(*n) - mean).abs() / mean.sqrt());
+                    off.fold(0.0, f64::max)
+                };
+                // Beyond 8 sigma once in 10 million runs of all families.
+                let (buckets, tags) = (worst(&buckets), worst(&tags));
+                assert!(buckets < 8.0 && tags < 8.0, "{family} {secret:?}: {buckets} {tags}");
+            }
         }
-        let worst = |counts: &[u32], mean: f64| {
-            counts.iter().map(|n| (f64::from(*n) - mean).abs() / mean.sqrt()).fold(0.0, f64::max)
-        };
-        assert!(worst(&buckets, 200_000.0 / 1009.0) < 5.0);
-        assert!(worst(&tags, 200_000.0 / 256.0) < 5.0);
+    }
+
+    /// Whoever sees which keys meet, by rows that were overwritten, learns nothing about other keys or
+    /// about the secret.
+    #[test]
+    fn from_keys_that_meet_nothing_follows_for_others() {
+        const BUCKETS: u64 = 1009;
+        let secret = [rng(), rng()];
+        let bucket = |key: &[u8], secret| (hash(key, secret) as u32 as u64) % BUCKETS;
+        let mut first_in = std::collections::HashMap::new();
+        let mut meeting = Vec::new();
+        for n in 0..100_000u64 {
+            let key = n.to_le_bytes();
+            match first_in.entry(bucket(&key, secret)) {
+                std::collections::hash_map::Entry::Vacant(place) => drop(place.insert(n)),
+                std::collections::hash_map::Entry::Occupied(place) => {
+                    meeting.push((*place.get(), n))
+                }
+            }
+        }
+        type Change = fn(u64, u64) -> Vec<u8>;
+        let changes: [(&str, Change); 6] = [
+            ("more bytes", |n, _| [&n.to_le_bytes()[..], b"more"].concat()),
+            ("bytes before", |n, _| [b"8 before".as_slice(), &n.to_le_bytes()].concat()),
+            ("another bit", |n, _| (n ^ 1 << 50).to_le_bytes().to_vec()),
+            ("a sum", |n, _| (n + (1 << 40)).to_le_bytes().to_vec()),
+            ("a product", |n, _| (n * 3).to_le_bytes().to_vec()),
+            ("the halves swapped", |n, _| n.rotate_left(32).to_le_bytes().to_vec()),
+        ];
+        let mut counts = Vec::new();
+        for (what, change) in changes {
+            let same = |(a, b): &&(u64, u64)| {
+                bucket(&change(*a, *b), secret) == bucket(&change(*b, *a), secret)
+            };
+            counts.push((what.to_owned(), meeting.iter().filter(same).count()));
+        }
+        for bit in 0..128 {
+            let mut other = secret;
+            other[bit / 64] ^= 1 << (bit % 64);
+            let same = |(a, b): &&(u64, u64)| {
+                bucket(&a.to_le_bytes(), other) == bucket(&b.to_le_bytes(), other)
+            };
+            let what = format!("bit {bit} of the secret");
+            counts.push((what, meeting.iter().filter(same).count()));
+        }
+        // About 98 by chance, sigma 10.
+        let mean = meeting.len() as f64 / BUCKETS as f64;
+        for (what, count) in counts {
+            let off = (count as f64 - mean).abs() / mean.sqrt();
+            assert!(off < 8.0, "{what}: {count} of {}", meeting.len());
+        }
+    }
+
+    fn rng() -> u64 {
+        fastrand::u64(..)
     }
 }

@@ -7,27 +7,28 @@
 //! | 16, 24 | bytes in all; hash of the schema's text |
 //! | 32, 40, 44 | capacity; bytes of a key; participants |
 //! | 48 to 64 | buckets of the four rows |
-//! | 64, 72 | seed of the keys' hash; when it was made, ns since 1970 |
+//! | 64, 72 | first half of the secret by which keys are hashed; when it was made, ns since 1970 |
 //! | 80, 88, 92 | usual time to live, ns, or 0; flags; bytes of the schema's text |
-//! | 96 | checksum of the head with zero here |
+//! | 96, 104 | checksum of the head with zero here; second half of the secret |
 //! | 128 | the schema's text |
 //!
 //! Little-endian. It is read by calls and checked before the memory is mapped, so that nothing that is in
 //! a file can make a program fail other than by an error.
 
 use crate::geometry::{self, Geometry, LEVELS};
-use crate::hash::{hash, MAX_KEY};
+use crate::hash::{hash, Secret, MAX_KEY};
 use crate::schema::Schema;
 use crate::state::OWNERS;
 
 /// The version of the layout that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes that say how long the head is.
 pub const FIRST: usize = 128;
 const PAGE: usize = 4096;
 const MAGIC: &[u8; 8] = b"ILTABLE\0";
 const CHECKSUM: usize = 96;
-const SEED: u64 = 0x1057_AB1E;
+/// Public: a checksum is against damage, and not against whoever may write the file.
+const CHECK: Secret = [0x1057_AB1E, 0];
 /// The longest head: a schema of a thousand columns with long names.
 const MAX_HEAD: usize = 32 * PAGE;
 
@@ -42,7 +43,7 @@ pub struct Header {
     /// Threads that can write at once.
     pub writers: u32,
     pub buckets: [u32; LEVELS],
-    pub seed: u64,
+    pub secret: Secret,
     /// The time at which it was made, ns since 1970.
     pub created: u64,
     /// Usual time to live of a row, ns; 0 for ever.
@@ -109,16 +110,17 @@ impl Header {
         }
         for (at, value) in [
             (16, total),
-            (24, hash(text.as_bytes(), SEED)),
+            (24, hash(text.as_bytes(), CHECK)),
             (32, self.capacity),
-            (64, self.seed),
+            (64, self.secret[0]),
             (72, self.created),
             (80, self.ttl),
+            (104, self.secret[1]),
         ] {
             put(at, &value.to_le_bytes());
         }
         put(FIRST, text.as_bytes());
-        let sum = hash(&bytes, SEED);
+        let sum = hash(&bytes, CHECK);
         bytes[CHECKSUM..CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
         Ok(bytes)
     }
@@ -150,7 +152,7 @@ impl Header {
         }
         let mut zeroed = bytes[..length].to_vec();
         zeroed[CHECKSUM..CHECKSUM + 8].fill(0);
-        if hash(&zeroed, SEED) != eight(bytes, CHECKSUM) {
+        if hash(&zeroed, CHECK) != eight(bytes, CHECKSUM) {
             return bad("its head is damaged");
         }
         let text = bytes.get(FIRST..FIRST + four(bytes, 92) as usize);
@@ -163,7 +165,7 @@ impl Header {
             key_size: four(bytes, 40),
             writers: four(bytes, 44),
             buckets: [0, 1, 2, 3].map(|n| four(bytes, 48 + n * 4)),
-            seed: eight(bytes, 64),
+            secret: [eight(bytes, 64), eight(bytes, 104)],
             created: eight(bytes, 72),
             ttl: eight(bytes, 80),
             evict: four(bytes, 88) & 1 != 0,
@@ -215,7 +217,7 @@ mod tests {
             key_size: 32,
             writers: 16,
             buckets: geometry::buckets(1000).unwrap(),
-            seed: 7,
+            secret: [7, 6],
             created: 8,
             ttl: 9,
             evict: true,
@@ -262,7 +264,7 @@ mod tests {
             let length = header().geometry().unwrap().words as u64 * 8;
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
             bytes[CHECKSUM..CHECKSUM + 8].fill(0);
-            let sum = hash(&bytes, SEED);
+            let sum = hash(&bytes, CHECK);
             bytes[CHECKSUM..CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
             assert!(Header::decode(&bytes, length).is_err(), "{at} {value}");
         }
@@ -286,14 +288,14 @@ mod tests {
                 }
             }
             bytes[CHECKSUM..CHECKSUM + 8].fill(0);
-            let sum = hash(&bytes, SEED);
+            let sum = hash(&bytes, CHECK);
             bytes[CHECKSUM..CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
             if let Ok(header) = Header::decode(&bytes, length) {
                 assert_eq!(header.geometry().unwrap().words as u64 * 8, length);
                 taken += 1;
             }
         }
-        // A seed, a time, a rule or a name is as good as another.
+        // A secret, a time, a rule or a name is as good as another.
         assert!(taken > 100, "{taken}");
     }
 }

@@ -15,7 +15,7 @@ use crate::migration::{Migration, Resized};
 use crate::sync::{AtomicU64, Ordering::*};
 use crate::writer::{Wait, Writer};
 
-const SEED: u64 = 1;
+const SECRET: [u64; 2] = [1, 2];
 
 /// Goes through all orders with up to so many preemptions: once with all that weaker processors may do,
 /// and once with others going on at every step.
@@ -31,7 +31,7 @@ fn check(preemptions: usize, model: impl Fn(bool) + Sync + Send + 'static) {
 }
 
 fn key(name: &str) -> Key<'_> {
-    Key::new(name.as_bytes(), SEED)
+    Key::new(name.as_bytes(), SECRET)
 }
 
 fn writer(memory: &Memory, id: u64, dies_at: Option<Step>) -> Writer<'_> {

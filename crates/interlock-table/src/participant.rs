@@ -64,7 +64,7 @@ impl Shared {
         let Region { header, path, mode, .. } = &self.region;
         let text = header.text();
         let next = Region::attach(path, &Wanted { text: Some(&text), mode: *mode })?;
-        match next.filter(|next| next.header.seed == header.seed) {
+        match next.filter(|next| next.header.secret == header.secret) {
             Some(next) => Ok(self.follow(Shared::new(next))),
             // Another thread may have followed, and this one looked at what it had released.
             None => self.known_next().ok_or_else(|| Error::NoTable { path: path.clone() }),

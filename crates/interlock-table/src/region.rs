@@ -6,6 +6,7 @@
 //! knows that no writer is left, in whatever container or before whatever restart it was.
 
 use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -140,7 +141,9 @@ impl Region {
         with_huge_pages(&file, bytes);
         file::reserve(path, &file, bytes)?;
         file.write_all_at(&head, 0).map_err(|error| failed(path, "writing", error))?;
-        let right = file.set_permissions(fs::Permissions::from_mode(mode));
+        // Who may not write cannot open it, and must not read the secret by which keys are hashed.
+        let unread = 0o444 & !(mode << 1);
+        let right = file.set_permissions(fs::Permissions::from_mode(mode & !unread));
         right.map_err(|error| failed(path, "opening to others", error))?;
         let file = Held::new(file);
         file.lock(libc::LOCK_SH).map_err(|error| failed(path, "locking", error))?;
@@ -359,15 +362,10 @@ impl Region {
     }
 }
 
-/// A number that nobody foresees.
+/// A number that nobody foresees: of the keys that the standard library draws from the system. The time
+/// makes it another one in a forked child, which has the same keys.
 pub fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // SAFETY: writes at most the array's length.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    match got {
-        8 => u64::from_le_bytes(bytes),
-        _ => clock::real(),
-    }
+    RandomState::new().hash_one((clock::real(), std::process::id()))
 }
 
 /// Removes a table's name; who has it open goes on with it. Returns whether there was one.

@@ -17,7 +17,7 @@
 //! Who has followed gives the old memory back, though others of its threads may be reading there: they then
 //! find zeroes, in the resize word too, and so know that what they did not find says nothing.
 //!
-//! Both tables have one seed, by which they are known as the same, and so a key one hash.
+//! Both tables have one secret, by which they are known as the same, and so a key one hash.
 
 use std::sync::Arc;
 

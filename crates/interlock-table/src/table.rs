@@ -175,7 +175,7 @@ impl Table {
             key_size,
             writers,
             buckets,
-            seed: region::random(),
+            secret: [region::random(), region::random()],
             created: clock::real(),
             ttl: options.ttl.map_or(0, nanoseconds),
             evict,
@@ -323,7 +323,7 @@ impl Table {
         if bytes.is_empty() || bytes.len() > limit {
             return Err(Error::KeyLength { length: bytes.len(), limit });
         }
-        Ok(Key::new(bytes, self.made().seed))
+        Ok(Key::new(bytes, self.made().secret))
     }
 
     /// The time at which a row expires that is set now: 0 never, and so where the end of time comes before.

@@ -96,7 +96,8 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             on_full: ``"evict"`` overwrites the row that was accessed longest ago of those whose
                 slot the new one may take, ``"raise"`` raises ``TableFull``. Default ``"evict"``.
             writers: most threads that write at once, 1 to 4,095. Default 1,024.
-            mode: who may open it. Default 0o600, this user alone.
+            mode: who may open it. Default 0o600, this user alone. Whoever may not write may not
+                read it either.
             patience: seconds that a write waits for a process that holds the row, lives, and does
                 not go on. Default 1.
             keeper: of nodes of a cluster: from now on nobody writes to it but this process, through

@@ -44,7 +44,7 @@ impl Record for Batch {
 #[derive(Debug, Default)]
 pub struct Batches {
     slab: Slab<Batch>,
-    by_token: HashMap<u64, u32, foldhash::fast::RandomState>,
+    by_token: HashMap<u64, u32, std::hash::RandomState>,
     deadlines: Timers,
 }
 

@@ -94,7 +94,7 @@ impl<P> Scheduler<P> {
     ) -> u64 {
         let id = self.numbers.draw(self.now);
         // As lanes take them: named twice counts once, and exclusive goes before shared.
-        let mut seen = HashSet::<&[u8], foldhash::fast::RandomState>::default();
+        let mut seen = HashSet::<&[u8], std::hash::RandomState>::default();
         let named = put.keys.iter().map(|key| (key, false));
         let keys = named
             .chain(put.shared.iter().map(|key| (key, true)))

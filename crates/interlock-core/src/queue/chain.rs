@@ -9,7 +9,7 @@ use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
 use crate::queue::types::State;
 
-type Hasher = foldhash::fast::RandomState;
+type Hasher = std::hash::RandomState;
 
 /// Places in lanes looked at to find out whether one message waits for another.
 const LOOKED_AT: u32 = 1_000_000;
@@ -24,7 +24,8 @@ struct Search {
     targets: HashSet<u32, Hasher>,
     /// The targets by the lanes they stand on: (the target, whether it is a reader).
     on_lanes: HashMap<u32, Vec<(u32, bool)>, Hasher>,
-    /// The least sequence of a target: messages that stand before it wait for no target.
+    /// The target with the least sequence, and that sequence: messages before it wait for no target.
+    first: u32,
     least: u64,
     found: Option<u32>,
     left: u32,
@@ -66,20 +67,23 @@ impl<P> Scheduler<P> {
         }
         let from = self.records.find(id)?;
         let stands = |at: &u32| self.records[*at].state != Some(State::Delayed);
-        let targets: HashSet<u32, Hasher> =
+        let mut targets: Vec<u32> =
             targets.iter().filter_map(|&id| self.records.find(id)).filter(stands).collect();
-        let least = targets.iter().map(|&at| self.records.sequence(at)).min()?;
+        // Which of several chains is found must not hang on the random order of a set (clause 20).
+        targets.sort_unstable_by_key(|&at| self.records.sequence(at));
+        let first = *targets.first()?;
         let mut search = Search {
             parents: HashMap::default(),
             open: VecDeque::new(),
             passed: HashSet::default(),
             on_lanes: HashMap::default(),
-            least,
+            first,
+            least: self.records.sequence(first),
             found: None,
             left: LOOKED_AT,
-            targets,
+            targets: targets.iter().copied().collect(),
         };
-        for &target in &search.targets {
+        for target in targets {
             for (_, edge) in self.lanes.edges_of(self.records[target].first_edge) {
                 search.on_lanes.entry(edge.lane()).or_default().push((target, edge.shared()));
             }
@@ -110,9 +114,8 @@ impl<P> Scheduler<P> {
         }
         if message.flags & BARRIER != 0 {
             // It waits for all that stands before it.
-            let before = |target: &&u32| self.records.sequence(**target) < sequence;
-            if let Some(&target) = search.targets.iter().find(before) {
-                search.add(target, at);
+            if search.least < sequence {
+                search.add(search.first, at);
             }
             return;
         }
@@ -228,6 +231,8 @@ mod tests {
         assert_eq!(bench.0.waits_for(behind, &[target]), Some(vec![behind, second, target]));
         assert_eq!(bench.0.waits_for(behind, &[first]).unwrap().len(), 3);
         assert_eq!(bench.0.waits_for(target, &[first]), Some(vec![target, first]));
+        // Of several the first, in every process.
+        assert_eq!(bench.0.waits_for(second, &[target, first]), Some(vec![second, first]));
         assert_eq!(bench.0.waits_for(second, &[behind]), None);
     }
 
@@ -250,6 +255,7 @@ mod tests {
             passed: HashSet::default(),
             targets: [bench.0.records.find(target).unwrap()].into_iter().collect(),
             on_lanes: HashMap::default(),
+            first: bench.0.records.find(target).unwrap(),
             least: 0,
             found: None,
             left: LOOKED_AT,

@@ -43,7 +43,7 @@ pub struct Dead<P> {
 pub(super) struct DeadLetters<P> {
     /// By the order in which they died.
     letters: BTreeMap<u64, Dead<P>>,
-    order_of: HashMap<u64, u64, foldhash::fast::RandomState>,
+    order_of: HashMap<u64, u64, std::hash::RandomState>,
     next: u64,
     most: usize,
     /// Of their last errors.

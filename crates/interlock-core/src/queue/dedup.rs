@@ -12,7 +12,7 @@ use crate::queue::types::Time;
 #[derive(Debug)]
 pub struct Dedup {
     window: u64,
-    known: HashMap<Arc<str>, Entry, foldhash::fast::RandomState>,
+    known: HashMap<Arc<str>, Entry, std::hash::RandomState>,
     /// Settled ones by the time they are forgotten, which rises, for the window is one length.
     leaving: VecDeque<(Time, Arc<str>)>,
     /// Those whose own window ends before that of one settled earlier.

@@ -18,7 +18,7 @@ pub struct DelayedKeys {
 pub struct Delays {
     timers: Timers,
     /// By id.
-    keys: HashMap<u64, DelayedKeys, foldhash::fast::RandomState>,
+    keys: HashMap<u64, DelayedKeys, std::hash::RandomState>,
 }
 
 /// Bytes of the two lists of a delayed message's keys.

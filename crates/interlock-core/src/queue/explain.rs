@@ -21,7 +21,7 @@ const SHOWN_BEFORE_BARRIER: usize = 10;
 /// Messages on their way into an explanation.
 struct Walk {
     queue: VecDeque<u32>,
-    seen: hashbrown::HashSet<u32, foldhash::fast::RandomState>,
+    seen: hashbrown::HashSet<u32, std::hash::RandomState>,
     limit: usize,
     /// Keys and holders, and bytes, that may still be named.
     named: usize,

@@ -15,7 +15,7 @@ pub struct Index {
     /// Place + 1 at `id & mask`; 0 is empty, so that fresh pages stay untouched zeroes.
     window: Vec<u32>,
     mask: u64,
-    old: HashMap<u64, u32, foldhash::fast::RandomState>,
+    old: HashMap<u64, u32, std::hash::RandomState>,
     len: usize,
 }
 

@@ -338,7 +338,7 @@ impl<P> Scheduler<P> {
         if self.lanes.paused() == 0 {
             return 0;
         }
-        let mut found = hashbrown::HashSet::<u32, foldhash::fast::RandomState>::default();
+        let mut found = hashbrown::HashSet::<u32, std::hash::RandomState>::default();
         let mut left = LOOKED_AT;
         for (number, _) in self.lanes.all_paused(0).take(LOOKED_AT) {
             let granted = self.lanes.standing(number).take_while(|edge| edge.granted());

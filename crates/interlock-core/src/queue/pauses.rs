@@ -10,7 +10,7 @@ use crate::queue::ready::Ticket;
 pub struct Pauses {
     queue: bool,
     /// Set aside when they came up, by the lane that was paused.
-    parked: HashMap<u32, Vec<Ticket>, foldhash::fast::RandomState>,
+    parked: HashMap<u32, Vec<Ticket>, std::hash::RandomState>,
     /// Resumed, and on their way back among the ready (clause 21 limits how many a call moves).
     returning: VecDeque<Ticket>,
 }

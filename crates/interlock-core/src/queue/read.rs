@@ -99,7 +99,7 @@ impl<P> Scheduler<P> {
             return keys.for_each(|(key, shared)| each(key.as_bytes(), shared));
         }
         let keys = self.delays.keys_of(message.id);
-        let mut told = hashbrown::HashSet::<&[u8], foldhash::fast::RandomState>::default();
+        let mut told = hashbrown::HashSet::<&[u8], std::hash::RandomState>::default();
         for (key, shared) in &keys {
             if told.insert(key.as_bytes()) {
                 each(key.as_bytes(), *shared);

@@ -238,7 +238,7 @@ impl<P> Scheduler<P> {
     /// The messages of a batch that are not known by their dedup string, and their bytes.
     pub(super) fn needs(&self, puts: &[Put<'_>]) -> (usize, u64) {
         let (mut count, mut size) = (0, 0u64);
-        let mut names = hashbrown::HashSet::<&str, foldhash::fast::RandomState>::default();
+        let mut names = hashbrown::HashSet::<&str, std::hash::RandomState>::default();
         for put in puts {
             let known = put
                 .dedup

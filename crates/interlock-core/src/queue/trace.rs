@@ -196,7 +196,7 @@ pub struct Runner {
     handles: Handles,
 }
 
-type Handles = HashMap<u64, Handle, foldhash::fast::RandomState>;
+type Handles = HashMap<u64, Handle, std::hash::RandomState>;
 
 impl Runner {
     pub fn new(options: Options) -> Self {

@@ -65,7 +65,7 @@ impl Queue {
     }
 
     fn has_room(&self, all: &Messages<'_>, stood: &[Stood<'_>], cx: &Context<'_>) -> Read<()> {
-        let mut names: HashSet<&str, foldhash::fast::RandomState> = HashSet::default();
+        let mut names: HashSet<&str, std::hash::RandomState> = HashSet::default();
         let (mut count, mut dead, mut bytes, mut weight) = (0u64, 0u64, 0u64, 0u64);
         for (message, stood) in all.list.iter().zip(stood) {
             let name = message.dedup().filter(|_| !stood.is_dead());
@@ -184,7 +184,7 @@ fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<(Messages<'a>, V
 
 /// A message that names a mark as its dedup string.
 fn named_as_mark(all: &Messages<'_>, list: &[Stood<'_>]) -> Option<usize> {
-    let marks: HashSet<&str, foldhash::fast::RandomState> =
+    let marks: HashSet<&str, std::hash::RandomState> =
         list.iter().map(|stood| &*stood.mark).collect();
     let named = |message: &Message<'_>| message.dedup().is_some_and(|name| marks.contains(name));
     all.list.iter().position(named)

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use interlock_stores::file::LONGEST_PAYLOAD;
 use interlock_stores::Message;
+use std::hash::RandomState;
 
 use super::batch::{weight, Batch};
 use super::set::{Kept, StoreSet};

@@ -56,7 +56,7 @@ fn rows_times_to_live_and_rules_go_along_and_open_handles_follow() {
         capacity: 500,
         ttl: Some(Duration::from_secs(5)),
         evict: false,
-        mode: 0o640,
+        mode: 0o660,
         clock,
         ..Options::default()
     };
@@ -79,8 +79,8 @@ fn rows_times_to_live_and_rules_go_along_and_open_handles_follow() {
             assert_eq!(table.rows(), 399);
             let made = table.made();
             assert_eq!(
-                (made.ttl, made.evict, made.seed, made.created),
-                (before.ttl, before.evict, before.seed, before.created)
+                (made.ttl, made.evict, made.secret, made.created),
+                (before.ttl, before.evict, before.secret, before.created)
             );
             for n in (0..400).filter(|n| *n != 8) {
                 assert_eq!(get(table, n), Some(n));
@@ -94,7 +94,7 @@ fn rows_times_to_live_and_rules_go_along_and_open_handles_follow() {
         table.expire(&1u64.to_le_bytes(), Duration::from_secs(3)).unwrap();
     }
     assert_eq!(table.idle(&9u64.to_le_bytes()).unwrap(), Some(Duration::ZERO));
-    assert_eq!(std::fs::metadata(table.path()).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::metadata(table.path()).unwrap().permissions().mode() & 0o777, 0o660);
     // The old memory is nobody's any more.
     let inode = || std::fs::metadata(table.path()).unwrap().ino();
     assert_eq!((mappings(first), mappings(inode())), (0, 2));
