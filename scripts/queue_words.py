@@ -59,7 +59,7 @@ QUEUE_NAMES = (
     ("`dead-letters`", "dead letter",
      ("id", "attempts", "time", "error", "priority", "keys", "shared", "payload", "format",
       "value")),
-    ("`requeue`", "dead letter", ("id", "new")),
+    ("`requeue`", "dead letter", ("id", "new", "of an edited one keys", "shared")),
     ("`purge`", "queue", ("queue", "dropped", "leased")),
     ("`drop`", "queue", ("queue", "dropped", "messages", "leased", "dead", "results")),
     ("`barrier`", "barrier", ("queue", "id", "outcome")),

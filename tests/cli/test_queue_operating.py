@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.errors import LeaseLost, ShutDown
 from interlock.retry import Retry
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Said
 
 HOLD = Retry(attempts=1, then="hold")
 
@@ -217,3 +221,54 @@ def test_requeue_some_those_of_a_key_or_all(cli: Command, queue: RemoteQueue[byt
     )
     assert cli("requeue", queue.name, "--all", "--yes").code == 0
     assert (queue.stats().dead, queue.stats().unsettled) == (0, 4)
+
+
+def test_an_edited_call_is_put_again_under_the_keys_of_its_task(
+    cli: Command, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    def dead() -> int:
+        id = queue.put(ship("old"), keys="order:1", shared="day:2026-01-01")
+        queue.get().reject("bad")
+        return id
+
+    def ship(customer: str, id: int = 1) -> bytes:
+        order = {"id": id, "customer": customer}
+        body = {"v": 1, "task": "ship", "args": [order, "2026-01-01"]}
+        return msgspec.msgpack.encode(body)
+
+    id, args = dead(), '[{"id": 2, "customer": "new"}, "2026-01-02"]'
+    unknown = cli("requeue", queue.name, id, "--args", args, "--yes")
+    assert unknown.code == 2 and "no worker of queue" in unknown.err and "--app" in unknown.err
+    app = ("--app", "tests.cli.sent_tasks:app")
+    unsure = cli("requeue", queue.name, id, "--args", args, *app)
+    assert unsure.code == 2 and "with keys order:2, day:2026-01-02 (shared)?" in unsure.err
+    assert "old keys: order:1, day:2026-01-01 (shared)\n" in unsure.out
+    said = cli("requeue", queue.name, id, "--args", args, *app, "--yes", "--json").json
+    assert (said["keys"], said["shared"]) == (["order:2"], ["day:2026-01-02"])
+    put = operator.peek(queue.name, said["new"])
+    assert put is not None and (put.keys, put.shared) == ((b"order:2",), (b"day:2026-01-02",))
+    assert msgspec.msgpack.decode(put.payload)["args"][0]["customer"] == "new"
+
+
+def test_keys_of_an_edited_message_are_stated(
+    cli: Command, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    def edited(*words: str, **options: Any) -> Said:
+        id = queue.put(b"old", **options)
+        queue.get().reject("bad")
+        return cli("requeue", queue.name, id, *words, "--yes")
+
+    assert "state them by --new-key" in edited("--payload", "new").err
+    assert edited("--payload", "new", "--no-keys", "--new-key", "k").code == 2
+    assert edited("--args", "[", "--no-keys").code == 2
+    both = ("--new-key", "k", "--new-key", "l", "--new-shared", "k", "--new-shared", "s")
+    said = edited("--payload", "new", *both, keys="old")
+    assert "old keys: old\nnew keys: k, l, k (shared), s (shared) (stated)\n" in said.out
+    (put,) = operator.messages(queue.name)
+    assert (put.payload, put.keys, put.shared) == (b"new", (b"k", b"l"), (b"s",))
+    operator.change("cancel", queue.name, put.id)
+    assert edited("--no-keys", keys="old").code == 0
+    (put,) = operator.messages(queue.name)
+    assert (put.payload, put.keys) == (b"old", ())
+    operator.change("cancel", queue.name, put.id)
+    assert "a barrier, which takes no keys" in edited("--new-key", "k", barrier=True).err

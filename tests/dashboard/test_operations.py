@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock import App, JobFailed, Reject
 from interlock.dashboard import payload
 from interlock.engine.client import Client, connect
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from interlock.engine.server import Server
+from interlock.worker import announcing
 from tests.dashboard.conftest import AT_ONCE, Page, Serve
 from tests.dashboard.test_questions import call, die
 
@@ -96,14 +98,60 @@ def test_a_call_is_edited_and_put_again(
     shown = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
     # A browser makes 1 of 1.0.
     edited = {"args": [1, shown["args"][1], 4], "kwargs": {"who": "you", "now": True}}
-    answer = page.post(path(queue, id, "requeue"), edited)
+    # No worker is there to compute the keys of what is edited.
+    asked = page.post(path(queue, id, "keys"), edited)
+    assert (asked["old"], asked["new"]) == ({"keys": ["a"], "shared": ["b"]}, None)
+    assert "no worker" in page.post(path(queue, id, "requeue"), edited, 409)["error"]
+    stated = {"keys": ["c", {"base64": "/w=="}], "shared": ["d"]}
+    answer = page.post(path(queue, id, "requeue"), {**edited, **stated})
     found = operator.peek(queue.name, int(answer["id"]))
-    assert found is not None and found.keys == (b"a",) and found.shared == (b"b",)
+    assert found is not None and found.keys == (b"c", b"\xff") and found.shared == (b"d",)
     assert found.priority == 9
     put = msgspec.msgpack.decode(found.payload)
     assert put == {**body, "args": [1.0, data, 4], "kwargs": {"who": "you", "now": True}}
     assert isinstance(put["args"][0], float)
     assert operator.peek(queue.name, id) is None
+
+
+def test_an_edited_text_needs_its_keys_stated(
+    page: Page, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    id = die(queue, b"x", "no")
+    asked = page.post(path(queue, id, "keys"), {"text": "y"})
+    assert (asked["new"], "not a call" in asked["why"]) == (None, True)
+    assert "not a call" in page.post(path(queue, id, "requeue"), {"text": "y"}, 409)["error"]
+    new = page.post(path(queue, id, "requeue"), {"text": "y", "keys": ["k"]})["id"]
+    found = operator.peek(queue.name, int(new))
+    assert found is not None and (found.payload, found.keys) == (b"y", (b"k",))
+
+
+def test_an_edited_call_has_the_keys_of_the_tasks_rule(
+    page: Page, client: Client, operator: Operator, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announcing, "PERIOD", 0.05)
+    app, name = App(url), f"pay{uuid.uuid4().hex}"
+
+    @app.task(queue=name, keys="account:{account}", shared=lambda account: "bank", result_ttl=60)
+    def pay(account: str) -> None:
+        raise Reject("no")
+
+    with app.worker(threads=1, queues=[name]) as worker:
+        job = pay.send("a")
+        with pytest.raises(JobFailed):
+            job.result(20)
+        queue = client.queue(name, bytes)
+        asked = page.post(path(queue, job.id, "keys"), {"args": ["b"]})
+        assert asked["old"] == {"keys": ["account:a"], "shared": ["bank"]}
+        assert asked["new"] == {"keys": ["account:b"], "shared": ["bank"]}
+        wrong = page.post(path(queue, job.id, "keys"), {"args": [1, 2]})
+        assert "argument 'account' of pay()" in wrong["why"]
+        worker.quiesce()
+        page.post(f"queues/{name}/pause")
+        new = page.post(path(queue, job.id, "requeue"), {"args": ["b"]})["id"]
+        found = operator.peek(name, int(new))
+        assert found is not None and (found.keys, found.shared) == ((b"account:b",), (b"bank",))
+        operator.change("cancel", name, int(new))
+    app.close()
 
 
 def test_who_comes_between_look_and_edit_is_not_doubled(
@@ -120,7 +168,7 @@ def test_who_comes_between_look_and_edit_is_not_doubled(
         return found
 
     monkeypatch.setattr(Operator, "peek", peek)
-    answer = page.post(path(queue, id, "requeue"), {"text": "y"})
+    answer = page.post(path(queue, id, "requeue"), {"text": "y", "keys": []})
     assert answer == {"changed": False, "id": None}
     assert operator.stats(queue.name)["unsettled"] == 1
     with queue.get(timeout=10) as again:
@@ -144,6 +192,9 @@ def test_what_json_cannot_tell_stays_beside_what_is_edited() -> None:
     ("stored", "given", "said"),
     [
         (b'{"a": 1}', {"text": "{"}, "no JSON"),
+        (b"plain", {"text": "y", "keys": "k"}, "keys must be a list"),
+        (b"plain", {"text": "y", "shared": [""]}, "a key is text"),
+        (call("t", 1), {"text": "y"}, "a call of t"),
         (b"plain", {"text": 5}, "text is missing"),
         (call("t", 1), {"args": {}}, "args"),
         (call("t", 1), {"arg": [2]}, "'arg' is unknown"),
@@ -174,7 +225,9 @@ def test_a_full_or_sealed_queue_takes_no_dead_letter(page: Page, client: Client)
     dead = die(queue, b"x", "no")
     queue.put(b"y")
     assert "full" in page.post(path(queue, dead, "requeue"), status=409)["error"]
-    assert "full" in page.post(path(queue, dead, "requeue"), {"text": "y"}, 409)["error"]
+    assert (
+        "full" in page.post(path(queue, dead, "requeue"), {"text": "y", "keys": []}, 409)["error"]
+    )
     assert page.post(f"queues/{queue.name}/seal") == {"changed": True}
     assert "sealed" in page.post(path(queue, dead, "requeue"), status=409)["error"]
     assert page.post(f"queues/{queue.name}/reopen") == {"changed": True}

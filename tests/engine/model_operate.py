@@ -87,11 +87,18 @@ class OperatedModel(Model):
         self.bury_entry(entry)
         return ["1"]
 
-    def requeue(self, id: str, edited: str | None = None) -> list[str]:
+    def requeue(
+        self, id: str, edited: str | None = None, exclusive: str = "", *rest: str
+    ) -> list[str]:
         self.apply_due()
         entry = next((entry for entry in self.dead if str(entry.id) == id), None)
         if entry is None:
             return []
+        keys, shared = tuple(entry.exclusive), tuple(entry.shared)
+        if exclusive:
+            keys, shared = rest[1 : 1 + int(exclusive)], rest[1 + int(exclusive) :]
+            if (keys or shared) and entry.options.get("BARRIER") == "1":
+                raise Refused("BADARG")
         if self.sealed:
             raise Refused("SEALED")
         payload = entry.payload if edited is None else edited
@@ -100,7 +107,7 @@ class OperatedModel(Model):
         self.counts["requeued"] += 1
         stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
-        spec = Spec(payload, tuple(entry.exclusive), tuple(entry.shared), options)
+        spec = Spec(payload, keys, shared, options)
         return [str(self.enter(spec))]
 
     def discard(self, id: str) -> list[str]:

@@ -80,7 +80,7 @@ def test_it_tells_what_it_does_and_where_its_handlers_stand(
         stacks = answered(operator, said["id"], '{"ask": "stacks"}')
         assert stacks["left_out"] == 0
         assert ["in hang" in one["stack"] for one in stacks["stacks"]] == [True, True]
-        assert "allowed: stacks, drain" in answered(operator, said["id"], "so?")["error"]
+        assert "allowed: stacks, drain, keys" in answered(operator, said["id"], "so?")["error"]
 
         assert main(["worker", "list", "--url", url]) == 0
         assert f"{said['id']}  running" in capsys.readouterr().out

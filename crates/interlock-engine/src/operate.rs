@@ -261,9 +261,9 @@ impl Queue {
             Function::Revoke if from.more() => Some(from.number(|| "token".into())?),
             _ => None,
         };
-        let edited = match function {
-            Function::Requeue if from.more() => Some(from.text(MAX_PAYLOAD, || "payload".into())?),
-            _ => None,
+        let edit = match function {
+            Function::Requeue => Edit::read(from)?,
+            _ => Edit::default(),
         };
         from.end()?;
         self.begin(cx);
@@ -275,7 +275,7 @@ impl Queue {
             s.carry(self.budget);
         }
         let (body, end) = match function {
-            Function::Requeue => return self.requeue(id, edited, cx, out),
+            Function::Requeue => return self.requeue(id, &edit, cx, out),
             Function::Discard => {
                 let dropped = s.discard(now, id);
                 self.weight -= dropped.as_ref().map_or(0, Body::weight);
@@ -308,11 +308,11 @@ impl Queue {
         Some(self.scheduler.seen(id)?.lease?.0)
     }
 
-    /// Puts a dead letter again, or one like it with another payload.
+    /// Puts a dead letter again, or one like it with another payload and other keys.
     fn requeue(
         &mut self,
         id: u64,
-        edited: Option<&[u8]>,
+        edit: &Edit<'_>,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Read<()> {
@@ -320,15 +320,23 @@ impl Queue {
             reply::array(out, 0);
             return Ok(());
         };
+        if dead.barrier && edit.keys.as_ref().is_some_and(|keys| keys.count() > 0) {
+            let text = format_args!("id {id} is a barrier, which takes no keys");
+            return refuse(Code::BadArgument, "requeue", text);
+        }
         if self.sealed {
             return Err(sealed("requeue"));
         }
         let body = &dead.payload;
-        let bytes = edited.map_or(body.data.len(), <[u8]>::len) as u64;
+        let bytes = edit.payload.map_or(body.data.len(), <[u8]>::len) as u64;
+        let beside = edit.keys.as_ref().map_or(body.data.beside, |keys| {
+            let had = dead.keys.iter().map(|(key, _)| key.as_bytes().len() as u32 + KEY_OVERHEAD);
+            body.data.beside.saturating_sub(had.sum()) + keys.weight()
+        });
         // The bytes that come to those which its record has taken so far count as well.
-        let weight = bytes + u64::from(body.data.beside);
-        let edited = edited
-            .map(|data| Body { data: Payload::new(data, body.data.beside), result: body.result });
+        let weight = bytes + u64::from(beside);
+        let edited =
+            edit.payload.map(|data| Body { data: Payload::new(data, beside), result: body.result });
         self.too_large(1, bytes, "requeue")?;
         if let Some(refused) = self.no_room(1, bytes, "requeue") {
             return Err(refused);
@@ -344,12 +352,63 @@ impl Queue {
             let was = self.scheduler.edit_dead(id, body);
             self.weight -= was.as_ref().map_or(0, Body::weight);
         }
+        if let Some(keys) = &edit.keys {
+            self.scheduler.rekey_dead(id, &keys.exclusive, &keys.shared);
+        }
         self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
         self.took_room(true, None);
         reply::array(out, 1);
         reply::number(out, new);
         Ok(())
+    }
+}
+
+/// The parts of a dead letter that a requeue replaces.
+#[derive(Default)]
+struct Edit<'a> {
+    payload: Option<&'a [u8]>,
+    keys: Option<NewKeys<'a>>,
+}
+
+struct NewKeys<'a> {
+    exclusive: Vec<KeyRef<'a>>,
+    shared: Vec<KeyRef<'a>>,
+}
+
+impl<'a> Edit<'a> {
+    fn read<A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Self> {
+        if !from.more() {
+            return Ok(Edit::default());
+        }
+        let payload = Some(from.text(MAX_PAYLOAD, || "payload".into())?);
+        let keys = if from.more() { Some(NewKeys::read(from)?) } else { None };
+        Ok(Edit { payload, keys })
+    }
+}
+
+impl<'a> NewKeys<'a> {
+    fn read<A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Self> {
+        let exclusive = from.natural(0, MAX_KEYS, || "exclusive".into())?;
+        let shared = from.natural(0, MAX_KEYS, || "shared".into())?;
+        if exclusive + shared > MAX_KEYS {
+            let text = format_args!("are {}; at most {MAX_KEYS}", exclusive + shared);
+            return from.bad(|| "keys".into(), text);
+        }
+        let mut keys = |count: u64, name: &str| -> Read<Vec<KeyRef<'a>>> {
+            (1..=count).map(|k| key(from, || format!("{name}[{k}]"))).collect()
+        };
+        Ok(NewKeys { exclusive: keys(exclusive, "exclusive")?, shared: keys(shared, "shared")? })
+    }
+
+    fn count(&self) -> usize {
+        self.exclusive.len() + self.shared.len()
+    }
+
+    /// Bytes that they take of the bound on memory.
+    fn weight(&self) -> u32 {
+        let keys = self.exclusive.iter().chain(&self.shared);
+        keys.map(|key| key.bytes.len() as u32 + KEY_OVERHEAD).sum()
     }
 }
 

@@ -48,6 +48,16 @@ class AppTasks:
             parameters.check(read.args, read.kwargs)
         return Invoked(task, self._hooks, self._retry, lease, read)
 
+    def keys_of(self, payload: bytes) -> tuple[list[bytes], list[bytes]]:
+        """See ``interlock.worker.tasks.Tasks``."""
+        read = envelope.read(payload)
+        task = self._tasks.get(read.task)
+        if task is None:
+            raise UnknownTask(read.task)
+        call = task.types.decode(read)
+        found = task.keys_of(*call.args, **call.kwargs)
+        return sorted(found.keys), sorted(found.shared)
+
     @property
     def plain(self) -> dict[bytes, PlainCall]:
         """See ``interlock.worker.tasks.Tasks``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import time
 from typing import Any, Literal
 
@@ -11,8 +13,10 @@ from interlock.dashboard.messages import Keep, anchor, matching
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
 from interlock.engine.operator import Operator
+from interlock.engine.records import NewKeys, Stored
 from interlock.engine.request import Argument
-from interlock.limits import MAX_KEY_BYTES
+from interlock.engine.task_keys import ask_workers
+from interlock.limits import MAX_KEY_BYTES, MAX_KEYS_ON_REDIS
 
 THEN = ("retry", "hold", "dead", "skip")
 KEYS = 1_000
@@ -21,6 +25,8 @@ BATCH = 1_000
 """Dead letters that one request puts again or drops."""
 EDITED = ("args", "kwargs", "text")
 """The parts of a payload that may be sent anew."""
+STATED = ("keys", "shared")
+"""The keys of an edited message, where no rule is to compute them."""
 CHOSEN = ("task", "error", "key", "after", "until")
 """By what dead letters are chosen, and where a request goes on."""
 PATIENCE = 1.0
@@ -44,19 +50,75 @@ def _change(function: str) -> Route:
 
 async def requeue(call: Call) -> dict[str, Any]:
     """Put a dead letter again, as it was or edited."""
-    queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED)
+    queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED, *STATED)
     return await call.access.run(_requeue, queue, id, given)
 
 
 def _requeue(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> dict[str, Any]:
-    edited = None
+    edited = keys = None
     if given:
-        letter = operator.peek(queue, id)
-        if letter is None or letter.state != "dead":
-            raise Refusal(404, f"there is no dead letter {id} in queue {queue!r}")
-        edited = payload.edited(letter.payload, given)
-    new = operator.requeue(queue, id, edited)
+        letter = _letter(operator, queue, id)
+        edited = payload.edited(letter.payload, given) if _edits(given) else letter.payload
+        if any(name in given for name in STATED):
+            keys = NewKeys(*(listed(given.get(name) or [], name) for name in STATED))
+        else:
+            keys, why = _computed(operator, queue, edited)
+            if keys is None:
+                raise Refusal(
+                    409,
+                    f"the keys of the edited message are not known: {why}; "
+                    f"state them as keys and shared",
+                )
+    new = operator.requeue(queue, id, edited, keys)
     return {"changed": new is not None, "id": None if new is None else str(new)}
+
+
+async def edited_keys(call: Call) -> dict[str, Any]:
+    """Return the keys of a dead letter, and those that it would have as edited."""
+    queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED)
+    return await call.access.run(_edited_keys, queue, id, given)
+
+
+def _edited_keys(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> dict[str, Any]:
+    letter = _letter(operator, queue, id)
+    keys, text = _computed(operator, queue, payload.edited(letter.payload, given))
+    return {
+        "old": _told(NewKeys(letter.keys, letter.shared)),
+        "new": None if keys is None else _told(keys),
+        "by" if keys else "why": text,
+        "barrier": "BARRIER" in letter.options,
+    }
+
+
+def _letter(operator: Operator, queue: str, id: int) -> Stored:
+    letter = operator.peek(queue, id)
+    if letter is None or letter.state != "dead":
+        raise Refusal(404, f"there is no dead letter {id} in queue {queue!r}")
+    return letter
+
+
+def _edits(given: dict[str, Any]) -> bool:
+    return any(name in given for name in EDITED)
+
+
+def _computed(operator: Operator, queue: str, edited: bytes) -> tuple[NewKeys | None, str]:
+    """Return the keys by the task's own rule and the worker that knows it, or the reason."""
+    if payload.task_of(edited) is None:
+        return None, "it is not a call of a task, so no rule gives its keys"
+    answer = ask_workers(operator, queue, edited)
+    return answer.keys, answer.text
+
+
+def _told(keys: NewKeys) -> dict[str, Any]:
+    """Return keys for JSON: text where they are UTF-8, else an object with `base64`."""
+    return {"keys": [*map(_key, keys.exclusive)], "shared": [*map(_key, keys.shared)]}
+
+
+def _key(key: bytes) -> str | dict[str, str]:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(key).decode()}
 
 
 def _gate(function: Literal["pause", "resume"]) -> Route:
@@ -74,9 +136,19 @@ def keys_of(given: Any) -> tuple[bytes, ...]:
         return ()
     if not isinstance(given, list) or not 1 <= len(given) <= KEYS:
         raise Refusal(400, f"keys is to be null for the queue, or a list of 1 to {KEYS} keys")
+    return listed(given, "keys")
+
+
+def listed(given: Any, name: str) -> tuple[bytes, ...]:
+    """Return the keys of a list: each text, or an object with `base64`."""
+    if not isinstance(given, list) or len(given) > MAX_KEYS_ON_REDIS:
+        raise Refusal(400, f"{name} must be a list of at most {MAX_KEYS_ON_REDIS} keys")
     found = []
     for key in given:
         data = key.encode(errors="replace") if isinstance(key, str) else b""
+        if isinstance(key, dict) and key.keys() == {"base64"} and isinstance(key["base64"], str):
+            with contextlib.suppress(ValueError):
+                data = base64.b64decode(key["base64"], validate=True)
         if not 1 <= len(data) <= MAX_KEY_BYTES:
             raise Refusal(400, f"a key is text of 1 to {MAX_KEY_BYTES} bytes")
         found.append(data)
@@ -149,6 +221,7 @@ def _so_far(changed: int, at: bytes, until: int | None) -> dict[str, Any]:
 ROUTES = (
     *map(_change, ("retry", "skip", "bury", "cancel", "revoke", "discard")),
     Route("POST", "queues/*/messages/*/requeue", requeue, writes=True),
+    Route("POST", "queues/*/messages/*/keys", edited_keys, writes=True),
     _gate("pause"),
     _gate("resume"),
     _seal("seal"),

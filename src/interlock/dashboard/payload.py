@@ -77,6 +77,8 @@ def edited(data: bytes, given: dict[str, Any]) -> bytes:
     known = read(data)
     if not known.edit:
         raise Refusal(409, f"a payload of kind {known.kind!r} like this one cannot be edited")
+    if known.kind == "task" and "text" in given:
+        raise Refusal(400, f"it is a call of {known.task}; edit its args and kwargs, not its text")
     made = _edited_call(data, known, given) if known.kind == "task" else _edited_text(known, given)
     if len(made) > MAX_PAYLOAD:
         raise Refusal(400, f"the payload has {len(made)} bytes; allowed: up to {MAX_PAYLOAD}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.engine import refusals, wire, wire_queue
 from interlock.engine.events import Events
-from interlock.engine.records import Dropped, Letter, Stored
+from interlock.engine.records import Dropped, Letter, NewKeys, Stored
 from interlock.engine.request import Argument, Refused, Request
 from interlock.engine.worker_directory import Announced
 from interlock.errors import InterlockError
@@ -200,12 +200,18 @@ class Operator:
         """Pause or resume keys, or the queue; return for each True where that changed something."""
         return self._call(queue, wire_queue.gate, function, keys)
 
-    def requeue(self, queue: str, id: int, payload: bytes | None = None) -> int | None:
-        """Put a dead letter again, or, with `payload`, one like it that carries this instead.
+    def requeue(
+        self, queue: str, id: int, payload: bytes | None = None, keys: NewKeys | None = None
+    ) -> int | None:
+        """Put a dead letter again.
+
+        Args:
+            payload: replaces its own. Default: as it was.
+            keys: replace its own; only together with `payload`. Default: as they were.
 
         Returns its new id, None if there is no such dead letter.
         """
-        return self._call(queue, wire_queue.requeue, id, payload)
+        return self._call(queue, wire_queue.requeue, id, payload, keys)
 
     def discard(self, queue: str, id: int) -> bool:
         """Drop a dead letter. Returns False if there is none of this id."""

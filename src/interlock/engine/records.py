@@ -14,6 +14,14 @@ from interlock.limits import MAX_KEYS_ON_REDIS
 
 
 @dataclass(frozen=True, slots=True)
+class NewKeys:
+    """The keys under which an edited message is handled."""
+
+    exclusive: tuple[bytes, ...] = ()
+    shared: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """An unsettled message."""
 

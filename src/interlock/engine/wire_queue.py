@@ -15,7 +15,7 @@ from interlock.engine import worker_directory
 from interlock.engine.events import Events
 from interlock.engine.nonsense import understood
 from interlock.engine.parts import Parts
-from interlock.engine.records import Dropped, Letter, Stored, Version
+from interlock.engine.records import Dropped, Letter, NewKeys, Stored, Version
 from interlock.engine.request import Argument, Request
 from interlock.engine.wire import Sleep, first, micros
 from interlock.engine.worker_directory import Announced, Asked
@@ -154,13 +154,19 @@ def gate(
 
 
 def requeue(
-    call: Call, id: int, payload: bytes | None = None, again: bool = True
+    call: Call,
+    id: int,
+    payload: bytes | None = None,
+    keys: NewKeys | None = None,
+    again: bool = True,
 ) -> Request[int | None]:
-    """Put a dead letter again, or one like it with another payload.
+    """Put a dead letter again, or one like it with another payload and, with that, other keys.
 
     Returns its new id, None if there is no such dead letter.
     """
-    edited = () if payload is None else (payload,)
+    edited: tuple[Argument, ...] = () if payload is None else (payload,)
+    if keys is not None:
+        edited += (len(keys.exclusive), len(keys.shared), *keys.exclusive, *keys.shared)
     reply = yield from call("requeue", id, *edited, again=again)
     return number(reply) if reply else None
 

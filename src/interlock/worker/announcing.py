@@ -8,6 +8,7 @@ engine has no room for it, the worker says so once and goes on.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import logging
@@ -17,7 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
-from interlock.worker.announcement import Description, stacks_answer
+from interlock.worker.announcement import MOST_OF_ANSWER, Description, stacks_answer
+from interlock.worker.tasks import NotHere
 
 if TYPE_CHECKING:
     from interlock.worker.worker import Worker
@@ -155,25 +157,46 @@ class Announcing:
         return found
 
     def _take(self, number: str, text: str) -> None:
+        work: dict[str, Callable[[str, Any], None]] = {
+            "stacks": self._tell_stacks,
+            "drain": self._drain,
+            "keys": self._tell_keys,
+        }
         try:
-            wanted = json.loads(text)["ask"]
+            asked = json.loads(text)
+            do = work[asked["ask"]]
         except (ValueError, TypeError, KeyError, RecursionError):
-            wanted = None
-        if wanted not in ("stacks", "drain"):
-            self._answer(number, {"error": f"{text[:100]!r} is unknown; allowed: stacks, drain"})
+            allowed = ", ".join(work)
+            self._answer(number, {"error": f"{text[:100]!r} is unknown; allowed: {allowed}"})
             return
-        # Elsewhere: processes that are to say where their handlers stand may take their time.
-        work = self._tell_stacks if wanted == "stacks" else self._drain
-        threading.Thread(target=work, args=(number,), name="interlock-asked", daemon=True).start()
+        # On a thread of its own: a pool of processes, or a program's rule for keys, may be slow.
+        threading.Thread(
+            target=do, args=(number, asked), name="interlock-asked", daemon=True
+        ).start()
 
-    def _tell_stacks(self, number: str) -> None:
+    def _tell_keys(self, number: str, asked: Any) -> None:
+        """Answer with the keys that this app gives a call; bytes in base64."""
+        try:
+            payload = base64.b64decode(asked["payload"], validate=True)
+            both = self._worker._owner.state.tasks.keys_of(payload)
+            keys, shared = ([base64.b64encode(key).decode() for key in some] for some in both)
+            answer: dict[str, Any] = {"keys": keys, "shared": shared}
+            if len(json.dumps(answer)) > MOST_OF_ANSWER:
+                answer = {"error": f"its {len(keys) + len(shared)} keys do not fit in an answer"}
+        except NotHere as error:
+            answer = {"error": f"the message {error}"}
+        except BaseException as error:  # the rule is the program's
+            answer = {"error": f"{type(error).__name__}: {error}"[:2_000]}
+        self._answer(number, answer)
+
+    def _tell_stacks(self, number: str, _: object = None) -> None:
         try:
             answer = stacks_answer(self._worker.stacks())
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         self._answer(number, answer)
 
-    def _drain(self, number: str) -> None:
+    def _drain(self, number: str, _: object = None) -> None:
         self._answer(number, {"state": "draining"})
         _log.info("this worker was asked to drain, and takes no more")
         self._worker.on_drain()

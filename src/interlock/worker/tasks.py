@@ -67,6 +67,13 @@ class Tasks(Protocol):
         """Return what is to be held around all handlers: with the hooks of the ``worker``, with
         those of each ``process`` that runs handlers. None: nothing."""
 
+    def keys_of(self, payload: bytes) -> tuple[list[bytes], list[bytes]]:
+        """Return the exclusive and the shared keys that a send of this call would give it.
+
+        Raises NotHere where another worker may know that, and PayloadError, TypeError or
+        ValueError where the arguments give no keys; a rule of the program may raise anything.
+        """
+
     def learn(self, invocation: Any, payload: bytes) -> None:
         """Add to ``plain`` calls like this one, which was prepared from this payload, if it is
         plain."""

@@ -192,13 +192,19 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     def put() -> tuple[str, str, list[Spec]]:
         return who(), wait(), [spec() for _ in range(choice([1, 1, 1, 2, 5]))]
 
+    def new_keys() -> list[str]:
+        if chance() < 0.5:
+            return []
+        exclusive, shared = keys(), keys()
+        return [str(len(exclusive)), str(len(shared)), *exclusive, *shared]
+
     on_message: dict[str, Callable[[], list[str]]] = {
         "cancel": list,
         "revoke": lambda: [choice(["retry", "hold", "dead", "skip"])],
         "retry": list,
         "skip": list,
         "bury": list,
-        "requeue": lambda: [] if chance() < 0.6 else [payload()],
+        "requeue": lambda: [] if chance() < 0.5 else [payload(), *new_keys()],
         "discard": list,
         "forget": list,
     }

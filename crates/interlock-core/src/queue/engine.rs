@@ -4,6 +4,7 @@
 //! the last ones; the bytes of a message are its payload's. One call from outside is many calls here:
 //! [`Scheduler::start`] begins it, with what is due and with what all of it together may ready.
 
+use crate::key::{Key, KeyRef};
 use crate::queue::counts::Happened;
 use crate::queue::feed::Change;
 use crate::queue::lease::{Failed, Failure, LeaseLost};
@@ -226,6 +227,15 @@ impl<P> Scheduler<P> {
     /// Gives a dead letter another payload; the one it had. `None`: there is none of this id.
     pub fn edit_dead(&mut self, id: u64, payload: P) -> Option<P> {
         Some(std::mem::replace(&mut self.dead.get_mut(id)?.payload, payload))
+    }
+
+    /// Replaces the keys of a dead letter that is not a barrier. A key named twice counts once, as in a put.
+    pub fn rekey_dead(&mut self, id: u64, exclusive: &[KeyRef<'_>], shared: &[KeyRef<'_>]) {
+        if let Some(dead) = self.dead.get_mut(id) {
+            let owned = |(key, shared): (&KeyRef<'_>, bool)| (Key::new(key.bytes), shared);
+            let exclusive = exclusive.iter().map(|key| (key, false));
+            dead.keys = exclusive.chain(shared.iter().map(|key| (key, true))).map(owned).collect();
+        }
     }
 
     /// From now on, or no longer, the ids of messages that were settled are noted.

@@ -41,7 +41,7 @@ pub enum Function {
     Skip,
     /// `il1_bury ID`.
     Bury,
-    /// `il1_requeue ID [PAYLOAD]`.
+    /// `il1_requeue ID [PAYLOAD [EXCLUSIVE SHARED [KEY ...] [KEY ...]]]`.
     Requeue,
     /// `il1_discard ID`.
     Discard,

@@ -98,7 +98,7 @@ pub const OF_FCALL: &[Command] = &[
         OPERATE,
         "Puts a dead letter again",
         "O(N) of its keys",
-        &[ID, ONE_PAYLOAD],
+        &[ID, ONE_PAYLOAD, ONE_EXCLUSIVE, ONE_SHARED, ANY_KEY],
     ),
     function("fcall|il1_discard", OPERATE, "Drops a dead letter", "O(N) of its keys", &[ID]),
     function("fcall|il1_forget", OPERATE, "Drops a kept result", "O(1)", &[ID]),
@@ -273,6 +273,8 @@ const KIND: Argument = Argument { name: "kind", kind: "string", ..ARGUMENT };
 const LIMIT: Argument = Argument { name: "limit", kind: "integer", ..ARGUMENT };
 const ONE_CURSOR: Argument =
     Argument { name: "cursor", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_EXCLUSIVE: Argument =
+    Argument { name: "exclusive", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_FORCE: Argument =
     Argument { name: "force", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_ID: Argument = Argument { name: "id", kind: "string", flags: &["optional"], ..ARGUMENT };
@@ -280,6 +282,8 @@ const ONE_KEY: Argument =
     Argument { name: "key", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_PAYLOAD: Argument =
     Argument { name: "payload", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_SHARED: Argument =
+    Argument { name: "shared", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_TOKEN: Argument =
     Argument { name: "token", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_WHAT: Argument =

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.flags import Flag, positive
-from interlock.cli.queue import show
+from interlock.cli.queue import edit, show
 from interlock.cli.queue.confirmation import YES, refused
 from interlock.cli.queue.gone import when
 from interlock.cli.queue.subcommand import (
@@ -50,8 +50,10 @@ def add_to(commands: Any) -> None:
         "requeue",
         requeue,
         "put dead letters again",
-        (ALL, KEY, YES),
-        about="Each becomes a new message behind all others, at its first attempt.",
+        (ALL, KEY, YES, *edit.FLAGS),
+        about="Each becomes a new message behind all others, at its first attempt. Of one ID, "
+        "--args, --kwargs or --payload edit the message; its keys then are those that the task's "
+        "rule gives the edited call, by --app or by a worker, or those that you state.",
         ids="[ID]",
     )
 
@@ -81,6 +83,10 @@ def requeue(given: argparse.Namespace) -> int:
     """Put them again."""
     if sum((bool(given.ids), given.all, given.key is not None)) != 1:
         given.fail("give either IDs, --all or --key KEY")
+    if edit.is_wanted(given):
+        if len(given.ids) != 1:
+            given.fail("an edit needs exactly one ID")
+        return on_queue(given, lambda operator: edit.requeue(operator, given))
     return on_queue(given, lambda operator: _requeue(operator, given))
 
 

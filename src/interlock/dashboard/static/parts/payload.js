@@ -5,6 +5,7 @@ import { h, show } from "../dom.js";
 import { bytes } from "../format.js";
 import { action } from "./action.js";
 import { pairs } from "./basics.js";
+import { ask, confirmed } from "./dialog.js";
 
 /** JSON on one line where it fits. */
 function written(value) {
@@ -64,13 +65,41 @@ export function editor(queue, id, payload, done) {
       trouble.hidden = false;
       return null;
     }
-    const answer = await post(path("queues", queue, "messages", id, "requeue"), given);
+    const where = (what) => path("queues", queue, "messages", id, what);
+    const keys = await confirmedKeys(await post(where("keys"), given));
+    if (!keys) return null;
+    const answer = await post(where("requeue"), { ...given, ...keys });
     done(answer);
     return answer.changed ? `Put again as ${answer.id}` : `It was put again before, as ${answer.id}`;
   }, { kind: "primary" });
   const labelled = (name, field) => h("label", { class: "stack" }, h("span", { class: "soft" }, name), field);
   return show(form, fields.text ? labelled("Payload", fields.text) : [labelled("Arguments", fields.args), labelled("Named arguments", fields.kwargs)],
     trouble, h("div", { class: "actions" }, send, h("span", { class: "soft" }, "The edited message is put first, then this dead letter is dropped.")));
+}
+
+/** Shows the keys before and after, or asks for them where no worker knows the rule; null: not confirmed. */
+async function confirmedKeys({ old, new: computed, by, why, barrier }) {
+  const text = (key) => (typeof key === "string" ? key : `base64 ${key.base64}`);
+  const told = ({ keys, shared }) => [...keys.map(text), ...shared.map((key) => `${text(key)} (shared)`)].join(", ") || "no keys";
+  const before = ["Old keys", h("code", {}, told(old))];
+  if (computed) {
+    const content = h("div", { class: "stack" }, pairs([before, ["New keys", h("code", {}, told(computed))]]),
+      h("p", { class: "soft" }, `Computed by worker ${by} with the task's own rule.`));
+    return (await confirmed("Requeue with these keys?", content, "Requeue")) ? computed : null;
+  }
+  if (barrier) return (await confirmed("Requeue this barrier?", "It runs alone, without keys.", "Requeue")) ? { keys: [], shared: [] } : null;
+  const area = (label) => h("textarea", { "aria-label": label, rows: 3, spellcheck: "false" });
+  const [exclusive, shared, none] = [area("New keys, one a line"), area("New shared keys, one a line"), h("input", { type: "checkbox" })];
+  const lines = (field) => field.value.split("\n").filter(Boolean);
+  const stated = () => lines(exclusive).length + lines(shared).length > 0 || none.checked;
+  const content = h("div", { class: "stack" }, pairs([before]), h("p", {}, `State the new keys: ${why}.`),
+    h("label", { class: "stack" }, h("span", { class: "soft" }, "New keys, one a line"), exclusive),
+    h("label", { class: "stack" }, h("span", { class: "soft" }, "New shared keys, one a line"), shared),
+    h("label", {}, none, " It has no keys."));
+  const buttons = [["", "Cancel", ""], ["yes", "Requeue", "primary first", stated]];
+  if ((await ask("Which keys does it have now?", content, buttons)) !== "yes") return null;
+  const keys = { keys: lines(exclusive), shared: lines(shared) };
+  return (await confirmed("Requeue with these keys?", pairs([before, ["New keys", h("code", {}, told(keys))]]), "Requeue")) ? keys : null;
 }
 
 function parsed(what, text) {

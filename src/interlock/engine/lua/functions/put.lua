@@ -3,29 +3,6 @@
 -- Answers for each message its id, and 1 if its dedup string was known.
 -- No allow-oom: a full server takes nothing new.
 
-local function take_keys(from, count, mode, i, seen, list)
-  local args, at, wrong = from.args, from.at, nil
-  for k = 1, count do
-    local key = args[at + k]
-    if not key then
-      wrong = 'is missing'
-    elseif key == '' then
-      wrong = 'is empty'
-    elseif #key > MAX_KEY_BYTES then
-      wrong = string_format('has %d bytes; at most %d', #key, MAX_KEY_BYTES)
-    end
-    if wrong then
-      bad(from, 'messages[%d].' .. mode .. '[' .. k .. ']', i, wrong)
-    end
-    -- A key named twice counts once, and one named in both ways is exclusive.
-    if not seen[key] then
-      seen[key] = true
-      list[#list + 1] = key
-    end
-  end
-  from.at = at + count
-end
-
 local OWN = {}
 for i = 1, #DECLARED.message do
   OWN[DECLARED.message[i].name] = DECLARED.message[i]
@@ -109,11 +86,11 @@ local function take_message(from, i)
   local seen = exclusive + shared > 0 and {}
   if exclusive > 0 then
     m.exclusive = {}
-    take_keys(from, exclusive, 'exclusive', i, seen, m.exclusive)
+    take_keys(from, exclusive, 'messages[%d].exclusive', i, seen, m.exclusive)
   end
   if shared > 0 then
     m.shared = {}
-    take_keys(from, shared, 'shared', i, seen, m.shared)
+    take_keys(from, shared, 'messages[%d].shared', i, seen, m.shared)
   end
   local given = options > 0 and {}
   for _ = 1, options do

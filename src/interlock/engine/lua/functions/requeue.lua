@@ -1,10 +1,23 @@
--- il1_requeue: id [payload]
--- Puts a dead letter again, as a new message (clause 10), or one like it with another payload. Answers its
--- new id; nothing if there is no such dead letter. No allow-oom: it is a put.
+-- il1_requeue: id [payload [exclusive shared [key...] [key...]]]
+-- Puts a dead letter again, as a new message (clause 10), or one like it with another payload and other
+-- keys. Answers its new id; nothing if there is no such dead letter. No allow-oom: it is a put.
+
+local function take_new_keys(from)
+  local exclusive = take_whole(from, 0, MAX_KEYS, 'exclusive')
+  local shared = take_whole(from, 0, MAX_KEYS, 'shared')
+  if exclusive + shared > MAX_KEYS then
+    bad(from, 'keys', nil, string_format('are %d; at most %d', exclusive + shared, MAX_KEYS))
+  end
+  local seen, keys = {}, { exclusive = {}, shared = {} }
+  take_keys(from, exclusive, 'exclusive', nil, seen, keys.exclusive)
+  take_keys(from, shared, 'shared', nil, seen, keys.shared)
+  return keys
+end
 
 register('requeue', function(q, from)
   local id = take_number(from, 'id')
   local edited = more(from) and take_text(from, MAX_PAYLOAD, 'payload')
+  local keys = more(from) and take_new_keys(from)
   take_end(from)
   local c = begin(q)
   local text = redis_call('HGET', q.x, id)
@@ -12,8 +25,14 @@ register('requeue', function(q, from)
     commit(q)
     return {}
   end
-  refuse_sealed(q, from)
   local dead = cmsgpack.unpack(text)
+  if keys then
+    if dead.barrier and #keys.exclusive + #keys.shared > 0 then
+      refuse_now(q, 'BADARG', '%s: id %s is a barrier, which takes no keys', from.called, id)
+    end
+    dead.exclusive, dead.shared = keys.exclusive, keys.shared
+  end
+  refuse_sealed(q, from)
   local payload = edited or dead.outside and redis_call('HGET', q.y, id) or dead.payload
   local wrong = too_large(q, 1, #payload)
   if wrong then

@@ -98,3 +98,26 @@ end
 local function take_wait(from)
   return take_whole(from, 0, MAX_SPAN, 'wait')
 end
+
+-- Appends `count` keys to `list`. A key named twice counts once, and one named in both ways is exclusive.
+local function take_keys(from, count, what, i, seen, list)
+  local args, at, wrong = from.args, from.at, nil
+  for k = 1, count do
+    local key = args[at + k]
+    if not key then
+      wrong = 'is missing'
+    elseif key == '' then
+      wrong = 'is empty'
+    elseif #key > MAX_KEY_BYTES then
+      wrong = string_format('has %d bytes; at most %d', #key, MAX_KEY_BYTES)
+    end
+    if wrong then
+      bad(from, what .. '[' .. k .. ']', i, wrong)
+    end
+    if not seen[key] then
+      seen[key] = true
+      list[#list + 1] = key
+    end
+  end
+  from.at = at + count
+end
