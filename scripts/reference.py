@@ -393,9 +393,10 @@ def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 
 def declared(of: argparse.ArgumentParser, groups: tuple[ModuleType, ...]) -> list[Flag]:
     """Return the declarations of a subcommand's flags, in its order."""
-    flags = [value for group in groups for value in vars(group).values()
-             if isinstance(value, Flag)]  # fmt: skip
-    flags += SHARED
+    flags = list(SHARED)
+    for value in (value for group in groups for value in vars(group).values()):
+        some = value if isinstance(value, tuple) else (value,)
+        flags += (flag for flag in some if isinstance(flag, Flag))
     return [
         next(
             flag

@@ -33,6 +33,7 @@ KEY = Flag("--key", "only those that have this key", "KEY")
 LIMIT = Flag("--limit", "show so many (20)", "N", positive, 20)
 AFTER = Flag("--after", "those behind this dead letter, for the next page", "ID", message_id)
 ALL = Flag("--all", "all dead letters")
+EDIT = edit.FLAGS
 
 
 def add_to(commands: Any) -> None:
@@ -50,7 +51,7 @@ def add_to(commands: Any) -> None:
         "requeue",
         requeue,
         "put dead letters again",
-        (ALL, KEY, YES, *edit.FLAGS),
+        (ALL, KEY, YES, *EDIT),
         about="Each becomes a new message behind all others, at its first attempt. Of one ID, "
         "--args, --kwargs or --payload edit the message; its keys then are those that the task's "
         "rule gives the edited call, by --app or by a worker, or those that you state.",
