@@ -56,6 +56,7 @@ QUEUE_NAMES = (
     ("`revoke`, `retry`, `skip`, `bury`, `cancel`, `discard`", "message", ("id", "changed")),
     ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
     ("`seal`, `reopen`", "queue", ("queue", "changed")),
+    ("`configure`", "queue", ("queue", "options", "changed")),
     ("`dead-letters`", "dead letter",
      ("id", "attempts", "time", "error", "priority", "keys", "shared", "payload", "format",
       "value")),

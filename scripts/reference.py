@@ -395,7 +395,8 @@ def declared(of: argparse.ArgumentParser, groups: tuple[ModuleType, ...]) -> lis
     """Return the declarations of a subcommand's flags, in its order."""
     flags = list(SHARED)
     for value in (value for group in groups for value in vars(group).values()):
-        some = value if isinstance(value, tuple) else (value,)
+        found = tuple(value.values()) if isinstance(value, dict) else value
+        some = found if isinstance(found, tuple) else (found,)
         flags += (flag for flag in some if isinstance(flag, Flag))
     return [
         next(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.wire.declaration import Wire
+from collections.abc import Iterable
+
+from scripts.wire.declaration import Option, Wire
 from scripts.wire.text import MADE, capital, number, string
 
 
@@ -46,29 +48,39 @@ def declared(wire: Wire) -> str:
         "",
         "OPTIONS = (",
     ]
-    types = []
+    types: list[tuple[str, str]] = []
+    lines += _options(wire, [one for one in wire.queue if one.python and not one.policy], types)
+    lines += [")", '"""Beside the retry policy."""', "", "POLICY = ("]
+    lines += _options(wire, wire.policy, [])
+    lines += [")", '"""Those of a `Retry`."""', ""]
+    lines += [f"FUNCTIONS = {tuple(o.name for o in wire.functions if 'redis' in o.servers)!r}"]
+    lines += ['"""Those that the library for Redis has."""', ""]
+    lines += [f"GROWING = {tuple(one.name for one in wire.functions if one.grows)!r}"]
+    lines += ['"""Functions that a server refuses at its memory limit."""', "", ""]
     for one in wire.queue:
-        if not one.python or one.policy:
-            continue
+        if one.words and not one.policy:
+            lines[-1:] = [f"{one.python.capitalize()} = Literal{list(one.words)!r}", "", ""]
+    lines += ["class DeclaredOptions(TypedDict, total=False):"]
+    lines += ['    """The options that an engine holds, by the names of their arguments."""', ""]
+    lines += [f"    {name}: {kind}" for name, kind in types] + ["    retry: Retry"]
+    return "\n".join(lines) + "\n"
+
+
+def _options(wire: Wire, options: Iterable[Option], types: list[tuple[str, str]]) -> list[str]:
+    """Return a line for each option; add its argument and the argument's type to `types`."""
+    lines = []
+    for one in options:
         said = f'"{one.name}", "{one.python}"'
         if one.words:
             lines.append(f"    Option({said}, words={one.words!r}),")
-            types.append((one.python, f"Literal{list(one.words)!r}"))
+            types.append((one.python, one.python.capitalize()))
         elif one.micros:
             lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True),")
             types.append((one.python, "Seconds"))
         else:
             lines.append(f"    Option({said}, {number(wire.most(one))}),")
             types.append((one.python, "int"))
-    lines += [")", '"""Beside the retry policy."""', ""]
-    lines += [f"FUNCTIONS = {tuple(o.name for o in wire.functions if 'redis' in o.servers)!r}"]
-    lines += ['"""Those that the library for Redis has."""', ""]
-    lines += [f"GROWING = {tuple(one.name for one in wire.functions if one.grows)!r}"]
-    lines += ['"""Functions that a server refuses at its memory limit."""', "", ""]
-    lines += ["class DeclaredOptions(TypedDict, total=False):"]
-    lines += ['    """The options that an engine holds, by the names of their arguments."""', ""]
-    lines += [f"    {name}: {kind}" for name, kind in types] + ["    retry: Retry"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def refusal_table(wire: Wire) -> str:

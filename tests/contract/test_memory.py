@@ -11,10 +11,12 @@ from interlock.testing.contract import Case, Face, NotHeld, cases, run
 
 
 class MemoryHarness:
-    """The engine in this process. It holds every clause of the suite."""
+    """The engine in this process."""
 
     name = "memory"
-    capabilities: Mapping[int | str, str] = {}
+    capabilities: Mapping[int | str, str] = {
+        "11_changed_bounds_hold_for_what_comes": "its options are given where it is made",
+    }
 
     def __init__(self) -> None:
         self.clock = ManualClock()

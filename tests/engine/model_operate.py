@@ -19,13 +19,15 @@ from tests.engine.model import (
 class OperatedModel(Model):
     def configure(self, arguments: list[str]) -> list[str]:
         self.apply_due()
-        replaces = arguments[:1] == ["REPLACE"]
-        given = arguments[replaces:]
-        if arguments:
-            options = DEFAULTS | dict(zip(given[::2], given[1::2], strict=True))
-            if self.declared and not replaces and options != self.options:
+        mode = arguments[0] if arguments[:1] in (["CHANGE"], ["REPLACE"]) else None
+        given = arguments[mode is not None :]
+        named = dict(zip(given[::2], given[1::2], strict=True))
+        if arguments and self.declared and mode is None:
+            if self.options != self.options | named:
                 raise Refused("OPTIONSMISMATCH")
-            self.options, self.declared = options, True
+        elif arguments:
+            self.options = (self.options if mode == "CHANGE" else DEFAULTS) | named
+            self.declared = True
         return [part for pair in self.options.items() for part in pair]
 
     def cancel(self, id: str) -> list[str]:

@@ -140,7 +140,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     (
         "configure",
         ("SIZE", 1),
-        "BADARG il1_configure: options[1] is not REPLACE, MAXSIZE,",
+        "BADARG il1_configure: options[1] is not CHANGE, REPLACE, MAXSIZE,",
     ),
     ("configure", ("MAXSIZE",), "BADARG il1_configure: MAXSIZE is missing"),
     ("configure", ("MAXSIZE", -1), "BADARG il1_configure: MAXSIZE is '-1'; a whole number from 0"),

@@ -124,11 +124,47 @@ def test_a_queue_declared_otherwise_is_a_mismatch_that_names_it(
 ) -> None:
     client.queue(name, maxsize=5).put(1)
     with connect(f"redis://127.0.0.1:{engine_port}") as other:
-        with pytest.raises(OptionsMismatch, match="MAXSIZE") as caught:
-            other.queue(name, maxsize=6).put(1)
-        assert name in str(caught.value)
-        # Who declares nothing takes it as it is.
+        renewed = other.queue(name, maxsize=6, dedup_window=300)
+        with pytest.raises(OptionsMismatch) as caught:
+            renewed.put(1)
+        said = f"{name!r} was declared with maxsize=5, and this program declares maxsize=6"
+        assert said in str(caught.value)
+        assert f"`interlock queue configure {name} --maxsize 6`" in str(caught.value)
+        # Who declares nothing takes it as it is, and so does who declares other options alike.
         assert other.queue(name).put(2)
+        assert other.queue(name, maxdead=10_000).put(3)
+        # What the error says resolves it.
+        assert renewed.configure(maxsize=6)["maxsize"] == 6
+        assert renewed.put(4)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({"dedup_window": 1.5}, {"dedup_window": 300}, "dedup_window=1.5, .* dedup_window=300;"),
+        ({"retry": Retry(4)}, {"retry": Retry(None)}, "configure.retry=Retry.attempts=None, ...."),
+        ({"retry": Retry(factor=3)}, {"retry": Retry()}, "factor=3.0, .* --factor 2.0`"),
+        ({"retry": Retry(then="hold")}, {"retry": Retry()}, "then='hold', .* --then dead`"),
+        ({"retry": Retry(jitter=False)}, {"retry": Retry()}, "jitter=False, .* --jitter true`"),
+    ],
+)
+def test_a_mismatch_is_told_in_the_words_and_units_of_python(
+    client: Client, name: str, before: Any, after: Any, words: str
+) -> None:
+    client.queue(name, **before).put(1)
+    with pytest.raises(OptionsMismatch, match=words):
+        client.queue(name, **after).put(2)
+
+
+def test_a_queue_that_was_configured_is_declared_so_when_its_engine_lost_it(
+    client: Client, name: str
+) -> None:
+    queue = client.queue(name, maxsize=5)
+    queue.put(1)
+    queue.configure(maxsize=6, maxdead=7)
+    assert queue.drop(force=True)
+    queue.put(1)
+    assert queue.configure()["maxsize"] == 6
 
 
 @pytest.mark.parametrize(

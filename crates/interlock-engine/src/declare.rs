@@ -47,12 +47,6 @@ impl Declared {
             reply::text(out, self.told(option).as_bytes());
         }
     }
-
-    /// Returns the first option that another declaration has otherwise, with its value here and there.
-    pub fn differs(&self, other: &Declared) -> Option<(QueueOption, String, String)> {
-        let each = QueueOption::ALL.into_iter().map(|one| (one, self.told(one), other.told(one)));
-        each.into_iter().find(|(_, here, there)| here != there)
-    }
 }
 
 /// The value of an option that is one of a few words.
@@ -101,38 +95,53 @@ impl OneOf for Durability {
     }
 }
 
-/// The declaration that a call makes.
+/// The declaration of a call.
 pub struct Declaration {
-    pub replace: bool,
+    /// It changes a queue that was declared before, instead of being compared with it.
+    pub changes: bool,
     pub declared: Declared,
+    /// The options that the call names, a bit each.
+    named: u32,
 }
 
-/// Reads the declaration of a call; `None`: it only asks. `journal`: there is one, so that queues can be
-/// durable.
+impl Declaration {
+    /// Returns the first named option that was declared otherwise, with its new and its old value.
+    pub fn differs(&self, before: &Declared) -> Option<(QueueOption, String, String)> {
+        let named = QueueOption::ALL.into_iter().filter(|one| self.named & 1 << *one as u32 != 0);
+        let mut each = named.map(|one| (one, self.declared.told(one), before.told(one)));
+        each.find(|(_, new, old)| new != old)
+    }
+}
+
+/// Reads the declaration of a call; `None`: it only asks. `before` is what holds so far. `journal`: there
+/// is one, so that queues can be durable.
 pub fn read<A: Args + ?Sized>(
     from: &mut Reader<'_, A>,
+    before: &Declared,
     default: Durability,
     journal: bool,
 ) -> Read<Option<Declaration>> {
     if !from.more() {
         return Ok(None);
     }
-    let replace = from.args.get(0) == b"REPLACE";
-    from.at += usize::from(replace);
-    let mut declared = Declared::default_of(default);
-    let mut seen = 0u32;
+    let first = from.args.get(0);
+    let keeps = first == b"CHANGE";
+    let changes = keeps || first == b"REPLACE";
+    from.at += usize::from(changes);
+    let mut declared = if keeps { before.clone() } else { Declared::default_of(default) };
+    let mut named = 0u32;
     let mut i = 0;
     while from.more() {
         i += 1;
         let Some(option) = QueueOption::of_name(from.take(|| format!("options[{i}]"))?) else {
-            let text = format_args!("is not REPLACE, {}", QueueOption::TOLD);
+            let text = format_args!("is not CHANGE, REPLACE, {}", QueueOption::TOLD);
             return from.bad(|| format!("options[{i}]"), text);
         };
         let name = option.name();
-        if seen & 1 << option as u32 != 0 {
+        if named & 1 << option as u32 != 0 {
             return from.bad(|| format!("options[{i}]"), format_args!("is {name}, named twice"));
         }
-        seen |= 1 << option as u32;
+        named |= 1 << option as u32;
         declared.read(option, from, || name.to_string())?;
         let stores = declared.durability != Durability::None;
         if option == QueueOption::Durability && stores && !journal {
@@ -141,5 +150,5 @@ pub fn read<A: Args + ?Sized>(
             return refuse(Code::NotSupported, from.called, text);
         }
     }
-    Ok(Some(Declaration { replace, declared }))
+    Ok(Some(Declaration { changes, declared, named }))
 }

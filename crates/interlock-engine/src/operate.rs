@@ -86,16 +86,21 @@ impl Queue {
     ) -> Read<()> {
         let settings = &cx.shared.settings;
         let journal = settings.journal.is_some() || cx.replays;
-        let declaration = declare::read(from, settings.durability, journal)?;
+        let declaration = declare::read(from, &self.declared, settings.durability, journal)?;
         self.begin(cx);
         if let Some(declaration) = declaration {
-            let other = declaration.declared.differs(&self.declared);
+            let other = declaration.differs(&self.declared);
             if let (true, Some((option, new, old))) =
-                (self.is_declared && !declaration.replace, other)
+                (self.is_declared && !declaration.changes, other)
             {
                 let name = option.name();
                 let text = format_args!("{name} is '{new}'; the queue was declared with '{old}'");
                 return refuse(Code::OptionsMismatch, from.called, text);
+            }
+            if self.is_declared && !declaration.changes {
+                // What it names is declared so already, and the rest stays.
+                self.declared.tell(out);
+                return Ok(());
             }
             let was_durable = self.is_durable();
             if !was_durable && declaration.declared.durability != Durability::None {

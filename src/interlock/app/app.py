@@ -14,6 +14,7 @@ from interlock.app.invocation import AppTasks
 from interlock.app.keyspec import KeySpec
 from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Hooks
+from interlock.app.options import checked
 from interlock.app.place import NoPlace, place_of
 from interlock.app.reach import Reach, served
 from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
@@ -23,6 +24,7 @@ from interlock.errors import EngineUnavailable
 from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
+    from interlock.engine.declared import DeclaredOptions
     from interlock.worker.harness import TestWorker
     from interlock.worker.worker import Beside, Worker
 
@@ -48,6 +50,10 @@ class App:
             declared otherwise.
         send_timeout: seconds for which a send waits, for room and for the engine together.
             Default 5.
+        queues: options of queues by their names, as ``Client.queue`` takes them: ``maxsize``,
+            ``maxbytes``, ``maxdead``, ``dedup_window``, ``durability`` and ``retry``. They are
+            declared with the first send or by the first worker; OptionsMismatch is raised then if
+            the queue has others. Default: none.
         audit: check each handled message from outside for order, overlap and attempts; the same as
             ``interlock worker --audit``. Default False.
         lifespan: what is made before the first handler of a process and ended after its last; see
@@ -63,6 +69,7 @@ class App:
         *,
         retry: Retry = _DEFAULT_RETRY,
         send_timeout: Seconds = 5,
+        queues: Mapping[str, DeclaredOptions] | None = None,
         audit: bool = False,
         lifespan: Callable[[Any], object] | None = None,
     ) -> None:
@@ -74,6 +81,8 @@ class App:
         """The engine; may be set until the first send."""
         self.retry = retry
         self.send_timeout = seconds(send_timeout, "App(): send_timeout")
+        self.queues = MappingProxyType(checked(queues or {}))
+        """The declared options of queues by the queues' names."""
         self.audit = bool(audit)
         # What a put carries: nothing where the queue's own policy holds.
         self._sent_retry = None if retry is _DEFAULT_RETRY else retry
@@ -518,7 +527,7 @@ class App:
 
                 # Named: what is left there the app tells by itself.
                 self._client = connect(self._named() or "memory://")
-            return self._client.queue(name, bytes, **options)
+            return self._client.queue(name, bytes, **self.queues.get(name, {}), **options)
 
     def _url_in_use(self) -> str:
         """Return the URL that sends go to, without a password."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 from interlock.engine import wire
 from interlock.engine.aio_lease import AsyncRemoteLease
 from interlock.engine.consumer import consume_async
+from interlock.engine.declared import DeclaredOptions, Durability
 from interlock.engine.handle import Handle
 from interlock.engine.lease_state import RemoteLeaseBatch
 from interlock.errors import InterlockError
@@ -309,6 +310,40 @@ class AsyncRemoteQueue(Generic[T]):
     async def empty(self) -> bool:
         """Return True if no message is queued that is not leased."""
         return await self.qsize() == 0
+
+    async def configure(
+        self,
+        *,
+        maxsize: int | None = None,
+        maxbytes: int | None = None,
+        maxdead: int | None = None,
+        dedup_window: Seconds | None = None,
+        durability: Durability | None = None,
+        retry: Retry | None = None,
+    ) -> DeclaredOptions:
+        """Change options of the queue for everybody; return all that are in force then.
+
+        What is not named stays. Without an argument nothing changes. Nothing that was put is
+        dropped: with a lower ``maxsize`` or ``maxbytes`` puts wait until there is room, with a
+        lower ``maxdead`` what would become a dead letter is held. ``retry`` holds for failures from
+        now on, of messages that have no policy of their own; ``dedup_window`` for messages that are
+        settled from now on. Programs that declare other options get ``OptionsMismatch`` when they
+        start; those that run go on.
+
+        Args:
+            maxsize, maxbytes, maxdead, dedup_window, durability, retry: as for ``Client.queue``.
+                Of ``retry`` the engine does not hold ``on``.
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range, or the engine
+                does not have this durability; nothing was changed.
+            InterlockError: the user may not operate the queue.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        return await self._run(
+            self._handle, self._operations.configure, maxsize=maxsize, maxbytes=maxbytes,
+            maxdead=maxdead, dedup_window=dedup_window, durability=durability, retry=retry,
+        )  # fmt: skip
 
     async def full(self) -> bool:
         """Return True if a put would have to wait."""

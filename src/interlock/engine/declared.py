@@ -28,6 +28,16 @@ OPTIONS = (
 )
 """Beside the retry policy."""
 
+POLICY = (
+    Option("ATTEMPTS", "attempts", 1_000_000_000),
+    Option("FIRST", "first", 1_000_000_000_000_000, micros=True),
+    Option("FACTOR", "factor", 1_000_000_000),
+    Option("LONGEST", "longest", 1_000_000_000_000_000, micros=True),
+    Option("JITTER", "jitter", 1),
+    Option("THEN", "then", words=("dead", "hold")),
+)
+"""Those of a `Retry`."""
+
 FUNCTIONS = (
     "next",
     "put",
@@ -70,6 +80,8 @@ FUNCTIONS = (
 GROWING = ("put", "requeue", "restore")
 """Functions that a server refuses at its memory limit."""
 
+Durability = Literal["always", "everysec", "none", "server"]
+
 
 class DeclaredOptions(TypedDict, total=False):
     """The options that an engine holds, by the names of their arguments."""
@@ -78,5 +90,5 @@ class DeclaredOptions(TypedDict, total=False):
     maxbytes: int
     maxdead: int
     dedup_window: Seconds
-    durability: Literal["always", "everysec", "none", "server"]
+    durability: Durability
     retry: Retry

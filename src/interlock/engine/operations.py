@@ -10,9 +10,10 @@ import heapq
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.engine import wait, wire_queue
+from interlock.engine import declaration, wait, wire_queue
 from interlock.engine.arguments import canonical, check_id, check_limit, check_then, until
 from interlock.engine.codec import decode_result
+from interlock.engine.declared import DeclaredOptions
 from interlock.engine.records import Letter, Stored
 from interlock.engine.request import Argument, Request
 from interlock.engine.session import Session
@@ -62,6 +63,16 @@ class Operations:
     def counts(self, session: Session[Any]) -> Request[Stats]:
         """Return the counts as KeyedQueue has them."""
         return wire_queue.counts((yield from self.stats(session)))
+
+    def configure(self, session: Session[Any], /, **given: Any) -> Request[DeclaredOptions]:
+        """Change the options that are given; return all that are in force then."""
+        handle = self._handle
+        # It is not declared first: where its declaration is refused, this is the way out.
+        call = handle.engine.calls(session, handle.key)
+        changed = declaration.pairs("configure()", given)
+        now = yield from wire_queue.configured(call, *declaration.change(changed))
+        handle.declaration.changed(changed)
+        return declaration.options_of(now)
 
     def full(self, session: Session[Any]) -> Request[bool]:
         """Return True if a put would have to wait."""

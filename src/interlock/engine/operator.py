@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from interlock.engine import refusals, wire, wire_queue
+from interlock.engine import declaration, refusals, wire, wire_queue
 from interlock.engine.events import Events
 from interlock.engine.records import Dropped, Letter, NewKeys, Stored
 from interlock.engine.request import Argument, Refused, Request
@@ -48,6 +48,10 @@ class Operator:
     def configure(self, queue: str, options: dict[str, str]) -> None:
         """Declare options, by the same names; OptionsMismatch where others are declared."""
         self._call(queue, wire_queue.configured, *(part for one in options.items() for part in one))
+
+    def change_options(self, queue: str, changed: Mapping[str, Argument]) -> dict[str, str]:
+        """Change options, by the same names; return all that are in force then."""
+        return self._call(queue, wire_queue.configured, *declaration.change(changed))
 
     def stats(self, queue: str) -> dict[str, int]:
         """Return the counts, by name."""

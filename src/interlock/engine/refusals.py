@@ -6,6 +6,7 @@ wire/refusals.toml.
 
 from __future__ import annotations
 
+from interlock.engine.declaration import mismatch
 from interlock.engine.declared import GROWING
 from interlock.engine.refusal import TENANT, Course, Refusal
 from interlock.engine.refusal_table import REFUSALS
@@ -51,7 +52,7 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
     if code == "SEALED":
         return ShutDown(f"queue {name!r} is sealed: it takes no puts until it is reopened")
     if code == "OPTIONSMISMATCH":
-        return OptionsMismatch(f"queue {name!r} was declared otherwise: {text}")
+        return OptionsMismatch(mismatch(name, text))
     if code in ("BADARG", "TOOBIG", "NOTSUPPORTED"):
         return ValueError(f"queue {name!r}: {text}")
     if code in ("MOVED", "ASK"):

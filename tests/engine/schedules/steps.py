@@ -177,7 +177,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         return rng.choices(KEYS, k=choice([0, 1, 1, 2]))
 
     def declared() -> list[str]:
-        first: list[str] = choice([["REPLACE"], ["REPLACE"], []])
+        first: list[str] = choice([["REPLACE"], ["CHANGE"], ["CHANGE"], []])
         return first + [part for pair in chosen(declared_options) for part in pair]
 
     def wanted() -> list[str]:

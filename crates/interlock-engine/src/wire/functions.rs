@@ -25,7 +25,7 @@ pub enum Function {
     Settle,
     /// `il1_extend TOKEN DURATION`.
     Extend,
-    /// `il1_configure [REPLACE] [NAME VALUE ...]`.
+    /// `il1_configure [CHANGE | REPLACE] [NAME VALUE ...]`.
     Configure,
     /// `il1_result ID WAIT`.
     Result,

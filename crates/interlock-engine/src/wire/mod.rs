@@ -15,10 +15,10 @@ impl Function {
         Function::of_name(name.strip_prefix(b"il1_")?)
     }
 
-    /// Returns the class of this call: `il1_configure REPLACE` operates.
+    /// Returns the class of this call: `il1_configure CHANGE` and `REPLACE` operate.
     pub fn class_of(self, first: Option<&[u8]>) -> Class {
         match (self, first) {
-            (Function::Configure, Some(b"REPLACE")) => Class::Operate,
+            (Function::Configure, Some(b"CHANGE" | b"REPLACE")) => Class::Operate,
             _ => self.class(),
         }
     }

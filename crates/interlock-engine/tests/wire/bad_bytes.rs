@@ -188,7 +188,7 @@ fn a_refused_call_changes_nothing() {
         ),
         ("next c 2 0 1 9 any REJECT 5 6", "BADARG il1_next: settlements[1].reason is missing"),
         ("configure DURABILITY always", "NOTSUPPORTED il1_configure: DURABILITY is 'always'"),
-        ("configure COLOR 1", "BADARG il1_configure: options[1] is not REPLACE, MAXSIZE"),
+        ("configure COLOR 1", "BADARG il1_configure: options[1] is not CHANGE, REPLACE, MAXSIZE"),
         ("purge all", "BADARG il1_purge: what is not pending or dead"),
         ("revoke 5 later", "BADARG il1_revoke: then is not retry, hold, dead or skip"),
         ("revoke 5 retry x", "BADARG il1_revoke: token is no number that this queue gives"),

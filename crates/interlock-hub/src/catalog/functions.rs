@@ -46,7 +46,7 @@ pub const OF_FCALL: &[Command] = &[
     function(
         "fcall|il1_configure",
         DECLARE,
-        "Declares the options of a queue, or tells them",
+        "Declares, changes or returns the options of a queue",
         "O(1)",
         &[ANY_OPTION],
     ),

@@ -9,6 +9,7 @@ import argparse
 
 from interlock.cli.queue import (
     barrier,
+    configure,
     contents,
     dead,
     drop,
@@ -30,6 +31,7 @@ GROUPS = (
     explanation,
     settlement,
     gates,
+    configure,
     dead,
     barrier,
     purge,

@@ -167,6 +167,42 @@ async def a_queue_is_bounded_by_bytes(t: Trial) -> None:
 
 
 @clause(11)
+async def changed_bounds_hold_for_what_comes(t: Trial) -> None:
+    q = t.queue(maxsize=2, maxdead=1, retry=Retry(attempts=1))
+    await q.put_many([1, 2])
+    # Puts that wait find the room of a larger bound.
+    changed = await t.wakes(_put_and_configured(q, 3), q.configure(maxsize=3))
+    assert (changed["maxsize"], changed["maxdead"], changed["retry"].attempts) == (3, 1, 1)
+    # Of a smaller one nothing is dropped: puts wait until enough is settled.
+    await q.configure(maxsize=2)
+    with raises(Full):
+        await q.put_nowait(4)
+    first, second, third = await q.ready()
+    assert [one.payload for one in (first, second, third)] == [1, 2, 3]
+    await first.ack()
+    with raises(Full):
+        await q.put_nowait(4)
+    # Failures follow the new policy, also of what was put before.
+    await q.configure(retry=Retry(attempts=2, first=0))
+    await second.nack()
+    assert (await q.stats()).dead == 0
+    again = await q.one()
+    assert (again.payload, again.attempt) == (2, 2)
+    await again.nack()
+    assert (await q.stats()).dead == 1
+    await q.put_nowait(4)
+    # As many dead letters as the new bound allows: the next is held.
+    await q.configure(maxdead=0, retry=Retry(attempts=1))
+    await third.nack()
+    assert ((await q.stats()).dead, (await q.stats()).held) == (1, 1)
+
+
+async def _put_and_configured(q: QueueFace, payload: object) -> Any:
+    await q.put(payload)
+    return await q.configure()
+
+
+@clause(11)
 async def the_queue_may_be_told_how_large_a_payload_is(t: Trial) -> None:
     q = t.queue(maxbytes=10, sizeof=lambda payload: payload["size"])
     await q.put({"size": 6})

@@ -207,6 +207,9 @@ class QueueFace:
     async def empty(self) -> bool:
         return bool(await self._call("empty"))
 
+    async def configure(self, **options: Any) -> Any:
+        return await self._call("configure", **options)
+
     async def full(self) -> bool:
         return bool(await self._call("full"))
 

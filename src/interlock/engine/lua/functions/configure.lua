@@ -1,11 +1,13 @@
--- il1_configure: [REPLACE] [name value]...
--- The first declaration counts; the same again changes nothing; another one is refused unless it replaces.
--- Answers pairs of name and value, all that is in force.
+-- il1_configure: [CHANGE | REPLACE] [name value]...
+-- The first declaration counts. A later one is compared with it in what it names, and changes nothing; with
+-- CHANGE what it names is changed, with REPLACE all. Answers pairs of name and value, all that is in force.
 
 local function take_declaration(from)
-  local replace = from.args[1] == 'REPLACE'
-  if replace then
+  local mode = from.args[1]
+  if mode == 'CHANGE' or mode == 'REPLACE' then
     from.at = 1
+  else
+    mode = nil
   end
   local given, i = {}, 0
   while more(from) do
@@ -13,7 +15,7 @@ local function take_declaration(from)
     local name = take(from, 'options[%d]', i)
     local option = OPTION[name]
     if not option then
-      bad(from, 'options[%d]', i, 'is not REPLACE, ' .. DECLARED.queue.told)
+      bad(from, 'options[%d]', i, 'is not CHANGE, REPLACE, ' .. DECLARED.queue.told)
     elseif given[name] ~= nil then
       bad(from, 'options[%d]', i, 'is ' .. name .. ', named twice')
     end
@@ -23,7 +25,7 @@ local function take_declaration(from)
     refuse('NOTSUPPORTED', "%s: DURABILITY is '%s'; here it is the server's setting, server",
       from.called, given.DURABILITY)
   end
-  return given, replace
+  return given, mode
 end
 
 local function as_text(value)
@@ -32,20 +34,24 @@ end
 
 register('configure', function(q, from)
   local declares = more(from)
-  local given, replace = take_declaration(from)
+  local given, mode = take_declaration(from)
   local c = begin(q)
   local now = options_of(q)
-  if declares then
+  local compares = c[N.declared] > 0 and not mode
+  if declares and compares then
     for _, option in ipairs(DECLARED.queue) do
       local value = given[option.name]
-      if value == nil then
-        value = option.default
-      end
-      if c[N.declared] > 0 and not replace and value ~= now[option.name] then
+      if value ~= nil and value ~= now[option.name] then
         refuse_now(q, 'OPTIONSMISMATCH', "%s: %s is '%s'; the queue was declared with '%s'",
           from.called, option.name, as_text(value), as_text(now[option.name]))
       end
-      given[option.name] = value
+    end
+  elseif declares then
+    for _, option in ipairs(DECLARED.queue) do
+      local name = option.name
+      if given[name] == nil then
+        given[name] = mode == 'CHANGE' and now[name] or option.default
+      end
     end
     now = given
     c[N.declared] = 1

@@ -1,0 +1,126 @@
+"""`interlock queue configure`: show the options of a queue, and change them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.flags import Flag
+from interlock.cli.queue.subcommand import BAD_INPUT, ask, declare, emit, failed
+
+if TYPE_CHECKING:
+    from interlock.engine.operator import Operator
+    from interlock.engine.request import Argument
+
+FLAGS = {
+    "maxsize": Flag("--maxsize", "unsettled messages at most, leased ones too; 0: any number", "N"),
+    "maxbytes": Flag("--maxbytes", "bytes of their payloads at most; 0: any number", "N"),
+    "maxdead": Flag("--maxdead", "dead letters at most", "N"),
+    "dedup_window": Flag(
+        "--dedup-window",
+        "seconds for which a dedup string stays known after its message is settled",
+        "SECONDS",
+    ),
+    "durability": Flag("--durability", "always, everysec or none; on a hub with a journal", "WORD"),
+    "attempts": Flag("--attempts", "attempts of a message in all; none: for ever", "N"),
+    "first": Flag("--first", "seconds of backoff after the first failure", "SECONDS"),
+    "factor": Flag("--factor", "by how much each further backoff is longer, 1 or more", "NUMBER"),
+    "longest": Flag("--longest", "the longest backoff, seconds", "SECONDS"),
+    "jitter": Flag(
+        "--jitter", "true: a backoff lies anywhere from half to all of its length; false", "WORD"
+    ),
+    "then": Flag("--then", "what follows the last attempt: dead or hold", "WORD"),
+}
+"""By the names of `Client.queue` and `Retry`."""
+
+
+def add_to(commands: Any) -> None:
+    """Declare the subcommand."""
+    declare(
+        commands,
+        "configure",
+        configure,
+        "show the options of a queue, or change some",
+        tuple(FLAGS.values()),
+        about="Without an option it shows all. What is not named stays, and nothing that was put "
+        "is dropped: with a lower --maxsize puts wait until there is room. Programs that declare "
+        "other options are refused when they start the next time. A queue that is not there yet "
+        "is declared.",
+    )
+
+
+def configure(given: argparse.Namespace) -> int:
+    """Change what is named, and show it."""
+    named = {name: getattr(given, name) for name in FLAGS if getattr(given, name) is not None}
+    try:
+        changed = pairs(named)
+    except (TypeError, ValueError) as error:
+        name, _, rest = str(error).rpartition("(): ")[2].partition(" ")
+        failed(f"--{name.removeprefix('--').replace('_', '-')} {rest}")
+        return BAD_INPUT
+
+    def work(operator: Operator) -> int:
+        from interlock.engine.declaration import NAMED, shown
+
+        before = operator.options(given.queue)
+        after = operator.change_options(given.queue, changed) if changed else before
+        old, new = (
+            {one.argument: shown(name, words[name]) for name, one in NAMED.items()}
+            for words in (before, after)
+        )
+        if given.json:
+            differs = {name: [old[name], new[name]] for name in new if old[name] != new[name]}
+            emit({"queue": given.queue, "options": new, "changed": differs})
+        else:
+            show(given.queue, old, new, named)
+        return 0
+
+    return ask(given, work)
+
+
+def pairs(named: dict[str, str]) -> dict[str, Argument]:
+    """Return the names and values of the wire for options as they were typed."""
+    from interlock.engine import declaration
+    from interlock.engine.declared import OPTIONS, POLICY
+    from interlock.retry import Retry
+
+    values: dict[str, Any] = {name: typed(name, text) for name, text in named.items()}
+    plain = {one.argument for one in OPTIONS}
+    policy = {one.name for one in POLICY if one.argument in values}
+    retry = Retry(**{name: value for name, value in values.items() if name not in plain})
+    given = {name: value for name, value in values.items() if name in plain}
+    found = declaration.pairs("configure()", given)
+    of_retry = declaration.pairs("configure()", {"retry": retry})
+    return found | {name: value for name, value in of_retry.items() if name in policy}
+
+
+def typed(name: str, text: str) -> object:
+    """Return the value of an option."""
+    if name in ("durability", "then"):
+        return text
+    if name == "jitter":
+        if text not in ("true", "false"):
+            raise ValueError(f"--jitter is {text!r}; allowed: true, false")
+        return text == "true"
+    if name == "attempts" and text == "none":
+        return None
+    whole = name in ("maxsize", "maxbytes", "maxdead", "attempts")
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"{FLAGS[name].name} is {text!r}; allowed: {kind}") from None
+
+
+def show(queue: str, old: dict[str, Any], new: dict[str, Any], named: dict[str, str]) -> None:
+    """Print a line for each option: those that were named, or all."""
+    from interlock.engine.declaration import word
+
+    if not named:
+        print(queue)
+    for name in named or new:
+        was, now = word(old[name]), word(new[name])
+        if not named:
+            print(f"  {name:<14}{now}")
+        else:
+            print(f"{queue}  {name}  {f'{was} -> {now}' if was != now else f'{now}, as before'}")
