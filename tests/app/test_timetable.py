@@ -100,7 +100,7 @@ def test_every_is_counted_from_1970(period: Any, seconds: int) -> None:
     ("declare", "error"),
     [
         (lambda app: app.cron("* * * *"), "4 fields; allowed: five"),
-        (lambda app: app.cron("* * * * * *"), "6 fields; allowed: five"),
+        (lambda app: app.cron("* * * * * * *"), "7 fields; allowed: five"),
         (lambda app: app.cron("61 * * * *"), "expression is '61 .*: Bad minute; allowed"),
         (lambda app: app.cron("0 0 30 2 *"), "expression is '0 0 30 2 .*; allowed"),
         (lambda app: app.cron(7), "expression is int; allowed: str"),

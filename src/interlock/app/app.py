@@ -216,7 +216,8 @@ class App:
         several entries.
 
         Args:
-            expression: five fields: minute, hour, day of the month, month, day of the week.
+            expression: minute, hour, day of the month, month, day of the week; the second may
+                stand in front of them. Or a nickname: @hourly, @daily, @weekly, @monthly, @yearly.
             tz: the time zone whose clock it goes by, such as ``"Europe/Berlin"``. Default UTC. A
                 time that daylight saving skips comes right behind the gap, one that it repeats
                 comes the first time alone; with ``*`` or ``*/n`` as minute or hour it goes by the

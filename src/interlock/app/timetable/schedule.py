@@ -6,6 +6,7 @@ on every machine: what it answers depends on nothing but its own text and the ti
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 import re
 from collections.abc import Iterator
@@ -39,15 +40,17 @@ class Schedule(Protocol):
 
 
 class Cron:
-    """The ticks of a cron expression of five fields, by the clock of a time zone.
+    """The ticks of a cron expression, by the clock of a time zone.
 
-    Daylight saving is as in Debian's cron: a job at fixed hours and minutes whose time the clock
-    skips runs once right behind the gap, and one whose time comes twice runs the first time alone;
-    a job of ``*`` or ``*/n`` minutes or hours goes by the time that really passes.
+    Five fields, or six with the seconds first. The rules are those of Debian's cron. If the minute
+    or the hour begins with ``*``, the ticks are all moments that match, however often the clock is
+    set that day. Otherwise each date has its ticks once: one that the clock skips comes right
+    behind the gap, and of one that comes twice only the first counts. If neither day field begins
+    with ``*``, a day that matches one of them is enough; else it must match both.
     """
 
     def __init__(self, expression: str, tz: str) -> None:
-        """Check both. Raises TypeError and ValueError for what is no expression or time zone."""
+        """Check both. Raises TypeError and ValueError for a wrong expression or time zone."""
         self._zone = zone(tz)
         if not isinstance(expression, str):
             kind = type(expression).__name__
@@ -58,8 +61,18 @@ class Cron:
                 f"cron(): expression has {len(self._expression)} characters; allowed: "
                 f"{LONGEST_EXPRESSION}"
             )
-        self._checked(expression)
+        if self._expression.startswith("@"):
+            self._expression = _nickname(expression, self._expression)
+        self._fields = self._parsed(expression)
+        self._goes_by_passing_time = any(
+            field.startswith("*") for field in self._expression.split()[-5:-3]
+        )
         self.text = f"{self._expression} {tz}"
+        if self._fields.first(0) is None:
+            raise ValueError(
+                f"cron(): expression is {expression!r}: no date matches it; allowed: one that "
+                f"matches some date"
+            )
 
     @property
     def zone(self) -> dt.tzinfo:
@@ -68,15 +81,15 @@ class Cron:
 
     def after(self, time: float) -> int:
         """See ``Schedule``."""
-        return next(self._from(time))
+        return next(self._from(int(time // 1)))
 
     def among(self, first: int, last: float, most: int) -> tuple[list[int], bool]:
         """See ``Schedule``."""
-        # Looked for backwards, in steps that double: an expression may have a tick a minute or a
+        # Looked for backwards, in steps that double: an expression may have a tick a second or a
         # tick in four years. Only ever counted forwards, so that each tick is always the same one.
         step = 60.0 * most
         while True:
-            begin = max(first - 1, last - step)
+            begin = max(first - 1, int((last - step) // 1))
             found = []
             for tick in self._from(begin):
                 if tick > last:
@@ -86,38 +99,162 @@ class Cron:
                 return found[-most:], len(found) > most
             step *= 4
 
-    def _from(self, time: float) -> Iterator[int]:
-        from cronsim import CronSim
+    def _from(self, time: int) -> Iterator[int]:
+        """Yield the ticks after this time: a set that does not depend on where it is asked from."""
+        return self._matching(time) if self._goes_by_passing_time else self._once_each(time)
 
-        begun = dt.datetime.fromtimestamp(time // 1, self._zone)
-        before = time
-        for found in CronSim(self._expression, begun):
-            tick = int(found.timestamp())
-            # Where the clock is set, two of them may be the same moment, or one already over.
-            if tick > before:
-                yield tick
-                before = tick
+    def _matching(self, time: int) -> Iterator[int]:
+        """Yield all moments at which the clock of the zone matches."""
+        at = time + 1
+        while True:
+            # While the offset stays, the clock of the zone is a sum.
+            offset, until = self._offset(at), self._next_offset(at)
+            while True:
+                found = self._fields.first(at + offset)
+                if found is None:
+                    return
+                if found - offset >= until:
+                    break
+                at = found - offset
+                yield at
+                at += 1
+            at = until
+            # No clock is set back by more than a day. If nothing of that day would match again,
+            # nothing does until shortly before the next match.
+            if self._fields.first(at + offset - DAY) == found:
+                at = max(at, found - offset - 2 * DAY)
 
-    def _checked(self, given: str) -> None:
+    def _once_each(self, time: int) -> Iterator[int]:
+        """Yield one moment for each time of the clock that matches."""
+        # Later times of the clock never lead to earlier moments, so this is where to begin.
+        at = time + self._offset(time) + 1
+        while (found := self._fields.first(at)) is not None:
+            moment = self._moment(found)
+            if moment > time:
+                yield moment
+                time = moment
+            at = found + 1
+
+    def _moment(self, local: int) -> int:
+        """Return when the clock first shows a time, or the end of the gap that skips it."""
+        before = self._offset_of(local)
+        moment = local - before
+        if self._offset(moment) == before:
+            return moment
+        # The gap lies between these two: its end is where the offset changes.
+        return self._next_offset(local - max(before, self._offset(moment)) - 1, local - before)
+
+    def _offset(self, time: int) -> int:
+        """Return the seconds from UTC to the clock of the zone at a time."""
+        return _seconds(dt.datetime.fromtimestamp(time, self._zone))
+
+    def _offset_of(self, local: int) -> int:
+        """Return the same for a time of the clock: if it is shown twice or skipped, the offset
+        before the clock is set."""
+        return _seconds((EPOCH + dt.timedelta(seconds=local)).replace(tzinfo=self._zone))
+
+    def _next_offset(self, time: int, limit: int | None = None) -> int:
+        """Return the first moment after this time with another offset, at most half a day later."""
+        before, late = self._offset(time), time + DAY // 2 if limit is None else limit
+        if self._zone is dt.UTC or self._offset(late) == before:
+            return late
+        early = time
+        while late - early > 1:
+            middle = (early + late) // 2
+            if self._offset(middle) == before:
+                early = middle
+            else:
+                late = middle
+        return late
+
+    def _parsed(self, given: str) -> Fields:
         from cronsim import CronSimError
 
         fields = self._expression.split()
-        if len(fields) != 5:
+        if len(fields) not in (5, 6):
             raise ValueError(
                 f"cron(): expression is {given!r}, {len(fields)} fields; allowed: five fields "
-                f"(minute, hour, day of the month, month, day of the week)"
+                f"(minute, hour, day of the month, month, day of the week), six with the second "
+                f"in front, or a nickname such as @daily"
             )
         try:
-            self.after(0.0)
+            return Fields(self._expression)
         except CronSimError as error:
             raise ValueError(
-                f"cron(): expression is {given!r}: {error}; allowed: five fields of numbers, "
-                f"ranges (1-5), lists (1,15), steps (*/10), names (MON, JAN), L"
+                f"cron(): expression is {given!r}: {error}; allowed: five or six fields of "
+                f"numbers, ranges (1-5), lists (1,15), steps (*/10), names (MON, JAN), L"
             ) from None
-        except StopIteration:
-            raise ValueError(
-                f"cron(): expression is {given!r}: it never comes; allowed: one with a time"
-            ) from None
+
+
+class Fields:
+    """The times of a clock that an expression matches, in seconds since its 1970."""
+
+    def __init__(self, expression: str) -> None:
+        """Parse it. Raises CronSimError."""
+        from cronsim import CronSim
+
+        self._parsed = parsed = CronSim(expression, EPOCH)
+        self._hours, self._minutes, self._seconds = (
+            sorted(values) for values in (parsed.hours, parsed.minutes, parsed.seconds)
+        )
+
+    def first(self, time: int) -> int | None:
+        """Return the first one that is not before this time; None: there is none."""
+        days, time = divmod(time, DAY)
+        date = EPOCH.date() + dt.timedelta(days=days)
+        last = date.year + YEARS
+        while date.year <= last:
+            if date.month not in self._parsed.months:
+                date, time = (date.replace(day=1) + dt.timedelta(days=32)).replace(day=1), 0
+            elif self._parsed.match_day(date) and (found := self._of_day(time)) is not None:
+                return (date - EPOCH.date()).days * DAY + found
+            else:
+                date, time = date + dt.timedelta(days=1), 0
+        return None
+
+    def _of_day(self, time: int) -> int | None:
+        """Return the first second of a day that is not before this one."""
+        given = (time // 3600, time // 60 % 60, time % 60)
+        values: list[int] = []
+        for at, allowed in enumerate((self._hours, self._minutes, self._seconds)):
+            if tuple(values) != given[:at]:
+                values.append(allowed[0])
+                continue
+            place = bisect.bisect_left(allowed, given[at])
+            if place == len(allowed):
+                return self._carried(given, at)
+            values.append(allowed[place])
+        hour, minute, second = values
+        return hour * 3600 + minute * 60 + second
+
+    def _carried(self, given: tuple[int, int, int], at: int) -> int | None:
+        """Return the same where field `at` has no value so late: the field before must be later."""
+        if at == 0:
+            return None
+        hour, minute, _ = given
+        return self._of_day((hour + 1) * 3600 if at == 1 else hour * 3600 + (minute + 1) * 60)
+
+
+def _nickname(given: str, name: str) -> str:
+    """Return the expression that a nickname stands for."""
+    if name.lower() == "@reboot":
+        raise ValueError(
+            "cron(): expression is '@reboot', which has no time, and any worker may send a tick; "
+            "send the task from the app's lifespan instead"
+        )
+    found = NICKNAMES.get(name.lower())
+    if found is None:
+        raise ValueError(
+            f"cron(): expression is {given!r}; allowed: {', '.join(NICKNAMES)}, or five or six "
+            f"fields"
+        )
+    return found
+
+
+def _seconds(moment: dt.datetime) -> int:
+    offset = moment.utcoffset()
+    assert offset is not None
+    return offset.days * DAY + offset.seconds
 
 
 class Every:
@@ -196,6 +333,19 @@ def shown(seconds: int) -> str:
     return text
 
 
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+EPOCH = dt.datetime(1970, 1, 1)
+DAY = 86_400
+YEARS = 50
+"""An expression without a match for so long has none."""
 PARTS = re.compile(r"(\d{1,9})([wdhms])", re.ASCII)
 UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 LONGEST = 366 * 86_400
