@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,17 @@ import pytest
 import interlock
 from interlock.dashboard.guard import POLICY, Guard
 from interlock.dashboard.refusal import Refusal
-from interlock.dashboard.sessions import FAILURES, IDLE, LONGEST, MOST, Brake, Sessions
+from interlock.dashboard.sessions import (
+    FAILURES,
+    IDLE,
+    INTERVAL,
+    LONGEST,
+    MOST,
+    MOST_ADDRESSES,
+    Brake,
+    Sessions,
+    network,
+)
 from interlock.dashboard.settings import Settings, is_loopback
 from interlock.hub import passwords
 from interlock.hub.client import Client as HubClient
@@ -159,11 +170,38 @@ def test_a_login_from_another_site_is_none(guarded: Page) -> None:
     assert answer.status_code == 400
 
 
-def test_too_many_wrong_tokens_are_held_off(redis_url: str, serve: Serve) -> None:
-    page = serve(redis_url, login="token", token="another " + TOKEN)
-    for _ in range(FAILURES):
-        log_in(page, 401, token="no")
-    assert "try again in" in log_in(page, 429, token="another " + TOKEN).json()["error"]
+def test_too_many_wrong_tokens_are_held_off_and_the_right_one_is_not(
+    redis_url: str, serve: Serve
+) -> None:
+    token = f"another {TOKEN}"
+    page = serve(redis_url, login="token", token=token)
+
+    def wrong(n: int) -> httpx.Response:
+        # Neither another header's address nor the way in which the token comes makes a difference.
+        headers = {"X-Forwarded-For": f"10.0.0.{n}"}
+        if n % 2:
+            return page.http.post("/login", json={"token": "no"}, headers=headers)
+        return page.http.get("/api/queues", headers={**headers, "Authorization": "Bearer no"})
+
+    assert [wrong(n).status_code for n in range(FAILURES)] == [401] * FAILURES
+    assert [wrong(n).status_code for n in range(4)] == [429] * 4
+    assert "try again in" in log_in(page, 429, token="no").json()["error"]
+    right = {"Authorization": f"Bearer {token}"}
+    assert page.http.get("/api/queues", headers=right).status_code == 200
+    log_in(page, token=token)
+
+
+@pytest.mark.parametrize("says_so", [True, False], ids=["content-length", "chunked"])
+def test_a_login_is_refused_before_much_of_it_was_read(guarded: Page, says_so: bool) -> None:
+    host, port = guarded.service.url.removeprefix("http://").strip("/").split(":")
+    length = f"Content-Length: {4 << 20}" if says_so else "Transfer-Encoding: chunked"
+    with socket.create_connection((host, int(port)), 20) as connection:
+        head = f"POST /login HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}{length}\r\n\r\n".encode())
+        if not says_so:
+            # More than a login has, and far less than 4 MiB; the end of it never comes.
+            connection.sendall(b"%x\r\n%b\r\n" % (17 << 10, b" " * (17 << 10)))
+        assert b" 413 " in connection.recv(4096)
 
 
 def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(guarded: Page) -> None:
@@ -340,19 +378,34 @@ def test_marks_belong_to_one_cookie_and_one_server() -> None:
     assert not one.marked("a", "") and not one.marked("a", "ü")
 
 
-def test_the_brake_forgets() -> None:
+def test_the_brake_slows_an_address_and_no_other() -> None:
     clock = Clock()
     brake = Brake(clock)
     for _ in range(FAILURES):
         assert not brake.holds("a")
-        brake.failed("a")
-    assert 0 < brake.holds("a") <= 60 and not brake.holds("b")
-    for n in range(95):
+        assert not brake.failed("a")
+    assert brake.failed("a")
+    assert brake.holds("a") == INTERVAL and not brake.holds("b")
+    for n in range(1_000):
         brake.failed(f"other {n}")
-    assert brake.holds("c")
+    assert not brake.holds("c")
+    clock.now += INTERVAL
+    assert not brake.holds("a"), "one try a second"
+    assert brake.holds("a") == INTERVAL
     clock.now += 61
-    assert not brake.holds("a") and not brake.holds("c")
-    assert not brake._failed
+    assert not brake.holds("a") and not brake.failed("c")
+    assert [*brake._failed] == ["c"] and not brake._tried
+
+
+def test_the_brake_remembers_so_many_addresses_and_takes_64_bits_for_one() -> None:
+    brake = Brake(Clock())
+    for n in range(MOST_ADDRESSES + 5):
+        brake.failed(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
+    assert len(brake._failed) == MOST_ADDRESSES
+    for n in range(FAILURES):
+        brake.failed(f"2001:db8::{n}")
+    assert brake.holds("2001:db8::ffff") and not brake.holds("2001:db8:0:1::1")
+    assert network("::ffff:10.0.0.1") == "10.0.0.1" and network("") == ""
 
 
 # -- Files ----------------------------------------------------------------------------------------

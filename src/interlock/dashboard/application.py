@@ -46,6 +46,9 @@ LARGEST = 4 << 20
 """Bytes of a body: a payload of 1 MiB as JSON with escapes."""
 PATIENCE = 30.0
 """Seconds for a body."""
+LARGEST_LOGIN = 16 << 10
+"""Bytes of a login: a name and a password of 1 KiB each, as JSON with escapes."""
+LOGIN_PATIENCE = 5.0
 
 
 class Dashboard:
@@ -150,7 +153,6 @@ class Dashboard:
     ) -> Response:
         self._guard.check_origin(headers, changes=True)
         cookie = self._given(headers)
-        call = Call(self._settings, _NOBODY, (), {}, await _body(headers, receive), cookie)
         if what == "logout":
             if cookie and not self._is_marked(cookie, headers):
                 raise Refusal(403, WRONG_MARK)
@@ -158,11 +160,14 @@ class Dashboard:
             return self._said({}, cookie="")
         if not headers.get("content-type", "").startswith("application/json"):
             raise Refusal(400, "the body is to be application/json")
-        address = str(scope["client"][0]) if scope.get("client") else ""
-        id = await self._identities.log_in(call.json("token", "user", "password"), address)
+        # Anybody may send one, so it is small and quick, or refused.
+        body = await _body(headers, receive, LARGEST_LOGIN, LOGIN_PATIENCE)
+        call = Call(self._settings, _NOBODY, (), {}, body, cookie)
+        given = call.json("token", "user", "password")
+        id = await self._identities.log_in(given, _address(scope))
         # An older session of the same browser is not to be found again.
         self._identities.sessions.end(cookie)
-        secure = scope.get("scheme") == "https"
+        secure = _is_secure(scope, headers)
         return self._said({"csrf": self._identities.sessions.mark(id)}, id, secure)
 
     def _given(self, headers: dict[str, str]) -> str:
@@ -184,7 +189,7 @@ class Dashboard:
     ) -> Response | None:
         self._guard.check_origin(headers, changes=method != "GET")
         route, names = self._found(method, path) if path != ("live",) else (None, ())
-        identity = self._identities.of(self._given(headers), headers)
+        identity = self._identities.of(self._given(headers), headers, _address(scope))
         if route is not None and method == "POST":
             if identity.id and not self._is_marked(identity.id, headers):
                 raise Refusal(403, WRONG_MARK)
@@ -209,7 +214,7 @@ class Dashboard:
         # With the mark that belongs to it, and never without: of several first requests that come
         # at once the last one's would stay.
         cookie = identity.id if identity.is_new and path == ("server",) else None
-        return self._said(answer, cookie, scope.get("scheme") == "https")
+        return self._said(answer, cookie, _is_secure(scope, headers))
 
     def _found(self, method: str, path: tuple[str, ...]) -> tuple[Route, tuple[str, ...]]:
         for pattern, route in self._routes.get((method, len(path)), ()):
@@ -253,25 +258,37 @@ class Dashboard:
         return self._said(answer, status=refusal.status)
 
 
-async def _body(headers: dict[str, str], receive: Receive) -> bytes:
+def _address(scope: Scope) -> str:
+    """Return who has connected; what a header says of that, anybody may have written."""
+    return str(scope["client"][0]) if scope.get("client") else ""
+
+
+def _is_secure(scope: Scope, headers: dict[str, str]) -> bool:
+    """Return whether the browser uses TLS; a false header harms only the cookie of who sends it."""
+    return scope.get("scheme") == "https" or headers.get("x-forwarded-proto") == "https"
+
+
+async def _body(
+    headers: dict[str, str], receive: Receive, largest: int = LARGEST, patience: float = PATIENCE
+) -> bytes:
     """Return the body of a request; Refusal where it is larger than any that is right."""
     with contextlib.suppress(ValueError):
-        if int(headers.get("content-length", "0")) > LARGEST:
-            raise Refusal(413, f"the body is larger than {LARGEST} bytes")
+        if int(headers.get("content-length", "0")) > largest:
+            raise Refusal(413, f"the body is larger than {largest} bytes")
     body = bytearray()
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise Refusal(400, "the body is not complete")
                 body += message.get("body", b"")
-                if len(body) > LARGEST:
-                    raise Refusal(413, f"the body is larger than {LARGEST} bytes")
+                if len(body) > largest:
+                    raise Refusal(413, f"the body is larger than {largest} bytes")
                 if not message.get("more_body"):
                     return bytes(body)
     except TimeoutError:
-        raise Refusal(400, f"the body was not complete in {PATIENCE:g} s") from None
+        raise Refusal(400, f"the body was not complete in {patience:g} s") from None
 
 
 _NOBODY: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import Any
 from interlock.dashboard.access import Access
 from interlock.dashboard.facts import ask, facts
 from interlock.dashboard.refusal import Refusal, is_stranger
-from interlock.dashboard.sessions import Brake, Session, Sessions
+from interlock.dashboard.sessions import INTERVAL, Brake, Session, Sessions
 from interlock.dashboard.settings import Settings
 from interlock.engine import url as urls
 from interlock.engine.call import Engine
@@ -52,7 +53,7 @@ class Identities:
         if settings.login != "user":
             self._shared = Access(Client(Engine(self._target)), self._target.user or None)
 
-    def of(self, cookie: str, headers: Mapping[str, str]) -> Identity:
+    def of(self, cookie: str, headers: Mapping[str, str], address: str) -> Identity:
         """Return who asks; Refusal where they have to log in first."""
         settings = self._settings
         if settings.login == "none":
@@ -61,7 +62,7 @@ class Identities:
             return Identity(self._shared, cookie if known else new_id(), None, not known)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if settings.login == "token" and scheme.lower() == "bearer":
-            self._check_token(token.strip())
+            self._check_token(token.strip(), address)
             assert self._shared is not None
             return Identity(self._shared, "")
         session = self.sessions.find(cookie) if cookie else None
@@ -74,17 +75,13 @@ class Identities:
         settings = self._settings
         if settings.login == "none":
             return new_id()
-        if wait := self._brake.holds(address):
-            raise Refusal(429, f"too many logins failed; try again in {wait:.0f} s")
         if settings.login == "token":
             assert self._shared is not None
-            try:
-                self._check_token(_text(given, "token"))
-            except Refusal:
-                self._brake.failed(address)
-                raise
+            self._check_token(_text(given, "token"), address)
             return self.sessions.begin(self._shared, self._shared.user, own=False)
         user, password = _text(given, "user"), _text(given, "password")
+        if wait := self._brake.holds(address):
+            raise _too_many(wait)
         # Noted first and taken back: otherwise many could be tried at the same time.
         self._brake.failed(address)
         async with self._tries:
@@ -92,11 +89,17 @@ class Identities:
         self._brake.right(address)
         return self.sessions.begin(access, user, own=True)
 
-    def _check_token(self, token: str) -> None:
+    def _check_token(self, token: str, address: str) -> None:
+        """Refuse a wrong token; the right one is let in however many wrong ones came before it.
+
+        A token is too long to be guessed, and everybody behind a proxy has one address.
+        """
         # Of the same length for all, so that the time tells nothing.
         theirs, ours = (hmac.digest(KEY, one.encode(), "sha256") for one in
                         (token, self._settings.token))  # fmt: skip
         if not hmac.compare_digest(theirs, ours):
+            if self._brake.failed(address):
+                raise _too_many(INTERVAL)
             raise Refusal(401, "that is not the token")
 
     async def _known(self, user: str, password: str) -> Access:
@@ -154,6 +157,10 @@ class Identities:
 def new_id() -> str:
     """Return a secret for a cookie."""
     return secrets.token_urlsafe(32)
+
+
+def _too_many(wait: float) -> Refusal:
+    return Refusal(429, f"too many logins failed; try again in {math.ceil(wait)} s")
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:

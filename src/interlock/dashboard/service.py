@@ -76,6 +76,8 @@ class Service:
             log_level="error",
             access_log=False,
             server_header=False,
+            # The address of a header, from loopback, would let whoever writes it try for ever.
+            proxy_headers=False,
             ws="none",
             timeout_graceful_shutdown=END,
             limit_concurrency=CONNECTIONS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import secrets
 import time
 from collections.abc import Callable
@@ -18,8 +19,11 @@ LONGEST = 24 * 3600.0
 """Seconds after which a session ends in any case."""
 FAILURES = 10
 """Logins of one address that may fail within `PERIOD`."""
-FAILURES_OF_ALL = 100
 PERIOD = 60.0
+INTERVAL = 1.0
+"""Seconds between two tries of an address that has failed too often."""
+MOST_ADDRESSES = 10_000
+"""Addresses whose failures are remembered."""
 
 
 @dataclass(slots=True)
@@ -107,31 +111,67 @@ class Sessions:
 
 
 class Brake:
-    """Refuses logins of an address, and of all together, after too many that failed."""
+    """Slows down an address whose logins fail, without harm to others.
+
+    After too many failures an address has one try a second. There is no limit for all addresses
+    together: with one, anybody could lock out everybody.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failed: dict[str, list[float]] = {}
+        self._tried: dict[str, float] = {}
 
     def holds(self, address: str) -> float:
-        """Return the seconds until this address may try again; 0 for now."""
-        since = self._clock() - PERIOD
-        for one, times in list(self._failed.items()):
-            times[:] = [moment for moment in times if moment > since]
-            if not times:
-                del self._failed[one]
-        mine = self._failed.get(address, [])
-        if len(mine) >= FAILURES:
-            return mine[-FAILURES] - since
-        every = sorted(moment for times in self._failed.values() for moment in times)
-        return every[-FAILURES_OF_ALL] - since if len(every) >= FAILURES_OF_ALL else 0.0
+        """Return the seconds until this address may try again; 0: now, and this is its try."""
+        address, now = network(address), self._clock()
+        times = self._recent(address, now)
+        if len(times) < FAILURES:
+            return 0.0
+        wait = self._tried.get(address, times[-1]) + INTERVAL - now
+        if wait <= 0:
+            self._tried[address] = now
+        return max(wait, 0.0)
 
-    def failed(self, address: str) -> None:
-        """Note that a login failed."""
-        self._failed.setdefault(address, []).append(self._clock())
+    def failed(self, address: str) -> bool:
+        """Note that a login failed. Returns whether the address has failed too often."""
+        address, now = network(address), self._clock()
+        # The one that failed last stands last, and the first goes for a new one.
+        times = self._recent(address, now)
+        self._failed.pop(address, None)
+        self._failed[address] = [*times, now][-FAILURES:]
+        while len(self._failed) > MOST_ADDRESSES:
+            self._forget(next(iter(self._failed)))
+        return len(times) >= FAILURES
 
     def right(self, address: str) -> None:
         """Take back what was noted for a login that did not fail."""
-        times = self._failed.get(address)
+        times = self._failed.get(address := network(address))
         if times:
             times.pop()
+        if not times:
+            self._forget(address)
+
+    def _recent(self, address: str, now: float) -> list[float]:
+        for one, times in list(self._failed.items()):
+            if times and times[-1] > now - PERIOD:
+                break
+            self._forget(one)
+        return [moment for moment in self._failed.get(address, ()) if moment > now - PERIOD]
+
+    def _forget(self, address: str) -> None:
+        self._failed.pop(address, None)
+        self._tried.pop(address, None)
+
+
+def network(address: str) -> str:
+    """Return what counts as one address: of IPv6 the first 64 bits, which are one customer's."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((parsed, 64), strict=False))
