@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import multiprocessing
 import os
@@ -12,6 +13,7 @@ import threading
 import traceback
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -238,3 +240,34 @@ def test_a_thread_that_ended_counts_as_no_writer(table: SharedTable[Count]) -> N
         thread.join()
     assert len(table) == 200
     assert table.stats().writers <= 1
+
+
+EXECUTES = """
+import os, sys
+from interlock import SharedTable
+from tests.table.test_processes import Count
+name, kind = sys.argv[1:]
+table = SharedTable.open(name, Count, capacity=1000, writers=2, keeper=kind == "keeper")
+table["child"] = Count()
+os.execvp("sh", ["sh", "-c", "echo executed; exec cat"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["writer", "keeper"])
+def test_a_process_that_becomes_another_program_is_no_writer_any_more(name: str, kind: str) -> None:
+    root = Path(__file__).parents[2]
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            process = subprocess.Popen(
+                [sys.executable, "-c", EXECUTES, name, kind],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=root,
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"executed\n"
+        table = SharedTable.open(name, Count, capacity=1000, writers=2, keeper=kind == "keeper")
+        table["own"] = Count()
+        assert sorted(table) == ["child", "own"]

@@ -114,7 +114,7 @@ impl Step {
 }
 
 #[cfg(feature = "faults")]
-pub use armed::{arm, pass};
+pub use armed::{arm, pass, EXEC};
 
 #[cfg(feature = "faults")]
 mod armed {
@@ -124,6 +124,9 @@ mod armed {
     static STEP: AtomicU32 = AtomicU32::new(0);
     static LEFT: AtomicI64 = AtomicI64::new(0);
     static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+    /// In place of a signal, of which 0 is none: the process becomes another program, which stops itself.
+    pub const EXEC: i32 = 0;
 
     /// Has this process send itself the signal when it has passed the step this often; 0 disarms.
     pub fn arm(step: u32, times: i64, signal: i32) {
@@ -136,8 +139,16 @@ mod armed {
     pub fn pass(step: Step) {
         // Relaxed: it is set before the first write.
         if STEP.load(Relaxed) == step as u32 && LEFT.fetch_sub(1, SeqCst) == 1 {
-            // SAFETY: takes no pointer. Both signals that are used take effect before it returns.
-            unsafe { libc::raise(SIGNAL.load(SeqCst)) };
+            match SIGNAL.load(SeqCst) {
+                EXEC => {
+                    use std::os::unix::process::CommandExt;
+                    let error =
+                        std::process::Command::new("sh").args(["-c", "kill -STOP $$"]).exec();
+                    panic!("{error}");
+                }
+                // SAFETY: takes no pointer. Both signals that are used take effect before it returns.
+                signal => drop(unsafe { libc::raise(signal) }),
+            }
         }
     }
 }

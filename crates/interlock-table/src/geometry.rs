@@ -4,7 +4,7 @@
 //! |---|---|
 //! | head | what [`header`](crate::header) says |
 //! | control | [`control`]: namespaces, clock, counters |
-//! | participants | who, thread, three intents, two scratch rows |
+//! | participants | who, thread, three intents, image, two scratch rows |
 //! | tags | of all buckets of the four rows, one bucket behind the other |
 //! | insert locks | one for each bucket |
 //! | slots | those of all buckets |
@@ -46,6 +46,7 @@ pub const KEY: usize = 4;
 pub const WHO: usize = 0;
 pub const THREAD: usize = 1;
 pub const INTENTS: usize = 2;
+pub const IMAGE: usize = 5;
 const SCRATCH: usize = 8;
 
 /// Words between head and participants: namespaces and clock, then one line of the cache per counter.
@@ -71,6 +72,8 @@ pub mod control {
     pub const GENERATION: usize = COUNTERS + 40;
     /// The process of the node that alone writes rows, as a participant says who it is; 0: all may.
     pub const KEEPER: usize = COUNTERS + 48;
+    /// The image of that process.
+    pub const KEEPER_IMAGE: usize = KEEPER + 1;
     pub const WORDS: usize = 512;
 }
 

@@ -1,5 +1,7 @@
 //! The words that all processes share, by name: nothing here changes more than one of them.
 
+#[cfg(not(loom))]
+use crate::geometry::IMAGE;
 use crate::geometry::{control, Geometry, STATE, TAG_WORDS, WHO};
 use crate::state::State;
 use crate::sync::{fence, AtomicU64, Ordering::*};
@@ -139,8 +141,11 @@ impl Memory {
 
     /// Returns whether whoever wrote this word about itself is gone.
     #[cfg(not(loom))]
-    pub fn is_dead(&self, _id: u64, who: u64) -> bool {
-        crate::process::is_dead(who)
+    pub fn is_dead(&self, id: u64, who: u64) -> bool {
+        // Behind `who`: it goes with this generation of it, or says nothing.
+        let image =
+            self.geometry.participant(id).map_or(0, |at| self.word(at + IMAGE).load(Acquire));
+        crate::process::is_dead(who, image)
     }
 
     #[cfg(loom)]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::geometry::{INTENTS, THREAD, WHO};
+use crate::geometry::{IMAGE, INTENTS, THREAD, WHO};
 use crate::memory::Memory;
 use crate::process;
 use crate::region::{Region, Wanted};
@@ -145,7 +145,7 @@ impl Shared {
         let mut left = false;
         for id in 1..=memory.geometry.participants {
             let who = memory.who(id);
-            if process::pid(who) != 0 && process::is_dead(who) {
+            if process::pid(who) != 0 && memory.is_dead(id, who) {
                 left |= match &writer {
                     Some(writer) => writer.recover(id, who).is_err(),
                     None => !memory.retire(id, who),
@@ -221,6 +221,8 @@ impl Memory {
         if self.word(at + WHO).compare_exchange(seen, who, AcqRel, Relaxed).is_err() {
             return false;
         }
+        // Behind `who`, with whose generation it goes. Release: who sees it sees whose it is.
+        self.word(at + IMAGE).store(process::image(who), Release);
         // Only to be shown.
         // SAFETY: takes no pointer.
         self.word(at + THREAD).store(unsafe { libc::gettid() } as u64, Relaxed);

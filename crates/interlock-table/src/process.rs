@@ -2,6 +2,13 @@
 //!
 //! A participant says who it is in one word: a generation, the time at which its process began, its pid.
 //! So nobody ever sees the one of another with the other.
+//!
+//! A process that calls exec keeps its pid and its beginning, and has none of the threads that wrote. A second
+//! word, the *image*, therefore describes the program that wrote: where the kernel put its code and its
+//! stack, whether it had called exec since its fork, and the kernel's random bytes for it. Other processes
+//! compare the first two, of which the kernel shows the first only to the same user and to root; the process
+//! itself compares all. The image holds the number of the next generation, and counts only beside a first word
+//! of this one: one that was never written is 0.
 
 use std::fs;
 use std::io;
@@ -10,10 +17,18 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
+use crate::hash::hash;
+
 const PID_BITS: u32 = 22;
 const START_BITS: u32 = 26;
 const PIDS: u64 = (1 << PID_BITS) - 1;
 const STARTS: u64 = (1 << START_BITS) - 1;
+const GENERATIONS: u64 = !0 << (PID_BITS + START_BITS);
+
+/// Parts of an image.
+const PLACES: u64 = (1 << 32) - 1;
+const FORKED: u64 = 1 << 32;
+const RANDOM: u64 = !GENERATIONS & !FORKED & !PLACES;
 
 /// The pid in a participant's word; 0 if the number is nobody's.
 pub fn pid(who: u64) -> u32 {
@@ -29,11 +44,42 @@ pub fn vacant(who: u64) -> u64 {
 pub fn this(vacant: u64) -> u64 {
     let pid = std::process::id();
     // 0 if /proc is not there: then only the pid counts.
-    vacant | start(pid).unwrap_or(0) << PID_BITS | u64::from(pid)
+    vacant | Stat::of(pid).map_or(0, |stat| stat.start) << PID_BITS | u64::from(pid)
 }
 
-/// Returns whether the process is gone. One of which nothing can be learned is not.
-pub fn is_dead(who: u64) -> bool {
+/// The image of this process, for the number whose word is `who`.
+pub fn image(who: u64) -> u64 {
+    vacant(who) | random_bits() | Stat::of(std::process::id()).map_or(0, |stat| stat.image)
+}
+
+/// Returns whether the process has called exec since it wrote this image. False where that cannot be known.
+fn has_changed(who: u64, image: u64, now: &Stat) -> bool {
+    if image & GENERATIONS != vacant(who) {
+        return false;
+    }
+    let (before, after) = (image & PLACES, now.image & PLACES);
+    let moved = before != 0 && after != 0 && before != after;
+    // Set by a fork, and never again once an exec has cleared it.
+    let executed = image & FORKED != 0 && now.image & FORKED == 0;
+    let drawn_anew = pid(who) == std::process::id() && image & RANDOM != random_bits();
+    moved || executed || drawn_anew
+}
+
+/// Bits of the random bytes that the kernel gives a program at its exec.
+fn random_bits() -> u64 {
+    static BITS: OnceLock<u64> = OnceLock::new();
+    *BITS.get_or_init(|| {
+        // SAFETY: takes no pointer.
+        let at = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const [u8; 16];
+        // SAFETY: the kernel has put 16 bytes there, on the stack of the first thread, for good.
+        let bytes = unsafe { at.as_ref() };
+        bytes.map_or(0, |bytes| hash(bytes, [0, 0]) & RANDOM)
+    })
+}
+
+/// Returns whether the process is gone, or another program by now. One of which nothing can be learned is
+/// not.
+pub fn is_dead(who: u64, image: u64) -> bool {
     let pid = pid(who);
     if pid == 0 {
         return true;
@@ -56,8 +102,9 @@ pub fn is_dead(who: u64) -> bool {
         }
     }
     // The pid may be another process' by now.
-    let (began, told) = (start(pid), who >> PID_BITS & STARTS);
-    told != 0 && began.is_some_and(|began| began != told)
+    let told = who >> PID_BITS & STARTS;
+    let differs = |now: Stat| now.start != told || has_changed(who, image, &now);
+    told != 0 && Stat::of(pid).is_some_and(differs)
 }
 
 fn open(pid: u32) -> io::Result<OwnedFd> {
@@ -76,13 +123,36 @@ fn has_ended(process: &OwnedFd) -> bool {
     unsafe { libc::poll(&mut poll, 1, 0) == 1 && poll.revents & libc::POLLIN != 0 }
 }
 
-/// The time at which a process began, in ticks, as far as it fits the word; `None` if it cannot be learned.
-fn start(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name, and may hold anything.
-    let rest = stat.rsplit_once(')')?.1;
-    let ticks: u64 = rest.split_whitespace().nth(19)?.parse().ok()?;
-    Some((ticks & STARTS).max(1))
+/// A process as /proc shows it.
+struct Stat {
+    /// The time at which it began, in ticks, as far as it fits the word.
+    start: u64,
+    /// Its image, but for generation and random bits.
+    image: u64,
+}
+
+impl Stat {
+    /// `None` if nothing can be learned.
+    fn of(pid: u32) -> Option<Stat> {
+        /// Of `flags` in the kernel: forked, and no exec since.
+        const FORKED_NO_EXEC: u64 = 0x40;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is a name, and may hold anything.
+        let rest = stat.rsplit_once(')')?.1;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let field = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+        let forked = field(9)? & FORKED_NO_EXEC != 0;
+        let places = match (field(26), field(28)) {
+            // To a stranger they are 1 and 0.
+            (Some(code), Some(stack)) if stack != 0 => {
+                let bytes = [code.to_le_bytes(), stack.to_le_bytes()].concat();
+                (hash(&bytes, [0, 0]) & PLACES).max(1)
+            }
+            _ => 0,
+        };
+        let start = (field(22)? & STARTS).max(1);
+        Some(Stat { start, image: places | if forked { FORKED } else { 0 } })
+    }
 }
 
 /// The number of a namespace of this process: `pid` or `time`; 0 where the kernel knows none.
@@ -141,14 +211,19 @@ mod tests {
     #[test]
     fn a_process_lives_until_it_ends_and_a_zombie_is_dead() {
         let me = this(vacant(0));
-        assert!(!is_dead(me) && pid(me) == std::process::id());
-        assert!(is_dead(vacant(me)) && is_dead(0));
+        assert!(!is_dead(me, image(me)) && pid(me) == std::process::id());
+        assert!(is_dead(vacant(me), image(me)) && is_dead(0, 0));
         // The same pid, and another beginning.
-        assert!(is_dead(me ^ 1 << PID_BITS));
+        assert!(is_dead(me ^ 1 << PID_BITS, image(me)));
+        // The same process, and another program: places, or random bytes.
+        assert!(is_dead(me, image(me) ^ 1) && is_dead(me, image(me) ^ 1 << 40));
+        // An image that is not this number's, or not written yet.
+        assert!(!is_dead(me, 0) && !is_dead(me, image(vacant(me)) ^ 1));
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let who = start(child.id()).unwrap() << PID_BITS | u64::from(child.id());
-        assert!(!is_dead(who));
+        let began = Stat::of(child.id()).unwrap().start;
+        let who = began << PID_BITS | u64::from(child.id());
+        assert!(!is_dead(who, 0));
         drop(child.stdin.take());
         // Waited for, and not reaped.
         // SAFETY: the structure outlives the call.
@@ -157,9 +232,9 @@ mod tests {
             let options = libc::WEXITED | libc::WNOWAIT;
             assert_eq!(libc::waitid(libc::P_PID, child.id(), &mut info, options), 0);
         }
-        assert!(is_dead(who));
+        assert!(is_dead(who, 0));
         child.wait().unwrap();
-        assert!(is_dead(who));
+        assert!(is_dead(who, 0));
     }
 
     #[test]

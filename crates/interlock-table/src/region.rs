@@ -222,23 +222,32 @@ impl Region {
 
     /// Has this process be the one that keeps the table. Errors: another has it, and lives.
     pub fn keep(&self) -> Result<(), Error> {
-        let (word, own) = (self.memory.control(control::KEEPER), process::this(0));
-        let mut seen = word.load(Acquire);
-        while seen != own {
-            if seen != 0 && !process::is_dead(seen) {
-                let (path, pid) = (self.path.clone(), process::pid(seen));
-                return Err(Error::KeptAlready { path, pid });
+        let word = |word| self.memory.control(word);
+        let mut seen = word(control::KEEPER).load(Acquire);
+        loop {
+            if seen != 0 && !process::is_dead(seen, word(control::KEEPER_IMAGE).load(Acquire)) {
+                let pid = process::pid(seen);
+                return match pid == std::process::id() {
+                    true => Ok(()),
+                    false => Err(Error::KeptAlready { path: self.path.clone(), pid }),
+                };
             }
-            match word.compare_exchange(seen, own, AcqRel, Acquire) {
-                Ok(_) => return Ok(()),
+            // Of the next generation, so that the image of the one before says nothing of this one.
+            let own = process::this(process::vacant(seen));
+            match word(control::KEEPER).compare_exchange(seen, own, AcqRel, Acquire) {
+                Ok(_) => {
+                    word(control::KEEPER_IMAGE).store(process::image(own), Release);
+                    return Ok(());
+                }
                 Err(other) => seen = other,
             }
         }
-        Ok(())
     }
 
     /// Has everybody write rows again.
     pub fn keep_no_more(&self) {
+        // First: the generations begin anew, and the next keeper's must not meet this image.
+        self.memory.control(control::KEEPER_IMAGE).store(0, Release);
         self.memory.control(control::KEEPER).store(0, Release);
     }
 
@@ -261,7 +270,7 @@ impl Region {
     pub fn bequeath(&self, next: &Region) -> Result<(), Error> {
         let done = self.file.with(|own| next.file.with(|next| file::copy_rights(own, next)));
         done.map_err(|error| failed(&self.path, "giving away the rights of", error))?;
-        for word in [control::OFFSET, control::LATEST, control::KEEPER]
+        for word in [control::OFFSET, control::LATEST, control::KEEPER, control::KEEPER_IMAGE]
             .into_iter()
             .chain((control::COUNTERS..control::GENERATION).step_by(8))
         {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fastrand::Rng;
-use interlock_table::fault::Step;
+use interlock_table::fault::{Step, EXEC};
 use interlock_table::{Error, Table};
 
 use crate::child::{spawn, Armed, Process};
@@ -72,6 +72,15 @@ fn count_all(table: &Table, ledger: &Ledger, step: Step) {
 
 #[test]
 fn a_resizer_killed_at_any_step_leaves_the_old_table_or_the_new_one() {
+    ended_at_any_step(libc::SIGKILL);
+}
+
+#[test]
+fn a_resizer_that_calls_exec_at_any_step_leaves_the_old_table_or_the_new_one() {
+    ended_at_any_step(EXEC);
+}
+
+fn ended_at_any_step(how: i32) {
     let mut rng = Rng::with_seed(seed());
     for step in STEPS {
         let place = Place::new("resizer");
@@ -82,15 +91,19 @@ fn a_resizer_killed_at_any_step_leaves_the_old_table_or_the_new_one() {
         std::thread::scope(|scope| {
             scope.spawn(|| read_on(&table, &stop, &reads));
             let _stop = StopAtEnd(&stop);
-            let armed = armed(step, libc::SIGKILL, &mut rng);
-            let resizer = spawn(&place.name(), RESIZER, rng.u64(..), armed);
+            let armed = armed(step, how, &mut rng);
+            let mut resizer = spawn(&place.name(), RESIZER, rng.u64(..), armed);
             let status = await_change(&resizer);
-            assert!(libc::WIFSIGNALED(status), "{step:?}: {status}");
+            let (killed, stopped) = (libc::WIFSIGNALED(status), libc::WIFSTOPPED(status));
+            assert!(if how == EXEC { stopped } else { killed }, "{step:?}: {status}");
             // At once, though the resizer had frozen what they count in.
             count_all(&table, &ledger, step);
             assert_eq!(table.made().capacity != 790, has_ended(step), "{step:?}");
             end(&mut writer);
             check_own(&table, &ledger, 0);
+            if stopped {
+                end(&mut resizer);
+            }
         });
         assert_eq!(idle.made().capacity, table.made().capacity);
         check_own(&idle, &ledger, 0);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use fastrand::Rng;
-use interlock_table::fault::Step;
+use interlock_table::fault::{Step, EXEC};
 use interlock_table::Error;
 
 use crate::child::{spawn, Armed};
@@ -33,6 +33,16 @@ fn armed(step: Step, signal: i32, rng: &mut Rng) -> Armed {
 
 #[test]
 fn a_writer_killed_at_any_step_leaves_the_old_row_or_the_new_one() {
+    ended_at_any_step(libc::SIGKILL);
+}
+
+/// Its pid lives on, as another program.
+#[test]
+fn a_writer_that_calls_exec_at_any_step_leaves_the_old_row_or_the_new_one() {
+    ended_at_any_step(EXEC);
+}
+
+fn ended_at_any_step(how: i32) {
     let mut rng = Rng::with_seed(seed());
     for step in Step::ALL.into_iter().filter(|step| !recovers(*step) && !resizes(*step)) {
         let place = Place::new("step");
@@ -42,9 +52,10 @@ fn a_writer_killed_at_any_step_leaves_the_old_row_or_the_new_one() {
         std::thread::scope(|scope| {
             scope.spawn(|| read_on(&table, &stop, &reads));
             let _stop = StopAtEnd(&stop);
-            let child = spawn(&place.name(), 0, rng.u64(..), armed(step, libc::SIGKILL, &mut rng));
+            let child = spawn(&place.name(), 0, rng.u64(..), armed(step, how, &mut rng));
             let status = await_change(&child);
-            assert!(libc::WIFSIGNALED(status), "{step:?}: {status}");
+            let (killed, stopped) = (libc::WIFSIGNALED(status), libc::WIFSTOPPED(status));
+            assert!(if how == EXEC { stopped } else { killed }, "{step:?}: {status}");
             check_own(&table, &ledger, 0);
             // Whoever comes upon what it held goes on at once; what nobody comes upon is freed by the next
             // who opens the table.
@@ -54,6 +65,10 @@ fn a_writer_killed_at_any_step_leaves_the_old_row_or_the_new_one() {
                 ledger.end_count(1, n);
             }
             check_own(&table, &ledger, 0);
+            if stopped {
+                signal(&child, libc::SIGKILL);
+                await_change(&child);
+            }
         });
         let table = attach(&place.name(), Duration::from_secs(20));
         check_own(&table, &ledger, 0);
