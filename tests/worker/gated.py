@@ -15,8 +15,7 @@ from interlock.retry import Retry
 
 app = App(retry=Retry(1))
 
-# The processes of pytest-xdist begin so, too, but without the files' names.
-if sys.argv[0] == "-c" and "GATE_SHUT" in os.environ:
+if "interlock.worker.process_child" in sys.modules and "GATE_SHUT" in os.environ:
     while os.path.exists(os.environ["GATE_SHUT"]):
         time.sleep(0.01)
     if os.path.exists(os.environ["GATE_BROKEN"]):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import functools
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, overload
 
+from interlock.app import reach
 from interlock.app.invocation import AppTasks
 from interlock.app.keyspec import KeySpec
 from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Hooks
 from interlock.app.options import checked
-from interlock.app.place import NoPlace, place_of
-from interlock.app.reach import Reach, served
+from interlock.app.place import NoPlace, place_for_pool, place_of
+from interlock.app.reach import Reach, check_engine, served
 from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
 from interlock.app.timetable import Args, Cron, Entry, Every, Kwargs, Missed, Schedule
 from interlock.app.timetable.declaration import decorator as timetable_decorator
@@ -63,6 +67,9 @@ class App:
     event loop. As a context manager it closes its connections at the end.
     """
 
+    _made: ClassVar[weakref.WeakSet[App]] = weakref.WeakSet()
+    """The apps of this process."""
+
     def __init__(
         self,
         url: str | None = None,
@@ -79,13 +86,12 @@ class App:
             raise TypeError(f"App(): retry is {type(retry).__name__}; allowed: Retry")
         self.url = url
         """The engine; may be set until the first send."""
+        self._made_with_url, self._made_with_retry = url, retry
         self.retry = retry
         self.send_timeout = seconds(send_timeout, "App(): send_timeout")
         self.queues = MappingProxyType(checked(queues or {}))
         """The declared options of queues by the queues' names."""
         self.audit = bool(audit)
-        # What a put carries: nothing where the queue's own policy holds.
-        self._sent_retry = None if retry is _DEFAULT_RETRY else retry
         self._tasks: dict[str, Any] = {}
         self._timetable: dict[str, Entry] = {}
         self._hooks = Hooks()
@@ -102,6 +108,7 @@ class App:
         """Handles at once what is sent."""
         self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
         """The module that made it, where other processes look for it first."""
+        self._made.add(self)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
@@ -467,7 +474,7 @@ class App:
     def _reference(self) -> str:
         """Return the name by which processes of a pool find this app."""
         try:
-            return place_of(self)
+            return place_for_pool(self)
         except NoPlace as error:
             raise ValueError(f"worker(): pool is 'process', and {error}") from None
 
@@ -485,10 +492,21 @@ class App:
         self._tasks[task.name] = task
 
     def _as_tasks(self) -> AppTasks:
-        return AppTasks(self._tasks, self._hooks, self.retry, self._lifespan)
+        from interlock.app.process_setup import setup_of
+
+        setup = functools.partial(setup_of, self)
+        return AppTasks(self._tasks, self._hooks, self.retry, self._lifespan, setup)
+
+    @property
+    def _sent_retry(self) -> Retry | None:
+        """Return the policy that a put carries: none where the queue's own holds."""
+        return None if self.retry is _DEFAULT_RETRY else self.retry
 
     def _named(self) -> str | None:
         """Return the engine as somebody has named it; None if nobody has."""
+        if reach.others and self.url == self._made_with_url:
+            with contextlib.suppress(NoPlace):
+                self.url = reach.others.get(place_of(self), self.url)
         return self.url or os.environ.get("INTERLOCK_URL") or None
 
     def _queue_to_send(self, name: str) -> Any:
@@ -526,6 +544,7 @@ class App:
             if self._client is None:
                 from interlock.engine.client import connect
 
+                check_engine(self._named() or "memory://")
                 # Named: what is left there the app tells by itself.
                 self._client = connect(self._named() or "memory://")
             return self._client.queue(name, bytes, **self.queues.get(name, {}), **options)

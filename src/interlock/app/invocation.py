@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import pickle
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock.app import envelope
@@ -27,8 +29,14 @@ class AppTasks:
     """The tasks of an app, as a worker sees them."""
 
     def __init__(
-        self, tasks: dict[str, Any], hooks: Hooks, retry: Retry, lifespan: Lifespan
+        self,
+        tasks: dict[str, Any],
+        hooks: Hooks,
+        retry: Retry,
+        lifespan: Lifespan,
+        setup: Callable[[str], object],
     ) -> None:
+        self._setup = setup
         self._lifespan = lifespan
         self._tasks = tasks
         self._hooks = hooks
@@ -66,6 +74,10 @@ class AppTasks:
     def scope(self, worker: bool, process: bool) -> Scope | None:
         """See ``interlock.worker.tasks.Tasks``."""
         return self._lifespan.scope(worker, process)
+
+    def process_setup(self, reference: str) -> bytes:
+        """See ``interlock.worker.tasks.Tasks``."""
+        return pickle.dumps(self._setup(reference))
 
     def learn(self, invocation: Invoked, payload: bytes) -> None:
         """See ``interlock.worker.tasks.Tasks``."""

@@ -126,10 +126,10 @@ class Job(Generic[R]):
         return hash((self._queue, self.id))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from interlock.app.place import NoPlace, place_of
+        from interlock.app.place import NoPlace, place_in_program
 
         try:
-            place = place_of(self._app)
+            place = place_in_program(self._app)
         except NoPlace as error:
             raise pickle.PicklingError(
                 f"the job {self.id} of {self.task!r} cannot be pickled: {error}"

@@ -29,6 +29,7 @@ class Lifespan:
         self._app = app
         self._hooks: dict[str, list[Callable[[], object]]] = {name: [] for name in EVENTS}
         self._made: Callable[[Any], Any] | None = None
+        self._given: Callable[..., object] | None = None
         self._states: list[tuple[object, Any]] = []
 
     def add(self, event: str, hook: Callable[..., object]) -> None:
@@ -61,12 +62,19 @@ class Lifespan:
             ) from None
         except ValueError:
             pass  # written in C, it says nothing of its arguments
+        self._given = lifespan
         if inspect.isasyncgenfunction(lifespan):
             self._made = contextlib.asynccontextmanager(lifespan)
         elif inspect.isgeneratorfunction(lifespan):
             self._made = contextlib.contextmanager(lifespan)
         else:
             self._made = lifespan
+
+    def of_processes(self) -> Iterable[tuple[str, Callable[..., object]]]:
+        """Return what each process of a pool runs, hooks and lifespan, each with its name."""
+        names = [name for name in EVENTS if "process" in name]
+        found = [(name, hook) for name in names for hook in self._hooks[name]]
+        return found if self._given is None else [*found, ("lifespan", self._given)]
 
     @property
     def state(self) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +114,10 @@ class Hooks:
         """Remove a hook that was added."""
         self._of[name].remove(hook)
         self._look()
+
+    def all(self) -> Iterable[tuple[str, Callable[..., object]]]:
+        """Return the hooks, each with the name of its event."""
+        return [(name, hook) for name, hooks in self._of.items() for hook in hooks]
 
     def around(self, headers: Mapping[str, str]) -> bool:
         """Return whether there is a hook to be called around the handler of such a message."""

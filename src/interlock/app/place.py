@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interlock.app.app import App
 
-__all__ = ["NoPlace", "place_of"]
+__all__ = ["MAINS", "NoPlace", "place_for_pool", "place_in_program", "place_of"]
+
+MAINS = ("__main__", "__mp_main__")
+"""The names of the program itself: the second is multiprocessing's for it."""
 
 
 class NoPlace(ValueError):
@@ -24,12 +28,51 @@ def place_of(app: App) -> str:
     first = [app._made_in, *(task.function.__module__ for task in app.tasks.values())]
     for name in dict.fromkeys([*first, *sys.modules]):
         module = sys.modules.get(name)
-        if name == "__main__" or module is None:
+        if name in MAINS or module is None:
             continue
-        for attribute, value in list(vars(module).items()):
-            if value is app:
-                return f"{name}:{attribute}"
+        attribute = _attribute(module, app)
+        if attribute is not None:
+            return f"{name}:{attribute}"
     raise NoPlace(
         "the app is no global name of a module that another process could import; put it into a "
         "module of its own, not into the program itself"
     )
+
+
+def place_in_program(app: App) -> str:
+    """Return where this program and its processes find an app: in a module, or in the program
+    itself, as ``__main__:name``. Raises NoPlace."""
+    try:
+        return place_of(app)
+    except NoPlace:
+        main: Any = sys.modules.get("__main__")
+        name = None if main is None else _attribute(main, app)
+        if name is None:
+            raise
+        return f"__main__:{name}"
+
+
+def place_for_pool(app: App) -> str:
+    """Return where the processes of a pool find an app. Raises NoPlace.
+
+    An app in the program itself is found there if the program is a module or a file.
+    """
+    place = place_in_program(app)
+    module, _, attribute = place.partition(":")
+    if module not in MAINS:
+        return place
+    main = sys.modules["__main__"]
+    name = getattr(main.__spec__, "name", "__main__")
+    if name not in MAINS:
+        return f"{name}:{attribute}"
+    path = getattr(main, "__file__", None)
+    if path is None or not os.path.isfile(path):
+        raise NoPlace(
+            "the app is in a program that is not a file (an interactive session, or python -c); "
+            "put it into a module of its own"
+        )
+    return place
+
+
+def _attribute(module: Any, app: App) -> str | None:
+    return next((name for name, value in list(vars(module).items()) if value is app), None)

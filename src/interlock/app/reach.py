@@ -14,12 +14,17 @@ from typing import Any
 
 from interlock.errors import EngineUnavailable, InterlockError
 
-__all__ = ["Reach", "served"]
+__all__ = ["Reach", "check_engine", "served"]
 
 _log = logging.getLogger("interlock.app")
 
 _served: set[str] = set()
 _kept: dict[str, Memory] = {}
+in_pool = False
+"""This is a process of a worker's pool."""
+others: dict[str, str] = {}
+"""In such a process: by their places, the engines that the worker's program has set for its other
+apps."""
 
 
 class Memory:
@@ -95,6 +100,12 @@ class Reach:
             self._end()
 
 
+def check_engine(url: str) -> None:
+    """Raise EngineUnavailable if this is a process of a pool and the engine is in memory."""
+    if in_pool and url.startswith("memory:"):
+        raise EngineUnavailable(NOT_IN_POOL)
+
+
 def served(url: str) -> None:
     """Note that a worker in this process takes from there."""
     _served.add(url)
@@ -110,4 +121,9 @@ NOWHERE = (
     "no engine is named, and no worker runs in this process: what is sent would stay in its memory "
     "and be lost with it. Set INTERLOCK_URL or App(url=...); App('memory://') says that a worker "
     "of this process will take it, and app.testing() is for tests"
+)
+NOT_IN_POOL = (
+    "the engine is in the memory of the worker's process, and this handler runs in a process of "
+    "its pool, which does not share that memory. To send tasks or to wait for results in handlers, "
+    "use pool='thread' or 'asyncio', or an engine on a hub or Redis"
 )

@@ -44,7 +44,7 @@ class Owner:
         self.ended = threading.Event()
         self.whole = False
         """At its end: all that it held was settled as its handlers said."""
-        self.state = WorkerState(settings, tasks, pool_of(settings, self))
+        self.state = WorkerState(settings, tasks, pool_of(settings, self, tasks))
         self._handles_here = settings.pool != "process"
         """In this process, and not in those of a pool."""
         self._broken = broken

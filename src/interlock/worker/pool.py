@@ -10,6 +10,7 @@ from interlock.worker.scope import Scope
 
 if TYPE_CHECKING:
     from interlock.worker.settings import WorkerSettings
+    from interlock.worker.tasks import Tasks
 
 __all__ = ["Pool", "PoolEvents", "pool_of"]
 
@@ -70,7 +71,7 @@ class Pool(Protocol):
         hangs."""
 
 
-def pool_of(settings: WorkerSettings, events: PoolEvents) -> Pool:
+def pool_of(settings: WorkerSettings, events: PoolEvents, tasks: Tasks) -> Pool:
     """Return the pool of these settings."""
     if settings.pool == "asyncio":
         from interlock.worker.loop_pool import LoopPool
@@ -79,7 +80,7 @@ def pool_of(settings: WorkerSettings, events: PoolEvents) -> Pool:
     if settings.pool == "process":
         from interlock.worker.process_pool import ProcessPool
 
-        return ProcessPool(settings.concurrency, settings.reference, events)
+        return ProcessPool(settings.concurrency, settings.reference, events, tasks)
     from interlock.worker.thread_pool import ThreadPool
 
     return ThreadPool(settings.concurrency, events)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import json
 import logging
 import logging.handlers
@@ -22,15 +21,19 @@ from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
 from interlock.worker.execution import TaskLease, handle, judge
 from interlock.worker.scope import LONGEST_LEAVE, HeldScope, Scope
+from interlock.worker.tasks import SetupRefused
 from interlock.worker.thread_pool import Runner
 
 __all__ = ["main"]
+
+importing = False
+"""The program is being imported: it must not start another worker meanwhile."""
 
 
 def main(settings: str) -> None:
     """Import the app, then handle what it is sent, until it is told to end or the worker is
     gone."""
-    descriptor, reference, path, level = json.loads(settings)
+    descriptor, path, level = json.loads(settings)
     sys.path[:] = path
     pipe = Connection(descriptor)
     os.register_at_fork(after_in_child=functools.partial(_forked, pipe))
@@ -38,7 +41,7 @@ def main(settings: str) -> None:
     # becomes of its processes.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    _Link(pipe, level).serve(reference)
+    _Link(pipe, level).serve()
 
 
 def _forked(pipe: Connection) -> None:
@@ -66,16 +69,19 @@ class _Link:
         root.handlers[:] = [_Records(self)]
         root.setLevel(level)
 
-    def serve(self, reference: str) -> None:
+    def serve(self) -> None:
         """Handle on this thread; another reads, so that a question is answered meanwhile."""
+        global importing
+        importing = True
         try:
-            module, _, name = reference.partition(":")
-            app: Any = importlib.import_module(module)
-            for part in name.split("."):
-                app = getattr(app, part)
+            app: Any = pickle.loads(self._pipe.recv_bytes()).app()
+            importing = False
             tasks = app._as_tasks()
             self._runners = Runner()
             held = self._entered(tasks.scope(False, True))
+        except SetupRefused as error:
+            self.send("refused", str(error))
+            sys.exit(1)
         except BaseException as error:
             self.send("failed", text_of(error))
             raise

@@ -26,6 +26,7 @@ from interlock.failure import text_of
 from interlock.worker.execution import Execution, Outcome, details, failure
 from interlock.worker.pool import PoolEvents
 from interlock.worker.scope import LONGEST_LEAVE, Scope, ScopeThread
+from interlock.worker.tasks import Tasks
 
 __all__ = ["ProcessPool"]
 
@@ -38,9 +39,12 @@ class ProcessPool:
     queues = False
     """See ``Pool``."""
 
-    def __init__(self, size: int, reference: str, events: PoolEvents) -> None:
+    def __init__(self, size: int, reference: str, events: PoolEvents, tasks: Tasks) -> None:
         self._size = size
         self._reference = reference
+        self._tasks = tasks
+        self.setup = b""
+        """Configuration of each process; see ``Tasks.process_setup``."""
         self.lock = threading.Lock()
         self._waiting: collections.deque[Execution] = collections.deque()
         self._children: list[_Child] = []
@@ -58,6 +62,7 @@ class ProcessPool:
 
     def start(self, scope: Scope | None = None) -> None:
         """See ``Pool``. Each process enters a scope of its own; this is the worker's."""
+        self.setup = self._tasks.process_setup(self._reference)
         if scope is not None:
             self._scope = ScopeThread(scope)
         self._children = [_Child(self, n) for n in range(self._size)]
@@ -145,10 +150,14 @@ class ProcessPool:
         error = f"the processes of the pool do not start, {self._failures} in a row: {why}"
         self._events.pool_broke(ProcessesFailed(error))
 
-    @property
-    def reference(self) -> str:
-        """The place of the app, as ``module:name``."""
-        return self._reference
+    def refused(self, why: str) -> None:
+        """Note that a process cannot have what the program added to the app: no process will, so
+        none is started any more. A pool that is up goes on: the module has changed since."""
+        with self.lock:
+            if self.closing.is_set() or any(child.ready for child in self._children):
+                return
+            self.closing.set()
+        self._events.pool_broke(ProcessesFailed(why))
 
 
 class _Child:
@@ -244,15 +253,19 @@ class _Child:
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as failing, theirs:
             failing.callback(ours.close)
-            settings = json.dumps([theirs.fileno(), self._pool.reference, sys.path, _level()])
+            settings = json.dumps([theirs.fileno(), sys.path, _level()])
+            flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, settings],
+                [sys.executable, *flags, "-c", PROGRAM, settings],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
             failing.pop_all()
         with self._sending:
             self._pipe = Connection(ours.detach())
+            with contextlib.suppress(OSError):
+                # Not as an argument, which others may read: the URL may have a password.
+                self._pipe.send_bytes(self._pool.setup)
 
     def _read(self) -> None:
         assert self._pipe is not None
@@ -266,6 +279,9 @@ class _Child:
                 self._pool.idle(self)
             elif what == "failed":
                 self._why = value
+            elif what == "refused":
+                self._why = value
+                self._pool.refused(value)
             elif what == "done":
                 execution, outcome = self.busy, value
                 assert execution is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from interlock.errors import InterlockError
 from interlock.retry import Retry
 from interlock.worker.execution import Invocation, TaskLease
 from interlock.worker.scope import Scope
@@ -12,6 +13,7 @@ from interlock.worker.scope import Scope
 __all__ = [
     "NotHere",
     "PlainCall",
+    "SetupRefused",
     "Tasks",
     "UnknownArgument",
     "UnknownTask",
@@ -50,6 +52,10 @@ class UnknownVersion(NotHere):
         )
 
 
+class SetupRefused(InterlockError):
+    """A process of a pool lacks what the program has added to the app; the text says what."""
+
+
 class Tasks(Protocol):
     """The calls that a worker makes on an app."""
 
@@ -73,6 +79,10 @@ class Tasks(Protocol):
         Raises NotHere where another worker may know that, and PayloadError, TypeError or
         ValueError where the arguments give no keys; a rule of the program may raise anything.
         """
+
+    def process_setup(self, reference: str) -> bytes:
+        """Return what each process of a pool needs, pickled: an object whose ``app()`` imports the
+        app there and configures it as it is here. Raises ValueError where that cannot be sent."""
 
     def learn(self, invocation: Any, payload: bytes) -> None:
         """Add to ``plain`` calls like this one, which was prepared from this payload, if it is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -103,6 +104,12 @@ class Worker:
         """
         if self._owner.state.phase is not Phase.NEW:
             raise RuntimeError("start(): the worker was started before; make another")
+        child: Any = sys.modules.get("interlock.worker.process_child")
+        if child is not None and child.importing:
+            raise RuntimeError(
+                "start(): the program starts a worker whenever it is imported, and this process of "
+                "a pool only imports it; put the start under if __name__ == '__main__':"
+            )
         if self.settings.audit:
             from interlock.worker.audit import Audit
 

@@ -1,0 +1,174 @@
+"""Gives each process of a pool the app as the worker's program has configured it.
+
+A process of a pool imports the app's module. What the program has set since its own import is not
+in there: the engine, or a hook that it added in ``main()``. Values are sent along and set in the
+process. What is registered, such as hooks and tasks, is compared by its name: a process that lacks
+something says so instead of becoming ready, and the worker ends with that error.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import importlib
+import importlib.machinery
+import importlib.util
+import pickle
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from interlock.app import reach
+from interlock.app.place import MAINS, NoPlace, place_of
+from interlock.worker.tasks import SetupRefused
+
+if TYPE_CHECKING:
+    from interlock.app.app import App
+
+__all__ = ["ProcessSetup", "setup_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSetup:
+    """Configuration of a process of a pool."""
+
+    reference: str
+    """The app, as ``module:name``."""
+    main: str
+    """The file of the program, if the app is in the program itself; else empty."""
+    modules: tuple[str, ...]
+    """The modules of everything that is registered; importing them may register it."""
+    argv: tuple[str, ...]
+    url: str
+    send_timeout: float
+    retry: bytes | None
+    """The app's retry policy, pickled; None: as the app was made."""
+    others: tuple[tuple[str, str], ...]
+    """The other apps of the program whose engine was set after they were made: place and URL."""
+    registered: tuple[str, ...]
+    """The tasks, hooks and lifespan of the app, in words."""
+
+    def app(self) -> App:
+        """Import the app into this process and configure it.
+
+        Raises SetupRefused if the process lacks something that the worker's app has, and whatever
+        the import raises.
+        """
+        reach.in_pool = True
+        # Another app may be imported later, or never.
+        reach.others.update(self.others)
+        sys.argv[:] = self.argv
+        if self.main:
+            _run_main(self.main)
+        app: App = _found(self.reference)
+        for name in self.modules:
+            importlib.import_module(name)
+        missing = collections.Counter(self.registered) - collections.Counter(_registered(app))
+        if missing:
+            raise SetupRefused(
+                f"a process of the pool imports {self.reference} and does not get "
+                f"{', '.join(missing)}: the program added that later. Add it in the app's module "
+                f"when that is imported, or use pool='thread' or 'asyncio'"
+            )
+        # What the import has connected is connected to another engine perhaps.
+        app.close()
+        app.url = self.url
+        app.send_timeout = self.send_timeout
+        if self.retry is not None:
+            app.retry = pickle.loads(self.retry)
+        return app
+
+
+def setup_of(app: App, reference: str) -> ProcessSetup:
+    """Return the setup of the processes of a worker of this app.
+
+    Raises ValueError if the app has a retry policy that cannot be sent to another process.
+    """
+    main = ""
+    if reference.partition(":")[0] in MAINS:
+        main = str(sys.modules["__main__"].__file__)
+    retry = None
+    if app.retry is not app._made_with_retry:
+        try:
+            retry = pickle.dumps(app.retry)
+        except Exception as error:
+            raise ValueError(
+                f"worker(): pool is 'process', and app.retry, which was set after the app was "
+                f"made, cannot be sent to a process: {error}"
+            ) from error
+    functions = [task.function for task in app.tasks.values()]
+    functions += [function for _, function in _functions(app)]
+    modules = dict.fromkeys(_module(function) for function in functions)
+    return ProcessSetup(
+        reference=reference,
+        main=main,
+        modules=tuple(name for name in modules if name and name not in MAINS),
+        argv=tuple(sys.argv),
+        url=app._named() or "memory://",
+        send_timeout=app.send_timeout,
+        retry=retry,
+        others=tuple(_others(app)),
+        registered=tuple(_registered(app)),
+    )
+
+
+def _others(app: App) -> Iterable[tuple[str, str]]:
+    for other in list(type(app)._made):
+        if other is not app and other.url is not None and other.url != other._made_with_url:
+            try:
+                yield place_of(other), other.url
+            except NoPlace:
+                # The app's module cannot name it either.
+                continue
+
+
+def _registered(app: App) -> Iterable[str]:
+    for name in app.tasks:
+        yield f"the task {name!r}"
+    for what, function in _functions(app):
+        yield f"{what} {_module(function)}.{getattr(function, '__qualname__', '')}".rstrip(".")
+
+
+def _functions(app: App) -> Iterable[tuple[str, Any]]:
+    for event, hook in [*app._hooks.all(), *app._lifespan.of_processes()]:
+        yield f"the {'hook ' * (event != 'lifespan')}{event}", _underlying(hook)
+
+
+def _underlying(hook: Any) -> Any:
+    """Return the function or the class that a hook is made of."""
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    owner = getattr(hook, "__self__", None)
+    if owner is not None and not isinstance(owner, type) and hasattr(hook, "__func__"):
+        return type(owner)
+    return hook if hasattr(hook, "__qualname__") else type(hook)
+
+
+def _module(function: Any) -> str:
+    name = str(getattr(function, "__module__", None) or "")
+    if name not in MAINS:
+        return name
+    # `python -m shop.tasks`: the processes of a pool import it by its own name.
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec.name if spec is not None and spec.name not in MAINS else "__main__"
+
+
+def _found(place: str) -> Any:
+    module, _, path = place.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _run_main(path: str) -> None:
+    """Run the program's file as a module of another name, as multiprocessing does: what stands
+    under ``if __name__ == "__main__"`` is left out."""
+    loader = importlib.machinery.SourceFileLoader(MAINS[1], path)
+    spec = importlib.util.spec_from_loader(MAINS[1], loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    for name in MAINS:
+        sys.modules[name] = module
+    loader.exec_module(module)

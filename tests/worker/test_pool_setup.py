@@ -1,0 +1,336 @@
+"""Everything that a program can configure at run time, in every pool.
+
+A setting holds in the handlers of a pool, or the worker ends at its start and names the setting.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from interlock import Retry
+from interlock.app import App
+from interlock.app.middleware import Middleware, Sending
+from tests.worker.workers import PATIENCE, Workers
+
+POOLS = ["thread", "asyncio", "process"]
+NOWHERE = "redis://127.0.0.1:1?timeout=0.1"
+
+MODULE = """
+import sys
+from interlock import App
+
+app = App({url!r})
+stamps = []
+
+@app.after_send
+def noted(sending, job) -> None:
+    stamps.append(sending.headers.get("stamp"))
+
+@app.task(queue="seconds", keys="key:{{k}}", result_ttl=60)
+def second(k: int) -> int:
+    return k + 1
+
+@app.task(result_ttl=60)
+def probe() -> list[object]:
+    now, later = second.send(1), second.options(delay=1000).send(2)
+    result = now.result(timeout=30)
+    state = app.state if app._lifespan._states else None
+    cancelled = later.cancel()
+    attempts = app.retry.attempts
+    return [result, cancelled, attempts, app.send_timeout, state, stamps[-1], sys.argv]
+
+@app.task(keys="key:{{k}}")
+def failing(k: int) -> None:
+    raise ValueError(k)
+
+@app.task(result_ttl=60)
+def fails_once() -> int:
+    return failing.send(1).id
+"""
+
+LATER = """
+from {name} import app
+
+@app.task(result_ttl=60)
+def added() -> str:
+    return "added"
+
+@app.before_send
+def stamp(sending) -> None:
+    sending.headers["stamp"] = "later"
+"""
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def program(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module with an app whose own URL and INTERLOCK_URL lead nowhere; the test sets the URL."""
+    name = f"pool_setup_{next(_numbers)}"
+    (tmp_path / f"{name}.py").write_text(MODULE.format(url=NOWHERE))
+    (tmp_path / f"{name}_later.py").write_text(LATER.format(name=name))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("INTERLOCK_URL", NOWHERE)
+    found = importlib.import_module(name)
+    found.app.url = url
+    yield found
+    found.app.close()
+    found.app.url = NOWHERE
+
+
+def probed(program: Any, pool: str) -> list[Any]:
+    """Return what a handler of the program finds, in this pool."""
+    with program.app.worker(pool=pool, threads=2, queues=["default", "seconds"]) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        found: list[Any] = program.probe.send().result(timeout=PATIENCE)
+        return found
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("engine", ["redis", "hub"], indirect=True)
+def test_values_that_are_set_hold_in_handlers(
+    program: Any, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", "--flag"])
+    program.app.retry = Retry(7)
+    program.app.send_timeout = 3.5
+    assert probed(program, pool) == [2, True, 7, 3.5, None, None, ["program", "--flag"]]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_policy_that_is_set_goes_with_what_handlers_send(program: Any, pool: str) -> None:
+    program.app.retry = Retry(1)
+    with program.app.worker(pool=pool, threads=1) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        failed = program.fails_once.send().result(timeout=PATIENCE)
+        queue = program.app._queue("default")
+        queue.join(PATIENCE)
+        assert [letter.id for letter in queue.dead_letters()] == [failed]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_user_and_a_password_hold_and_stand_in_no_command_line(
+    program: Any, pool: str, worker_port: int
+) -> None:
+    with redis.Redis(port=worker_port) as server:
+        server.execute_command("ACL", "SETUSER", "pools", "on", ">s3cret", "~*", "&*", "+@all")
+    program.app.url = f"redis://pools:s3cret@127.0.0.1:{worker_port}"
+    with program.app.worker(pool=pool, threads=1, queues=["seconds"]) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+        assert "s3cret" not in processes
+        assert program.second.send(4).result(timeout=PATIENCE) == 5
+    assert probed(program, pool)[:2] == [2, True]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_another_app_whose_engine_is_set_is_sent_to_there(
+    program: Any, pool: str, tmp_path: Path, url: str
+) -> None:
+    name = f"{program.__name__}_other"
+    text = MODULE.format(url=NOWHERE).replace('"seconds"', '"thirds"')
+    (tmp_path / f"{name}.py").write_text(text)
+    other = importlib.import_module(name)
+    (tmp_path / f"{program.__name__}_later.py").write_text(
+        f"from {program.__name__} import app\n"
+        "@app.task(result_ttl=60)\n"
+        "def elsewhere() -> int:\n"
+        f"    from {name} import second\n"
+        "    return second.send(1).id\n"
+    )
+    later = importlib.import_module(f"{program.__name__}_later")
+    other.app.url = url
+    with program.app.worker(pool=pool, threads=1) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        sent = later.elsewhere.send().result(timeout=PATIENCE)
+    assert other.second.job(sent).state() == "ready"
+    other.app.close()
+    other.app.url = NOWHERE
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_what_another_module_adds_when_it_is_imported_is_there(program: Any, pool: str) -> None:
+    later = importlib.import_module(f"{program.__name__}_later")
+    with program.app.worker(pool=pool, threads=1) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        assert later.added.send().result(timeout=PATIENCE) == "added"
+    assert probed(program, pool)[5] == "later"
+
+
+def stamp(sending: Sending) -> None:
+    sending.headers["stamp"] = "run time"
+
+
+class Stamps(Middleware):
+    def before_send(self, sending: Sending) -> None:
+        stamp(sending)
+
+
+def living(app: App) -> Iterator[str]:
+    yield "alive"
+
+
+def added() -> None:
+    """A task that the module of the app does not have."""
+
+
+def nothing() -> None:
+    """A hook of a process."""
+
+
+REGISTERED: dict[str, tuple[Callable[[App], object], str]] = {
+    "before_send": (lambda app: app.before_send(stamp), "before_send tests.worker"),
+    "after_send": (lambda app: app.after_send(lambda *_: None), "after_send"),
+    "on_send_error": (lambda app: app.on_send_error(lambda *_: None), "on_send_error"),
+    "before_handle": (lambda app: app.before_handle(lambda _: None), "before_handle"),
+    "after_handle": (lambda app: app.after_handle(lambda *_: None), "after_handle"),
+    "on_error": (lambda app: app.on_error(lambda *_: None), "on_error"),
+    "use": (lambda app: app.use(Stamps()), f"before_send {__name__}.Stamps"),
+    "lifespan": (lambda app: app.lifespan(living), f"the lifespan {__name__}.living"),
+    "on_process_start": (lambda app: app.on_process_start(nothing), "on_process_start"),
+    "on_process_stop": (lambda app: app.on_process_stop(nothing), "on_process_stop"),
+    "task": (lambda app: app.task(added), "the task 'added'"),
+}
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_what_is_registered_at_run_time_is_refused_where_processes_lack_it(program: Any) -> None:
+    for add, _ in REGISTERED.values():
+        add(program.app)
+    with program.app.worker(pool="process", threads=1) as worker:
+        assert not worker.wait_until_ready(PATIENCE)
+        said = str(worker.broken)
+    assert [named for _, named in REGISTERED.values() if named not in said] == []
+    assert "Add it in the app's module" in said
+
+
+@pytest.mark.parametrize("pool", ["thread", "asyncio"])
+def test_what_is_registered_at_run_time_holds_in_handlers_of_this_process(
+    program: Any, pool: str
+) -> None:
+    for add, _ in REGISTERED.values():
+        add(program.app)
+    assert probed(program, pool)[4:6] == ["alive", "run time"]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_hooks_of_the_worker_itself_hold_in_every_pool(program: Any, pool: str) -> None:
+    said: list[str] = []
+    program.app.on_worker_start(lambda: said.append("start"))
+    program.app.on_worker_stop(lambda: said.append("stop"))
+    with program.app.worker(pool=pool, threads=1) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+    assert said == ["start", "stop"]
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_a_policy_that_cannot_be_sent_is_refused_at_the_start(program: Any) -> None:
+    class Mine(Exception):
+        pass
+
+    program.app.retry = Retry(on=(Mine,))
+    with pytest.raises(ValueError, match=r"app\.retry.* cannot be sent to a process"):
+        program.app.worker(pool="process", threads=1).start()
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_an_engine_in_memory_is_refused_to_a_handler_in_another_process(program: Any) -> None:
+    program.app.retry = Retry(1)
+    with program.app.worker(pool="process", threads=1) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        job = program.probe.send()
+        with pytest.raises(Exception, match="does not share that memory"):
+            job.result(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_timetable_that_is_added_at_run_time_is_kept(program: Any, pool: str) -> None:
+    program.app.every("1s", kwargs={"k": 3})(program.second)
+    with program.app.worker(pool=pool, threads=1, queues=["seconds"]) as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        queue = program.app._queue("seconds")
+        while not queue.stats().acks:
+            queue.stats()
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("pool", POOLS)
+def test_the_commands_url_holds_in_handlers(
+    program: Any, workers: Workers, url: str, pool: str, processes: str, tmp_path: Path
+) -> None:
+    worker = workers.start(
+        "--url", url, "--pool", pool, "--concurrency", "2", "--processes", processes,
+        app=f"{program.__name__}:app",
+        INTERLOCK_URL=NOWHERE,
+    ).ready()  # fmt: skip
+    found = program.probe.send().result(timeout=PATIENCE)
+    assert found[:2] == [2, True]
+    assert worker.stopped() == 0, worker.output
+
+
+MAIN = """
+import sys
+from interlock import App
+
+app = App("memory://main")
+
+@app.task(keys="k:{k}", result_ttl=60)
+def square(k: int) -> int:
+    return k * k
+
+def run() -> None:
+    with app.worker(pool=sys.argv[1], threads=1) as worker:
+        if not worker.wait_until_ready(40):
+            sys.exit(str(worker.broken))
+        print(square.send(8).result(timeout=40))
+"""
+GUARDED = MAIN + "\nif __name__ == '__main__':\n    run()\n"
+
+
+def run_program(folder: Path, text: str, *command: str) -> tuple[str, str]:
+    (folder / "program.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=PATIENCE
+    )
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("pool", "how", "first"),
+    [
+        ("thread", ["program.py"], ""),
+        ("asyncio", ["program.py"], ""),
+        ("process", ["program.py"], ""),
+        ("process", ["-m", "program"], ""),
+        # It gives the program another name beside __main__.
+        ("process", ["program.py"], "import multiprocessing\n"),
+    ],
+)
+def test_an_app_in_the_program_itself_is_handled_in_every_pool(
+    tmp_path: Path, pool: str, how: list[str], first: str
+) -> None:
+    assert run_program(tmp_path, first + GUARDED, *how, pool) == ("64\n", "")
+
+
+def test_a_program_that_starts_its_worker_at_its_import_is_told_to_guard_it(
+    tmp_path: Path,
+) -> None:
+    said, errors = run_program(tmp_path, MAIN + "\nrun()\n", "program.py", "process")
+    assert not said
+    assert "put the start under if __name__ == '__main__':" in errors.splitlines()[-1]
+
+
+def test_an_app_in_a_program_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    said, errors = run_program(tmp_path, "", "-c", GUARDED, "process")
+    assert not said
+    assert "a program that is not a file" in errors.splitlines()[-1]
