@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 
 import pytest
 
-from interlock import App
+from interlock import App, connect
 from interlock.cli import main
 from interlock.engine.queue import RemoteQueue
 from interlock.errors import LeaseLost
@@ -187,3 +188,28 @@ def test_a_key_that_is_no_utf_8_is_asked_for_as_it_was_typed(
     id = queue.put(b"payload", keys=b"\xff")
     assert str(id) in cli("explain", queue.name, "--key", "\udcff").out
     assert str(id) in cli("peek", queue.name, "--key", "\udcff").out
+
+
+def test_a_ready_message_that_no_worker_takes_is_said_to_be_so(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    id = queue.put(b"ready")
+    said = cli("explain", queue.name, id).out
+    if cli.url.startswith("memory:"):
+        # There workers do not announce themselves.
+        assert "no worker takes" not in said
+        return
+    assert f"no worker takes from {queue.name}" in said
+    assert f"interlock worker MODULE:APP --queues {queue.name}" in said
+    with connect(cli.url) as client:
+        other = client.queue("another", bytes)
+        other.put(b"x")
+        other._announce("host:1", 60, json.dumps({"queues": ["another"]}))
+        assert "no worker takes" in cli("explain", queue.name, id).out
+        # A worker announces itself at the first of its queues alone.
+        other._announce("host:2", 60, json.dumps({"queues": ["another", queue.name]}))
+        assert "no worker takes" not in cli("explain", queue.name, id).out
+        other._announce("host:2", 0, "{}")
+    lease, second = queue.get(), queue.put(b"second")
+    assert "no worker takes" not in cli("explain", queue.name, second).out
+    lease.ack()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -190,6 +191,15 @@ def test_the_chain_that_a_message_waits_for(page: Page, queue: RemoteQueue[bytes
     assert found["chain"][2]["task"] == "shop.pay"
     assert f"message {first}" in found["text"]
     lease.ack()
+
+
+def test_a_ready_message_of_a_queue_that_no_worker_serves_is_said_to_be_so(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
+    id = queue.put(b"x")
+    assert page.get(f"queues/{queue.name}/messages/{id}")["served"] is False
+    queue._announce("host:1", 60, json.dumps({"queues": ["first", queue.name]}))
+    assert page.get(f"queues/{queue.name}/messages/{id}")["served"] is True
 
 
 def test_failures_with_their_tracebacks(page: Page, queue: RemoteQueue[bytes]) -> None:

@@ -89,7 +89,7 @@ def program(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 def probed(program: Any, pool: str) -> list[Any]:
     """Return what a handler of the program finds, in this pool."""
-    with program.app.worker(pool=pool, threads=2, queues=["default", "seconds"]) as worker:
+    with program.app.worker(pool=pool, threads=2) as worker:
         assert worker.wait_until_ready(PATIENCE), worker.broken
         found: list[Any] = program.probe.send().result(timeout=PATIENCE)
         return found
@@ -149,7 +149,7 @@ def test_another_app_whose_engine_is_set_is_sent_to_there(
     )
     later = importlib.import_module(f"{program.__name__}_later")
     other.app.url = url
-    with program.app.worker(pool=pool, threads=1) as worker:
+    with program.app.worker(pool=pool, threads=1, queues="default") as worker:
         assert worker.wait_until_ready(PATIENCE), worker.broken
         sent = later.elsewhere.send().result(timeout=PATIENCE)
     assert other.second.job(sent).state() == "ready"
@@ -254,9 +254,22 @@ def test_an_engine_in_memory_is_refused_to_a_handler_in_another_process(program:
 
 
 @pytest.mark.parametrize("pool", POOLS)
+def test_a_worker_serves_all_queues_of_its_app_unless_it_is_told_which(
+    program: Any, pool: str
+) -> None:
+    worker = program.app.worker(pool=pool, threads=2)
+    assert worker.settings.queues == ("default", "seconds")
+    with worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        assert program.probe.send().result(timeout=PATIENCE)[0] == 2
+    assert program.app.worker(queues="seconds").settings.queues == ("seconds",)
+    assert App("memory://").worker().settings.queues == ("default",)
+
+
+@pytest.mark.parametrize("pool", POOLS)
 def test_a_timetable_that_is_added_at_run_time_is_kept(program: Any, pool: str) -> None:
     program.app.every("1s", kwargs={"k": 3})(program.second)
-    with program.app.worker(pool=pool, threads=1, queues=["seconds"]) as worker:
+    with program.app.worker(pool=pool, threads=1) as worker:
         assert worker.wait_until_ready(PATIENCE), worker.broken
         queue = program.app._queue("seconds")
         while not queue.stats().acks:

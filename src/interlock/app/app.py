@@ -355,7 +355,7 @@ class App:
         self,
         *,
         threads: int | None = None,
-        queues: Iterable[str] = ("default",),
+        queues: Iterable[str] | None = None,
         pool: str = "thread",
         unkeyed: int = 0,
         audit: bool | None = None,
@@ -366,7 +366,8 @@ class App:
         Args:
             threads: how many handlers run at once. Default 16; with ``pool="process"`` as many as
                 there are cores.
-            queues: from which queues it takes.
+            queues: the queues from which it takes. Default: all queues of the app's tasks, as they
+                are declared now.
             pool: where they run: ``"thread"``, ``"asyncio"`` (tasks of one event loop, on a thread
                 of its own) or ``"process"`` (processes, one handler each; they import this app).
             unkeyed: how many of the handlers take only messages without keys, so that those always
@@ -375,6 +376,8 @@ class App:
             timetable: send the calls of ``cron`` and ``every`` of tasks on these queues. Default
                 True.
         """
+        if queues is None:
+            queues = sorted({task.declared.queue for task in self._tasks.values()}) or ["default"]
         if not isinstance(queues, Iterable):
             raise TypeError(
                 f"worker(): queues is {type(queues).__name__}; allowed: the names of queues"

@@ -12,6 +12,7 @@ from interlock.dashboard.call import Call, Route
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
 from interlock.engine.operator import Operator
+from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.records import Stored
 from interlock.explanation import ExplainNode, Explanation, key_names
 from interlock.message import State
@@ -60,7 +61,7 @@ async def dead(call: Call) -> dict[str, Any]:
 async def message(call: Call) -> dict[str, Any]:
     """Return one message with its payload, its failures, and why it waits."""
     queue, id = call.queue, message_id(call.names[1])
-    return await call.access.run(_message, queue, id)
+    return await call.access.run(_message, queue, id, call.access.counts)
 
 
 def matching(state: str, key: str, task: str, error: str) -> Keep:
@@ -176,14 +177,17 @@ def summary(one: Stored) -> dict[str, Any]:
     }
 
 
-def _message(operator: Operator, queue: str, id: int) -> dict[str, Any]:
+def _message(operator: Operator, queue: str, id: int, counts: QueueCounts) -> dict[str, Any]:
     found = operator.peek(queue, id)
     if found is None:
         raise Refusal(404, f"message {id} is not in queue {queue!r}: it is settled, or never was")
-    explained = None
+    explained, served = None, True
     if found.state != "dead":
         explained = operator.explain(queue, id=id, limit=EXPLAINED)
+    if explained is not None and any(node.state == "ready" for node in explained.nodes):
+        served = operator.is_served(queue, counts.names(operator))
     return {
+        "served": served,
         "message": summary(found),
         "payload": asdict(payload.read(found.payload)),
         "failures": failures(found),

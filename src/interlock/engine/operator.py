@@ -166,6 +166,28 @@ class Operator:
             after = some[-1].worker
         return found
 
+    def is_served(self, queue: str, names: Sequence[str] | None = None) -> bool:
+        """Return whether something takes messages from a queue, as far as the engine knows.
+
+        That is a worker that has announced itself, at whichever queue, or whoever holds leases. A
+        program that takes from the queue otherwise does not announce itself. Of an engine in memory
+        nothing is known, which is True.
+
+        Args:
+            names: the queues of the engine; asked for unless given.
+        """
+        if self._server.is_local or self.stats(queue).get("leased"):
+            return True
+        if any(_serves(one, queue, queue) for one in self.workers(queue)):
+            return True
+        names = self.queues() if names is None else names
+        for name, reply in zip(names, self.each("workers", names, "", 1), strict=True):
+            # Most queues have none, which one round trip for many of them tells.
+            found = [] if isinstance(reply, Refused) or not reply else self.workers(name)
+            if any(_serves(one, name, queue) for one in found):
+                return True
+        return False
+
     def ask(self, queue: str, worker: str, text: str) -> int | None:
         """Leave a request for a worker, of at most 4,096 bytes.
 
@@ -277,6 +299,11 @@ class Operator:
         Returns of each its id and how it stands.
         """
         return self._call(queue, wire_queue.restore, DAY, items)
+
+
+def _serves(worker: Announced, at: str, queue: str) -> bool:
+    queues = worker.said.get("queues") or [at]
+    return isinstance(queues, list) and queue in queues
 
 
 def _plain(call: wire_queue.Call, function: str, *arguments: Argument) -> Request[list[bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,8 @@ def _explain(operator: Operator, given: argparse.Namespace) -> int:
         found = operator.explain(given.queue, limit=given.limit, **one)
         if found is not None:
             _tell(found, called, given)
+            if not given.json and any(node.state == "ready" for node in found.nodes):
+                _tell_unserved(operator, given)
         elif "key" in one:
             code = failed(f"nothing on key {given.key!r} is waiting in {given.queue}")
         elif not _tell_dead(operator, one["id"], given):
@@ -79,6 +82,15 @@ def _tell(found: Explanation, called: Called, given: argparse.Namespace) -> None
         print("\n".join(roots_text(found, called, given)))
     else:
         print(tree(found, notes(given), called.name))
+
+
+def _tell_unserved(operator: Operator, given: argparse.Namespace) -> None:
+    """Say so if what is ready is not taken by anybody."""
+    if not operator.is_served(given.queue):
+        print(
+            f"no worker takes from {given.queue}: none that serves it has announced itself. Start "
+            f"one: interlock worker MODULE:APP --queues {shlex.quote(given.queue)}"
+        )
 
 
 def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:

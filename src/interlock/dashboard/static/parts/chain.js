@@ -28,31 +28,31 @@ export function treeOf(nodes) {
   return nodes.length ? branch(nodes[0]) : null;
 }
 
-export function chain(queue, explanation) {
+export function chain(queue, explanation, served = true) {
   if (!explanation?.chain?.length) return empty("Nothing to draw", "A dead letter waits for nothing.");
   const top = treeOf(explanation.chain);
-  return h("div", { class: "chain" }, drawn(queue, top, true),
+  return h("div", { class: "chain" }, drawn(queue, top, served, true),
     explanation.truncated ? h("p", { class: "note" }, "Cut here: more messages stand behind this.") : null);
 }
 
-function drawn(queue, { node, why }, first = false) {
+function drawn(queue, { node, why }, served, first = false) {
   const ways = why.flatMap(({ because, holders }) => [
     ...holders.map((holder) => ({ because, holder })), ...(holders.length ? [] : [{ because, holder: null }])]);
   return h("div", { class: `link-box${node.state === "leased" ? " root" : ""}` },
     h("div", { class: "link-card" },
       h("div", { class: "actions" }, first ? h("strong", { class: "mono" }, node.id) : messageLink(queue, node.id), badge(node.state), node.task ? h("code", {}, node.task) : null),
-      h("div", { class: "soft" }, told(node)),
+      h("div", { class: "soft" }, told(node, served)),
       node.keys ? keyChips(queue, node.keys, node.shared ?? [], 4) : null),
     ways.length ? h("ol", { class: "ways" }, ways.map(({ because, holder }) => h("li", {},
       h("span", { class: "why" }, because.key === null ? "a barrier" : h("code", {}, because.key), h("span", { class: "soft" }, `${count(because.ahead)}${because.exact ? "" : "+"} ahead`)),
-      holder === null ? null : holder.item ? drawn(queue, holder.item) : h("div", { class: "link-card again" }, messageLink(queue, holder.again), h("span", { class: "soft" }, holder.known ? " drawn elsewhere here" : ""))))) : null);
+      holder === null ? null : holder.item ? drawn(queue, holder.item, served) : h("div", { class: "link-card again" }, messageLink(queue, holder.again), h("span", { class: "soft" }, holder.known ? " drawn elsewhere here" : ""))))) : null);
 }
 
 /** How a message stands, in words. */
-export function told(node) {
+export function told(node, served = true) {
   const parts = [];
   if (node.state === "leased") parts.push(`handled${node.consumer ? ` by ${node.consumer}` : ""} for ${lasting(node.held_for)}`);
-  else if (node.state === "ready") parts.push("nothing holds it up: the next worker that is free takes it");
+  else if (node.state === "ready") parts.push(served ? "nothing holds it up: the next worker that is free takes it" : "nothing holds it up, but no worker that serves this queue has announced itself");
   else if (node.state === "held") parts.push("its attempts are used up; it goes on when somebody retries, skips or buries it");
   if (node.due_in !== null && node.due_in !== undefined) parts.push(`due in ${lasting(node.due_in)}`);
   if (node.lease_left !== null && node.lease_left !== undefined) parts.push(`lease left ${lasting(node.lease_left)}`);

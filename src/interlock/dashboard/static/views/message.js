@@ -48,7 +48,7 @@ export function message(context) {
   }
 
   function draw(found) {
-    const { message: one, payload, failures, explanation } = found;
+    const { message: one, payload, failures, explanation, served } = found;
     trouble.replaceChildren();
     content.hidden = false;
     if (shown !== one.state) {
@@ -80,7 +80,7 @@ export function message(context) {
         : empty("No attempt has failed"));
     }
     const open = parts.chain.querySelector("details")?.open;
-    show(parts.chain, chain(queue, explanation), explanation ? h("details", { class: "as-text", open: open || null }, h("summary", {}, "As text"), h("pre", { tabindex: "0", "aria-label": "Explanation" }, explanation.text)) : null);
+    show(parts.chain, chain(queue, explanation, served), explanation ? h("details", { class: "as-text", open: open || null }, h("summary", {}, "As text"), h("pre", { tabindex: "0", "aria-label": "Explanation" }, explanation.text)) : null);
   }
 
   async function load() {
