@@ -178,7 +178,37 @@ def queues_that_held_something(client: Client) -> None:
                   for n, pair in enumerate(pairs)))  # fmt: skip
 
 
+def watched_queues(client: Client) -> None:
+    send(client, (call("events", text(n, 20), "", 1, 60_000_000) for n in range(60_000)))
+
+
+def events(client: Client) -> None:
+    for queue in range(8):
+        client.call(*call("events", f"q{queue}", "", 1, 60_000_000))
+        send(client, (call("put", f"q{queue}", "", 0, 0, *message(n, 0, [text(n, 900)]))
+                      for n in range(2500)))  # fmt: skip
+        # Of what is put the events alone stay.
+        while int(client.call(*call("purge", f"q{queue}", "pending"))[0]):  # type: ignore[index,arg-type]
+            pass
+
+
+def announcements(client: Client) -> None:
+    send(client, (call("announce", text(n, 20), "w", LONG, "{}") for n in range(20_000)))
+
+
+def announced_workers(client: Client) -> None:
+    send(client, (call("announce", text(n // 9_000, 20), text(n, 20), LONG, "{}")
+                  for n in range(60_000)))  # fmt: skip
+
+
+def requests(client: Client) -> None:
+    client.call(*call("announce", "q", "w", LONG, ""))
+    send(client, (call("announce", "q", text(n, 20), LONG, "") for n in range(3_000)))
+    send(client, (call("ask", "q", text(n // 16, 20), "x" * 500) for n in range(48_000)))
+
+
 KINDS = [
+    watched_queues, events, announcements, announced_workers, requests,
     plain, payloads, one_key, same_key, long_keys, delayed, prioritised, with_policies,
     dedup_strings, long_dedup_strings, leases, last_errors, dead_letters, results, paused_keys,
     long_paused_keys, consumers, holders, kept_replies, declared_queues,

@@ -53,7 +53,7 @@ impl Queue {
         there.iter().for_each(|&count| reply::number(out, count));
         if goes {
             if existed {
-                cx.shared.watched.remove(&self.name);
+                cx.shared.watched.remove(&self.name, cx.shared);
                 cx.shared.workers.lock().drop_queue(cx.shared, &self.name);
                 self.record_drop(cx);
             } else {

@@ -3,7 +3,7 @@
 //! The events of a queue lie beside it, by its name: a queue that is not there can be watched, and what is
 //! put into it is told. A queue that is watched has its log at hand; one that is not pays nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::args::{Args, Read, Reader};
 use crate::history;
 use crate::queue::Queue;
 use crate::read::Strings;
-use crate::shared::{Context, Shared};
+use crate::shared::{Account, Context, Shared};
 use crate::wire::limits::*;
 use crate::words::to_bytes;
 
@@ -29,6 +29,11 @@ pub struct Log {
     last: u64,
     events: VecDeque<Event>,
     bytes: u64,
+    /// Its place among the ends of all logs; 0: it is not among them.
+    end: Time,
+    /// Bytes that are counted of it, and the accounts in which they are.
+    counted: u64,
+    accounts: Vec<Arc<Account>>,
 }
 
 /// At hand in its queue, and known by the name of that.
@@ -42,18 +47,26 @@ struct Event {
     bytes: usize,
 }
 
-/// Bytes that an event takes beside its text, about.
-const OF_AN_EVENT: u64 = 64;
+/// Bytes that an event takes beside its text, and a log beside its events and its name, about.
+const OF_AN_EVENT: u64 = 96;
+const OF_A_LOG: u64 = 352;
 
-/// Logs that are looked through whenever another one comes.
-const FEW: usize = 64;
+/// Logs that one call looks at whose time may be over.
+const LOOKS: usize = 64;
 
 /// The logs of all queues that are watched.
 #[derive(Default)]
 pub struct Watched {
-    logs: Mutex<HashMap<Box<[u8]>, SharedLog, std::hash::RandomState>>,
+    logs: Mutex<Logs>,
     /// The number of them, for those who only look.
     count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Logs {
+    by_name: HashMap<Box<[u8]>, SharedLog, std::hash::RandomState>,
+    /// The time at which the watch of each is over, unless it went on.
+    ends: BTreeSet<(Time, Box<[u8]>)>,
 }
 
 impl Watched {
@@ -63,32 +76,77 @@ impl Watched {
         // Relaxed: whoever is a moment late misses what happens at the same moment.
         match self.count.load(Ordering::Relaxed) {
             0 => None,
-            _ => self.logs.lock().get(queue).cloned(),
+            _ => self.logs.lock().by_name.get(queue).cloned(),
         }
     }
 
-    fn enter(&self, queue: &[u8], log: SharedLog, now: Time) {
+    /// Keeps a log, and returns the time at which the first of all is over.
+    fn enter(&self, queue: &[u8], log: &SharedLog, shared: &Shared) -> Time {
         let mut logs = self.logs.lock();
-        if logs.get(queue).is_some_and(|known| Arc::ptr_eq(known, &log)) {
-            return;
+        if logs.by_name.get(queue).is_none_or(|known| !Arc::ptr_eq(known, log)) {
+            let mut entered = log.lock();
+            entered.end = entered.until;
+            entered.accounts = shared.accounts_of(queue);
+            entered.recount(shared, queue);
+            logs.ends.insert((entered.end, queue.into()));
+            drop(entered);
+            logs.by_name.insert(queue.into(), log.clone());
+            self.count.store(logs.by_name.len(), Ordering::Relaxed);
         }
-        // Those of queues that nobody calls go here. All are looked at, so not at each that comes.
-        if logs.len() < FEW || logs.len().is_power_of_two() {
-            logs.retain(|_, log| match log.try_lock() {
-                Some(log) => log.until > now || log.last > now,
-                None => true,
-            });
-        }
-        logs.insert(queue.into(), log);
-        self.count.store(logs.len(), Ordering::Relaxed);
+        logs.ends.first().map_or(Time::MAX, |(end, _)| *end)
     }
 
     /// Nobody watches this queue any more.
-    pub fn remove(&self, queue: &[u8]) {
+    pub fn remove(&self, queue: &[u8], shared: &Shared) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut logs = self.logs.lock();
-            logs.remove(queue);
-            self.count.store(logs.len(), Ordering::Relaxed);
+            let Some(log) = logs.by_name.remove(queue) else { return };
+            self.count.store(logs.by_name.len(), Ordering::Relaxed);
+            let mut log = log.lock();
+            logs.ends.remove(&(log.end, queue.into()));
+            log.end = 0;
+            log.clear();
+            log.count(shared, 0);
+        }
+    }
+
+    /// Lets some go that are over, those of queues that nobody calls too, and returns when to look again.
+    pub fn expire(&self, now: Time, shared: &Shared) -> Time {
+        let mut logs = self.logs.lock();
+        for _ in 0..LOOKS {
+            if logs.ends.first().is_none_or(|(end, _)| *end > now) {
+                break;
+            }
+            let (_, queue) = logs.ends.pop_first().expect("as just seen");
+            let Some(log) = logs.by_name.get(&queue).cloned() else { continue };
+            let mut log = log.lock();
+            log.end = log.until.max(log.last + 1);
+            if log.end > now {
+                if log.until <= now {
+                    // Its last number is known until the time is beyond it, for none comes again.
+                    log.clear();
+                    log.recount(shared, &queue);
+                }
+                logs.ends.insert((log.end, queue));
+                continue;
+            }
+            log.end = 0;
+            log.clear();
+            log.count(shared, 0);
+            logs.by_name.remove(&queue);
+        }
+        self.count.store(logs.by_name.len(), Ordering::Relaxed);
+        logs.ends.first().map_or(Time::MAX, |(end, _)| *end)
+    }
+
+    /// Logs count in other accounts from now on.
+    pub fn set_accounts(&self, shared: &Shared) {
+        for (queue, log) in &self.logs.lock().by_name {
+            let mut log = log.lock();
+            let counted = log.counted;
+            log.count(shared, 0);
+            log.accounts = shared.accounts_of(queue);
+            log.count(shared, counted);
         }
     }
 }
@@ -103,10 +161,34 @@ impl Log {
         self.events.push_back(event);
         self.last += 1;
         if self.events.len() > MAX_EVENTS {
-            let gone = self.events.pop_front();
-            self.bytes -= gone.map_or(0, |event| event.weight());
+            self.drop_first();
         }
     }
+
+    fn drop_first(&mut self) {
+        let gone = self.events.pop_front();
+        self.bytes -= gone.map_or(0, |event| event.weight());
+    }
+
+    fn clear(&mut self) {
+        self.events = VecDeque::new();
+        self.bytes = 0;
+    }
+
+    fn recount(&mut self, shared: &Shared, queue: &[u8]) {
+        self.count(shared, self.bytes + of_a_log(queue));
+    }
+
+    fn count(&mut self, shared: &Shared, weight: u64) {
+        let more = weight.wrapping_sub(self.counted);
+        shared.count_beside(&self.accounts, more);
+        self.counted = weight;
+    }
+}
+
+/// Bytes of a log without events.
+fn of_a_log(queue: &[u8]) -> u64 {
+    OF_A_LOG + 2 * queue.len() as u64
 }
 
 impl Event {
@@ -131,31 +213,41 @@ impl Queue {
         if log.until > now {
             return;
         }
-        *log = Log { last: log.last, ..Log::default() };
+        log.clear();
         // Its last number is known until the time is beyond it, for none comes again.
         let is_over = log.last <= now;
+        if log.end > 0 {
+            log.recount(shared, &self.name);
+        }
         drop(log);
         if is_over {
-            shared.watched.remove(&self.name);
+            shared.watched.remove(&self.name, shared);
         }
         self.watch = None;
         self.scheduler.feed(false);
     }
 
-    /// Bytes that its events take, about.
-    pub fn watch_weight(&self) -> u64 {
-        self.watch.as_ref().map_or(0, |log| log.lock().bytes)
-    }
-
-    /// Logs what the call under way has changed.
+    /// Logs what the call under way has changed. Where memory runs out, the oldest events go first.
     #[cold]
-    pub fn log_events(&mut self) {
+    pub fn log_events(&mut self, shared: &Shared) {
         let time = self.scheduler.last_time();
         let Some(log) = &self.watch else { return };
         let mut log = log.lock();
         for noted in self.scheduler.noted() {
             let consumer = self.consumers.name(noted.consumer);
             log.add(told(&noted, consumer, time));
+        }
+        if log.end == 0 {
+            // Nobody watches any more: the next call lets it go.
+            log.clear();
+            return;
+        }
+        log.recount(shared, &self.name);
+        let most = shared.memory.load(Ordering::Relaxed);
+        if most > 0 && shared.used.load(Ordering::Relaxed) > most {
+            (0..log.events.len().div_ceil(2)).for_each(|_| log.drop_first());
+            log.events.shrink_to_fit();
+            log.recount(shared, &self.name);
         }
     }
 
@@ -178,17 +270,22 @@ impl Queue {
         from.end()?;
         let now = cx.now.max(self.scheduler.last_time());
         let log = self.watch.take().or_else(|| cx.shared.watched.log(&self.name));
+        let bytes = of_a_log(&self.name);
+        if log.is_none() && bytes > cx.free() {
+            return Err(cx.out_of_memory(bytes, from.called));
+        }
         let log = log.unwrap_or_default();
         {
             let mut log = log.lock();
             if log.until <= now {
-                let last = now.max(log.last);
-                *log = Log { last, ..Log::default() };
+                log.clear();
+                log.last = now.max(log.last);
             }
             log.until = log.until.max(now + duration);
             log.tell(after, count, out);
         }
-        cx.shared.watched.enter(&self.name, log.clone(), now);
+        let end = cx.shared.watched.enter(&self.name, &log, cx.shared);
+        cx.shared.sweep_beside_at(end);
         if !self.is_dropped() {
             self.watch = Some(log);
             self.scheduler.feed(true);

@@ -437,6 +437,8 @@ impl Engine {
     /// From now on queues count in the accounts that `accounts` names, which have nothing yet.
     pub fn set_accounts(&self, accounts: Option<Accounts>) {
         *self.shared.accounts.write() = accounts;
+        self.shared.watched.set_accounts(&self.shared);
+        self.shared.workers.lock().set_accounts(&self.shared);
         let mut cells: Vec<(Box<[u8]>, Cell)> = self.queues.read().all().collect();
         cells.extend(self.gone.lock().cells());
         for (name, cell) in cells {
@@ -509,7 +511,7 @@ impl Held<'_> {
         let mut cx = Context { now, caller, served, shared, replays: false, payer: self.payer };
         let result = call(&mut self.queue, &mut cx);
         if self.queue.scheduler.has_noted() {
-            self.queue.log_events();
+            self.queue.log_events(shared);
         }
         if served.len() > from {
             let mut tickets = shared.tickets.lock();

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use interlock_core::queue::types::Time;
 
 use crate::queue::{Presence, Queue};
-use crate::shared::{Cell, Context};
+use crate::shared::{Cell, Context, Shared};
 use crate::wire::limits::KEPT_REPLY;
 use crate::Engine;
 
@@ -35,11 +35,13 @@ pub struct Idle {
     lists: [VecDeque<(Time, Box<[u8]>)>; 2],
     /// The time from which the first of those that were dropped can go for good.
     gone: Time,
+    /// The time at which the first watch or announcement is over.
+    beside: Time,
 }
 
 impl Default for Idle {
     fn default() -> Self {
-        Idle { lists: Default::default(), gone: Time::MAX }
+        Idle { lists: Default::default(), gone: Time::MAX, beside: Time::MAX }
     }
 }
 
@@ -55,7 +57,7 @@ enum Sweep {
 impl Idle {
     fn first(&self) -> Time {
         let fronts = self.lists.iter().filter_map(|list| list.front());
-        fronts.map(|(at, _)| *at).min().unwrap_or(Time::MAX).min(self.gone)
+        fronts.map(|(at, _)| *at).min().unwrap_or(Time::MAX).min(self.gone).min(self.beside)
     }
 
     fn take(&mut self, now: Time) -> Option<(Sweep, Box<[u8]>)> {
@@ -81,6 +83,28 @@ impl Queue {
             && self.results.len() == 0
             && self.scheduler.is_empty()
             && self.scheduler.last_time().saturating_add(KEPT_REPLY) <= now
+    }
+}
+
+impl Shared {
+    /// A watch or an announcement is over at this time, unless it goes on.
+    pub fn sweep_beside_at(&self, at: Time) {
+        let mut idle = self.idle.lock();
+        if at < idle.beside {
+            idle.beside = at;
+            self.first_idle.store(idle.first(), Relaxed);
+        }
+    }
+
+    /// Lets go what was kept for watches and of workers that are over, also those of queues that nobody calls.
+    #[cold]
+    fn sweep_beside(&self, now: Time) {
+        self.idle.lock().beside = Time::MAX;
+        let watched = self.watched.expire(now, self);
+        let working = self.workers.lock().expire(self, now);
+        let mut idle = self.idle.lock();
+        idle.beside = idle.beside.min(watched).min(working);
+        self.first_idle.store(idle.first(), Relaxed);
     }
 }
 
@@ -157,8 +181,15 @@ impl Engine {
     /// Looks at some queues that were left empty or dropped a while ago. No queue's lock is held.
     #[cold]
     pub fn sweep(&self, now: Time) {
-        if self.shared.idle.lock().gone <= now {
+        let (gone, beside) = {
+            let idle = self.shared.idle.lock();
+            (idle.gone, idle.beside)
+        };
+        if gone <= now {
             self.forget_gone(&mut self.gone.lock(), now);
+        }
+        if beside <= now {
+            self.shared.sweep_beside(now);
         }
         for _ in 0..LOOKS {
             let next = {

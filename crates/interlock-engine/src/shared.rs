@@ -158,6 +158,12 @@ impl Shared {
         self.accounts.read().as_ref().map_or_else(Vec::new, |accounts| accounts(name))
     }
 
+    /// Something beside the queues takes so many bytes more, or, wrapped, less.
+    pub fn count_beside(&self, accounts: &[Arc<Account>], more: u64) {
+        self.used.fetch_add(more, Ordering::Relaxed);
+        accounts.iter().for_each(|account| account.add(more));
+    }
+
     /// A queue takes so many bytes now.
     pub fn count(&self, queue: &mut Queue, weight: u64) {
         // Relaxed: a sum, by which nothing else is ordered. It wraps to what it should be.

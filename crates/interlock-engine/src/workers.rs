@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -47,12 +46,23 @@ struct Worker {
 }
 
 /// Bytes that a worker, and a request, take beside their texts, about.
-const OVERHEAD: u64 = 256;
+const OVERHEAD: u64 = 320;
+/// Bytes of the directory of a queue beside its workers and its name, about.
+const OF_A_DIRECTORY: u64 = 1280;
+
+/// Bytes of a worker that says so much.
+fn of_a_worker(queue: &[u8], name: &[u8], text: &[u8]) -> u64 {
+    (text.len() + 2 * name.len() + queue.len()) as u64 + OVERHEAD
+}
+
+fn of_a_directory(queue: &[u8]) -> u64 {
+    queue.len() as u64 + OF_A_DIRECTORY
+}
 
 impl Worker {
-    fn weight(&self, name: &[u8]) -> u64 {
+    fn weight(&self, queue: &[u8], name: &[u8]) -> u64 {
         let requests = self.requests.iter().map(|(_, text)| text.len() as u64 + OVERHEAD);
-        self.text.len() as u64 + 3 * name.len() as u64 + OVERHEAD + requests.sum::<u64>()
+        of_a_worker(queue, name, &self.text) + requests.sum::<u64>()
     }
 }
 
@@ -60,18 +70,32 @@ impl Directory {
     /// So many bytes more, or less, are taken.
     fn count(&self, shared: &Shared, before: u64, after: u64) {
         // It wraps to what it should be, as the sum of all queues does.
-        let more = after.wrapping_sub(before);
-        shared.used.fetch_add(more, Ordering::Relaxed);
-        self.accounts.iter().for_each(|account| account.add(more));
+        shared.count_beside(&self.accounts, after.wrapping_sub(before));
     }
 }
 
 impl Workers {
-    /// Those whose time is over go.
-    fn expire(&mut self, shared: &Shared, now: Time) {
+    /// Those whose time is over go. Returns when to look again.
+    pub fn expire(&mut self, shared: &Shared, now: Time) -> Time {
         while self.ends.first().is_some_and(|(until, ..)| *until <= now) {
             let (_, queue, worker) = self.ends.pop_first().expect("as just seen");
             self.take_out(shared, &queue, &worker, now);
+        }
+        self.first_end()
+    }
+
+    fn first_end(&self) -> Time {
+        self.ends.first().map_or(Time::MAX, |(until, ..)| *until)
+    }
+
+    /// Workers count in other accounts from now on.
+    pub fn set_accounts(&mut self, shared: &Shared) {
+        for (queue, directory) in &mut self.queues {
+            let weights = directory.workers.iter().map(|(name, one)| one.weight(queue, name));
+            let weight = weights.sum::<u64>() + of_a_directory(queue);
+            directory.count(shared, weight, 0);
+            directory.accounts = shared.accounts_of(queue);
+            directory.count(shared, 0, weight);
         }
     }
 
@@ -84,9 +108,10 @@ impl Workers {
     ) -> Option<Worker> {
         let directory = self.queues.get_mut(queue)?;
         let worker = directory.workers.remove(name)?;
-        directory.count(shared, worker.weight(name), 0);
+        directory.count(shared, worker.weight(queue, name), 0);
         // Its last number is known until the time is beyond it, for none comes again.
         if directory.workers.is_empty() && directory.last <= now {
+            directory.count(shared, of_a_directory(queue), 0);
             self.queues.remove(queue);
         }
         Some(worker)
@@ -95,8 +120,9 @@ impl Workers {
     /// All of a queue go.
     pub fn drop_queue(&mut self, shared: &Shared, queue: &[u8]) {
         let Some(directory) = self.queues.remove(queue) else { return };
+        directory.count(shared, of_a_directory(queue), 0);
         for (name, worker) in &directory.workers {
-            directory.count(shared, worker.weight(name), 0);
+            directory.count(shared, worker.weight(queue, name), 0);
             self.ends.remove(&(worker.until, queue.into(), name.clone()));
         }
     }
@@ -127,9 +153,11 @@ impl Queue {
         workers.expire(shared, now);
         let known = workers.queues.get(&self.name);
         let before = known.and_then(|directory| directory.workers.get(name));
-        let (had, end) = before.map_or((0, None), |one| (one.weight(name), Some(one.until)));
+        let (had, end) =
+            before.map_or((0, None), |one| (one.weight(&self.name, name), Some(one.until)));
         if ttl > 0 {
-            let more = text.len() as u64 + 3 * name.len() as u64 + OVERHEAD;
+            let more = of_a_worker(&self.name, name, text)
+                + known.map_or(of_a_directory(&self.name), |_| 0);
             if more > had && more - had > cx.free() {
                 return Err(cx.out_of_memory(more - had, from.called));
             }
@@ -147,16 +175,21 @@ impl Queue {
         } else {
             let until = now + ttl;
             workers.ends.insert((until, self.name.clone(), name.into()));
-            let directory = workers.queues.entry_ref(&*self.name).or_insert_with(|| Directory {
-                accounts: shared.accounts_of(&self.name),
-                ..Directory::default()
+            let directory = workers.queues.entry_ref(&*self.name).or_insert_with(|| {
+                let accounts = shared.accounts_of(&self.name);
+                let new = Directory { accounts, ..Directory::default() };
+                new.count(shared, 0, of_a_directory(&self.name));
+                new
             });
             let new = Worker { text: text.into(), at: now, until, requests: VecDeque::new() };
-            let weight = new.weight(name);
+            let weight = new.weight(&self.name, name);
             let old = directory.workers.insert(name.into(), new);
             directory.count(shared, had, weight);
             old.map(|worker| worker.requests).unwrap_or_default()
         };
+        let end = workers.first_end();
+        drop(workers);
+        shared.sweep_beside_at(end);
         reply::array(out, 2 * requests.len());
         for (number, text) in &requests {
             reply::number(out, *number);
@@ -223,12 +256,12 @@ impl Queue {
         directory.last = now.max(directory.last + 1);
         let number = directory.last;
         let worker = directory.workers.get_mut(name).expect("as just seen");
-        let before = worker.weight(name);
+        let before = worker.weight(&self.name, name);
         if worker.requests.len() == MAX_REQUESTS {
             worker.requests.pop_front();
         }
         worker.requests.push_back((number, text.into()));
-        let after = worker.weight(name);
+        let after = worker.weight(&self.name, name);
         directory.count(shared, before, after);
         reply::array(out, 1);
         reply::number(out, number);

@@ -192,3 +192,58 @@ fn names_of_consumers_who_find_nothing_are_kept_in_bounds() {
     let last = format!("settle {:0>1000} 2 ACK 5 6", 19_999);
     assert_eq!(call(&mut bench, None, "mail", &last).unwrap(), ["LEASELOST"]);
 }
+
+#[test]
+fn watches_and_announcements_are_counted_bounded_and_given_back() {
+    for text in ["events - 1 60000000", "announce w 60000000 -"] {
+        let settings = EngineSettings { memory: 1 << 20, ..EngineSettings::default() };
+        let mut bench = Bench::with(settings);
+        let guest = Arc::new(Account::new(1 << 18));
+        let of_guest = guest.clone();
+        let accounts = move |name: &[u8]| {
+            if name.starts_with(b"tmp.") {
+                vec![of_guest.clone()]
+            } else {
+                vec![]
+            }
+        };
+        bench.engine.set_accounts(Some(Box::new(accounts)));
+        for prefix in ["tmp.", "all."] {
+            let payer = (prefix == "tmp.").then_some(&guest);
+            let mut names = (0..100_000).map(|n| format!("{prefix}{n:0>200}"));
+            let refused = names.find_map(|name| call(&mut bench, payer, &name, text).err());
+            let refused = refused.expect("it is refused in the end");
+            assert!(refused.starts_with("OOM"), "{text}: {refused}");
+            // What is there goes on.
+            call(&mut bench, payer, &format!("{prefix}{:0>200}", 0), text).unwrap();
+        }
+        assert!(guest.used() > 1 << 17 && guest.used() <= 1 << 18, "{}", guest.used());
+        assert!(bench.engine.used() <= 1 << 20, "{}", bench.engine.used());
+        // In other accounts from now on.
+        bench.engine.set_accounts(None);
+        assert_eq!(guest.used(), 0, "{text}");
+        bench.now += 60_000_002;
+        for _ in 0..200 {
+            // Any call lets some of them go, which are over.
+            call(&mut bench, None, "mail", "stats").unwrap();
+        }
+        assert_eq!(bench.engine.used(), 0, "{text}");
+    }
+}
+
+#[test]
+fn events_give_way_where_memory_runs_out() {
+    let mut bench = Bench::with(EngineSettings { memory: 1 << 20, ..EngineSettings::default() });
+    let put = format!("put - 0 0 p 1 0 0 {}", "k".repeat(1000));
+    call(&mut bench, None, "mail", "events - 1 60000000").unwrap();
+    for _ in 0..5_000 {
+        call(&mut bench, None, "mail", &put).unwrap();
+        call(&mut bench, None, "mail", "purge pending").unwrap();
+    }
+    let told = call(&mut bench, None, "mail", "events 0 1024 60000000").unwrap();
+    assert!(told.len() > 100 && told[1] != "0", "the last ones are there: {} of them", told.len());
+    call(&mut bench, None, "mail", "drop FORCE").unwrap();
+    bench.rest(400_000_000);
+    call(&mut bench, None, "mail", "drop FORCE").unwrap();
+    assert_eq!(bench.engine.used(), 0);
+}
