@@ -106,7 +106,22 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
 
 def key_text(key: bytes) -> str:
     """Return a key for people: text where it is text."""
-    return key.decode(errors="backslashreplace") if key else "the queue"
+    return printable(key.decode(errors="backslashreplace")) if key else "the queue"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return text for a terminal: what could move its cursor or reorder its line is escaped.
+
+    ``keep`` names characters that stay, such as ``"\\n"``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char
+        if char.isprintable() or char in keep
+        else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )
 
 
 def key_names(keys: Iterable[bytes]) -> list[str]:
@@ -175,7 +190,7 @@ def line(node: ExplainNode, name: str = "") -> str:
     if node.attempt > 1:
         parts.append(f"attempt {node.attempt}")
     if node.consumer:
-        parts.append(f"by {node.consumer}")
+        parts.append(f"by {printable(node.consumer)}")
     if node.held_for is not None:
         parts.append(f"for {_seconds(node.held_for)}")
     if node.lease_left is not None:

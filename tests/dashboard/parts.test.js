@@ -12,6 +12,7 @@ const { Tracks, workerOf } = await import("./static/diagram/tracks.js");
 const { Layout, clock, held, ordered } = await import("./static/diagram/layout.js");
 const { binned, byKey } = await import("./static/diagram/waits.js");
 const { bytes, coarse, count, iso, lasting, rate, shorten } = await import("./static/format.js");
+const { visible } = await import("./static/dom.js");
 const { path } = await import("./static/api.js");
 const { matched } = await import("./static/router.js");
 const { Rates } = await import("./static/rates.js");
@@ -24,6 +25,14 @@ test("every script parses", () => {
   const scripts = readdirSync("static", { recursive: true }).filter((name) => name.endsWith(".js"));
   assert.ok(scripts.length > 30);
   for (const name of scripts) new SourceTextModule(readFileSync(`static/${name}`, "utf8"), { identifier: name });
+});
+
+test("text from outside shows what cannot be seen, and what reorders it", () => {
+  assert.equal(visible("a\u202eb\u2066\u200f\u061c"), "a\\u202eb\\u2066\\u200f\\u061c");
+  assert.equal(visible("\x1b[2J\r\0\x7f\x9b"), "\\x1b[2J\\x0d\\x00\\x7f\\x9b");
+  assert.equal(visible("\u2028\u200b\ufeff\u{e0041}\ud800"), "\\u2028\\u200b\\ufeff\\U000e0041\\ud800");
+  assert.equal(visible("größe 名 שלום 🎉\n\tb"), "größe 名 שלום 🎉\n\tb");
+  assert.equal(visible(5), "5");
 });
 
 let number = 0;

@@ -195,3 +195,4 @@ def test_a_table_puts_numbers_to_the_right_and_is_one_without_rows() -> None:
     assert table(("a", "b"), [("x", 1), ("yy", 1000)]) == "a       b\nx       1\nyy  1,000"
     assert table(("a", "b"), []) == "a  b"
     assert printable("a\x1b[2J\n\u00e9") == "a\\x1b[2J\\n\u00e9"
+    assert printable("a\u202eb\n\ud800", "\n") == "a\\u202eb\n\\ud800"

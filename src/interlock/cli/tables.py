@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interlock.explanation import printable
+
+__all__ = ["printable", "table"]
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
     """Return columns under their names; numbers to the right."""
@@ -20,10 +24,3 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
         )
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-def printable(text: str) -> str:
-    """Return text in which nothing moves a terminal's cursor."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, emit, failed
-from interlock.cli.tables import table
+from interlock.cli.tables import printable, table
 from interlock.cli.worker_stacks import as_text
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ def _told_drained(worker: Known, given: argparse.Namespace, ended: bool) -> int:
     if given.json:
         emit({"id": worker.id, "state": state})
     elif ended:
-        print(f"worker {worker.id} has ended")
+        print(f"worker {printable(worker.id)} has ended")
     else:
-        print(f"worker {worker.id} takes no more, and ends when its handlers have")
+        print(f"worker {printable(worker.id)} takes no more, and ends when its handlers have")
     return 0
 
 

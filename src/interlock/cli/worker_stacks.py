@@ -9,6 +9,7 @@ import textwrap
 from typing import Any
 
 from interlock.cli.flags import Flag, positive
+from interlock.cli.tables import printable
 
 # fmt: off
 FLAGS = (
@@ -55,4 +56,5 @@ def as_text(answer: dict[str, Any]) -> str:
             f"{handler['attempt']}, for {handler['seconds']:.1f} s{keys}{lost}"
         )
         lines.append(textwrap.indent(handler["stack"].rstrip(), "  "))
-    return "\n".join(lines)
+    # Another machine wrote it, and anybody may announce.
+    return printable("\n".join(lines), "\n\t")

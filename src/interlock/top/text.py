@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from interlock.explanation import key_names
+from interlock.explanation import key_names, printable
 
 __all__ = ["cell", "course", "duration", "keys", "number", "one_line"]
 
 
 def one_line(text: str, width: int = 80) -> str:
-    """Return it without what a terminal would obey, cut to a width."""
-    plain = "".join(letter if letter.isprintable() else "·" for letter in text[: width + 1])
+    """Return it with what a terminal would obey escaped, cut to a width."""
+    plain = printable(text[: width + 1])
     return plain if len(plain) <= width else plain[: width - 1] + "…"
 
 

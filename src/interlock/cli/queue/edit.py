@@ -10,6 +10,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue import show
 from interlock.cli.queue.confirmation import refused
 from interlock.cli.queue.subcommand import BAD_INPUT, emit, failed
+from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -59,7 +60,7 @@ def requeue(operator: Operator, given: argparse.Namespace) -> int:
     old = show.keys_text(letter.keys, letter.shared) or "none"
     new = show.keys_text(keys.exclusive, keys.shared) or "none"
     if not given.json:
-        print(f"old keys: {old}\nnew keys: {new} ({by})", flush=True)
+        print(f"old keys: {old}\nnew keys: {new} ({printable(by)})", flush=True)
     if code := refused(given, f"put dead letter {id} of {given.queue} again with keys {new}"):
         return code
     put = operator.requeue(given.queue, id, edited, keys)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
+from interlock.cli.tables import printable
 from interlock.limits import MAX_NAME
 
 if TYPE_CHECKING:
@@ -171,7 +172,8 @@ def emit_all(records: Iterable[object]) -> None:
 
 def failed(message: str) -> int:
     """Tell what kept it, and return the exit code."""
-    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    # It may hold a name or an error of the engine, which anybody may have written.
+    print(f"interlock: {printable(message, LINES)}", file=sys.stderr, flush=True)
     return BROKEN
 
 
@@ -181,6 +183,7 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 BROKEN = 1
+LINES = "\n\t"
 BAD_INPUT = 2
 ALLOWED = (
     "--url or INTERLOCK_URL says where: interlock://127.0.0.1:6399 for a hub, "

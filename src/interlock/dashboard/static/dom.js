@@ -1,5 +1,17 @@
 // Elements made from data. Text is only ever set as text, so that no id, key or payload is markup.
 
+/**
+ * Text from outside as the page shows it: what cannot be seen, or reorders or erases what stands beside it, is escaped
+ * as Python does, `\u202e`. All text goes through here on its way into the page; tabs and line ends stay.
+ */
+export function visible(text) {
+  return String(text).replace(/[^\P{C}\n\t]|[\p{Zl}\p{Zp}]/gu, (letter) => {
+    const code = letter.codePointAt(0);
+    const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+    return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
+  });
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element with properties, attributes (`aria-…`, `data-…`, …), listeners (`onclick`) and children. */
@@ -12,12 +24,15 @@ export function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
+/** Attributes that people read. */
+const READ = /^(title|placeholder|alt|aria-|data-label$)/;
+
 function fill(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "value" || name === "checked" || name === "disabled") element[name] = value;
-    else element.setAttribute(name === "class" ? "class" : name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true ? "" : READ.test(name) ? visible(value) : String(value));
   }
   append(element, children);
   return element;
@@ -28,7 +43,7 @@ export function append(element, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     if (Array.isArray(child)) append(element, child);
-    else element.append(child instanceof Node ? child : String(child));
+    else element.append(child instanceof Node ? child : visible(child));
   }
 }
 
@@ -41,7 +56,7 @@ export function show(element, ...children) {
 
 /** Sets a text only where it changed, so that the page is not laid out again for nothing. */
 export function setText(element, text) {
-  const value = String(text);
+  const value = visible(text);
   const only = element.firstChild;
   if (only && only === element.lastChild && only.nodeType === Node.TEXT_NODE) {
     if (only.data !== value) only.data = value;
@@ -75,5 +90,5 @@ export function say(text) {
   const voice = document.getElementById("said");
   voice.textContent = "";
   // Said in a turn of its own: the same text twice would not be read again.
-  setTimeout(() => { voice.textContent = text; }, 30);
+  setTimeout(() => { voice.textContent = visible(text); }, 30);
 }

@@ -1,7 +1,7 @@
 // The frame: what the server says of itself, the way between views, what is told of the connection.
 
 import { base, facts, get, page, session } from "./api.js";
-import { h, say, show } from "./dom.js";
+import { h, say, setText, show, visible } from "./dom.js";
 import { listen, showKeys } from "./keys.js";
 import { Live } from "./live.js";
 import { button, link, refusal, runTimes } from "./parts/basics.js";
@@ -45,7 +45,7 @@ function open(found, { path, query, moved, top }) {
   };
   const view = (found?.view ?? missing)(context);
   live.want(view.wants ?? {});
-  document.title = `${view.title} · Interlock`;
+  document.title = visible(`${view.title} · Interlock`);
   show(main, view.node);
   scrollTo(0, 0);
   if (moved) {
@@ -62,8 +62,8 @@ function navigation(path) {
 /** Who and what the page talks to, and whether it may change anything. */
 function frame() {
   const source = document.getElementById("source");
-  source.textContent = facts.url;
-  source.title = `${facts.kind} ${facts.version ?? ""} at ${facts.url}${facts.user ? ` as ${facts.user}` : ""}`;
+  setText(source, facts.url);
+  source.title = visible(`${facts.kind} ${facts.version ?? ""} at ${facts.url}${facts.user ? ` as ${facts.user}` : ""}`);
   const mode = document.getElementById("mode");
   const mayWrite = facts.write && facts.rights.includes("operate");
   mode.hidden = mayWrite;

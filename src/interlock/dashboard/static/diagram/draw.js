@@ -1,5 +1,6 @@
 // The drawing on the canvas: tracks with what is held, how much waits, and what blocks the chosen message.
 
+import { visible } from "../dom.js";
 import { shorten } from "../format.js";
 import { colours } from "../theme.js";
 import { AXIS, BOX, BOXES } from "./layout.js";
@@ -138,7 +139,7 @@ export class Painter {
     // Cut so short that it could be any other, it says nothing.
     if (room < Math.min(9, String(text).length)) return;
     pen.fillStyle = colour;
-    pen.fillText(shorten(String(text), room), x + 4, y + 0.5);
+    pen.fillText(shorten(visible(text), room), x + 4, y + 0.5);
   }
 
   /** How many waited, as a strip at the foot of a track: the thicker the more, in steps of ten. */
@@ -230,7 +231,7 @@ export class Painter {
       pen.font = `11.5px ${MONO}`;
       pen.textAlign = "left";
       pen.fillStyle = paint.ink;
-      pen.fillText(shorten(row.name.replace(/\s+/g, " ") || "no key", Math.max(3, Math.floor((layout.gutter - taken - 20) / 7))), 10, y);
+      pen.fillText(shorten(visible(row.name.replace(/\s+/g, " ")) || "no key", Math.max(3, Math.floor((layout.gutter - taken - 20) / 7))), 10, y);
     }
     pen.fillStyle = paint.line;
     pen.fillRect(layout.gutter - 1, 0, 1, layout.height);

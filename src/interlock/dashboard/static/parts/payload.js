@@ -1,7 +1,7 @@
 // A payload for people to read, and the form to put a dead letter again with another one.
 
 import { path, post } from "../api.js";
-import { h, show } from "../dom.js";
+import { h, setText, show } from "../dom.js";
 import { bytes } from "../format.js";
 import { action } from "./action.js";
 import { pairs } from "./basics.js";
@@ -10,8 +10,12 @@ import { ask, confirmed } from "./dialog.js";
 /** JSON on one line where it fits. */
 function written(value) {
   const short = JSON.stringify(value);
-  return short.length <= 64 ? short : JSON.stringify(value, null, 2);
+  return escaped(short.length <= 64 ? short : JSON.stringify(value, null, 2));
 }
+
+/** The same JSON with what cannot be seen written as \u202e, which a form gives back unchanged. */
+const escaped = (json) => json.replace(/[^\P{C}\n]|[\p{Zl}\p{Zp}]/gu,
+  (letter) => [...Array(letter.length).keys()].map((at) => `\\u${letter.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 
 /** Whether all whole numbers are small enough for a browser to keep them exactly. */
 export function isExact(value) {
@@ -61,7 +65,7 @@ export function editor(queue, id, payload, done) {
     try {
       given = read();
     } catch (error) {
-      trouble.textContent = error.message;
+      setText(trouble, error.message);
       trouble.hidden = false;
       return null;
     }
