@@ -44,6 +44,8 @@ def declared(wire: Wire) -> str:
         "    words: tuple[str, ...] = ()",
         "    micros: bool = False",
         '    """The argument is in seconds."""',
+        "    unbounded: bool = False",
+        '    """None is an argument too, and stands for 0."""',
         "",
         "",
         "OPTIONS = (",
@@ -75,8 +77,9 @@ def _options(wire: Wire, options: Iterable[Option], types: list[tuple[str, str]]
             lines.append(f"    Option({said}, words={one.words!r}),")
             types.append((one.python, one.python.capitalize()))
         elif one.micros:
-            lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True),")
-            types.append((one.python, "Seconds"))
+            none = ", unbounded=True" if one.none else ""
+            lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True{none}),")
+            types.append((one.python, "Seconds | None" if one.none else "Seconds"))
         else:
             lines.append(f"    Option({said}, {number(wire.most(one))}),")
             types.append((one.python, "int"))

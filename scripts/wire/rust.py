@@ -177,7 +177,8 @@ def options(wire: Wire) -> str:
         else:
             value = f"from.natural({number(one.least)}, {one.most}, what)?"
             if one.none:
-                value = f"Some({value} as {one.type}).filter(|&value| value > 0)"
+                cast = "" if one.type == "u64" else f" as {one.type}"
+                value = f"Some({value}{cast}).filter(|&value| value > 0)"
             elif one.type == "bool":
                 value += " == 1"
         lines.append(f"{arm} {value},")

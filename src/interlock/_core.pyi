@@ -99,6 +99,7 @@ class Queue(Generic[_T]):
         lease: _Seconds | None,
         clock: ManualClock | None,
         maxdead: int,
+        dead_ttl: _Seconds | None,
         dedup_window: _Seconds,
         name: str,
         slow_wait: _Seconds,

@@ -210,7 +210,7 @@ class JobFailed(InterlockError):
             ``"rejected"``: it was given up before its attempts were used up, by ``Reject``, for
             arguments that cannot be decoded, for an exception that its policy does not retry, or
             by an operator's ``bury``;
-            ``"expired"``: its time was over before a handler began;
+            ``"expired"``: its time was over before a handler began, and it was dropped;
             ``"revoked"``: its lease was revoked, and that was its end;
             ``"cancelled"``, ``"skipped"``: somebody called that.
         traceback: what was kept of the handler's traceback; empty where nothing was.

@@ -18,6 +18,7 @@ from interlock.retry import seconds
 
 __all__ = [
     "EXPIRED",
+    "Expired",
     "Failure",
     "details_of",
     "first_line",
@@ -29,6 +30,10 @@ __all__ = [
 
 EXPIRED = "expired: "
 """The beginning of the error of a message whose time was over before a handler began."""
+
+
+class Expired(Exception):
+    """A message's time was over before its handler began. No handler raises it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,10 @@ class Stats:
     requeued: int
     deduplicated: int
     """Puts that named a known dedup string."""
+    dropped: int
+    """Messages that had expired when their turn came."""
+    dead_expired: int
+    """Dead letters dropped because of their age."""
 
 
 # Set by ``with lease`` and by those who call handlers; the executor's workers keep theirs natively.

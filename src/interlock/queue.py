@@ -60,6 +60,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         lease: seconds after which a lease that was not extended runs out. Default: never.
         clock: time, for tests: an ``interlock.testing.ManualClock``.
         maxdead: most dead letters; when it is reached messages are held instead.
+        dead_ttl: seconds for which a dead letter is kept, 30 days by default; None or 0:
+            without limit.
         dedup_window: seconds for which a settled message's ``dedup`` string stays known.
         name: for logs and leases. Default ``queue-1``, ``queue-2``, ...
         slow_wait: seconds after which a message that waits, or a lease that is held, is logged as
@@ -89,6 +91,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         lease: Seconds | None = None,
         clock: _core.ManualClock | None = None,
         maxdead: int = 10_000,
+        dead_ttl: Seconds | None = 30 * 86_400,
         dedup_window: Seconds = 300,
         name: str | None = None,
         slow_wait: Seconds = 60,
@@ -131,6 +134,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             lease,
             clock,
             maxdead,
+            dead_ttl,
             dedup_window,
             name,
             slow_wait,

@@ -76,6 +76,8 @@ COUNTERS = {
     "skipped": counter("skipped", "held messages that were skipped"),
     "requeued": counter("requeued", "dead letters that were put again"),
     "deduplicated": counter("deduplicated", "puts that named a dedup string known already"),
+    "dropped": counter("dropped", "messages dropped because they had expired"),
+    "dead_expired": counter("dead_expired", "dead letters dropped because of their age"),
 }
 QUEUES = Family("interlock_queues", "gauge", "queues that there are", ())
 CUT = Family(

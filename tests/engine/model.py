@@ -165,6 +165,10 @@ class Model:
             entry.state, entry.sequence = QUEUED, self._next_number()
             self.line.append(entry)
             self.happened("due", entry)
+        ttl = int(self.options["DEAD_TTL"])
+        while ttl and self.dead and self.dead[0].died + ttl <= self.now:
+            del self.dead[0]
+            self.counts["dead_expired"] += 1
         self.kept = {id: one for id, one in self.kept.items() if one[1] > self.now}
 
     # Putting.
@@ -324,6 +328,12 @@ class Model:
             self.happened(verb.lower(), entry, entry.token)
             self.come_again(entry, int("".join(rest) or 0))
             return "RELEASED"
+        if verb == "DROP":
+            self.counts["dropped"] += 1
+            self.happened("drop", entry, entry.token, error=rest[0])
+            self.keep(entry, "expired", rest[0])
+            self.end(entry)
+            return "DROPPED"
         if verb == "REJECT":
             return self.give_up(entry, rest[0], "dead")
         if verb == "EXHAUST":

@@ -89,7 +89,8 @@ class CarriedModel(ReadModel):
             exclusive = list(dict.fromkeys(spec.keys))
             shared = [key for key in dict.fromkeys(spec.shared) if key not in exclusive]
             id = self._next_number()
-            entry = Entry(id, spec.payload, exclusive, shared, options, id, died=time)
+            entry = Entry(id, spec.payload, exclusive, shared, options, id)
+            entry.died = min(time, self.now)
             self.dead.append(entry)
         else:
             if state == "delayed":

@@ -40,6 +40,7 @@ class ReadModel(OperatedModel):
             "results": len(self.kept),
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
             "oldest": self.in_front()[0].id if self.in_front() else 0,
+            **{name: self.counts[name] for name in ("dropped", "dead_expired")},
         }
         return [part for name, count in counts.items() for part in (name, str(count))]
 
@@ -59,7 +60,7 @@ class ReadModel(OperatedModel):
         ended, until, result = self.kept.get(int(id), ("gone", self.now + 1, ""))
         if until <= self.now:
             return ["gone"]
-        return [ended, result] if ended == "done" else [ended]
+        return [ended, result] if ended in ("done", "expired") else [ended]
 
     def dead_letters(self, count: int, after: str, key: str | None) -> list[str]:
         letters = self.dead

@@ -122,8 +122,8 @@ def test_what_failed_tells_why(app: App, how: str, task: str, reason: str, error
     assert failed.value.error.startswith(error) and "\n" not in failed.value.error
     same = pickle.loads(pickle.dumps(failed.value))
     assert vars(same) == vars(failed.value)
-    if how != "cancel":
-        assert job.state() == "dead"
+    ended = {"cancel": "cancelled", "late": "expired"}
+    assert job.state() == ended.get(how, "dead")
 
 
 @ENGINES

@@ -40,4 +40,6 @@ pub mod default {
     pub const LONGEST: u64 = 60_000_000;
     /// `1` or `0`.
     pub const JITTER: bool = true;
+    /// For how many µs a dead letter is kept; 0 for no limit.
+    pub const DEAD_TTL: u64 = 2_592_000_000_000;
 }

@@ -37,6 +37,7 @@ impl Declared {
             },
             dedup_window: self.window,
             max_dead: self.max_dead as usize,
+            dead_ttl: self.dead_ttl.unwrap_or(0),
         }
     }
 

@@ -16,8 +16,9 @@ use crate::Engine;
 
 /// Bytes that a message takes beside its payload, about.
 const OF_A_MESSAGE: u64 = 32;
-/// The first byte. A change of the form takes the next number. Since 2 replies may be kept in short.
-const VERSION: u8 = 2;
+/// The first byte. A change of the form takes the next number. Since 2 replies may be kept in short;
+/// since 3 dead letters have an age limit.
+const VERSION: u8 = 3;
 /// The oldest that can be read.
 const FIRST_VERSION: u8 = 1;
 
@@ -48,12 +49,13 @@ impl Queue {
     /// A queue of this name as it was dumped.
     pub fn restored(name: &[u8], bytes: &[u8]) -> Result<Queue, Damaged> {
         let mut reader = Reader::new(bytes);
-        if !(FIRST_VERSION..=VERSION).contains(&reader.byte("version")?) {
+        let version = reader.byte("version")?;
+        if !(FIRST_VERSION..=VERSION).contains(&version) {
             return Err(Damaged { at: 0, wanted: "version that is known" });
         }
         let is_declared = reader.byte("declaration")? != 0;
         let marks = reader.byte("marks")?;
-        let declared = read_declared(&mut reader)?;
+        let declared = read_declared(&mut reader, version)?;
         let mut queue = Queue::new(name, declared.durability);
         queue.consumers = Consumers::restored(&mut reader)?;
         queue.results = Results::restored(&mut reader, declared.results)?;
@@ -154,6 +156,7 @@ fn write_declared(out: &mut Vec<u8>, declared: &Declared) {
         then,
         results,
         durability,
+        dead_ttl,
     } = declared;
     for value in [max_size, max_bytes, max_dead, window, first, factor, longest, results] {
         number(out, *value);
@@ -161,9 +164,10 @@ fn write_declared(out: &mut Vec<u8>, declared: &Declared) {
     option(out, attempts.map(u64::from));
     let durability = DURABILITIES.iter().position(|one| one == durability).expect("one of all");
     out.extend_from_slice(&[u8::from(*jitter), u8::from(*then == Then::Hold), durability as u8]);
+    number(out, dead_ttl.unwrap_or(0));
 }
 
-fn read_declared(reader: &mut Reader<'_>) -> Result<Declared, Damaged> {
+fn read_declared(reader: &mut Reader<'_>, version: u8) -> Result<Declared, Damaged> {
     let mut declared = Declared::default_of(Durability::None);
     let Declared { max_size, max_bytes, max_dead, window, first, factor, longest, results, .. } =
         &mut declared;
@@ -176,6 +180,9 @@ fn read_declared(reader: &mut Reader<'_>) -> Result<Declared, Damaged> {
     declared.then = if reader.byte("end of a policy")? == 0 { Then::Dead } else { Then::Hold };
     let durability = DURABILITIES.get(usize::from(reader.byte("durability")?)).copied();
     declared.durability = durability.map_or_else(|| reader.damaged("durability"), Ok)?;
+    if version >= 3 {
+        declared.dead_ttl = Some(reader.number("age of dead letters")?).filter(|&ttl| ttl > 0);
+    }
     Ok(declared)
 }
 

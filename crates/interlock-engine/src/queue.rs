@@ -169,6 +169,16 @@ impl Queue {
         Queue { counted, alarm, accounts, idle, ..self }
     }
 
+    /// Counts dead letters that were too old no longer.
+    #[inline]
+    pub fn drop_expired_dead(&mut self) {
+        if self.scheduler.has_expired_dead() {
+            for body in self.scheduler.take_expired_dead() {
+                self.weight -= body.weight();
+            }
+        }
+    }
+
     #[inline]
     pub fn is_dropped(&self) -> bool {
         self.presence != Presence::There
@@ -192,6 +202,7 @@ impl Queue {
         }
         let (due, budget) = self.scheduler.start(cx.now);
         self.budget = budget;
+        self.drop_expired_dead();
         if self.results.forget_old(cx.now, 1000) || due {
             cx.record(self, Recorded::Tick, &[]);
         }

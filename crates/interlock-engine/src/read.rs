@@ -13,6 +13,7 @@ use crate::operate::key;
 use crate::put::told::Given;
 use crate::queue::{Body, Queue};
 use crate::reply;
+use crate::results::End;
 use crate::shared::Context;
 use crate::waiters::{Ticket, Waiter, Want};
 use crate::wire::functions::Function;
@@ -70,7 +71,7 @@ impl Queue {
     }
 
     /// The counts of a queue, by their names.
-    pub fn figures(&mut self) -> [(&'static str, u64); 27] {
+    pub fn figures(&mut self) -> [(&'static str, u64); 29] {
         let oldest = self.scheduler.next_in_line().unwrap_or(0);
         let s = self.scheduler.counts();
         [
@@ -101,6 +102,8 @@ impl Queue {
             ("results", self.results.len() as u64),
             ("result_bytes", self.results.bytes),
             ("oldest", oldest),
+            ("dropped", s.dropped),
+            ("dead_expired", s.dead_expired),
         ]
     }
 
@@ -314,8 +317,8 @@ impl Queue {
             return reply::texts(out, &[b"pending"]);
         }
         match (self.results.get(id, now), self.scheduler.dead_letter(id)) {
-            (Some(kept), _) if kept.end == crate::results::End::Done => {
-                reply::texts(out, &[b"done", &kept.result])
+            (Some(kept), _) if matches!(kept.end, End::Done | End::Expired) => {
+                reply::texts(out, &[kept.end.text(), &kept.result])
             }
             (Some(kept), _) => reply::texts(out, &[kept.end.text()]),
             (None, Some(dead)) => {

@@ -36,6 +36,7 @@ impl Engine {
             }
             Recorded::Tick => {
                 queue.scheduler.start(now);
+                queue.drop_expired_dead();
                 queue.results.forget_old(now, 1000);
                 Ok(())
             }

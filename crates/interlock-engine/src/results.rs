@@ -13,6 +13,7 @@ pub enum End {
     Done = 0,
     Cancelled = 1,
     Skipped = 2,
+    Expired = 3,
 }
 
 impl End {
@@ -21,6 +22,7 @@ impl End {
             End::Done => b"done",
             End::Cancelled => b"cancelled",
             End::Skipped => b"skipped",
+            End::Expired => b"expired",
         }
     }
 }
@@ -109,6 +111,7 @@ impl Results {
                 0 => End::Done,
                 1 => End::Cancelled,
                 2 => End::Skipped,
+                3 => End::Expired,
                 _ => return reader.damaged("end of a message"),
             };
             let until = reader.number("time of a result")?;

@@ -31,6 +31,7 @@ enum How<'a> {
     Exhaust(&'a [u8]),
     Release,
     Defer(u64),
+    Drop(&'a [u8]),
 }
 
 /// The answer to a settlement.
@@ -41,6 +42,7 @@ pub enum Answer {
     Dead,
     Held,
     Released,
+    Dropped,
     Lost,
 }
 
@@ -53,6 +55,7 @@ impl Answer {
             Answer::Dead,
             Answer::Held,
             Answer::Released,
+            Answer::Dropped,
             Answer::Lost,
         ];
         all.into_iter().find(|answer| answer.text() == text)
@@ -65,6 +68,7 @@ impl Answer {
             Answer::Dead => b"DEAD",
             Answer::Held => b"HELD",
             Answer::Released => b"RELEASED",
+            Answer::Dropped => b"DROPPED",
             Answer::Lost => b"LEASELOST",
         }
     }
@@ -152,12 +156,13 @@ fn acknowledged<A: Args + ?Sized>(
     Some((last.number, id))
 }
 
-const VERBS: [&[u8]; 7] = [b"ACK", b"DONE", b"NACK", b"REJECT", b"EXHAUST", b"RELEASE", b"DEFER"];
+const VERBS: [&[u8]; 8] =
+    [b"ACK", b"DONE", b"NACK", b"REJECT", b"EXHAUST", b"RELEASE", b"DEFER", b"DROP"];
 
 fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
     let verb = from.take(|| format!("settlements[{i}]"))?;
     if !VERBS.contains(&verb) {
-        let text = "is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE or DEFER";
+        let text = "is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP";
         return from.bad(|| format!("settlements[{i}]"), text);
     }
     let token = from.number(|| format!("settlements[{i}].token"))?;
@@ -178,6 +183,7 @@ fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<
         b"REJECT" => How::Reject(from.text(MAX_ERROR, || format!("settlements[{i}].reason"))?),
         b"EXHAUST" => How::Exhaust(from.text(MAX_ERROR, || format!("settlements[{i}].error"))?),
         b"DEFER" => How::Defer(from.natural(0, MAX_SPAN, || format!("settlements[{i}].delay"))?),
+        b"DROP" => How::Drop(from.text(MAX_ERROR, || format!("settlements[{i}].reason"))?),
         _ => How::Release,
     };
     Ok(Settlement { token, id, how })
@@ -213,6 +219,15 @@ impl Queue {
                     _ => s.release_within(handle),
                 };
                 return released.map_or(Answer::Lost, |()| Answer::Released);
+            }
+            How::Drop(reason) => {
+                let Ok(dropped) = s.drop_within(handle, &to_text(reason), budget) else {
+                    return Answer::Lost;
+                };
+                if let Some(body) = dropped {
+                    self.gone(one.id, body, End::Expired, reason);
+                }
+                return Answer::Dropped;
             }
             How::Nack(delay, error) => s.nack_within(handle, delay, &to_text(error), budget),
             How::Reject(reason) => s.reject_within(handle, &to_text(reason), budget),

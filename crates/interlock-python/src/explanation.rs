@@ -62,6 +62,8 @@ pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
         skipped,
         requeued,
         deduplicated,
+        dropped,
+        dead_expired,
     } = *stats;
     for (name, value) in [
         ("unsettled", unsettled),
@@ -85,6 +87,8 @@ pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
         ("skipped", skipped),
         ("requeued", requeued),
         ("deduplicated", deduplicated),
+        ("dropped", dropped),
+        ("dead_expired", dead_expired),
     ] {
         dict.set_item(name, value)?;
     }

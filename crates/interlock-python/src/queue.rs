@@ -56,8 +56,8 @@ const LARGEST: u64 = 1 << 53;
 impl Queue {
     #[new]
     #[pyo3(signature = (
-        maxsize, maxbytes, sizeof, keys, shared, retry, lease, clock, maxdead, dedup_window, name,
-        slow_wait, warn_depth, warn_lane_depth,
+        maxsize, maxbytes, sizeof, keys, shared, retry, lease, clock, maxdead, dead_ttl, dedup_window,
+        name,        slow_wait, warn_depth, warn_lane_depth,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -70,6 +70,7 @@ impl Queue {
         lease: Option<&Bound<'_, PyAny>>,
         clock: Option<&Bound<'_, ManualClock>>,
         maxdead: usize,
+        dead_ttl: Option<&Bound<'_, PyAny>>,
         dedup_window: &Bound<'_, PyAny>,
         name: String,
         slow_wait: &Bound<'_, PyAny>,
@@ -97,6 +98,9 @@ impl Queue {
             },
             dedup_window: micros(dedup_window, "KeyedQueue(): dedup_window")?.min(LARGEST),
             max_dead: maxdead,
+            dead_ttl: dead_ttl
+                .map_or(Ok(0), |ttl| micros(ttl, "KeyedQueue(): dead_ttl"))?
+                .min(LARGEST),
         };
         let slow_wait = micros(slow_wait, "KeyedQueue(): slow_wait")?.min(LARGEST);
         let watch =

@@ -55,9 +55,9 @@ class App:
         send_timeout: seconds for which a send waits, for room and for the engine together.
             Default 5.
         queues: options of queues by their names, as ``Client.queue`` takes them: ``maxsize``,
-            ``maxbytes``, ``maxdead``, ``dedup_window``, ``durability`` and ``retry``. They are
-            declared with the first send or by the first worker; OptionsMismatch is raised then if
-            the queue has others. Default: none.
+            ``maxbytes``, ``maxdead``, ``dead_ttl``, ``dedup_window``, ``durability`` and
+            ``retry``. They are declared with the first send or by the first worker;
+            OptionsMismatch is raised then if the queue has others. Default: none.
         audit: check each handled message from outside for order, overlap and attempts; the same as
             ``interlock worker --audit``. Default False.
         lifespan: what is made before the first handler of a process and ended after its last; see
@@ -184,7 +184,7 @@ class App:
             barrier: each call runs alone in its queue: after all before it, before all after it. It
                 has no keys then. Default False.
             expires: seconds after the send, by the engine's clock, from which on no handler begins
-                any more: the message is a dead letter then, with the error ``expired: ...``.
+                any more: the message is dropped then, and its job is ``expired``.
                 Default: never.
 
         Raises:

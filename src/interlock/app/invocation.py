@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from interlock.app import envelope
 from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Handling, Hooks
-from interlock.errors import Reject
-from interlock.failure import EXPIRED
+from interlock.failure import Expired
 from interlock.retry import Retry
-from interlock.worker.execution import TaskLease, details
+from interlock.worker.execution import TaskLease
 from interlock.worker.scope import Scope
 from interlock.worker.tasks import PlainCall, UnknownTask, head
 
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from interlock.app.task import AsyncTask, Task
 
 __all__ = ["AppTasks"]
-
-_log = logging.getLogger("interlock.worker")
 
 
 class AppTasks:
@@ -157,19 +153,14 @@ class Invoked:
         return self._task.types.decode(self._read)
 
     def _check_expiry(self) -> None:
-        """Raise Reject where the message's time is over, as the engine's clock has it: an id is
+        """Raise Expired where the message's time is over, as the engine's clock has it: an id is
         the time of the put, a token that of the lease, in µs."""
         limit = self._read.expires
         if limit is None:
             return
-        lease = self._lease
-        age = (lease.token - lease.id) / 1e6
+        age = (self._lease.token - self._lease.id) / 1e6
         if age > limit:
-            _log.warning(
-                "message %d (%s) in queue %r has expired: it was sent %.3g s ago, and had %.3g",
-                lease.id, lease.task, lease.queue, age, limit, extra=details(lease),
-            )  # fmt: skip
-            raise Reject(f"{EXPIRED}sent {age:.3g} s ago, with {limit:.3g} s to begin")
+            raise Expired(f"sent {age:.3g} s ago, with {limit:.3g} s to begin")
 
     def _handling(self) -> Handling:
         call = self.call

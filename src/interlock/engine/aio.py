@@ -317,6 +317,7 @@ class AsyncRemoteQueue(Generic[T]):
         maxsize: int | None = None,
         maxbytes: int | None = None,
         maxdead: int | None = None,
+        dead_ttl: Seconds | None = None,
         dedup_window: Seconds | None = None,
         durability: Durability | None = None,
         retry: Retry | None = None,
@@ -331,8 +332,9 @@ class AsyncRemoteQueue(Generic[T]):
         start; those that run go on.
 
         Args:
-            maxsize, maxbytes, maxdead, dedup_window, durability, retry: as for ``Client.queue``.
-                Of ``retry`` the engine does not hold ``on``.
+            maxsize, maxbytes, maxdead, dead_ttl, dedup_window, durability, retry: as for
+                ``Client.queue``; ``dead_ttl=0`` is without limit. Of ``retry`` the engine does not
+                hold ``on``.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, or the engine
@@ -342,7 +344,8 @@ class AsyncRemoteQueue(Generic[T]):
         """
         return await self._run(
             self._handle, self._operations.configure, maxsize=maxsize, maxbytes=maxbytes,
-            maxdead=maxdead, dedup_window=dedup_window, durability=durability, retry=retry,
+            maxdead=maxdead, dead_ttl=dead_ttl, dedup_window=dedup_window, durability=durability,
+            retry=retry,
         )  # fmt: skip
 
     async def full(self) -> bool:

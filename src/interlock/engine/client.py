@@ -117,9 +117,9 @@ class Client:
             name: up to 512 bytes, without braces.
             type: of its payloads, which are encoded by it and decoded to it: what msgspec can
                 encode. ``bytes`` and ``str`` are stored as they are. Default: anything.
-            maxsize, maxbytes, retry, maxdead, dedup_window: as for ``KeyedQueue``, bytes being
-                those of encoded payloads. Declared to the engine with the first call; a client that
-                names none declares nothing.
+            maxsize, maxbytes, retry, maxdead, dead_ttl, dedup_window: as for ``KeyedQueue``, bytes
+                being those of encoded payloads. Declared to the engine with the first call; a
+                client that names none declares nothing.
             durability: on a hub with a journal ``"always"``, on disk before a call is answered,
                 ``"everysec"``, within a second, or ``"none"``, not stored at all and gone with the
                 hub; or ``"server"``: what the server is set to. Declared.

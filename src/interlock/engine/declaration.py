@@ -48,11 +48,14 @@ def change(changed: Mapping[str, Argument]) -> tuple[Argument, ...]:
 
 
 def pairs(call: str, given: Mapping[str, object]) -> dict[str, Argument]:
-    """Return the names and values that the wire has for the options that are not None."""
+    """Return the names and values that the wire has for the options; None names none, unless it
+    stands for "without limit"."""
     found: dict[str, Argument] = {}
     for option in OPTIONS:
         value = given.get(option.argument)
-        if value is not None:
+        if value is None and option.unbounded and option.argument in given:
+            found[option.name] = 0
+        elif value is not None:
             found[option.name] = _checked(call, option, value)
     retry = given.get("retry")
     if retry is not None:
@@ -77,6 +80,8 @@ def shown(name: str, value: str) -> Any:
     option = NAMED.get(name)
     if option is None or option.words:
         return value
+    if option.unbounded and value == "0":
+        return None
     if option.micros:
         passed = int(value) / 1e6
         return int(passed) if passed.is_integer() else passed
@@ -144,5 +149,5 @@ def check_count(argument: str, number: object, most: int, call: str = "queue()")
 
 NAMED: Mapping[str, Option] = {one.name: one for one in (*OPTIONS, *POLICY)}
 _MISMATCH = re.compile(
-    r"(?P<name>[A-Z]+) is '(?P<new>.*?)'; the queue was declared with '(?P<old>.*?)'"
+    r"(?P<name>[A-Z_]+) is '(?P<new>.*?)'; the queue was declared with '(?P<old>.*?)'"
 )

@@ -17,6 +17,8 @@ class Option(NamedTuple):
     words: tuple[str, ...] = ()
     micros: bool = False
     """The argument is in seconds."""
+    unbounded: bool = False
+    """None is an argument too, and stands for 0."""
 
 
 OPTIONS = (
@@ -25,6 +27,7 @@ OPTIONS = (
     Option("MAXDEAD", "maxdead", 1_000_000_000),
     Option("WINDOW", "dedup_window", 1_000_000_000_000_000, micros=True),
     Option("DURABILITY", "durability", words=("always", "everysec", "none", "server")),
+    Option("DEAD_TTL", "dead_ttl", 1_000_000_000_000_000, micros=True, unbounded=True),
 )
 """Beside the retry policy."""
 
@@ -91,4 +94,5 @@ class DeclaredOptions(TypedDict, total=False):
     maxdead: int
     dedup_window: Seconds
     durability: Durability
+    dead_ttl: Seconds | None
     retry: Retry

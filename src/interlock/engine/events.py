@@ -10,7 +10,7 @@ from interlock.engine.parts import Parts
 
 KINDS = (
     "put", "due", "lease", "ack", "release", "defer", "expire", "retry", "dead", "hold", "readied",
-    "skip", "cancel",
+    "skip", "cancel", "drop",
 )  # fmt: skip
 """Kinds of events; a client ignores kinds that it does not know."""
 

@@ -79,7 +79,21 @@ class Handle:
         # No queue but its arguments: what a put names is checked by the very code that checks it
         # for a queue in process.
         self._names: _core.Queue[Any] = _core.Queue(
-            0, 0, None, keys, shared, Retry()._native(), None, None, 0, 0, "arguments", 0, 0, 0
+            0,
+            0,
+            None,
+            keys,
+            shared,
+            Retry()._native(),
+            None,
+            None,
+            0,
+            None,
+            0,
+            "arguments",
+            0,
+            0,
+            0,
         )
 
     def again(self) -> Handle:

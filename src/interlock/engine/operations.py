@@ -21,7 +21,6 @@ from interlock.engine.wire import MAX_EXPLAINED, Sleep
 from interlock.engine.worker_directory import Asked
 from interlock.errors import EngineUnavailable, InterlockError, JobFailed, NotDrained, ResultGone
 from interlock.explanation import Explanation
-from interlock.failure import EXPIRED
 from interlock.limits import MAX_BATCH, MAX_NUMBER
 from interlock.message import (
     DeadLetter,
@@ -69,7 +68,8 @@ class Operations:
         handle = self._handle
         # It is not declared first: where its declaration is refused, this is the way out.
         call = handle.engine.calls(session, handle.key)
-        changed = declaration.pairs("configure()", given)
+        named = {name: value for name, value in given.items() if value is not None}
+        changed = declaration.pairs("configure()", named)
         now = yield from wire_queue.configured(call, *declaration.change(changed))
         handle.declaration.changed(changed)
         return declaration.options_of(now)
@@ -188,6 +188,8 @@ class Operations:
             error, _, traceback = said.decode(errors="backslashreplace").partition("\n")
             reason = yield from self._why_dead(session, id, error)
             raise JobFailed(id, error, reason, traceback)
+        if state == b"expired":
+            raise JobFailed(id, said.decode(errors="backslashreplace"), "expired")
         if state in (b"cancelled", b"skipped"):
             raise JobFailed(id, state.decode(), state.decode())
         if state == b"pending":
@@ -216,8 +218,6 @@ class Operations:
     def _why_dead(self, session: Session[Any], id: int, error: str) -> Request[str]:
         """Return why a message is a dead letter; see JobFailed. The engine keeps no word for it:
         it is told by the error, and by the attempts against those of the policy."""
-        if error.startswith(EXPIRED):
-            return "expired"
         if error == "revoked":
             return "revoked"
         call = self.on(session)

@@ -174,6 +174,11 @@ def exhausting(token: int, id: int, error: str) -> Settlement:
     return ("EXHAUST", token, id, text(error))
 
 
+def dropping(token: int, id: int, reason: str) -> Settlement:
+    """Return the settlement of a message that had expired before a handler began."""
+    return ("DROP", token, id, text(reason))
+
+
 def releasing(token: int, id: int) -> Settlement:
     """Return the settlement that puts the message back to its place, as it was."""
     return ("RELEASE", token, id)
@@ -193,9 +198,12 @@ def text(value: str) -> bytes:
 
 
 def _as_before(one: Settlement) -> Settlement:
-    """Return a settlement as a server takes it that keeps shorter errors, and knows no DEFER."""
+    """Return a settlement as a server takes it that keeps shorter errors, and knows
+    neither DEFER nor DROP."""
     if one[0] == "DEFER":
         return ("NACK", *one[1:], b"deferred")
+    if one[0] == "DROP":
+        one = ("REJECT", *one[1:])
     if one[0] in ("NACK", "REJECT", "EXHAUST"):
         last = one[-1]
         assert type(last) is bytes
@@ -404,5 +412,6 @@ _ANSWERS = {
     b"DEAD": "dead",
     b"HELD": "held",
     b"RELEASED": "released",
+    b"DROPPED": "dropped",
     LOST: "lost",
 }

@@ -17,7 +17,7 @@ from interlock import consumer, forks
 from interlock.engine import wire
 from interlock.errors import PayloadError
 from interlock.explanation import key_names
-from interlock.failure import text_of
+from interlock.failure import EXPIRED, Expired, text_of
 from interlock.message import _current
 from interlock.retry import Retry
 
@@ -192,8 +192,8 @@ class Invocation(Protocol):
 class Outcome:
     """The way in which a message is to be settled."""
 
-    how: Literal["ack", "nack", "reject", "exhaust", "release", "defer"]
-    """``defer``: it comes again after ``delay``, its attempt unchanged."""
+    how: Literal["ack", "nack", "reject", "exhaust", "release", "defer", "drop"]
+    """``defer``: it comes again after ``delay``, its attempt unchanged. ``drop``: it expired."""
     result: bytes | None = None
     delay: float | None = None
     """Seconds; None: the backoff of the message's policy."""
@@ -213,6 +213,8 @@ class Outcome:
             return wire.rejecting(token, id, self.error)
         if self.how == "defer":
             return wire.deferring(token, id, self.delay or 0.0)
+        if self.how == "drop":
+            return wire.dropping(token, id, self.error)
         return wire.releasing(token, id)
 
 
@@ -268,6 +270,11 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
         said = "message %d in queue %r cannot be handled: %s"
         _log.error(said, lease.id, lease.queue, text, extra=details(lease))
         return Outcome("reject", error=text, expected="dead")
+    if type(error) is Expired:
+        text = str(error)
+        said = "message %d (%s) in queue %r has expired and is dropped: %s"
+        _log.warning(said, lease.id, lease.task, lease.queue, text, extra=details(lease))
+        return Outcome("drop", error=EXPIRED + text, expected="dropped")
     found = consumer.judge(retry, lease, error, what)  # type: ignore[arg-type]
     if found.how == "nack":
         return failure(retry, lease, found.whole, found.delay)

@@ -14,6 +14,7 @@ from interlock.engine.client import Client
 from interlock.engine.transport.memory import MemoryEngine
 from interlock.engine.url import parse
 from interlock.errors import PayloadError, Reject, RetryAfter
+from interlock.failure import Expired
 from interlock.retry import Seconds
 from interlock.retry import seconds as _seconds
 from interlock.worker.execution import RELEASED, Invocation, Outcome, TaskLease, lease_at
@@ -331,12 +332,12 @@ class TestWorker:
                 )
             )  # fmt: skip
         # By its class: an exception of a handler may raise when it is asked for it.
-        if raised is None or issubclass(type(raised), RetryAfter | Reject):
+        if raised is None or issubclass(type(raised), RetryAfter | Reject | Expired):
             return None
         self._noted.errors.append(raised)
         return raised
 
 
-SETTLED = ("dead", "done", "cancelled", "skipped", "gone")
+SETTLED = ("dead", "done", "expired", "cancelled", "skipped", "gone")
 MANY = 64
 """Of so many ready messages a shuffled run chooses."""

@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine import wire
-from interlock.failure import EXPIRED
 
 if TYPE_CHECKING:
     from interlock.engine.batch import LeasedBatch
@@ -225,8 +224,10 @@ def outcome_name(outcome: Outcome) -> str:
     """Return what came of a message, in the words of the metrics."""
     if outcome.how == "defer":
         return "deferred"
+    if outcome.how == "drop":
+        return "expired"
     if outcome.how == "reject":
-        return "expired" if outcome.error.startswith(EXPIRED) else "rejected"
+        return "rejected"
     return outcome.expected
 
 

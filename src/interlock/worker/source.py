@@ -310,7 +310,7 @@ def count_outcome(tally: Tally, outcome: Outcome) -> None:
     """Count a handler that has ended."""
     if outcome.how == "ack":
         tally.handled += 1
-    elif outcome.how not in ("release", "defer"):
+    elif outcome.how not in ("release", "defer", "drop"):
         tally.failed += 1
 
 

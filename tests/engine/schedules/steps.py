@@ -39,6 +39,7 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "settle", ["one", "1000000000"]),
     ("BADARG", "settle", ["one", "1000000000", "NACK", "5", "6", "-1", ""]),
     ("BADARG", "settle", ["one", "1000000000", "ACK", "5"]),
+    ("BADARG", "settle", ["one", "1000000000", "DROP", "5", "6"]),
     ("BADARG", "next", ["one", "1000000000", "0", "1", "9", "any", "LOSE", "5", "6"]),
     ("BADARG", "extend", ["5", "0"]),
     ("BADARG", "configure", ["COLOR", "1"]),
@@ -126,6 +127,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "MAXBYTES": (0.3, lambda: choice([0, 60, 400])),
         "MAXDEAD": (0.3, lambda: choice([0, 2, 1_000])),
         "WINDOW": (0.3, lambda: choice([0, 9, 300_000_000])),
+        "DEAD_TTL": (0.4, lambda: choice([0, 1, 30, 1_000])),
         "RESULTS": (0.3, lambda: choice([0, 8, 100])),
         **policy,
     }
@@ -161,10 +163,11 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             "NACK": lambda: [choice(["0", "0", "1", "10", ""]), error()],
             "REJECT": lambda: [choice(["bad", error()])],
             "EXHAUST": lambda: ["useless"],
+            "DROP": lambda: [choice(["expired: late", error()])],
             "RELEASE": list,
             "DEFER": lambda: [choice(["0", "1", "10", "1000"])],
         }
-        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2, 2, 2], k=choice([least, 1, 1, 2, 5]))
+        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2, 2, 2, 2], k=choice([least, 1, 1, 2, 5]))
         return [(verb, pick(), rest[verb]()) for verb in verbs]
 
     def who() -> str:

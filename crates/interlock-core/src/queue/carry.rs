@@ -112,7 +112,8 @@ impl<P> Scheduler<P> {
             quiet: put.quiet,
             size: put.size,
             put_at: self.numbers.time_of(id),
-            died_at,
+            // Its age counts from here on at the latest, whatever the clock there said.
+            died_at: died_at.min(self.now),
             payload,
         });
         id

@@ -32,6 +32,8 @@ pub enum Happened {
     Skipped,
     Requeued,
     Deduplicated,
+    Dropped,
+    DeadExpired,
 }
 
 impl Counts {
@@ -70,6 +72,8 @@ impl Counts {
             Happened::Skipped => &mut stats.skipped,
             Happened::Requeued => &mut stats.requeued,
             Happened::Deduplicated => &mut stats.deduplicated,
+            Happened::Dropped => &mut stats.dropped,
+            Happened::DeadExpired => &mut stats.dead_expired,
         };
         *count += 1;
     }

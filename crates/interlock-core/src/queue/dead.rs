@@ -46,6 +46,12 @@ pub(super) struct DeadLetters<P> {
     order_of: HashMap<u64, u64, std::hash::RandomState>,
     next: u64,
     most: usize,
+    /// For how many µs one is kept; 0: without limit.
+    ttl: u64,
+    /// The time at which the oldest has been kept for long enough; `Time::MAX`: never.
+    due: Time,
+    /// Payloads of those that were too old, for whoever drops them outside the lock.
+    expired: Vec<P>,
     /// Of their last errors.
     bytes: usize,
 }
@@ -54,12 +60,15 @@ pub(super) struct DeadLetters<P> {
 const OF_A_LETTER: usize = 160;
 
 impl<P> DeadLetters<P> {
-    pub fn new(most: usize) -> Self {
+    pub fn new(most: usize, ttl: u64) -> Self {
         DeadLetters {
             letters: BTreeMap::new(),
             order_of: HashMap::default(),
             next: 0,
             most,
+            ttl,
+            due: Time::MAX,
+            expired: Vec::new(),
             bytes: 0,
         }
     }
@@ -82,6 +91,7 @@ impl<P> DeadLetters<P> {
         self.bytes += dead.error.len();
         self.letters.insert(self.next, dead);
         self.next += 1;
+        self.note_due();
     }
 
     pub fn get(&self, id: u64) -> Option<&Dead<P>> {
@@ -96,11 +106,49 @@ impl<P> DeadLetters<P> {
         let order = self.order_of.remove(&id)?;
         let dead = self.letters.remove(&order)?;
         self.bytes -= dead.error.len();
+        self.note_due();
         Some(dead)
     }
 
-    pub fn set_most(&mut self, most: usize) {
-        self.most = most;
+    pub fn set_bounds(&mut self, most: usize, ttl: u64) {
+        (self.most, self.ttl) = (most, ttl);
+        self.note_due();
+    }
+
+    /// The time at which the oldest goes; `Time::MAX`: never.
+    #[inline]
+    pub fn due(&self) -> Time {
+        self.due
+    }
+
+    /// Takes out those that were kept for long enough, the oldest first and at most `limit`; how many.
+    pub fn expire(&mut self, now: Time, limit: u32) -> u32 {
+        let mut count = 0;
+        while count < limit && self.due <= now {
+            let Some(id) = self.letters.values().next().map(|dead| dead.id) else { break };
+            let dead = self.remove(id);
+            self.expired.extend(dead.map(|dead| dead.payload));
+            count += 1;
+        }
+        count
+    }
+
+    pub fn has_expired(&self) -> bool {
+        !self.expired.is_empty()
+    }
+
+    /// Payloads of those that were too old, since this was last asked.
+    pub fn take_expired(&mut self) -> Vec<P> {
+        std::mem::take(&mut self.expired)
+    }
+
+    pub fn expired(&self) -> &[P] {
+        &self.expired
+    }
+
+    fn note_due(&mut self) {
+        let first = self.letters.values().next().filter(|_| self.ttl > 0);
+        self.due = first.map_or(Time::MAX, |dead| dead.died_at.saturating_add(self.ttl));
     }
 
     /// Those that died after this one; `None`: there is no such dead letter.

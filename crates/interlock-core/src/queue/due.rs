@@ -1,4 +1,4 @@
-//! Deadlines, backoffs and delays that fall due (clauses 8, 9, 12, 20): every call first applies
+//! Deadlines, backoffs, delays and the age of dead letters (clauses 8, 9, 10, 12, 20): every call first applies
 //! what is due, at most a thousand at once.
 
 use crate::key::{Key, KeyRef};
@@ -29,13 +29,20 @@ impl<P> Scheduler<P> {
             return budget;
         }
         let mut budget = Budget::ONE_CALL;
-        if self.next_due().is_some_and(|due| due <= self.now) {
+        if self.is_due(self.now) {
             self.catch_up(&mut budget);
         }
         budget
     }
 
+    /// Returns whether a call at this time has something to apply.
+    #[inline]
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.next_due().is_some_and(|due| due <= now) || self.dead.due() <= now
+    }
+
     /// Returns the time at which a call would next have something to apply, if nobody calls before.
+    /// Dead letters that become too old are left out: nobody waits for that.
     #[inline]
     pub fn next_due(&self) -> Option<Time> {
         if self.has_leftovers() {
@@ -64,10 +71,12 @@ impl<P> Scheduler<P> {
         self.unblock_granted(budget);
         self.open_gates(budget);
         self.unpark(budget);
-        for _ in 0..self.expire_batches(CALL_LIMIT, budget) {
-            if !self.apply_next(budget) {
-                break;
-            }
+        let mut left = self.expire_batches(CALL_LIMIT, budget);
+        while left > 0 && self.apply_next(budget) {
+            left -= 1;
+        }
+        for _ in 0..self.dead.expire(self.now, left) {
+            self.counts.note(Happened::DeadExpired);
         }
         self.look(self.now);
     }

@@ -32,7 +32,10 @@ use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// The first byte of a dump. A change of the form takes the next number, and `restore` goes on
 /// reading the older ones.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
+/// The oldest that can be read, and how many counts it has.
+pub(super) const FIRST_VERSION: u8 = 1;
+pub(super) const FIRST_COUNTS: usize = 15;
 
 /// Marks of what a message has beyond what all have. `restore` refuses those that it does not know.
 pub(super) const SEQUENCE: u64 = 1;
@@ -255,13 +258,15 @@ fn ids(out: &mut Vec<u8>, ids: impl ExactSizeIterator<Item = u64>) {
 }
 
 fn write_options(out: &mut Vec<u8>, options: &Options) {
-    let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead } = options;
+    let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead, dead_ttl } =
+        options;
     number(out, *max_messages as u64);
     number(out, *max_bytes);
     option(out, *lease);
     write_retry(out, retry);
     number(out, *dedup_window);
     number(out, *max_dead as u64);
+    number(out, *dead_ttl);
 }
 
 fn write_retry(out: &mut Vec<u8>, retry: &Retry) {
@@ -296,7 +301,7 @@ fn write_stats(out: &mut Vec<u8>, stats: &Stats) {
 }
 
 /// Returns the counts that are kept; the others are asked of what they count.
-pub(super) fn kept_stats(stats: &mut Stats) -> [&mut u64; 15] {
+pub(super) fn kept_stats(stats: &mut Stats) -> [&mut u64; 17] {
     let Stats {
         unsettled,
         bytes,
@@ -319,6 +324,8 @@ pub(super) fn kept_stats(stats: &mut Stats) -> [&mut u64; 15] {
         skipped,
         requeued,
         deduplicated,
+        dropped,
+        dead_expired,
     } = stats;
     [
         unsettled,
@@ -336,6 +343,8 @@ pub(super) fn kept_stats(stats: &mut Stats) -> [&mut u64; 15] {
         skipped,
         requeued,
         deduplicated,
+        dropped,
+        dead_expired,
     ]
 }
 

@@ -88,7 +88,7 @@ impl<P> Scheduler<P> {
     /// call may still ready.
     #[inline]
     pub fn start(&mut self, now: Time) -> (bool, Budget) {
-        let due = self.next_due().is_some_and(|due| due <= self.now.max(now));
+        let due = self.is_due(self.now.max(now));
         (due, self.begin(now, || Call::Tick))
     }
 
@@ -152,6 +152,21 @@ impl<P> Scheduler<P> {
         self.note_error(at, error);
         let then = self.retry_of(at).then;
         Ok(self.give_up(at, then, error, budget))
+    }
+
+    /// The message had expired before a handler began: it is settled. Gives back the payload.
+    pub fn drop_within(
+        &mut self,
+        handle: Handle,
+        reason: &str,
+        budget: &mut Budget,
+    ) -> Result<Option<P>, LeaseLost> {
+        let at = self.leased(handle)?;
+        self.leases.end(handle.place);
+        self.feed.ended = handle.token;
+        self.note_failure(Change::Drop, at, reason);
+        self.counts.note(Happened::Dropped);
+        Ok(self.settle(at, budget))
     }
 
     pub fn release_within(&mut self, handle: Handle) -> Result<(), LeaseLost> {
@@ -251,7 +266,7 @@ impl<P> Scheduler<P> {
 
     /// Other bounds, for what comes; another policy, for failures from now on.
     pub fn redeclare(&mut self, options: Options) {
-        self.dead.set_most(options.max_dead);
+        self.dead.set_bounds(options.max_dead, options.dead_ttl);
         self.dedup.set_window(options.dedup_window);
         self.options = options;
     }

@@ -38,6 +38,8 @@ pub enum Change {
     Readied,
     Skip,
     Cancel,
+    /// It had expired when its turn came.
+    Drop,
 }
 
 impl Change {
@@ -56,6 +58,7 @@ impl Change {
             Change::Readied => "readied",
             Change::Skip => "skip",
             Change::Cancel => "cancel",
+            Change::Drop => "drop",
         }
     }
 }

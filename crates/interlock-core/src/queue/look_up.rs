@@ -107,5 +107,6 @@ impl<P> Scheduler<P> {
     pub fn for_each_payload(&self, mut visit: impl FnMut(&P)) {
         self.records.all().filter_map(|(_, m)| m.payload.as_ref()).for_each(&mut visit);
         self.dead.iter().for_each(|dead| visit(&dead.payload));
+        self.dead.expired().iter().for_each(visit);
     }
 }

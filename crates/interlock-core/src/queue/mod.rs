@@ -179,8 +179,8 @@ impl<P, L: RawLock> Queue<P, L> {
         }
         let Inner { scheduler, waiters, closed, .. } = &mut *inner;
         waiters.balance(scheduler, *closed, !self.clock.is_manual(), || self.clock.now());
-        let wakes = std::mem::take(&mut waiters.wakes);
-        // Unlock first, or the woken thread sleeps again.
+        let (wakes, _expired) = (std::mem::take(&mut waiters.wakes), scheduler.take_expired_dead());
+        // Unlock first, or the woken thread sleeps again; and a payload may have a destructor.
         drop(inner);
         wakes.into_iter().for_each(Waker::wake);
     }
@@ -529,7 +529,7 @@ impl<P, L: RawLock> Queue<P, L> {
 impl<P> Inner<P> {
     #[inline]
     fn wants_more(&self) -> bool {
-        self.scheduler.watch.has_events()
+        self.scheduler.has_leavings()
             || self.scheduler.counts.have_freed()
             || !self.waiters.none_parked()
             || !self.waiters.wakes.is_empty()

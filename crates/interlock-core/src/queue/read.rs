@@ -197,6 +197,23 @@ impl<P> Scheduler<P> {
         self.dead.get(id)
     }
 
+    /// Returns whether a call has left something for outside the lock: events to be told, payloads to drop.
+    #[inline]
+    pub(super) fn has_leavings(&self) -> bool {
+        self.watch.has_events() || self.has_expired_dead()
+    }
+
+    /// Returns whether payloads of dead letters that were too old wait to be dropped.
+    #[inline]
+    pub fn has_expired_dead(&self) -> bool {
+        self.dead.has_expired()
+    }
+
+    /// Takes these payloads.
+    pub fn take_expired_dead(&mut self) -> Vec<P> {
+        self.dead.take_expired()
+    }
+
     pub fn dead_count(&self) -> usize {
         self.dead.len()
     }

@@ -9,8 +9,9 @@ use crate::queue::bytes::{Damaged, Reader};
 use crate::queue::dead::Dead;
 use crate::queue::delays::DelayedKeys;
 use crate::queue::dump::{
-    kept_stats, ATTEMPT, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FLAGS, LANE_PAUSED,
-    LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE, STATES, VERSION, WINDOW,
+    kept_stats, ATTEMPT, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS, FIRST_VERSION,
+    FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE,
+    STATES, VERSION, WINDOW,
 };
 use crate::queue::lane::Lanes;
 use crate::queue::message::{Message, BARRIER, KEYED, PARKED};
@@ -42,15 +43,17 @@ impl<P> Scheduler<P> {
     ) -> Result<Self, Damaged> {
         let mut s = self;
         let mut reader = Reader::new(bytes);
-        if reader.byte("version")? != VERSION {
+        let version = reader.byte("version")?;
+        if !(FIRST_VERSION..=VERSION).contains(&version) {
             return Err(Damaged { at: 0, wanted: "version that is known" });
         }
         if (reader.byte("kind of a queue")? != 0) != s.numbers.are_times() {
             return reader.damaged("queue of this kind");
         }
-        s.redeclare(read_options(&mut reader)?);
+        s.redeclare(read_options(&mut reader, version)?);
         let mut stats = Stats::default();
-        for count in kept_stats(&mut stats) {
+        let kept = if version == FIRST_VERSION { FIRST_COUNTS } else { usize::MAX };
+        for count in kept_stats(&mut stats).into_iter().take(kept) {
             *count = reader.number("count")?;
         }
         s.counts.restore(stats);
@@ -402,7 +405,7 @@ fn read_keys(reader: &mut Reader<'_>) -> Result<Vec<(Key, bool)>, Damaged> {
     Ok(keys)
 }
 
-fn read_options(reader: &mut Reader<'_>) -> Result<Options, Damaged> {
+fn read_options(reader: &mut Reader<'_>, version: u8) -> Result<Options, Damaged> {
     Ok(Options {
         max_messages: reader.small("bound of messages")?,
         max_bytes: reader.number("bound of bytes")?,
@@ -410,6 +413,10 @@ fn read_options(reader: &mut Reader<'_>) -> Result<Options, Damaged> {
         retry: read_retry(reader)?,
         dedup_window: reader.number("window")?,
         max_dead: reader.small("bound of dead letters")?,
+        dead_ttl: match version {
+            FIRST_VERSION => Options::default().dead_ttl,
+            _ => reader.number("age of dead letters")?,
+        },
     })
 }
 

@@ -174,7 +174,7 @@ impl<P> Scheduler<P> {
     pub fn new(options: Options, watch: Watch) -> Self {
         Scheduler {
             dedup: Dedup::new(options.dedup_window),
-            dead: DeadLetters::new(options.max_dead),
+            dead: DeadLetters::new(options.max_dead, options.dead_ttl),
             lanes: Lanes::new(watch.lane_depth()),
             options,
             now: 0,

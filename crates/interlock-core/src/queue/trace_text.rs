@@ -193,13 +193,15 @@ impl Line {
 
 /// The line that names a queue's options, all of them.
 fn options_line(options: &Options) -> String {
-    let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead } = options;
+    let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead, dead_ttl } =
+        options;
     let mut line = Line("options".into());
     line.field("max_messages", max_messages);
     line.field("max_bytes", max_bytes);
     line.field("lease", or_none(lease.as_ref()));
     line.field("dedup_window", dedup_window);
     line.field("max_dead", max_dead);
+    line.field("dead_ttl", dead_ttl);
     line.field("retry.attempts", or_none(retry.attempts.as_ref()));
     line.field("retry.first", retry.first);
     line.field("retry.factor", retry.factor);

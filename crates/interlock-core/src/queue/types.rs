@@ -17,6 +17,8 @@ pub struct Options {
     pub dedup_window: u64,
     /// Dead letters kept, 0: none; reaching it turns `Then::Dead` into `Then::Hold` (clause 10).
     pub max_dead: usize,
+    /// Time for which a dead letter is kept, µs; 0: without limit (clause 10).
+    pub dead_ttl: u64,
 }
 
 impl Default for Options {
@@ -28,6 +30,7 @@ impl Default for Options {
             retry: Retry::default(),
             dedup_window: default::WINDOW,
             max_dead: default::MAXDEAD as usize,
+            dead_ttl: default::DEAD_TTL,
         }
     }
 }
@@ -172,6 +175,10 @@ pub struct Stats {
     pub requeued: u64,
     /// Puts that named a known dedup string (clause 13).
     pub deduplicated: u64,
+    /// Messages that had expired when their turn came, and were dropped.
+    pub dropped: u64,
+    /// Dead letters dropped because of their age.
+    pub dead_expired: u64,
 }
 
 /// A key and how many unsettled messages stand on it.

@@ -104,6 +104,7 @@ pub fn options(rng: &mut Rng) -> Options {
         },
         dedup_window: choose(rng, &[0, 1, 10, 200, 300_000_000]),
         max_dead: if few_dead { rng.usize(0..=3) } else { 10_000 },
+        dead_ttl: choose(rng, &[0, 1, 30, 1_000, 2_592_000_000_000]),
     }
 }
 

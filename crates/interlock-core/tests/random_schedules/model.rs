@@ -38,6 +38,8 @@ pub struct Message {
     pub size: u64,
     pub dedup: Option<String>,
     pub put_at: Time,
+    /// Of a dead letter.
+    pub died_at: Time,
     pub attempt: u32,
     pub error: String,
     pub phase: Phase,
@@ -189,6 +191,15 @@ impl Model {
             self.placed.push(message);
             left -= 1;
         }
+        let ttl = self.options.dead_ttl;
+        while left > 0
+            && ttl > 0
+            && self.dead.first().is_some_and(|one| one.died_at + ttl <= self.now)
+        {
+            self.dead.remove(0);
+            self.counts.dead_expired += 1;
+            left -= 1;
+        }
     }
 
     pub(crate) fn draw(&mut self) -> u64 {
@@ -235,6 +246,7 @@ impl Model {
             size: put.size,
             dedup: put.dedup.clone(),
             put_at: self.now,
+            died_at: 0,
             attempt: 1,
             error: String::new(),
             phase: Phase::Queued,
@@ -407,7 +419,7 @@ impl Model {
         }
         self.counts.buried += 1;
         let message = self.settle(at);
-        self.dead.push(message);
+        self.dead.push(Message { died_at: self.now, ..message });
     }
 
     /// Only now do its lanes move on.

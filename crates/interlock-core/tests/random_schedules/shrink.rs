@@ -88,11 +88,12 @@ impl<S: Subject> Smallest<S> {
 
     fn simplify_options(&mut self) {
         let plain = Options::default();
-        let changes: [&dyn Fn(&mut Options); 8] = [
+        let changes: [&dyn Fn(&mut Options); 9] = [
             &|options| options.max_messages = 0,
             &|options| options.max_bytes = 0,
             &|options| options.lease = None,
             &|options| options.max_dead = plain.max_dead,
+            &|options| options.dead_ttl = plain.dead_ttl,
             &|options| options.dedup_window = plain.dedup_window,
             &|options| options.retry.attempts = None,
             &|options| options.retry.first = 0,

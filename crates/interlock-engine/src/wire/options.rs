@@ -36,10 +36,12 @@ pub enum QueueOption {
     /// On a hub with a journal `always`: on disk before a call is answered, `everysec`: within a
     /// second, or `none`: not stored at all; `server` on Redis, where it is the server's setting.
     Durability,
+    /// For how many µs a dead letter is kept; 0 for no limit.
+    DeadTtl,
 }
 
 impl QueueOption {
-    pub const ALL: [QueueOption; 12] = [
+    pub const ALL: [QueueOption; 13] = [
         QueueOption::MaxSize,
         QueueOption::MaxBytes,
         QueueOption::MaxDead,
@@ -52,11 +54,12 @@ impl QueueOption {
         QueueOption::Then,
         QueueOption::Results,
         QueueOption::Durability,
+        QueueOption::DeadTtl,
     ];
     /// All of them, as text.
     pub const TOLD: &'static str =
         "MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, \
-JITTER, THEN, RESULTS or DURABILITY";
+JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -72,6 +75,7 @@ JITTER, THEN, RESULTS or DURABILITY";
             QueueOption::Then => "THEN",
             QueueOption::Results => "RESULTS",
             QueueOption::Durability => "DURABILITY",
+            QueueOption::DeadTtl => "DEAD_TTL",
         }
     }
 
@@ -89,6 +93,7 @@ JITTER, THEN, RESULTS or DURABILITY";
             b"THEN" => QueueOption::Then,
             b"RESULTS" => QueueOption::Results,
             b"DURABILITY" => QueueOption::Durability,
+            b"DEAD_TTL" => QueueOption::DeadTtl,
             _ => return None,
         })
     }
@@ -234,6 +239,8 @@ pub struct Declared {
     /// On a hub with a journal `always`: on disk before a call is answered, `everysec`: within a
     /// second, or `none`: not stored at all; `server` on Redis, where it is the server's setting.
     pub durability: Durability,
+    /// For how many µs a dead letter is kept; 0 for no limit. `None`: without limit.
+    pub dead_ttl: Option<u64>,
 }
 
 impl Declared {
@@ -251,6 +258,7 @@ impl Declared {
             then: Then::Dead,
             results: 67_108_864,
             durability,
+            dead_ttl: Some(2_592_000_000_000),
         }
     }
 
@@ -277,6 +285,9 @@ impl Declared {
             QueueOption::Then => self.then = Then::read(from, what)?,
             QueueOption::Results => self.results = from.natural(0, MAX_SPAN, what)?,
             QueueOption::Durability => self.durability = Durability::read(from, what)?,
+            QueueOption::DeadTtl => {
+                self.dead_ttl = Some(from.natural(0, MAX_SPAN, what)?).filter(|&value| value > 0)
+            }
         }
         Ok(())
     }
@@ -296,6 +307,7 @@ impl Declared {
             QueueOption::Then => self.then.name().to_owned(),
             QueueOption::Results => self.results.to_string(),
             QueueOption::Durability => self.durability.name().to_owned(),
+            QueueOption::DeadTtl => self.dead_ttl.unwrap_or(0).to_string(),
         }
     }
 }

@@ -5,7 +5,7 @@ use interlock_engine::{Engine, EngineSettings, Function, Outcome};
 use crate::{Bench, KEY, START};
 
 /// Words that mean something to some function, and some that mean nothing.
-const WORDS: [&[u8]; 56] = [
+const WORDS: [&[u8]; 57] = [
     b"",
     b"0",
     b"1",
@@ -34,6 +34,7 @@ const WORDS: [&[u8]; 56] = [
     b"NACK",
     b"REJECT",
     b"EXHAUST",
+    b"DROP",
     b"RELEASE",
     b"c",
     b"\xff\xfe",
@@ -180,7 +181,7 @@ fn a_refused_call_changes_nothing() {
         ),
         (
             "settle c 2 ack 5 6",
-            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE or DEFER",
+            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP",
         ),
         (
             "settle c 2 DEFER 5 6 -1",

@@ -16,6 +16,9 @@ FLAGS = {
     "maxsize": Flag("--maxsize", "unsettled messages at most, leased ones too; 0: any number", "N"),
     "maxbytes": Flag("--maxbytes", "bytes of their payloads at most; 0: any number", "N"),
     "maxdead": Flag("--maxdead", "dead letters at most", "N"),
+    "dead_ttl": Flag(
+        "--dead-ttl", "seconds for which a dead letter is kept; none: no limit", "SECONDS"
+    ),
     "dedup_window": Flag(
         "--dedup-window",
         "seconds for which a dedup string stays known after its message is settled",
@@ -102,7 +105,7 @@ def typed(name: str, text: str) -> object:
         if text not in ("true", "false"):
             raise ValueError(f"--jitter is {text!r}; allowed: true, false")
         return text == "true"
-    if name == "attempts" and text == "none":
+    if name in ("attempts", "dead_ttl") and text == "none":
         return None
     whole = name in ("maxsize", "maxbytes", "maxdead", "attempts")
     try:

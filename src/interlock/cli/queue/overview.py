@@ -122,7 +122,7 @@ SECTIONS = (
     (
         "since it was made",
         ("puts", "leases", "acks", "retries", "releases", "expired", "revoked", "buried",
-         "cancelled", "skipped", "requeued", "deduplicated"),
+         "cancelled", "skipped", "requeued", "deduplicated", "dropped", "dead_expired"),
     ),
 )  # fmt: skip
 MEANINGS = {
@@ -140,4 +140,6 @@ MEANINGS = {
     "expired": "leases that ran out",
     "buried": "dead letters ever made",
     "deduplicated": "puts that were known already",
+    "dropped": "had expired when their turn came",
+    "dead_expired": "dead letters that were too old",
 }

@@ -16,6 +16,7 @@ pub(super) fn parse_options(line: &str) -> Result<Options, String> {
         lease: fields.number_or_none("lease", base.lease)?,
         dedup_window: fields.number_or("dedup_window", base.dedup_window)?,
         max_dead: fields.number_or("max_dead", base.max_dead)?,
+        dead_ttl: fields.number_or("dead_ttl", base.dead_ttl)?,
         retry: Retry {
             attempts: fields.number_or_none("retry.attempts", base.retry.attempts)?,
             first: fields.number_or("retry.first", base.retry.first)?,

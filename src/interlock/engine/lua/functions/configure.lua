@@ -57,6 +57,9 @@ register('configure', function(q, from)
     c[N.declared] = 1
     redis_call('SET', q.o, cmsgpack.pack(now))
     q.options = now
+    if c[N.dead] > 0 then
+      c[N.dead_due] = 0
+    end
   end
   commit(q)
   local reply = {}

@@ -7,7 +7,7 @@ register('discard', function(q, from)
   begin(q)
   local there = redis_call('HEXISTS', q.x, id) == 1
   if there then
-    drop_dead(q, { id })
+    letters.drop(q, { id })
   end
   commit(q)
   return { there and '1' or '0' }

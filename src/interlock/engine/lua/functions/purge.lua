@@ -40,7 +40,7 @@ register('purge', function(q, from)
     count = purge_pending(q)
   else
     local ids = redis_call('ZRANGE', q.xo, 0, MAX_PURGED - 1)
-    drop_dead(q, ids)
+    letters.drop(q, ids)
     count = #ids
   end
   commit(q)

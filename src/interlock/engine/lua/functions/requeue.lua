@@ -46,7 +46,7 @@ register('requeue', function(q, from)
   if waits then
     room.took(q)
   end
-  drop_dead(q, { id })
+  letters.drop(q, { id })
   c[N.requeued] = c[N.requeued] + 1
   local m = new_message(payload, dead.exclusive)
   m.shared, m.barrier = dead.shared, dead.barrier

@@ -137,8 +137,10 @@ end
 local function restore_dead(q, item)
   local c, m = q.counters, item.m
   m.id = draw(q, N.seq)
+  -- Its age counts from here on at the latest, whatever the clock there said.
+  local died = math.min(item.time, q.now)
   local dead = {
-    item.text, item.attempt, digits(item.time), payload = m.payload, outside = false,
+    item.text, item.attempt, digits(died), payload = m.payload, outside = false,
     barrier = m.barrier or false, exclusive = m.exclusive, shared = m.shared, extras = {},
   }
   if #m.payload > APART then
@@ -152,6 +154,7 @@ local function restore_dead(q, item)
   c[N.died] = c[N.died] + 1
   redis_call('ZADD', q.xo, c[N.died], m.id)
   c[N.dead] = c[N.dead] + 1
+  letters.note(q, died)
 end
 
 register('restore', function(q, from)

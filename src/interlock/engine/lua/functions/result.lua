@@ -1,5 +1,5 @@
 -- il1_result: id wait
--- Answers pending; done and the result; failed and the error; cancelled; skipped; or gone. It answers at
+-- Answers pending; done and the result; failed and the error; expired and the reason; cancelled; skipped; or gone. It answers at
 -- once, for a function cannot wait. Of the errors of a dead letter it tells the newest: see outcome.lua.
 
 register('result', function(q, from)
@@ -19,7 +19,7 @@ register('result', function(q, from)
     return { 'gone' }
   end
   local ended = ENDS[string_sub(text, 1, 1)]
-  if ended == 'done' then
+  if ended == 'done' or ended == 'expired' then
     return { ended, string_sub(text, 18) }
   end
   return { ended }

@@ -1,6 +1,7 @@
 -- il1_settle: consumer call settlement...
 --   settlement: ACK token id | DONE token id result | NACK token id delay error
 --     | REJECT token id reason | EXHAUST token id error | RELEASE token id | DEFER token id delay
+--     | DROP token id reason
 -- Answers for each ACKED, RETRIED, DEAD, HELD, RELEASED or LEASELOST.
 
 register('settle', function(q, from)

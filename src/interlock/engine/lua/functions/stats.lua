@@ -74,7 +74,8 @@ register('stats', function(q, from)
   for _, name in ipairs({
     'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
     'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled',
-    'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results', 'result_bytes', 'oldest',
+    'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
+    'result_bytes', 'oldest', 'dropped', 'dead_expired',
   }) do
     reply[#reply + 1] = name
     reply[#reply + 1] = digits(now[name] or c[N[name]])

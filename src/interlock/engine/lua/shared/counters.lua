@@ -16,7 +16,7 @@ local COUNTERS = {
   'su', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled', 'skipped',
   'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers', 'open', 'opening',
   'late', 'unfinished', 'returning', 'moved', 'windows', 'results', 'result_bytes', 'result_due',
-  'aliases', 'watched', 'event_last',
+  'aliases', 'watched', 'event_last', 'dropped', 'dead_expired', 'dead_due',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
@@ -31,7 +31,7 @@ local NEW = {}
 for i = 1, LAST do
   NEW[i] = 0
 end
-NEW[N.due], NEW[N.result_due], NEW[N.kept_due] = NEVER, NEVER, NEVER
+NEW[N.due], NEW[N.result_due], NEW[N.kept_due], NEW[N.dead_due] = NEVER, NEVER, NEVER, NEVER
 
 -- Made by the first call: while a library is loaded there is no `string`.
 local STORED, COMMON_LAYOUT, RARE_LAYOUT, NEW_RARE, COMMON_SIZE = nil, nil, nil, nil, nil

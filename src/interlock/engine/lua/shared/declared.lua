@@ -52,7 +52,8 @@ local DECLARED = {
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' }, default = 'dead' },
     { name = 'RESULTS', least = 0, most = MAX_SPAN, default = 67108864 },
     { name = 'DURABILITY', words = { always = true, everysec = true, none = true, server = true, told = 'always, everysec, none or server' }, default = 'server' },
-    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS or DURABILITY',
+    { name = 'DEAD_TTL', least = 0, most = MAX_SPAN, default = 2592000000000 },
+    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL',
   },
   -- Of a message; the default is what is as good as not given.
   message = {

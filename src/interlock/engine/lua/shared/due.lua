@@ -99,6 +99,7 @@ local function end_delays(q, left)
       events.happened(q, 'due', m)
     end
   end
+  return left - #ids
 end
 
 -- Readies what earlier calls could not.
@@ -172,15 +173,19 @@ local function apply_due(q)
     open_gates(q)
     unpark(q)
   end
+  local left = MAX_DUE
   if c[N.due] <= q.now then
-    local left = end_backoffs(q, expire(q, MAX_DUE))
+    left = end_backoffs(q, expire(q, left))
     if left > 0 then
-      end_delays(q, left)
+      left = end_delays(q, left)
     end
     local first = redis_call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
     c[N.due] = first and to_number(first) or NEVER
   end
   if c[N.rare] > 0 then
+    if left > 0 and c[N.dead_due] <= q.now then
+      letters.expire(q, left)
+    end
     expire_results(q)
   end
 end

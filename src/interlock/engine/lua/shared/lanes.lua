@@ -56,8 +56,11 @@ local function grant_front(q, lane, key)
     end
     if not free then
       if q.steps == 0 then
-        if redis_call('SADD', q.unf, key) == 1 then
-          q.counters[N.unfinished] = q.counters[N.unfinished] + 1
+        -- Numbered as they come, for the last one is the first that a call goes on with (clause 20).
+        local c = q.counters
+        c[N.moved] = c[N.moved] + 1
+        if redis_call('ZADD', q.unf, 'NX', c[N.moved], key) == 1 then
+          c[N.unfinished] = c[N.unfinished] + 1
         end
         return
       end
@@ -221,7 +224,7 @@ end
 -- Goes on with the runs of readers that earlier calls left.
 local function go_on(q)
   while q.steps > 0 and q.counters[N.unfinished] > 0 do
-    local key = redis_call('SPOP', q.unf)
+    local key = redis_call('ZPOPMAX', q.unf)[1]
     q.counters[N.unfinished] = q.counters[N.unfinished] - 1
     local text = get(hash(q, 'l'), key)
     if text and not single(text) then

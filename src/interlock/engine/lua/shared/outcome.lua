@@ -33,6 +33,61 @@ local function settle(q, m, kept)
   end
 end
 
+-- Dead letters, in one table: a name at the top takes one of 200 locals.
+local letters = {}
+
+function letters.drop(q, ids)
+  local c = q.counters
+  bulk('HDEL', q.x, ids)
+  bulk('ZREM', q.xo, ids)
+  bulk('HDEL', q.y, ids)
+  c[N.dead] = c[N.dead] - #ids
+  if c[N.dead] == 0 then
+    c[N.dead_due] = NEVER
+  end
+end
+
+-- They are kept for DEAD_TTL: at dead_due the oldest has been, or it went before.
+function letters.note(q, died)
+  local c, ttl = q.counters, option(q, 'DEAD_TTL')
+  if ttl > 0 then
+    c[N.dead_due] = math.min(c[N.dead_due], died + ttl)
+  end
+end
+
+-- Those that were kept for long enough, the oldest first and at most `left`; and when the next one will be.
+function letters.old(q, left, ttl)
+  local over, some = {}, 50
+  for first = 0, left, some do
+    local ids = redis_call('ZRANGE', q.xo, first, first + some - 1)
+    for i, text in ipairs(fetch(q.x, ids)) do
+      -- Behind the error and the attempts.
+      local due = to_number(cmsgpack.unpack(text)[3]) + ttl
+      if due > q.now or #over == left then
+        return over, due
+      end
+      over[#over + 1] = ids[i]
+    end
+    if #ids < some then
+      break
+    end
+  end
+  return over, NEVER
+end
+
+function letters.expire(q, left)
+  local c, ttl = q.counters, option(q, 'DEAD_TTL')
+  local over, due = {}, NEVER
+  if ttl > 0 then
+    over, due = letters.old(q, left, ttl)
+  end
+  if #over > 0 then
+    letters.drop(q, over)
+    c[N.dead_expired] = c[N.dead_expired] + #over
+  end
+  c[N.dead_due] = due
+end
+
 local function bury(q, m)
   local c = q.counters
   -- The message as it would be put again, and how it died.
@@ -48,6 +103,7 @@ local function bury(q, m)
   -- Numbered as they die, for many die at one time.
   c[N.died] = c[N.died] + 1
   redis_call('ZADD', q.xo, c[N.died], m.id)
+  letters.note(q, q.now)
   c[N.dead], c[N.buried] = c[N.dead] + 1, c[N.buried] + 1
   settle(q, m, true)
 end
@@ -162,12 +218,4 @@ local function cancel(q, m)
     m.extras.DEDUP = nil
   end
   settle(q, m)
-end
-
-local function drop_dead(q, ids)
-  local c = q.counters
-  bulk('HDEL', q.x, ids)
-  bulk('ZREM', q.xo, ids)
-  bulk('HDEL', q.y, ids)
-  c[N.dead] = c[N.dead] - #ids
 end

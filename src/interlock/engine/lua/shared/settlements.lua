@@ -1,7 +1,7 @@
 -- Settling: any subset of what is out, of any leases.
 
 local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, EXHAUST = true, RELEASE = true, DEFER = true,
-  told = 'ACK, DONE, NACK, REJECT, EXHAUST, RELEASE or DEFER' }
+  DROP = true, told = 'ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP' }
 
 local function take_settlements(from)
   local list, last = {}, nil
@@ -31,7 +31,7 @@ local function take_settlements(from)
       one.text = take_text(from, MAX_ERROR, 'settlements[%d].error', i)
     elseif verb == 'DONE' then
       one.text = take_text(from, MAX_PAYLOAD, 'settlements[%d].result', i)
-    elseif verb == 'REJECT' then
+    elseif verb == 'REJECT' or verb == 'DROP' then
       one.text = take_text(from, MAX_ERROR, 'settlements[%d].reason', i)
     elseif verb == 'EXHAUST' then
       one.text = take_text(from, MAX_ERROR, 'settlements[%d].error', i)
@@ -87,6 +87,14 @@ local function settle_one(q, one, m)
     return give_up(q, m, one.text, false)
   elseif verb == 'EXHAUST' then
     return give_up(q, m, one.text, option(q, 'THEN', m) == 'hold')
+  elseif verb == 'DROP' then
+    c[N.dropped] = c[N.dropped] + 1
+    if q.watched then
+      events.happened(q, 'drop', m, m.token, one.text)
+    end
+    keep_result(q, m, 'e', one.text)
+    settle(q, m)
+    return 'DROPPED'
   end
   c[N.releases] = c[N.releases] + 1
   if q.watched then
