@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -272,3 +274,29 @@ def test_keys_of_an_edited_message_are_stated(
     assert (put.payload, put.keys) == (b"old", ())
     operator.change("cancel", queue.name, put.id)
     assert "a barrier, which takes no keys" in edited("--new-key", "k", barrier=True).err
+
+
+def test_changes_by_a_command_are_appended_to_the_audit_log(
+    cli: Command, queue: RemoteQueue[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    monkeypatch.setenv("INTERLOCK_AUDIT_LOG", str(file))
+    id = held(queue)
+    cli("skip", queue.name, id, "--yes")
+    cli("pause", queue.name, "--key", "k")
+    cli("seal", queue.name)
+    cli("purge", queue.name, "--yes")
+    cli("drop", queue.name, "--yes")
+    cli("show", queue.name)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    told = [(line["action"], line["what"], line["result"]) for line in lines]
+    assert told[:3] == [
+        ("skip", f"message {id}", "changed"), ("pause", "keys k", "changed"),
+        ("seal", "", "changed"),
+    ]  # fmt: skip
+    assert [one[0] for one in told[3:]] == ["purge", "drop"]
+    assert told[4][2] == "dropped with 0 messages and 0 dead letters"
+    assert all(line["who"] == "default" and "@" in line["from"] for line in lines)
+    monkeypatch.setenv("INTERLOCK_AUDIT_LOG", str(tmp_path))
+    said = cli("reopen", queue.name)
+    assert said.code == 2 and "INTERLOCK_AUDIT_LOG names" in said.err

@@ -271,6 +271,21 @@ def test_a_user_who_may_only_read(with_users: Page, users_url: str) -> None:
         # Redis has one right for all functions; a hub one for each kind.
         answer = with_users.post("queues/of-users/pause", {}, 403)
         assert "NOPERM" in answer["error"]
+        told = with_users.get("server")
+        assert told["rights"] == ["read"] and "NOPERM" in told["refused"]["of-users"]
+
+
+def test_the_rights_of_a_user_are_told_as_the_engine_has_them(
+    with_users: Page, users_url: str
+) -> None:
+    with interlock.connect(users_url.replace("://", "://boss:secret@")) as client:
+        client.queue("of-users").put(1, keys="a")
+    log_in(with_users, user="boss", password="secret")
+    told = with_users.get("server")
+    assert (told["rights"], told["refused"]) == (["read", "operate"], {})
+    assert with_users.get("queues/of-users")["stats"]["unsettled"] >= 1
+    log_in(with_users, user="mute", password="secret")
+    assert with_users.get("server")["rights"] == ["read"]
 
 
 def test_a_user_with_no_rights_sees_nothing(with_users: Page) -> None:

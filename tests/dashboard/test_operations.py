@@ -13,6 +13,7 @@ import pytest
 
 from interlock import App, JobFailed, Reject
 from interlock.dashboard import payload
+from interlock.engine import audit
 from interlock.engine.client import Client, connect
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
@@ -369,3 +370,34 @@ def test_what_is_no_json(redis_url: str, serve: Serve) -> None:
         "/api/queues/q/pause", content=b"x" * 5_000_000, headers={"X-Interlock-CSRF": mark}
     )
     assert answer.status_code == 413
+
+
+# -- The audit log --------------------------------------------------------------------------------
+
+
+def test_each_change_is_recorded_with_who_where_and_what_came_of_it(
+    page: Page, queue: RemoteQueue[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "interlock.audit")
+    id = die(queue, b"x", "no")
+    page.get(f"queues/{queue.name}")
+    page.post(f"queues/{queue.name}/pause", {"keys": ["k"]})
+    page.post(f"queues/{queue.name}/seal")
+    page.post(path(queue, id, "skip"))
+    page.post(path(queue, id, "requeue"), status=409)
+    page.post(f"queues/{queue.name}/reopen")
+    page.post(path(queue, id, "requeue"), {"text": "y", "keys": []})
+    lines = [json.loads(audit.JsonLines().format(one)) for one in caplog.records]
+    lines = [line for line in lines if line["queue"] == queue.name]
+    message = f"message {id}"
+    assert [(line["action"], line["what"]) for line in lines] == [
+        ("pause", "keys k"), ("seal", ""), ("skip", message), ("requeue", message),
+        ("reopen", ""), ("edit", message),
+    ]  # fmt: skip
+    assert [line["result"] for line in lines[:3]] == ["changed", "changed", "unchanged"]
+    assert "refused: " in lines[3]["result"] and "sealed" in lines[3]["result"]
+    assert lines[5]["result"].startswith("requeued as ")
+    assert {(line["who"], line["from"]) for line in lines} == {("default", "127.0.0.1")}
+    assert tuple(lines[0]) == audit.FIELDS
+    shown = [one for one in page.get("changes")["items"] if one["queue"] == queue.name]
+    assert shown == lines[::-1]

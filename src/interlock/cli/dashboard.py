@@ -30,6 +30,8 @@ FLAGS = (
          "loopback: what a proxy before it is called; may be given several times", "NAME",
          many=True),
     Flag("--base-path", "the path under which a proxy shows it", "/PATH", default=""),
+    Flag("--log-format", "the audit log on standard error: a line of text for each change, or of "
+         "JSON (text)", choices=("text", "json")),
     Flag("--json", "print the address as JSON once it serves"),
 )  # fmt: skip
 
@@ -52,7 +54,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def run(given: argparse.Namespace) -> int:
     """Serve until TERM or INT."""
+    import logging
+
     from interlock.dashboard import service
+    from interlock.engine import audit
 
     try:
         settings, printed = settings_of(given)
@@ -68,8 +73,11 @@ def run(given: argparse.Namespace) -> int:
             if printed:
                 print(f"interlock dashboard: the token is {printed}", flush=True)
 
+    handler = logging.StreamHandler()
+    (audit.write_json if given.log_format == "json" else audit.write_text)(handler)
     try:
-        service.serve(settings, ready)
+        with audit.to_file():
+            service.serve(settings, ready)
     except ImportError as error:
         return _failed(str(error), BROKEN)
     except ValueError as error:

@@ -22,6 +22,7 @@ from interlock.dashboard.pages import Pages
 from interlock.dashboard.paths import decoded, segments
 from interlock.dashboard.refusal import Refusal, is_stranger, of
 from interlock.dashboard.settings import Settings
+from interlock.engine import audit
 from interlock.errors import InterlockError
 
 Scope = MutableMapping[str, Any]
@@ -202,6 +203,7 @@ class Dashboard:
             await self._stream(call, identity, receive, send)
             return None
         if method == "POST":
+            audit.acting(self._who(identity), _address(scope))
             call.body = await _body(headers, receive)
         try:
             answer = await route.answer(call)
@@ -215,6 +217,12 @@ class Dashboard:
         # at once the last one's would stay.
         cookie = identity.id if identity.is_new and path == ("server",) else None
         return self._said(answer, cookie, _is_secure(scope, headers))
+
+    def _who(self, identity: Identity) -> str:
+        """Return the name of who asks, for the audit log."""
+        if self._settings.login == "token":
+            return "token"
+        return identity.access.user or "default"
 
     def _found(self, method: str, path: tuple[str, ...]) -> tuple[Route, tuple[str, ...]]:
         for pattern, route in self._routes.get((method, len(path)), ()):

@@ -7,8 +7,10 @@ from typing import Any
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.facts import facts
 from interlock.dashboard.refusal import Refusal, is_stranger, of
+from interlock.engine import audit
 from interlock.engine.operator import Operator
 from interlock.engine.queue_counts import QueueCounts
+from interlock.engine.request import Argument, Refused
 from interlock.errors import InterlockError
 from interlock.explanation import key_names
 
@@ -18,25 +20,75 @@ PAGES = 8
 """Round trips for them, at most."""
 PAUSED = 1_000
 """Paused keys that are shown."""
+PROBED = 1_000
+"""Queues of which it is asked whether this user may operate them."""
+NO_QUEUE = "interlock-dashboard-asks"
+"""The name of no queue and of no worker."""
+CHANGES = 100
+"""Changes that are shown."""
 
 
 async def server(call: Call) -> dict[str, Any]:
-    """Return what the engine is, and who is asking."""
+    """Return what the engine is, who is asking, and what they may."""
+    refused: dict[str, str] = {}
     try:
         found = await call.access.run(facts)
+        refused = await call.access.run(_refused, call.access.counts, found["kind"])
     except InterlockError as error:
         if call.settings.login == "user" and is_stranger(error):
             raise
         # The page is shown all the same, and goes on when the engine is back.
         found = {"kind": "", "version": "", "error": str(error)}
+    operates = call.settings.write and not refused.get("")
     return {
         "url": call.access.client.url,
         **found,
         "user": call.access.user,
         "write": call.settings.write,
-        "rights": ["read", "operate"] if call.settings.write else ["read"],
+        "rights": ["read", "operate"] if operates else ["read"],
+        "refused": refused,
         "csrf": call.mark,
         "login": call.settings.login,
+    }
+
+
+def _refused(operator: Operator, counts: QueueCounts, kind: str) -> dict[str, str]:
+    """Return the queues that this user may not operate, each with the engine's reason.
+
+    Under an empty name the reason for all of them. A call that changes nothing is refused as one
+    that changes something would be: on a hub by its class, on Redis by the commands that it runs.
+    """
+    try:
+        names = counts.names(operator)[:PROBED] or [NO_QUEUE]
+    except InterlockError as error:
+        if of(error).status != 403:
+            raise
+        return {"": str(error)}
+    probe: tuple[Argument, ...] = (1,) if kind == "hub" else (NO_QUEUE, 0, "{}")
+    function = "forget" if kind == "hub" else "announce"
+    refused = {
+        name: str(reply)
+        for name, reply in zip(names, operator.each(function, names, *probe), strict=True)
+        if isinstance(reply, Refused) and of(InterlockError(str(reply))).status == 403
+    }
+    if len(refused) == len(names):
+        refused[""] = next(iter(refused.values()))
+    refused.pop(NO_QUEUE, None)
+    return refused
+
+
+async def changes(call: Call) -> dict[str, Any]:
+    """Return the last changes by this dashboard, of the queues that this user may read."""
+    entries = audit.recent()
+    readable = await call.access.run(_readable, {str(one["queue"]) for one in entries})
+    return {"items": [one for one in entries if one["queue"] in readable][:CHANGES]}
+
+
+def _readable(operator: Operator, names: set[str]) -> set[str]:
+    known = sorted(names)
+    replies = operator.each("stats", known)
+    return {
+        name for name, reply in zip(known, replies, strict=True) if not isinstance(reply, Refused)
     }
 
 
@@ -117,6 +169,7 @@ def histogram(depths: list[int]) -> list[dict[str, Any]]:
 
 ROUTES = (
     Route("GET", "server", server),
+    Route("GET", "changes", changes),
     Route("GET", "queues", queues),
     Route("GET", "queues/*", queue),
 )

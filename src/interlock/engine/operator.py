@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from interlock.engine import declaration, refusals, wire, wire_queue
+from interlock.engine import audit, declaration, refusals, wire, wire_queue
 from interlock.engine.events import Events
 from interlock.engine.records import Dropped, Letter, NewKeys, Stored
 from interlock.engine.request import Argument, Refused, Request
 from interlock.engine.worker_directory import Announced
 from interlock.errors import InterlockError
-from interlock.explanation import Explanation
+from interlock.explanation import Explanation, key_names
 from interlock.message import Kind, Put
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ class Operator:
 
     def change_options(self, queue: str, changed: Mapping[str, Argument]) -> dict[str, str]:
         """Change options, by the same names; return all that are in force then."""
-        return self._call(queue, wire_queue.configured, *declaration.change(changed))
+
+        def change() -> dict[str, str]:
+            return self._call(queue, wire_queue.configured, *declaration.change(changed))
+
+        return audit.recorded("configure", queue, ", ".join(changed), change, audit.changed)
 
     def stats(self, queue: str) -> dict[str, int]:
         """Return the counts, by name."""
@@ -193,7 +198,13 @@ class Operator:
 
         Returns its number, or None if no such worker is announced.
         """
-        return self._call(queue, wire_queue.ask, worker, text)
+
+        def ask() -> int | None:
+            return self._call(queue, wire_queue.ask, worker, text)
+
+        if _asks_to_drain(text):
+            return audit.recorded("drain", queue, f"worker {worker}", ask, audit.changed)
+        return ask()
 
     def forget(self, queue: str, id: int) -> bool:
         """Drop the result that is kept of a message. Returns False if there is none."""
@@ -219,12 +230,24 @@ class Operator:
 
         Returns True if that changed something.
         """
-        return self._call(queue, wire_queue.change, function, *arguments)
+
+        def change() -> bool:
+            return self._call(queue, wire_queue.change, function, *arguments)
+
+        what = " ".join(("message", *map(str, arguments))) if arguments else ""
+        return audit.recorded(function, queue, what, change, audit.changed)
 
     def gate(self, function: Literal["pause", "resume"], queue: str, keys: Sequence[bytes] = ()
              ) -> list[bool]:  # fmt: skip
         """Pause or resume keys, or the queue; return for each True where that changed something."""
-        return self._call(queue, wire_queue.gate, function, keys)
+
+        def gate() -> list[bool]:
+            return self._call(queue, wire_queue.gate, function, keys)
+
+        named = key_names(keys)
+        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+        what = f"keys {', '.join(named[:NAMED])}{more}" if named else ""
+        return audit.recorded(function, queue, what, gate, lambda found: audit.changed(any(found)))
 
     def requeue(
         self, queue: str, id: int, payload: bytes | None = None, keys: NewKeys | None = None
@@ -237,7 +260,18 @@ class Operator:
 
         Returns its new id, None if there is no such dead letter.
         """
-        return self._call(queue, wire_queue.requeue, id, payload, keys)
+
+        def requeue() -> int | None:
+            return self._call(queue, wire_queue.requeue, id, payload, keys)
+
+        action = "requeue" if payload is None else "edit"
+        return audit.recorded(
+            action,
+            queue,
+            f"message {id}",
+            requeue,
+            lambda new: "unchanged" if new is None else f"requeued as {new}",
+        )
 
     def discard(self, queue: str, id: int) -> bool:
         """Drop a dead letter. Returns False if there is none of this id."""
@@ -245,7 +279,12 @@ class Operator:
 
     def purge(self, queue: str, what: Literal["pending", "dead"]) -> int:
         """Cancel or drop some; return how many, 0 once nothing is left."""
-        return self._call(queue, wire_queue.purge, what)
+
+        def purge() -> int:
+            return self._call(queue, wire_queue.purge, what)
+
+        done = "cancelled" if what == "pending" else "discarded"
+        return audit.recorded("purge", queue, what, purge, lambda count: f"{count} {done}")
 
     def paused(self, queue: str) -> set[bytes]:
         """Return the paused keys; an empty one is the queue itself."""
@@ -258,7 +297,15 @@ class Operator:
 
     def drop(self, queue: str, force: bool = False) -> Dropped:
         """Remove a queue; with `force` although messages are unsettled."""
-        return self._call(queue, wire_queue.drop, force)
+
+        def drop() -> Dropped:
+            return self._call(queue, wire_queue.drop, force)
+
+        def told(was: Dropped) -> str:
+            held = f"{was.unsettled} messages and {was.dead} dead letters"
+            return f"dropped with {held}" if was.gone else f"refused: it holds {held}"
+
+        return audit.recorded("drop", queue, "force" if force else "", drop, told)
 
     def remove(self, queue: str) -> None:
         """Drop a queue that nobody uses any more.
@@ -306,6 +353,12 @@ def _serves(worker: Announced, at: str, queue: str) -> bool:
     return isinstance(queues, list) and queue in queues
 
 
+def _asks_to_drain(text: str) -> bool:
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return bool(json.loads(text)["ask"] == "drain")
+    return False
+
+
 def _plain(call: wire_queue.Call, function: str, *arguments: Argument) -> Request[list[bytes]]:
     return (yield from call(function, *arguments))
 
@@ -320,6 +373,8 @@ def _lease(
 
 NOTE = "; memory:// has the queues of this process alone"
 MANY = 100_000
+NAMED = 20
+"""Keys that the audit log names."""
 PAGE = 512
 """Messages, dead letters or keys of one round trip."""
 DAY = 86_400_000_000

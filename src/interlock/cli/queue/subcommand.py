@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -73,6 +75,7 @@ def message_id(text: str) -> int:
 
 def ask(given: argparse.Namespace, work: Work) -> int:
     """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
+    from interlock.engine import audit
     from interlock.engine.client import connect
     from interlock.engine.operator import Operator
     from interlock.engine.refusals import is_advised
@@ -88,7 +91,9 @@ def ask(given: argparse.Namespace, work: Work) -> int:
         print(f"interlock: QUEUE is {name!r}: {fault}", file=sys.stderr)
         return BAD_INPUT
     try:
-        with connect(url) as client:
+        with audit.to_file(), connect(url) as client:
+            user = client._engine.target.user or "default"
+            audit.acting(user, _place())
             return work(Operator(Server(client)))
     except BrokenPipeError:  # standard output's reader went away
         raise
@@ -103,6 +108,15 @@ def ask(given: argparse.Namespace, work: Work) -> int:
         if isinstance(error, EngineUnavailable) and not is_advised(said):
             failed(f"is it running there? {ALLOWED}")
         return BROKEN
+
+
+def _place() -> str:
+    """Return who runs this command, and where, for the audit log."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without an entry, as in a container
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def address(given: argparse.Namespace) -> str:

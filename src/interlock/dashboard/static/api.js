@@ -12,7 +12,7 @@ export class Refused extends Error {
 }
 
 /** What the server told of itself at the start: what may be done, and the token that goes with it. */
-export const facts = { write: false, rights: ["read"], csrf: "", kind: "", url: "", user: null, login: "none" };
+export const facts = { write: false, rights: ["read"], refused: {}, csrf: "", kind: "", url: "", user: null, login: "none" };
 
 /** Names that a browser would take for steps; the server knows them by these segments. */
 const STEPS = new Map([[".", "=Lg"], ["..", "=Li4"]]);
@@ -76,11 +76,22 @@ async function answer(sent) {
   return value;
 }
 
+/** The queue that the address names; empty where it names none. */
+function hereQueue() {
+  const [place, name] = location.pathname.slice(base.length + 1).split("/");
+  try {
+    return place === "queues" && name ? decoded(name) : "";
+  } catch {
+    return "";
+  }
+}
+
 /** Why this page may not change anything; null where it may. */
 export function forbidden() {
   if (!facts.write) return "this dashboard only reads; start it with --write";
-  if (!facts.rights.includes("operate")) {
-    return `${facts.user ? `user ${facts.user}` : "this login"} has no right to operate`;
-  }
-  return null;
+  const who = facts.user ? `user ${facts.user}` : "this login";
+  const refused = facts.refused ?? {};
+  if (!facts.rights.includes("operate")) return `${who} has no right to operate${refused[""] ? ` (${refused[""]})` : ""}`;
+  const queue = hereQueue();
+  return Object.hasOwn(refused, queue) ? `${who} may not operate queue ${queue} (${refused[queue]})` : null;
 }

@@ -1,6 +1,6 @@
 // The frame: what the server says of itself, the way between views, what is told of the connection.
 
-import { base, facts, get, page, session } from "./api.js";
+import { base, facts, forbidden, get, page, session } from "./api.js";
 import { h, say, setText, show, visible } from "./dom.js";
 import { listen, showKeys } from "./keys.js";
 import { Live } from "./live.js";
@@ -68,7 +68,7 @@ function frame() {
   const mayWrite = facts.write && facts.rights.includes("operate");
   mode.hidden = mayWrite;
   mode.textContent = "read only";
-  mode.title = facts.write ? "This login has no right to operate" : "Start the dashboard with --write to allow changes";
+  mode.title = visible(forbidden() ?? "");
   const end = document.querySelector(".bar-end");
   end.querySelector("#leave")?.remove();
   if (facts.login !== "none") {

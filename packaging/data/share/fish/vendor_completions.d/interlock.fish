@@ -431,6 +431,7 @@ complete -c interlock -n '_shtab_interlock_using dashboard' -l login -xka "none 
 complete -c interlock -n '_shtab_interlock_using dashboard' -l token-file -xka "(__fish_complete_path (commandline -ct))" -d 'the file with the token; without it one is made and printed'
 complete -c interlock -n '_shtab_interlock_using dashboard' -l allow-host -x -d 'a name by which it may be asked for, besides --host and those of loopback: what a proxy before it is called; may be given several times'
 complete -c interlock -n '_shtab_interlock_using dashboard' -l base-path -x -d 'the path under which a proxy shows it'
+complete -c interlock -n '_shtab_interlock_using dashboard' -l log-format -xka "text json" -d 'the audit log on standard error: a line of text for each change, or of JSON (text)'
 complete -c interlock -n '_shtab_interlock_using dashboard' -l json -d 'print the address as JSON once it serves'
 complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a top -d 'all queues live in the terminal, what is held and dead, and the workers'
 complete -c interlock -n '_shtab_interlock_using top' -s h -l help -d 'show this help message and exit'

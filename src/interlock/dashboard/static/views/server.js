@@ -1,15 +1,44 @@
 // The engine behind the pages, and what this login may do.
 
-import { facts, get } from "../api.js";
+import { facts, forbidden, get } from "../api.js";
 import { h, show } from "../dom.js";
-import { head, pairs, panel, refusal } from "../parts/basics.js";
+import { ago, empty, head, pairs, panel, queueLink, refusal } from "../parts/basics.js";
+import { Table } from "../parts/table.js";
 import { told } from "./lists.js";
 
-const SHOWN = new Set(["url", "kind", "version", "user", "write", "rights", "csrf", "login", "sources"]);
+const SHOWN = new Set(["url", "kind", "version", "user", "write", "rights", "csrf", "login", "sources", "refused"]);
 
 export function server({ signal }) {
   const place = h("div");
+  const changes = h("div", {}, h("div", { class: "note" }, "Looking …"));
+  const table = new Table([
+    { name: "time", label: "When", stamp: (row) => row.time, fill: (row) => ago(row.time) },
+    { name: "who", label: "Who", text: (row) => row.who }, { name: "from", label: "From", class: "mono", text: (row) => row.from },
+    { name: "action", label: "Action", text: (row) => row.action },
+    { name: "queue", label: "Queue", fill: (row) => queueLink(row.queue) },
+    { name: "what", label: "What", class: "text mono", text: (row) => row.what || "the queue" },
+    { name: "result", label: "Result", class: "text", text: (row) => row.result },
+  ], { caption: "Recent changes", keyOf: (row) => row.key });
+
+  async function loadChanges() {
+    try {
+      const { items } = await get("/changes", { signal });
+      // The same change may be made twice in a millisecond: its place among the equal ones is part of its key.
+      const seen = new Map();
+      for (const row of [...items].reverse()) {
+        const key = JSON.stringify([row.time, row.action, row.queue, row.what]);
+        seen.set(key, (seen.get(key) ?? 0) + 1);
+        row.key = `${key} ${seen.get(key)}`;
+      }
+      table.update(items);
+      show(changes, items.length ? table.wrapped : empty("No change yet", "Changes by this dashboard since it started are listed here. The log interlock.audit has all of them."));
+    } catch (error) {
+      if (error.name !== "AbortError") show(changes, refusal(error));
+    }
+  }
+
   async function load() {
+    loadChanges();
     try {
       const found = await get("/server", { signal });
       Object.assign(facts, found);
@@ -21,7 +50,7 @@ export function server({ signal }) {
         ]))),
         panel("This login", h("div", { class: "body" }, pairs([
           ["User", found.user ?? "nobody has to log in"], ["May", found.rights.join(", ")],
-          ["Changes", found.write ? "allowed" : "not allowed: start the dashboard with --write"],
+          ["Changes", changesText(found)],
         ]))),
         more.filter(([, value]) => value && typeof value === "object").map(([name, value]) => panel(name.replaceAll("_", " "),
           h("div", { class: "body" }, pairs(Object.entries(value).map(([one, of]) => [one.replaceAll("_", " "), told(one, of)])))))));
@@ -31,5 +60,14 @@ export function server({ signal }) {
   }
   const timer = setInterval(load, 5_000);
   signal.addEventListener("abort", () => clearInterval(timer));
-  return { node: h("div", {}, head("Server"), place), title: "Server", ready: load() };
+  return { node: h("div", {}, head("Server"), place, panel("Recent changes", changes)), title: "Server", ready: load() };
+}
+
+/** Whether this login may change anything, and what keeps it from that. */
+function changesText(found) {
+  const why = forbidden();
+  if (why) return `not allowed: ${why}`;
+  const refused = Object.keys(found.refused ?? {});
+  if (!refused.length) return "allowed";
+  return `allowed, but for ${refused.length === 1 ? "the queue" : "these queues"} ${refused.slice(0, 20).join(", ")}${refused.length > 20 ? ` and ${refused.length - 20} more` : ""}`;
 }

@@ -1,0 +1,129 @@
+"""The audit log: who changed which queue or message, from where, and with what result.
+
+An operator's changes are recorded where somebody has said who acts (`acting`): by the dashboard and
+the command line. Each is a record of the logger ``interlock.audit`` with the fields of `FIELDS`.
+The variable INTERLOCK_AUDIT_LOG names a file to which each is appended as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeVar
+
+R = TypeVar("R")
+
+FIELDS = ("time", "who", "from", "action", "queue", "what", "result")
+"""``time`` is in seconds since 1970; ``what`` names a message, keys, a worker, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The one who acts, and from where."""
+
+    who: str
+    """The user of the engine, or the name of a token."""
+    address: str
+    """The address of the browser, or USER@HOST of a command."""
+
+
+def acting(who: str, address: str) -> None:
+    """Say who makes the changes of this context, a request or a command, from now on."""
+    _actor.set(Actor(who, address))
+
+
+def recorded(
+    action: str, queue: str, what: object, call: Callable[[], R], told: Callable[[R], str]
+) -> R:
+    """Make a change, and record it with its result, or with the reason why it was refused."""
+    actor = _actor.get()
+    if actor is None:
+        return call()
+    try:
+        found = call()
+    except Exception as error:
+        _record(actor, action, queue, str(what), f"refused: {error}")
+        raise
+    _record(actor, action, queue, str(what), told(found))
+    return found
+
+
+def changed(done: object) -> str:
+    """Return the result of a change that may have found nothing to do."""
+    return "changed" if done else "unchanged"
+
+
+def recent() -> list[dict[str, object]]:
+    """Return the last changes of this process, the newest first."""
+    return [*reversed(_recent)]
+
+
+def write_json(handler: logging.Handler) -> None:
+    """Have a handler write the records of the audit log as lines of JSON."""
+    handler.setFormatter(JsonLines())
+    _listen(handler)
+
+
+def write_text(handler: logging.Handler) -> None:
+    """Have a handler write the records of the audit log as text."""
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    _listen(handler)
+
+
+@contextlib.contextmanager
+def to_file() -> Iterator[None]:
+    """Append to the file of INTERLOCK_AUDIT_LOG, if that is set.
+
+    Raises ValueError where it cannot be written.
+    """
+    path = os.environ.get("INTERLOCK_AUDIT_LOG")
+    if not path:
+        yield
+        return
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ValueError(
+            f"INTERLOCK_AUDIT_LOG names {path!r}, which cannot be written: {error.strerror}"
+        ) from None
+    write_json(handler)
+    try:
+        yield
+    finally:
+        _log.removeHandler(handler)
+        handler.close()
+
+
+class JsonLines(logging.Formatter):
+    """A record as a JSON object with the fields of the audit log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record; see ``logging.Formatter``."""
+        return json.dumps({name: getattr(record, name, None) for name in FIELDS})
+
+
+def _listen(handler: logging.Handler) -> None:
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+
+
+def _record(actor: Actor, action: str, queue: str, what: str, result: str) -> None:
+    values = (round(time.time(), 3), actor.who, actor.address, action, queue, what, result)
+    fields: dict[str, object] = dict(zip(FIELDS, values, strict=True))
+    _recent.append(fields)
+    _log.info(
+        "%s of %s in queue %r by %s from %s: %s",
+        action, what or "the queue", queue, actor.who, actor.address, result, extra=fields,
+    )  # fmt: skip
+
+
+_log = logging.getLogger("interlock.audit")
+_actor: ContextVar[Actor | None] = ContextVar("interlock audit", default=None)
+_recent: deque[dict[str, object]] = deque(maxlen=500)
