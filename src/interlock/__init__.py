@@ -70,6 +70,7 @@ from interlock.message import (
 )
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry, Seconds
+from interlock.roots import Root, Roots
 
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue
@@ -165,6 +166,8 @@ __all__ = [
     "ResultGone",
     "Retry",
     "RetryAfter",
+    "Root",
+    "Roots",
     "Row",
     "RowBusy",
     "SchemaMismatch",

@@ -6,11 +6,12 @@ import contextvars
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from interlock import _core
 from interlock._core import AsyncLease, AsyncLeaseBatch, Lease, LeaseBatch
+from interlock.limits import MAX_WALKED
 
 __all__ = [
     "AsyncLease",
@@ -134,6 +135,13 @@ class Stats:
     """Messages that had expired when their turn came."""
     dead_expired: int
     """Dead letters dropped because of their age."""
+    oldest_ready: float = field(compare=False)
+    """Seconds since the ready message that is handed out next was put; 0 while none is ready."""
+    oldest_waiting: float = field(compare=False)
+    """Seconds for which the oldest waiting message has been in its place; 0 while none waits.
+
+    It is looked for behind 100 messages of each kind that can hold others up.
+    """
 
 
 # Set by ``with lease`` and by those who call handlers; the executor's workers keep theirs natively.
@@ -185,6 +193,15 @@ def check_state(state: object) -> None:
     if not isinstance(state, str):
         raise TypeError(f"messages(): state is {type(state).__name__}; allowed: str")
     raise ValueError(f"messages(): state is {state!r}; allowed: {', '.join(get_args(State))}")
+
+
+def check_walk(walk: object) -> int:
+    """Return the argument of ``roots(walk=)``."""
+    if not isinstance(walk, int) or isinstance(walk, bool):
+        raise TypeError(f"roots(): walk is {type(walk).__name__}; allowed: int")
+    if not 1 <= walk <= MAX_WALKED:
+        raise ValueError(f"roots(): walk is {walk}; allowed: 1 to {MAX_WALKED:,}")
+    return walk
 
 
 def check_purged(what: object) -> None:

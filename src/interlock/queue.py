@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
-from interlock import _core, watch
+from interlock import _core, roots, watch
 from interlock.consumer import Consumer, consume
 from interlock.errors import NotDrained
 from interlock.explanation import Explanation, from_native
+from interlock.limits import MAX_WALKED
 from interlock.message import (
     DeadLetter,
     HotKey,
@@ -25,8 +26,10 @@ from interlock.message import (
     Stats,
     check_purged,
     check_state,
+    check_walk,
 )
 from interlock.retry import Retry, Seconds, seconds
+from interlock.roots import Roots
 
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue
@@ -76,6 +79,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     """
 
     _retry: Retry
+    _slow_wait: Seconds
     # What a lease's ``with`` asks, natively.
     _retry_on: tuple[type[Exception], ...]
 
@@ -143,6 +147,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         )
         self._retry = retry
         self._retry_on = retry.on
+        self._slow_wait = slow_wait
         if clock is not None:
             self._follow(clock)
         elif seconds(slow_wait, "KeyedQueue(): slow_wait") > 0:
@@ -247,6 +252,30 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
                 )
             raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
         return from_native(found)
+
+    def roots(
+        self, limit: int = 10, *, slow_wait: Seconds | None = None, walk: int = MAX_WALKED
+    ) -> Roots:
+        """Return what holds other messages up, and how many wait for it.
+
+        That is: held messages, messages that back off, handlers that run for ``slow_wait`` seconds
+        or longer, and pauses. It costs at most ``limit`` + 1 walks through ``walk`` messages, each
+        under the queue's lock, whatever is pending.
+
+        Args:
+            limit: most roots; those with the most messages in their own lanes.
+            slow_wait: seconds. Default: the queue's ``slow_wait``, or 60 if that is off.
+            walk: messages that are counted behind a root, 1 to 10,000; beyond it, "at least".
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range.
+        """
+        walk = check_walk(walk)
+        if slow_wait is None:
+            slow_wait = self._slow_wait or 60
+        found = roots.from_native(self._roots(seconds(slow_wait, "roots(): slow_wait"), limit))
+        counts = [self._blocked(*root.named(), walk) for root in found.roots]
+        return found.counted(counts, self._blocked(*found.named(), walk))
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
         """Return the messages that were given up, oldest dead first.

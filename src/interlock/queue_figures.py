@@ -49,10 +49,16 @@ MESSAGES = Family(
     "unsettled messages, by state; held ones keep their keys closed until somebody acts",
     ("queue", "state"),
 )
-OLDEST = gauge(
-    "oldest_seconds",
-    "seconds since the message was put that would be leased next; 0 while none is ready",
-)
+OLDEST = {
+    "oldest_ready": gauge(
+        "oldest_ready_seconds",
+        "seconds since the message was put that would be leased next; 0 while none is ready",
+    ),
+    "oldest_waiting": gauge(
+        "oldest_waiting_seconds",
+        "seconds for which the oldest message waits behind others or a pause; 0 while none does",
+    ),
+}
 # By the names of il1_stats.
 GAUGES = {
     "dead": gauge("dead", "dead letters that are kept"),
@@ -86,7 +92,7 @@ CUT = Family(
     'queues without lines of their own: they are summed as queue="other"',
     (),
 )
-QUEUE_FAMILIES = (MESSAGES, OLDEST, *GAUGES.values(), *COUNTERS.values(), QUEUES, CUT)
+QUEUE_FAMILIES = (MESSAGES, *OLDEST.values(), *GAUGES.values(), *COUNTERS.values(), QUEUES, CUT)
 """In the order in which they are told."""
 
 OTHER = "other"
@@ -136,9 +142,10 @@ class QueueFigures:
         if rest:
             messages += [((OTHER, state), sum(one[state] for one in rest)) for state in STATES]
         yield MESSAGES, messages
-        if all("oldest" in stats for stats in found.values()):
-            oldest = max((_age(one, now) for one in rest), default=0.0)
-            yield OLDEST, by_queue([_age(stats, now) for stats in rows], oldest)
+        for name, family in OLDEST.items():
+            if all(name in stats for stats in found.values()):
+                oldest = max((_age(one[name], now) for one in rest), default=0.0)
+                yield family, by_queue([_age(stats[name], now) for stats in rows], oldest)
         for name, family in GAUGES.items():
             yield family, by_queue(_figures(name, rows), sum(_figures(name, rest)))
         for (name, family), of_rest in zip(COUNTERS.items(), counted, strict=True):
@@ -182,5 +189,5 @@ def _figures(name: str, all_stats: Iterable[Mapping[str, int]]) -> list[int]:
     return [stats.get(name, 0) for stats in all_stats]
 
 
-def _age(stats: Mapping[str, int], now: float) -> float:
-    return max(now - stats["oldest"] / 1e6, 0.0) if stats["oldest"] else 0.0
+def _age(since: int, now: float) -> float:
+    return max(now - since / 1e6, 0.0) if since else 0.0

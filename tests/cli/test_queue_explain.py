@@ -28,7 +28,8 @@ def test_explain_draws_the_chain_and_the_command_that_frees_it(
     mail = queue.put(b"mail", keys="customer:2")
     lease = queue.get()
     said = cli("explain", queue.name, mail, "--stuck", 1e-6).out
-    first, second, third, fourth = said.splitlines()
+    first, second, third, blocks, fourth = said.splitlines()
+    assert blocks.strip() == "blocks 2 messages"
     assert first.startswith(f"message {mail} waiting, age ")
     assert second.startswith(f"└─ key customer:2, 1 ahead: message {bill} waiting")
     assert third.startswith(f"   └─ key order:7, 1 ahead: message {ship} leased, by ")

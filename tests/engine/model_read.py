@@ -39,10 +39,14 @@ class ReadModel(OperatedModel):
             "sealed": int(self.sealed),
             "results": len(self.kept),
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
-            "oldest": self.in_front()[0].id if self.in_front() else 0,
+            "oldest_ready": self.in_front()[0].id if self.in_front() else 0,
+            "oldest_waiting": self.oldest_waiting(),
             **{name: self.counts[name] for name in ("dropped", "dead_expired")},
         }
         return [part for name, count in counts.items() for part in (name, str(count))]
+
+    def oldest_waiting(self) -> int:
+        raise NotImplementedError
 
     def depths(self) -> dict[str, int]:
         keys = {key for entry in self.line for key in entry.keys}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.engine.model import MOST
-from tests.engine.model_carry import CarriedModel
+from tests.engine.model_roots import RootsModel
 
 
 @dataclass
@@ -16,7 +16,7 @@ class Worker:
     requests: list[tuple[str, str]] = field(default_factory=list)
 
 
-class WatchedModel(CarriedModel):
+class WatchedModel(RootsModel):
     """None of what it adds applies what is due."""
 
     last_request = 0

@@ -49,11 +49,11 @@ def test_queues_have_the_figures_that_stats_tells(hub: interlock.Hub) -> None:
     assert seen["interlock_queue_puts"]["orders"] == 3
     assert seen["interlock_queue_leases"]["orders"] == 1
     assert seen["interlock_queue_paused"]["orders"] == 1
-    assert seen["interlock_queue_oldest_seconds"]["orders"] == 0
+    assert seen["interlock_queue_oldest_ready_seconds"]["orders"] == 0
     assert seen["interlock_queues"][""] >= 1 and seen["interlock_queues_cut"] == {"": 0}
     after = scraped(hub)
     assert after["interlock_queue_acks"]["orders"] == 1
-    assert 0 < after["interlock_queue_oldest_seconds"]["orders"] < 60
+    assert 0 < after["interlock_queue_oldest_ready_seconds"]["orders"] < 60
 
 
 def test_each_family_has_its_kind_and_help(hub: interlock.Hub) -> None:

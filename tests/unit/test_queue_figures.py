@@ -10,7 +10,9 @@ NOW = 1_000.0
 
 
 def stats(**given: int) -> dict[str, int]:
-    return defaultdict(int, {"oldest": 0, **dict.fromkeys(STATES, 0), **given})
+    return defaultdict(
+        int, {"oldest_ready": 0, "oldest_waiting": 0, **dict.fromkeys(STATES, 0), **given}
+    )
 
 
 def told(figures: QueueFigures, found: dict[str, dict[str, int]]) -> dict[str, dict[str, float]]:
@@ -22,12 +24,12 @@ def told(figures: QueueFigures, found: dict[str, dict[str, int]]) -> dict[str, d
 
 
 def test_every_family_is_told_of_every_queue() -> None:
-    found = {"a": stats(ready=2, puts=3, dead=1, oldest=990_000_000), "b": stats(sealed=1)}
+    found = {"a": stats(ready=2, puts=3, dead=1, oldest_ready=990_000_000), "b": stats(sealed=1)}
     seen = told(QueueFigures(), found)
     assert list(seen) == [family.name for family in QUEUE_FAMILIES]
     assert seen["interlock_queue_messages"]["a ready"] == 2
     assert seen["interlock_queue_puts_total"] == {"a": 3, "b": 0}
-    assert seen["interlock_queue_oldest_seconds"] == {"a": 10.0, "b": 0.0}
+    assert seen["interlock_queue_oldest_ready_seconds"] == {"a": 10.0, "b": 0.0}
     assert seen["interlock_queue_sealed"] == {"a": 0, "b": 1}
     assert seen["interlock_queues"] == {"": 2}
     assert seen["interlock_queues_cut"] == {"": 0}
@@ -40,18 +42,18 @@ def test_the_labels_of_a_sample_are_those_of_its_family() -> None:
 
 def test_an_engine_that_does_not_tell_the_oldest_has_no_such_family() -> None:
     old = stats()
-    del old["oldest"]
-    assert "interlock_queue_oldest_seconds" not in told(QueueFigures(), {"a": old})
+    del old["oldest_ready"]
+    assert "interlock_queue_oldest_ready_seconds" not in told(QueueFigures(), {"a": old})
 
 
 def test_beyond_the_bound_queues_are_summed_and_told_to_be() -> None:
     figures = QueueFigures(2)
-    found = {name: stats(ready=1, puts=10, oldest=990_000_000) for name in "abcd"}
-    found["d"] = stats(ready=5, puts=1, oldest=980_000_000)
+    found = {name: stats(ready=1, puts=10, oldest_ready=990_000_000) for name in "abcd"}
+    found["d"] = stats(ready=5, puts=1, oldest_ready=980_000_000)
     seen = told(figures, found)
     assert seen["interlock_queue_puts_total"] == {"a": 10, "b": 10, "other": 11}
     assert seen["interlock_queue_messages"]["other ready"] == 6
-    assert seen["interlock_queue_oldest_seconds"]["other"] == 20.0
+    assert seen["interlock_queue_oldest_ready_seconds"]["other"] == 20.0
     assert seen["interlock_queues"] == {"": 4}
     assert seen["interlock_queues_cut"] == {"": 2}
 

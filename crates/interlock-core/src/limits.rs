@@ -20,6 +20,15 @@ pub const MAX_NAMED: usize = 10_000;
 /// Bytes of these keys.
 pub const MAX_NAMED_BYTES: usize = 1_048_576;
 
+/// Messages, leases and paused keys that one call looks at for what holds others up.
+pub const MAX_ROOTS: usize = 1000;
+
+/// Places in lanes that one call looks at to count them.
+pub const MAX_PLACES: usize = 50_000;
+
+/// Messages of each kind behind which the oldest waiting message is looked for.
+pub const MAX_FRONT: usize = 100;
+
 /// The defaults of a queue's options, in the units of the wire.
 pub mod default {
     /// Unsettled messages, leased ones too; 0 for no bound (clause 11).

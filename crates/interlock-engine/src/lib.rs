@@ -32,15 +32,12 @@
 //! - A call with a `WAIT` and a ticket may be [`Outcome::Parked`]. It is answered by a later call of
 //!   anybody's, or by [`Engine::tick`]: its ticket and its whole reply (an error too) are pushed to
 //!   `served`, which the caller must look at after every call and every tick. A ticket is used for one
-//!   parked call. [`Engine::forget`] says that nobody wants the answer any more. A ticket that was
-//!   forgotten, or whose call was sent again under another one, is never served.
-//! - Whoever parks calls keeps the time: [`Engine::next_due`] says when to `tick` next, and may become
-//!   nearer with every call that is made.
+//!   parked call. [`Engine::forget`] drops it; a ticket whose call was sent again under another is never served.
+//! - Whoever parks calls keeps the time: [`Engine::next_due`] says when to `tick` next; any call may change it.
 //! - Any thread may call. Each queue has a lock of its own; [`Engine::hold`] takes it once for several
 //!   calls. `served` is filled under that lock and is best looked at without it.
 //! - `now` may be a little older than that of another thread's call: a queue's time does not fall.
-//! - [`Function::class_of`] is what rights attach to; [`queue_name`] the name that patterns are matched
-//!   with.
+//! - Rights attach to [`Function::class_of`]; patterns are matched with [`queue_name`].
 
 mod args;
 mod calls;
@@ -65,6 +62,7 @@ mod replay;
 pub mod reply;
 mod results;
 mod room;
+mod roots;
 mod settle;
 mod shared;
 mod waiters;
@@ -108,7 +106,7 @@ pub enum Outcome {
 }
 
 /// The figures that `il1_stats` tells of a queue.
-pub type Figures = [(&'static str, u64); 29];
+pub type Figures = [(&'static str, u64); 30];
 
 /// The name of a queue, and what is told of it.
 pub type Told = (Box<[u8]>, Figures);
@@ -548,7 +546,9 @@ impl Queue {
             | Function::Paused
             | Function::DeadLetters
             | Function::Hot
-            | Function::Explain => return self.read(function, args, cx, out),
+            | Function::Explain
+            | Function::Roots
+            | Function::Blocked => return self.read(function, args, cx, out),
             Function::Extend
             | Function::Configure
             | Function::Cancel

@@ -14,6 +14,7 @@ use crate::put::told::Given;
 use crate::queue::{Body, Queue};
 use crate::reply;
 use crate::results::End;
+use crate::roots;
 use crate::shared::Context;
 use crate::waiters::{Ticket, Waiter, Want};
 use crate::wire::functions::Function;
@@ -62,6 +63,8 @@ impl Queue {
                 from.end()?;
                 self.hot(cursor, out);
             }
+            Function::Roots => roots::roots(self, &mut from, cx.now, out)?,
+            Function::Blocked => roots::blocked(self, &mut from, out)?,
             Function::Explain => explain::call(self, &mut from, cx.now, out)?,
             Function::Join => return self.join(&mut from, cx, out),
             Function::Result => return self.result(&mut from, cx, out),
@@ -71,8 +74,9 @@ impl Queue {
     }
 
     /// The counts of a queue, by their names.
-    pub fn figures(&mut self) -> [(&'static str, u64); 29] {
-        let oldest = self.scheduler.next_in_line().unwrap_or(0);
+    pub fn figures(&mut self) -> [(&'static str, u64); 30] {
+        let oldest_ready = self.scheduler.next_in_line().unwrap_or(0);
+        let oldest_waiting = self.scheduler.oldest_waiting().unwrap_or(0);
         let s = self.scheduler.counts();
         [
             ("unsettled", s.unsettled),
@@ -101,7 +105,8 @@ impl Queue {
             ("sealed", u64::from(self.sealed)),
             ("results", self.results.len() as u64),
             ("result_bytes", self.results.bytes),
-            ("oldest", oldest),
+            ("oldest_ready", oldest_ready),
+            ("oldest_waiting", oldest_waiting),
             ("dropped", s.dropped),
             ("dead_expired", s.dead_expired),
         ]

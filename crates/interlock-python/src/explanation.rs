@@ -1,5 +1,6 @@
 //! Explanations and statistics, as plain tuples and dicts that the Python layer gives their classes.
 
+use interlock_core::queue::roots::{Root, Roots};
 use interlock_core::queue::trace::Runner;
 use interlock_core::queue::trace_text::Schedule;
 use interlock_core::queue::types::{Blocker, Explained, Node, Stats};
@@ -38,7 +39,24 @@ fn to_blocker<'py>(py: Python<'py>, blocker: &Blocker) -> PyResult<Bound<'py, Py
     (key, holders, blocker.ahead, blocker.exact).into_pyobject(py)
 }
 
-pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+/// (found, exact, rows); see `interlock.roots`.
+pub fn roots_to_python<'py>(py: Python<'py>, found: &Roots) -> PyResult<Bound<'py, PyTuple>> {
+    let row = |root: &Root| {
+        let id = Some(root.id).filter(|&id| id > 0);
+        let time = root.time.map(|micros| micros as f64 / 1e6);
+        let key = PyBytes::new(py, &root.key);
+        (root.kind.word(), id, key, root.depth, time, root.consumer).into_pyobject(py)
+    };
+    let rows: PyResult<Vec<_>> = found.told.iter().map(row).collect();
+    (found.found, found.exact, rows?).into_pyobject(py)
+}
+
+/// `ages`: µs of the oldest ready and of the oldest waiting message.
+pub fn stats_to_python<'py>(
+    py: Python<'py>,
+    stats: &Stats,
+    ages: [u64; 2],
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let Stats {
         unsettled,
@@ -91,6 +109,9 @@ pub fn stats_to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'p
         ("dead_expired", dead_expired),
     ] {
         dict.set_item(name, value)?;
+    }
+    for (name, age) in ["oldest_ready", "oldest_waiting"].into_iter().zip(ages) {
+        dict.set_item(name, age as f64 / 1e6)?;
     }
     Ok(dict)
 }

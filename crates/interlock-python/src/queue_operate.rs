@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::lease::Failed;
+use interlock_core::queue::roots::Behind;
 use interlock_core::queue::types::{RevokeThen, State};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -273,10 +274,42 @@ impl Queue {
         Ok(hot.into_iter().map(|hot| (PyBytes::new(py, &hot.key), hot.depth)).collect())
     }
 
+    /// (found, exact, [(kind, id, key, depth, seconds, thread)]), the deepest first.
+    fn _roots<'py>(
+        &self,
+        py: Python<'py>,
+        long: f64,
+        limit: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let limit = at_least_one(limit, "roots(): limit")?;
+        self.check_fork(py);
+        let roots = self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.roots(now, (long * 1e6) as u64, limit)
+        });
+        explanation::roots_to_python(py, &roots)
+    }
+
+    /// Messages that wait behind these, and whether those are all.
+    fn _blocked(
+        &self,
+        py: Python<'_>,
+        ids: Vec<u64>,
+        keys: Vec<Vec<u8>>,
+        most: u64,
+    ) -> (u64, bool) {
+        self.check_fork(py);
+        let queue = keys.iter().any(Vec::is_empty);
+        let keys: Vec<_> = keys.iter().map(|key| KeyRef::new(key)).collect();
+        let behind = Behind { ids: &ids, keys: &keys, queue };
+        self.core.call(|scheduler, _| scheduler.blocked(&behind, most))
+    }
+
     fn _stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.check_fork(py);
-        let stats = self.core.call(|scheduler, now| scheduler.stats(now));
-        explanation::stats_to_python(py, &stats)
+        let (stats, ages) =
+            self.core.call(|scheduler, now| (scheduler.stats(now), scheduler.ages(now)));
+        explanation::stats_to_python(py, &stats, ages)
     }
 
     /// (held ids, paused keys, delayed ids, leased ids), each at most `limit` long.

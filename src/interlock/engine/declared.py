@@ -72,6 +72,8 @@ FUNCTIONS = (
     "dead_letters",
     "hot",
     "explain",
+    "roots",
+    "blocked",
     "events",
     "announce",
     "workers",

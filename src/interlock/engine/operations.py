@@ -30,8 +30,10 @@ from interlock.message import (
     Stats,
     check_purged,
     check_state,
+    check_walk,
 )
-from interlock.retry import Seconds
+from interlock.retry import Seconds, seconds
+from interlock.roots import Roots
 
 if TYPE_CHECKING:
     from interlock.engine.handle import Handle
@@ -122,6 +124,16 @@ class Operations:
                 f"requeue({id}) puts it again"
             )
         raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
+
+    def roots(
+        self, session: Session[Any], limit: int, slow_wait: Seconds | None, walk: int
+    ) -> Request[Roots]:
+        """Return what holds other messages up, and how many wait for it."""
+        limit, walk = check_limit("roots()", limit), check_walk(walk)
+        if slow_wait is None:
+            slow_wait = self._handle.watch.slow_wait or 60
+        long = seconds(slow_wait, "roots(): slow_wait")
+        return (yield from wire_queue.roots(self.on(session), limit, long, walk))
 
     def hot_keys(self, session: Session[Any], n: int) -> Request[list[HotKey]]:
         """Return the deepest lanes; it goes through all of them."""

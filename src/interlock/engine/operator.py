@@ -19,7 +19,9 @@ from interlock.engine.request import Argument, Refused, Request
 from interlock.engine.worker_directory import Announced
 from interlock.errors import InterlockError
 from interlock.explanation import Explanation, key_names
+from interlock.limits import MAX_WALKED
 from interlock.message import Kind, Put
+from interlock.roots import Roots
 
 if TYPE_CHECKING:
     from interlock.engine.call import Engine
@@ -224,6 +226,31 @@ class Operator:
         if id is not None:
             return self._call(queue, wire_queue.explain, "id", id, limit)
         return self._call(queue, wire_queue.explain, "key", key, limit)
+
+    def roots(
+        self, queue: str, limit: int = 10, slow_wait: float = 60, walk: int = MAX_WALKED
+    ) -> Roots:
+        """Return what holds other messages up, and how many wait for it.
+
+        Args:
+            limit: most roots, 1 to 1,024.
+            slow_wait: seconds after which a running handler counts.
+            walk: messages that are counted behind a root, 1 to 10,000.
+        """
+        return self._call(queue, wire_queue.roots, limit, slow_wait, walk)
+
+    def blocked(
+        self,
+        queue: str,
+        ids: Sequence[int] = (),
+        keys: Sequence[bytes] = (),
+        walk: int = MAX_WALKED,
+    ) -> tuple[int, bool]:
+        """Return how many messages wait behind these, each once, and whether those are all.
+
+        A key counts as if it were paused; an empty one is the queue itself.
+        """
+        return self._call(queue, wire_queue.count_blocked, walk, ids, keys)
 
     def change(self, function: str, queue: str, *arguments: Argument) -> bool:
         """Call cancel, revoke, retry, skip, bury, discard, forget, seal or reopen.

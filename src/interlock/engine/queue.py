@@ -14,8 +14,10 @@ from interlock.engine.lease import RemoteLease
 from interlock.engine.lease_state import RemoteLeaseBatch
 from interlock.errors import InterlockError
 from interlock.explanation import Explanation
+from interlock.limits import MAX_WALKED
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
+from interlock.roots import Roots
 
 if TYPE_CHECKING:
     from interlock.consumer import Consumer
@@ -324,6 +326,15 @@ class RemoteQueue(Generic[T]):
     ) -> Explanation:
         """Explain why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
         return self._run(self._handle, self._operations.explained, id, key, limit)
+
+    def roots(
+        self, limit: int = 10, *, slow_wait: Seconds | None = None, walk: int = MAX_WALKED
+    ) -> Roots:
+        """Return what holds other messages up, and how many wait; see ``KeyedQueue.roots``.
+
+        The engine is asked once for each root, and once for all together.
+        """
+        return self._run(self._handle, self._operations.roots, limit, slow_wait, walk)
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """Return the ``n`` keys on which most unsettled messages stand, deepest first."""

@@ -6,9 +6,10 @@ leases and settles is in `wire`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from interlock.engine import events as told_events
 from interlock.engine import worker_directory
@@ -20,8 +21,9 @@ from interlock.engine.request import Argument, Request
 from interlock.engine.wire import Sleep, first, micros
 from interlock.engine.worker_directory import Announced, Asked
 from interlock.explanation import Blocker, ExplainNode, Explanation
-from interlock.limits import MAX_HISTORY
+from interlock.limits import MAX_BATCH, MAX_HISTORY
 from interlock.message import Stats
+from interlock.roots import Found, Roots
 
 
 class Call(Protocol):
@@ -73,6 +75,25 @@ def explain(
     Returns None for what is not there.
     """
     return explanation((yield from call("explain", what, named, limit)))
+
+
+def roots(call: Call, limit: int, slow_wait: float, walk: int) -> Request[Roots]:
+    """Return what holds other messages up, and how many wait for it."""
+    told = roots_found((yield from call("roots", micros(slow_wait), min(limit, MAX_BATCH))))
+    counts = []
+    for root in told.roots:
+        counts.append((yield from count_blocked(call, walk, *root.named())))
+    total = (yield from count_blocked(call, walk, *told.named())) if counts else (0, True)
+    return told.counted(counts, total)
+
+
+def count_blocked(
+    call: Call, walk: int, ids: Sequence[int], keys: Sequence[bytes]
+) -> Request[tuple[int, bool]]:
+    """Return how many messages wait behind these, and whether those are all."""
+    named: list[Argument] = [part for id in ids for part in ("id", id)]
+    named += [part for key in keys for part in ("key", key)]
+    return blocked((yield from call("blocked", walk, *named)))
 
 
 def hot(call: Call, cursor: bytes) -> Request[tuple[bytes, dict[bytes, int]]]:
@@ -231,7 +252,15 @@ def ended(reply: Sequence[bytes]) -> tuple[bytes, bytes]:
 
 def counts(counted: dict[str, int]) -> Stats:
     """Return the counts as KeyedQueue has them."""
-    return Stats(**{field.name: counted.get(field.name, 0) for field in fields(Stats)})
+    named: dict[str, Any] = {field.name: counted.get(field.name, 0) for field in fields(Stats)}
+    return Stats(**named | {name: age(counted, name) for name in OLDEST})
+
+
+def age(counted: dict[str, int], name: str) -> float:
+    """Return for how many seconds the oldest message waits that ``oldest_ready`` or
+    ``oldest_waiting`` names, by this machine's clock; 0 if there is none."""
+    since = counted.get(name, 0)
+    return max(time.time() - since / 1e6, 0.0) if since else 0.0
 
 
 @understood
@@ -285,6 +314,25 @@ def explanation(reply: Sequence[bytes]) -> Explanation | None:
     parts = Parts(reply)
     truncated = parts.take() == b"1"
     return Explanation(tuple(_node(parts) for _ in range(parts.number())), truncated)
+
+
+@understood
+def roots_found(reply: Sequence[bytes]) -> Found:
+    """Parse the reply of il1_roots."""
+    parts = Parts(reply)
+    found, exact = parts.number(), parts.take() == b"1"
+    rows = [
+        (parts.text(), parts.maybe(), parts.take(), parts.number(), parts.seconds(), parts.text())
+        for _ in parts.rest()
+    ]
+    return Found.read(found, exact, rows)
+
+
+@understood
+def blocked(reply: Sequence[bytes]) -> tuple[int, bool]:
+    """Parse the reply of il1_blocked."""
+    count, exact = reply
+    return int(count), exact == b"1"
 
 
 @understood
@@ -388,3 +436,7 @@ def _blocker(parts: Parts) -> Blocker:
     key, ahead, exact = parts.take(), parts.number(), parts.take() == b"1"
     holders = tuple(int(id) for id in parts.some(parts.number()))
     return Blocker(key=key or None, holders=holders, ahead=ahead, exact=exact)
+
+
+OLDEST = ("oldest_ready", "oldest_waiting")
+"""Counts that are times, µs since 1970."""

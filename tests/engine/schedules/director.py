@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.engine.model import BACKING_OFF, HELD, LEASED, Entry, Refused, Spec
+from tests.engine.model import BACKING_OFF, HELD, LEASED, QUEUED, Entry, Refused, Spec
 from tests.engine.model_watch import WatchedModel
 from tests.engine.schedules.steps import Pick, Step
 
@@ -292,6 +292,7 @@ class Director:
                 self._call("peek", [one], model.peek(one))
                 self._call("result", [one, "0"], model.result(one))
         elif pick % 4 == 2:
+            self._roots(pick, id, key, limit)
             self._call("explain", ["id", id, most], model.explain("id", id, limit))
             self._call("explain", ["key", key, most], model.explain("key", key, limit))
         else:
@@ -306,6 +307,20 @@ class Director:
             self._call("scan", ["0", most, "dead"], model.scan_dead(limit))
             halted = [""] if model.halted else []
             self._call("paused", ["0"], ["0", *halted, *sorted(model.paused)])
+
+    def _roots(self, pick: int, id: str, key: str, limit: int) -> None:
+        """Ask what holds others up, and how many wait behind that, or behind anything."""
+        model = self.model
+        asked = [str((0, 1, 30)[pick % 3]), str(limit)]
+        self._call("roots", asked, model.roots(*asked))
+        out = [str(entry.id) for entry in model.line if entry.state != QUEUED]
+        named = [("id", id), ("key", key), *[("id", one) for one in out], ("key", "")]
+        for some in (named[:1], named[1:2], named[2:-1], named[:-1], named[-1 - pick % 2 :]):
+            ids = [name for by, name in some if by == "id"]
+            keys = [name for by, name in some if by == "key"]
+            if some:
+                arguments = [str(limit), *[part for one in some for part in one]]
+                self._call("blocked", arguments, model.blocked_by(limit, ids, keys))
 
     def drain(self) -> None:
         """Calls that leave nothing unsettled and nothing known."""

@@ -72,7 +72,7 @@ impl<P> Scheduler<P> {
             Stands::Held if ready => {
                 self.take_back(at);
                 self.records.set_stopped(at, State::Held);
-                self.counts.held_one();
+                self.counts.held_one(id);
             }
             Stands::BackingOff(until) if ready => {
                 self.take_back(at);

@@ -1,6 +1,8 @@
 //! The counts of what happened, and of what there is: how much room that leaves, and when so much has
 //! gone that memory should go back.
 
+use std::collections::BTreeSet;
+
 use crate::queue::types::Stats;
 
 /// A peak of so many messages is worth giving its memory back.
@@ -11,6 +13,8 @@ const SLACK: u64 = 1 << 12;
 #[derive(Debug, Default)]
 pub struct Counts {
     stats: Stats,
+    /// The held messages, by id.
+    held: BTreeSet<u64>,
     /// Most unsettled messages since memory was last given back.
     peak: u64,
     /// Below so many it is given back.
@@ -83,12 +87,24 @@ impl Counts {
         self.stats.leases += messages;
     }
 
-    pub fn held_one(&mut self) {
+    pub fn held_one(&mut self, id: u64) {
         self.stats.held += 1;
+        self.held.insert(id);
     }
 
-    pub fn held_no_more(&mut self) {
+    pub fn held_no_more(&mut self, id: u64) {
         self.stats.held -= 1;
+        self.held.remove(&id);
+    }
+
+    /// Ids of the held messages, rising.
+    pub fn held_ids(&self) -> impl Iterator<Item = u64> + '_ {
+        self.held.iter().copied()
+    }
+
+    /// A message that was restored is held; it is counted already.
+    pub fn restore_held(&mut self, id: u64) {
+        self.held.insert(id);
     }
 
     #[inline]

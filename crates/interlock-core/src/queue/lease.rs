@@ -190,7 +190,7 @@ impl<P> Scheduler<P> {
         let attempt = self.records.attempt(at);
         let failed = if then == Then::Hold || self.dead.full() {
             self.records.set_stopped(at, State::Held);
-            self.counts.held_one();
+            self.counts.held_one(self.records[at].id);
             self.note_failure(Change::Hold, at, error);
             Failed::Held
         } else {

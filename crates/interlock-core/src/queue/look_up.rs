@@ -26,21 +26,13 @@ impl<P> Scheduler<P> {
         delayed.extend(self.delays.ids().take(limit));
         leased
             .extend(self.leases.all().map(|(_, lease)| self.records[lease.message].id).take(limit));
-        let mut held = self.held_ids(limit);
-        [&mut held, &mut delayed, &mut leased].into_iter().for_each(|ids| ids.sort_unstable());
+        let held = self.counts.held_ids().take(limit).collect();
+        [&mut delayed, &mut leased].into_iter().for_each(|ids| ids.sort_unstable());
         let mut paused: Vec<Vec<u8>> = Vec::new();
         self.scan_paused(0, limit, |key| paused.push(key.to_vec()));
         paused.truncate(limit);
         paused.sort_unstable();
         (held, paused, delayed, leased)
-    }
-
-    /// Some of the messages that are held. They are few, and each has failed: of the others nothing is
-    /// looked at once all are found.
-    fn held_ids(&self, limit: usize) -> Vec<u64> {
-        let most = limit.min(self.counts.held() as usize);
-        let places = self.records.all().filter(|(_, m)| m.state == Some(State::Held));
-        places.map(|(_, message)| message.id).take(most).collect()
     }
 
     /// Ids of what a consumer leases, rising.

@@ -48,6 +48,7 @@ pub mod record;
 mod records;
 pub mod restore;
 pub mod room;
+pub mod roots;
 pub mod scheduler;
 mod settle;
 mod slab;
@@ -92,8 +93,7 @@ pub enum Ended {
     /// The queue is shut down, and for a get: nothing unsettled is left.
     ShutDown,
     TimedOut,
-    /// A get of a queue that is shut down: all that is unsettled waits for leases that the caller holds,
-    /// or others who wait in the same way (clause 25).
+    /// A get of a queue that is shut down: all that is unsettled waits for those who get so (clause 25).
     Stuck,
     /// Larger than the queue's bound.
     TooLarge,

@@ -66,7 +66,7 @@ impl<P> Scheduler<P> {
                 self.end_delay(at);
             }
             State::BackingOff => self.end_backoff(at),
-            State::Held => self.counts.held_no_more(),
+            State::Held => self.counts.held_no_more(self.records[at].id),
             State::Waiting | State::Ready => {}
         }
         self.counts.note(Happened::Cancelled);
@@ -191,7 +191,7 @@ impl<P> Scheduler<P> {
 
     fn end_stop(&mut self, at: u32) -> State {
         if self.records[at].state == Some(State::Held) {
-            self.counts.held_no_more();
+            self.counts.held_no_more(self.records[at].id);
             State::Held
         } else {
             self.end_backoff(at);

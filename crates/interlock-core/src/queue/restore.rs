@@ -171,6 +171,9 @@ impl<P> Scheduler<P> {
         let message =
             Message { id, flags, priority, hold, state: Some(state), ..Default::default() };
         let at = self.records.insert(message);
+        if state == State::Held {
+            self.counts.restore_held(id);
+        }
         let mut here = None;
         let mut delayed = DelayedKeys { keys: Vec::new(), shared: Vec::new() };
         if state == State::Delayed {

@@ -53,6 +53,7 @@
 //! | `chain` | whether one message waits for another |
 //! | `feed` | what happens, for who watches |
 //! | `explain`, `watch` | why a message waits, and when to say so unasked |
+//! | `roots` | what holds others up, and how many |
 
 use crate::key::KeyRef;
 use crate::queue::barrier::Barriers;

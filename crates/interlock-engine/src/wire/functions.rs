@@ -75,6 +75,10 @@ pub enum Function {
     Hot,
     /// `il1_explain BY WHAT LIMIT`.
     Explain,
+    /// `il1_roots DURATION COUNT`.
+    Roots,
+    /// `il1_blocked MOST ROOT [ROOT ...]`.
+    Blocked,
     /// `il1_events AFTER COUNT DURATION`.
     Events,
     /// `il1_announce WORKER TTL TEXT`.
@@ -121,6 +125,8 @@ impl Function {
         Function::DeadLetters,
         Function::Hot,
         Function::Explain,
+        Function::Roots,
+        Function::Blocked,
         Function::Events,
         Function::Announce,
         Function::Workers,
@@ -162,6 +168,8 @@ impl Function {
             Function::DeadLetters => "dead_letters",
             Function::Hot => "hot",
             Function::Explain => "explain",
+            Function::Roots => "roots",
+            Function::Blocked => "blocked",
             Function::Events => "events",
             Function::Announce => "announce",
             Function::Workers => "workers",
@@ -204,6 +212,8 @@ impl Function {
             b"dead_letters" => Function::DeadLetters,
             b"hot" => Function::Hot,
             b"explain" => Function::Explain,
+            b"roots" => Function::Roots,
+            b"blocked" => Function::Blocked,
             b"events" => Function::Events,
             b"announce" => Function::Announce,
             b"workers" => Function::Workers,
@@ -232,6 +242,8 @@ impl Function {
             | Function::DeadLetters
             | Function::Hot
             | Function::Explain
+            | Function::Roots
+            | Function::Blocked
             | Function::Events
             | Function::Workers
             | Function::Version
@@ -272,6 +284,8 @@ impl Function {
                 | Function::DeadLetters
                 | Function::Hot
                 | Function::Explain
+                | Function::Roots
+                | Function::Blocked
                 | Function::Workers
                 | Function::Version
                 | Function::Queues
@@ -321,6 +335,8 @@ impl Function {
             | Function::DeadLetters
             | Function::Hot
             | Function::Explain
+            | Function::Roots
+            | Function::Blocked
             | Function::Events
             | Function::Announce
             | Function::Workers

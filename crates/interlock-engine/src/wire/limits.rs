@@ -75,6 +75,9 @@ pub const MAX_REQUESTS: usize = 16;
 /// Dead letters and keys of them looked at by one call that asks for a key.
 pub const MAX_LOOKED_AT: usize = 10_000;
 
+/// Messages that one call counts behind others.
+pub const MAX_WALKED: u64 = 10_000;
+
 /// Names of queues that one call looks at.
 pub const LISTED: usize = 1000;
 

@@ -159,6 +159,20 @@ pub const OF_FCALL: &[Command] = &[
         &[BY, WHAT, LIMIT],
     ),
     function(
+        "fcall|il1_roots",
+        READ,
+        "What holds other messages up",
+        "O(N) of the messages, leases and paused keys looked at, at most 1,000, and of their keys",
+        &[DURATION, COUNT],
+    ),
+    function(
+        "fcall|il1_blocked",
+        READ,
+        "How many messages wait behind others",
+        "O(N) of the messages counted, at most 10,000, and of their keys",
+        &[MOST, SOME_ROOT],
+    ),
+    function(
         "fcall|il1_events",
         READ,
         "What happened to messages, while somebody watches",
@@ -232,6 +246,20 @@ pub const OF_FCALL_RO: &[Command] = &[
         &[BY, WHAT, LIMIT],
     ),
     function(
+        "fcall_ro|il1_roots",
+        READ,
+        "What holds other messages up",
+        "O(N) of the messages, leases and paused keys looked at, at most 1,000, and of their keys",
+        &[DURATION, COUNT],
+    ),
+    function(
+        "fcall_ro|il1_blocked",
+        READ,
+        "How many messages wait behind others",
+        "O(N) of the messages counted, at most 10,000, and of their keys",
+        &[MOST, SOME_ROOT],
+    ),
+    function(
         "fcall_ro|il1_workers",
         READ,
         "The workers that announced themselves",
@@ -271,6 +299,7 @@ const DURATION: Argument = Argument { name: "duration", kind: "integer", ..ARGUM
 const ID: Argument = Argument { name: "id", kind: "string", ..ARGUMENT };
 const KIND: Argument = Argument { name: "kind", kind: "string", ..ARGUMENT };
 const LIMIT: Argument = Argument { name: "limit", kind: "integer", ..ARGUMENT };
+const MOST: Argument = Argument { name: "most", kind: "string", ..ARGUMENT };
 const ONE_CURSOR: Argument =
     Argument { name: "cursor", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_EXCLUSIVE: Argument =
@@ -290,6 +319,8 @@ const ONE_WHAT: Argument =
     Argument { name: "what", kind: "string", flags: &["optional"], ..ARGUMENT };
 const SOME_MESSAGE: Argument =
     Argument { name: "message", kind: "string", flags: &["multiple"], ..ARGUMENT };
+const SOME_ROOT: Argument =
+    Argument { name: "root", kind: "string", flags: &["multiple"], ..ARGUMENT };
 const SOME_SETTLEMENT: Argument =
     Argument { name: "settlement", kind: "string", flags: &["multiple"], ..ARGUMENT };
 const TEXT: Argument = Argument { name: "text", kind: "string", ..ARGUMENT };

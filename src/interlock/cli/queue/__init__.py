@@ -20,6 +20,7 @@ from interlock.cli.queue import (
     overview,
     purge,
     restore,
+    roots,
     settlement,
     watch,
 )
@@ -29,6 +30,7 @@ GROUPS = (
     watch,
     contents,
     explanation,
+    roots,
     settlement,
     gates,
     configure,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ def explain(given: argparse.Namespace) -> int:
 def _explain(operator: Operator, given: argparse.Namespace) -> int:
     code = 0
     called = Called(operator, given.queue)
+    given.blocks = Blocks(operator, given.queue)
     asked: list[dict[str, Any]] = [{"id": id} for id in given.ids]
     for one in asked or [{"key": given.key.encode(errors="surrogateescape")}]:
         found = operator.explain(given.queue, limit=given.limit, **one)
@@ -110,6 +112,31 @@ def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:
     return True
 
 
+class Blocks:
+    """Counts what waits for the roots of an explanation, of the first ones."""
+
+    def __init__(self, operator: Operator, queue: str) -> None:
+        self._operator = operator
+        self._queue = queue
+        self._left = COUNTED
+
+    def text(self, node: ExplainNode) -> str:
+        """Return how many messages wait for a root; empty if it was not counted."""
+        from interlock.errors import InterlockError
+        from interlock.roots import at_least
+
+        if not self._left:
+            return ""
+        self._left -= 1
+        ids = () if node.paused else (node.id,)
+        # An engine of an older release does not tell.
+        with contextlib.suppress(InterlockError):
+            blocked, exact = self._operator.blocked(self._queue, ids, node.paused)
+            number = at_least(blocked, exact)
+            return f"blocks {number} {'message' if blocked == 1 else 'messages'}"
+        return ""
+
+
 def roots_of(found: Explanation) -> list[ExplainNode]:
     """Return those that wait for no other, whoever was asked for among them."""
     return [node for node in found.nodes if not node.blocked]
@@ -144,7 +171,10 @@ def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
     """Return what yields the notes below a message in the tree: the commands that would free it."""
 
     def of(node: ExplainNode) -> Iterator[str]:
-        yield from (f"to free it: {one}" for one in freeing(node, given))
+        commands = list(freeing(node, given))
+        if commands and (blocks := given.blocks.text(node)):
+            yield blocks
+        yield from (f"to free it: {one}" for one in commands)
 
     return of
 
@@ -202,5 +232,7 @@ def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> di
 
 
 USUAL = 100
+COUNTED = 20
+"""Roots of one command of which is told how many messages wait for them."""
 MOST = 1000
 """Most messages that a server follows."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.queue import show
 from interlock.cli.queue.subcommand import (
     ask,
     count,
@@ -63,7 +65,7 @@ def _list(operator: Operator, *, as_json: bool) -> int:
             # A key of somebody's that only looks like a queue's hides none of the others.
             code = failed(explained(str(error)))
     if as_json:
-        emit_all({"queue": name, **counts} for name, counts in found.items())
+        emit_all({"queue": name, **aged(counts)} for name, counts in found.items())
         return code
     if not found:
         if not code:
@@ -80,17 +82,34 @@ def _list(operator: Operator, *, as_json: bool) -> int:
 def _stats(operator: Operator, given: argparse.Namespace) -> int:
     counts = operator.stats(given.queue)
     if given.json:
-        emit({"queue": given.queue, **counts})
+        emit({"queue": given.queue, **aged(counts)})
         return 0
     print(summary(given.queue, counts))
+    if stalled := stall(operator, given.queue):
+        print(f"\nStalled: {stalled}; {show.command(given, 'roots', given.queue)} names them")
     return 0
+
+
+def aged(counts: dict[str, int]) -> dict[str, float]:
+    """Return the counts with the seconds for which the oldest messages wait, under their names."""
+    return counts | {name: round(age(counts, name), 6) for name in OLDEST if name in counts}
+
+
+def stall(operator: Operator, queue: str) -> str:
+    """Return in a line how many messages are blocked by what; empty if none is known to be."""
+    from interlock.errors import InterlockError
+
+    # An engine of an older release does not tell, and the counts are worth having without it.
+    with contextlib.suppress(InterlockError):
+        return operator.roots(queue).summary
+    return ""
 
 
 def summary(queue: str, counts: dict[str, int]) -> str:
     """Return the counts by what they mean; those that this release does not know come last."""
     gates = gates_text(counts)
     lines = [f"{printable(queue)}{': ' + gates if gates else ''}"]
-    known = {name for _, names in SECTIONS for name in names} | {"paused", "sealed"}
+    known = {name for _, names in SECTIONS for name in names} | {"paused", "sealed", *OLDEST}
     others = tuple(name for name in counts if name not in known)
     for title, names in (*SECTIONS, ("else", others)):
         shown = [name for name in names if name in counts]
@@ -99,7 +118,19 @@ def summary(queue: str, counts: dict[str, int]) -> str:
         for name in shown:
             label = name.replace("_", " ")
             lines.append(f"  {label:<14}{counts[name]:>12,}  {MEANINGS.get(name, '')}".rstrip())
+        if title == "now":
+            for name in OLDEST:
+                if name in counts:
+                    label, waited = name.replace("_", " "), show.seconds(age(counts, name) or None)
+                    lines.append(f"  {label:<14}{waited or 'none':>12}  {MEANINGS[name]}")
     return "\n".join(lines)
+
+
+def age(counts: dict[str, int], name: str) -> float:
+    """Return for how many seconds the oldest message waits that this count names; 0: none does."""
+    from interlock.engine import wire_queue
+
+    return wire_queue.age(counts, name)
 
 
 def gates_text(counts: dict[str, int]) -> str:
@@ -112,6 +143,7 @@ def gates_text(counts: dict[str, int]) -> str:
     return ", ".join(closed)
 
 
+OLDEST = ("oldest_ready", "oldest_waiting")
 LISTED = ("unsettled", "ready", "leased", "held", "dead")
 SECTIONS = (
     (
@@ -137,6 +169,8 @@ MEANINGS = {
     "dead": "dead letters",
     "lanes": "keys with unsettled messages",
     "results": "kept results",
+    "oldest_ready": "since the message was put that is leased next",
+    "oldest_waiting": "for which the oldest waiting message has waited",
     "expired": "leases that ran out",
     "buried": "dead letters ever made",
     "deduplicated": "puts that were known already",

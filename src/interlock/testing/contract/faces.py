@@ -198,6 +198,9 @@ class QueueFace:
             self._call("explain", **options) if id is None else self._call("explain", id, **options)
         )
 
+    async def roots(self, *limit: int, **options: Any) -> Any:
+        return await self._call("roots", *limit, **options)
+
     async def hot_keys(self, n: int) -> list[Any]:
         return list(await self._call("hot_keys", n))
 

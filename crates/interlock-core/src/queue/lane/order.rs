@@ -30,6 +30,40 @@ impl Lanes {
         })
     }
 
+    /// The edge behind an edge in its lane; `NONE`: it is the last one.
+    pub fn next_of(&self, edge: u32) -> u32 {
+        self.edges[edge].next
+    }
+
+    pub fn edge(&self, edge: u32) -> &Edge {
+        &self.edges[edge]
+    }
+
+    /// Number of messages that wait in a lane.
+    pub fn waiting_in(&self, lane: u32) -> u64 {
+        let lane = &self.lanes[lane];
+        u64::from(lane.depth - lane.active)
+    }
+
+    /// The first message that waits in a lane.
+    pub fn first_waiting(&self, lane: u32) -> Option<u32> {
+        let first = self.lanes[lane].first_waiting;
+        (first != NONE).then(|| self.edges[first].message)
+    }
+
+    /// The edges of a lane in sequence, each with its place.
+    pub fn edges_in(&self, lane: u32) -> impl Iterator<Item = (u32, &Edge)> {
+        let mut at = self.lanes[lane].head;
+        std::iter::from_fn(move || {
+            if at == NONE {
+                return None;
+            }
+            let (here, edge) = (at, &self.edges[at]);
+            at = edge.next;
+            Some((here, edge))
+        })
+    }
+
     /// Of the last so many messages of a lane, while `steps` last: how many hold its key exclusively, and how
     /// many were looked at.
     pub fn exclusive_among_last(&self, lane: u32, most: u32, steps: &mut u32) -> (u64, u64) {

@@ -38,7 +38,7 @@ export function queue(context) {
     if (!known) return;
     const { stats, rates } = known;
     const shown = Object.fromEntries(STATES.map((state) => [state, stats[state] ?? 0]));
-    totals.update({ ...shown, put: rates.recent("put"), done: rates.recent("done"), oldest: stats.oldest ? Math.max(0, live.now() - stats.oldest / 1e6) : 0 });
+    totals.update({ ...shown, put: rates.recent("put"), done: rates.recent("done"), oldest: stats.oldest_ready ? Math.max(0, live.now() - stats.oldest_ready / 1e6) : 0 });
   }
 
   let first = true;

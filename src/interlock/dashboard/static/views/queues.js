@@ -92,13 +92,13 @@ function columns(live, marks) {
     },
     {
       name: "oldest", label: "Oldest", number: true, sort: (row) => age(row.stats, live.now()),
-      text: (row) => (row.stats.oldest ? coarse(age(row.stats, live.now())) : "–"),
-      state: (row) => (!row.stats.oldest ? "zero" : age(row.stats, live.now()) > SLOW ? "warning" : ""),
+      text: (row) => (row.stats.oldest_ready ? coarse(age(row.stats, live.now())) : "–"),
+      state: (row) => (!row.stats.oldest_ready ? "zero" : age(row.stats, live.now()) > SLOW ? "warning" : ""),
     },
   ];
 }
 
-const age = (stats, now) => (stats.oldest ? Math.max(0, now - stats.oldest / 1e6) : 0);
+const age = (stats, now) => (stats.oldest_ready ? Math.max(0, now - stats.oldest_ready / 1e6) : 0);
 
 function badges(row, mark) {
   const found = [];

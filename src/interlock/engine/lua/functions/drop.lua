@@ -51,7 +51,7 @@ end
 
 local ALL = {
   'c', 'o', 'y', 'al', 'n', 'v', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro', 'pk',
-  'back', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
+  'back', 'held', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
   'w:turn', 'w:settled',
   'told:any', 'told:keyed', 'told:unkeyed', 'ev', 'w:events',
   'workers', 'workers:until', 'workers:said', 'workers:asked',

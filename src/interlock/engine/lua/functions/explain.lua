@@ -122,16 +122,16 @@ end
 
 -- Unsettled messages before a barrier, counted from whichever end is nearer with half of the steps left; and
 -- whether to the end.
-local function count_before(q, walk, place)
+function some.before_barrier(q, walk, place)
   local c = q.counters
   local before = redis_call('ZCOUNT', q.ba, '-inf', '(' .. place)
   local behind, most = c[N.barriers] - before, math.floor(walk.steps / 2)
-  local function count(some)
-    local sum = #some
-    for _, after in ipairs(fetch(q.bn, some)) do
+  local function count(places)
+    local sum = #places
+    for _, after in ipairs(fetch(q.bn, places)) do
       sum = sum + (after or 0)
     end
-    walk.steps = walk.steps - #some
+    walk.steps = walk.steps - #places
     return sum
   end
   if behind < before and behind <= most then
@@ -145,7 +145,7 @@ end
 
 -- Messages before a barrier: the leased ones first.
 local function before_barrier(q, walk, barrier)
-  local ahead, exact = count_before(q, walk, barrier.place)
+  local ahead, exact = some.before_barrier(q, walk, barrier.place)
   walk.placed = walk.placed or look_around(q, walk)
   local holders = {}
   local function before(all, most)
@@ -191,7 +191,7 @@ local function blockers(q, walk, m)
         free = not lane.first or m.place < string_sub(lane.first, 2)
       end
       if not free then
-        local places = granted_on(q, key, math.min(walk.limit, math.max(walk.named, 1)))
+        local places = some.granted(q, key, math.min(walk.limit, math.max(walk.named, 1)))
         local holders = walk:name_all(q, places, {})
         local ahead, exact = ahead_of(q, walk, m.place, key, lane.depth)
         found[#found + 1] = { key = key, ahead = ahead, exact = exact, holders = holders }

@@ -125,6 +125,7 @@ local function restore_message(q, item)
     take_back(q, m)
     m.state = 'H'
     c[N.held] = c[N.held] + 1
+    redis_call('ZADD', q.held, m.place, m.place)
   elseif state == 'backing_off' then
     take_back(q, m)
     m.state = 'B'

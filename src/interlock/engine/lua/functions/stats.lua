@@ -5,17 +5,8 @@
 -- looked for.
 local function paused_ready(q)
   local seen, count, left = {}, 0, MAX_LOOKED_AT
-  local paused = {}
-  if redis_call('HLEN', q.pk) <= MAX_LOOKED_AT then
-    paused = redis_call('HKEYS', q.pk)
-  else
-    local found = redis_call('HSCAN', q.pk, '0', 'COUNT', MAX_LOOKED_AT)[2]
-    for i = 1, #found, 2 do
-      paused[#paused + 1] = found[i]
-    end
-  end
-  for _, key in ipairs(paused) do
-    local places = granted_on(q, key, left)
+  for _, key in ipairs(some.paused(q, MAX_LOOKED_AT)) do
+    local places = some.granted(q, key, left)
     left = left - #places
     for _, place in ipairs(places) do
       local m = message_at(q, place)
@@ -44,8 +35,9 @@ local function first_listed(q, half)
   end
 end
 
--- The id of the message that would be leased next, of those that were not set aside; 0 if there is none.
-local function oldest(q)
+-- The message that would be leased next, of those that were not set aside: its id and place, 0 and nil if there is
+-- none.
+local function next_in_line(q)
   local c, place, score = q.counters, nil, nil
   for _, half in ipairs(KINDS.any) do
     local listed = c[half.lists] > 0 and first_listed(q, half)
@@ -57,7 +49,105 @@ local function oldest(q)
     end
   end
   local m = place and c[N.aliases] > 0 and message_at(q, place)
-  return to_number(m and m.id or place or 0)
+  return to_number(m and m.id or place or 0), place
+end
+
+-- The first that waits in a lane.
+local function first_waiting(q, key)
+  local text = get(hash(q, 'l'), key)
+  local lane = text and lane_of(q, text)
+  local node = lane and lane.first
+  if lane and lane.kind == 'X' and lane.depth > 1 then
+    node = redis_call('HGET', q.n, string_sub(lane.head, 2) .. key)
+  end
+  return node and string_sub(node, 2)
+end
+
+-- The first that waits in the lanes of a message.
+local function first_behind(q, m)
+  local first, left = nil, MAX_FRONT
+  for _, list in ipairs({ m.exclusive, m.shared }) do
+    for i = 1, math.min(#list, left) do
+      local key = list[i]
+      local place = first_waiting(q, key)
+      first = place and (not first or place < first) and place or first
+    end
+    left = left - math.min(#list, left)
+  end
+  return first
+end
+
+-- The first live place of the messages behind a barrier, of the first so many.
+local function first_gated(q, barrier, most)
+  for _, place in ipairs(redis_call('LRANGE', name_of(q, 'g:' .. barrier), 0, most - 1)) do
+    local m = string_byte(place) ~= 62 and message_at(q, place) -- '>'
+    local live = m and m.state == 'G' and place
+    if not m and string_byte(place) == 62 then
+      live = first_gated(q, string_sub(place, 2), most)
+    end
+    if live then
+      return live
+    end
+  end
+end
+
+-- The first barrier, if it waits, or else the first message behind it.
+local function first_at_barrier(q)
+  local barriers = q.counters[N.barriers] > 0 and redis_call('ZRANGE', q.ba, 0, 1) or NONE
+  local first = barriers[1]
+  if not first or message_at(q, first).state == 'W' then
+    return first
+  end
+  return first_gated(q, first, MAX_FRONT) or barriers[2]
+end
+
+-- The place of the oldest waiting message, looked for behind some of what is held, leased or backs off, paused keys,
+-- the message that is handed out next, and a barrier; 0 if there is none.
+local function oldest_waiting(q, next_place)
+  local oldest, c = nil, q.counters
+  local function older(place)
+    oldest = place and (not oldest or place < oldest) and place or oldest
+  end
+  if next_place then
+    if c[N.halted] > 0 then
+      older(next_place)
+    end
+    older(first_behind(q, message_at(q, next_place)))
+  end
+  for _, place in ipairs(some.held(q, MAX_FRONT)) do
+    older(first_behind(q, message_at(q, place)))
+  end
+  local seen = 0
+  local tokens = c[N.leased] > 0 and some.due(q, 'a', MAX_ROOTS) or NONE
+  for i = 1, math.min(#tokens, MAX_FRONT) do
+    local token = tokens[i]
+    for _, place in ipairs(places_of(lease_of(q, token))) do
+      if seen == MAX_FRONT then
+        break
+      end
+      local m = message_at(q, place)
+      if m and m.state == 'L' and m.token == token then
+        seen = seen + 1
+        older(first_behind(q, m))
+      end
+    end
+  end
+  local backing_off = c[N.backing_off] > 0 and some.due(q, 'b', MAX_ROOTS) or NONE
+  for i = 1, math.min(#backing_off, MAX_FRONT) do
+    older(first_behind(q, message_at(q, backing_off[i])))
+  end
+  local paused = c[N.paused] > 0 and some.paused(q, MAX_FRONT) or NONE
+  for i = 1, math.min(#paused, MAX_FRONT) do
+    for _, place in ipairs(some.granted(q, paused[i], MAX_FRONT)) do
+      local state = message_at(q, place).state
+      if state == 'R' or state == 'P' or state == 'W' or state == 'G' then
+        older(place)
+      end
+    end
+    older(first_waiting(q, paused[i]))
+  end
+  older(first_at_barrier(q))
+  return to_number(oldest or 0)
 end
 
 register('stats', function(q, from)
@@ -67,15 +157,17 @@ register('stats', function(q, from)
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end
-  local now = { ready = ready, oldest = oldest(q) }
+  local now, next_place = { ready = ready }, nil
+  now.oldest_ready, next_place = next_in_line(q)
   now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
+  now.oldest_waiting = now.waiting > 0 and oldest_waiting(q, next_place) or 0
   now.paused = c[N.paused] + c[N.halted]
   local reply = {}
   for _, name in ipairs({
     'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
     'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled',
     'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
-    'result_bytes', 'oldest', 'dropped', 'dead_expired',
+    'result_bytes', 'oldest_ready', 'oldest_waiting', 'dropped', 'dead_expired',
   }) do
     reply[#reply + 1] = name
     reply[#reply + 1] = digits(now[name] or c[N[name]])

@@ -1,7 +1,10 @@
 -- What reading functions tell of messages.
 
+-- A table of functions: a library has no more than 200 names.
+local some = {}
+
 -- The places in front of a lane, which nothing on this key holds up, at most so many.
-local function granted_on(q, key, most)
+function some.granted(q, key, most)
   local text, places = get(hash(q, 'l'), key), {}
   local lane = text and lane_of(q, text)
   if not lane then
@@ -16,6 +19,35 @@ local function granted_on(q, key, most)
     node = redis_call('HGET', q.n, string_sub(node, 2) .. key)
   end
   return places
+end
+
+-- Some paused keys, all if they are no more than so many.
+function some.paused(q, most)
+  if redis_call('HLEN', q.pk) <= most then
+    return redis_call('HKEYS', q.pk)
+  end
+  local keys, found = {}, redis_call('HSCAN', q.pk, '0', 'COUNT', most)[2]
+  for i = 1, #found, 2 do
+    keys[#keys + 1] = found[i]
+  end
+  return keys
+end
+
+-- The places of held messages, the first ones.
+function some.held(q, most)
+  return q.counters[N.held] > 0 and redis_call('ZRANGE', q.held, 0, most - 1) or NONE
+end
+
+-- Of the first so many things that fall due, those of a letter (see due.lua); and whether there are more things.
+function some.due(q, letter, most)
+  local found = {}
+  local members = redis_call('ZRANGE', q.due, 0, most - 1)
+  for i = 1, #members do
+    if string_sub(members[i], 1, 1) == letter then
+      found[#found + 1] = string_sub(members[i], 2)
+    end
+  end
+  return found, #members == most
 end
 
 -- A ready message that is paused waits.

@@ -88,6 +88,18 @@ local MAX_NAMED = 10000
 -- Bytes of these keys
 local MAX_NAMED_BYTES = 1048576
 
+-- Messages, leases and paused keys that one call looks at for what holds others up
+local MAX_ROOTS = 1000
+
+-- Messages that one call counts behind others
+local MAX_WALKED = 10000
+
+-- Places in lanes that one call looks at to count them
+local MAX_PLACES = 50000
+
+-- Messages of each kind behind which the oldest waiting message is looked for
+local MAX_FRONT = 100
+
 -- µs for which a consumer's last reply is kept
 local KEPT_REPLY = 300000000
 

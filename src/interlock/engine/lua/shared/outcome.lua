@@ -135,6 +135,7 @@ local function give_up(q, m, text, hold)
     m.state = 'H'
     changed(q, m)
     q.counters[N.held] = q.counters[N.held] + 1
+    redis_call('ZADD', q.held, m.place, m.place)
     return 'HELD'
   end
   bury(q, m)
@@ -204,6 +205,7 @@ local function cancel(q, m)
     end_backoff(q, m)
   elseif m.state == 'H' then
     c[N.held] = c[N.held] - 1
+    redis_call('ZREM', q.held, m.place)
   elseif m.state == 'R' then
     withdraw(q, m)
   end

@@ -14,6 +14,7 @@
 -- | x, xo | dead letters by id; the order in which they died |
 -- | res, rz, ro | results by id; when they go; in which order they came |
 -- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
+-- | held | the places of held messages |
 -- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
 -- | late, unf | what one call could not ready: messages, lanes |
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |

@@ -12,6 +12,7 @@ local function stopped(q, from, how)
       end_backoff(q, m)
     else
       q.counters[N.held] = q.counters[N.held] - 1
+      redis_call('ZREM', q.held, m.place)
     end
     how(m)
   end

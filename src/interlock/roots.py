@@ -1,0 +1,168 @@
+"""Roots: held, hung and retried messages, and pauses, that hold other messages up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from interlock.explanation import key_text
+
+__all__ = ["Root", "Roots"]
+
+RootKind = Literal["held", "leased", "backing_off", "paused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A message or a paused key that waits for no other, and that others wait for."""
+
+    kind: RootKind
+    """``leased`` is a message whose handler has run for ``slow_wait`` or longer."""
+    id: int | None
+    """The message; None: a pause."""
+    key: bytes | None
+    """The paused key, or the message's key with the most messages.
+
+    None: the whole queue is paused, or the message has no key.
+    """
+    depth: int
+    """Messages that wait in its own lanes; one that waits in two of them counts twice."""
+    blocked: int
+    """Messages that wait for it, directly or through others, each once."""
+    exact: bool
+    """False: there are at least ``blocked`` of them; counting stopped there."""
+    leased_for: float | None = None
+    """Seconds for which the message has been leased."""
+    due_in: float | None = None
+    """Seconds until its backoff ends."""
+    consumer: str = ""
+    """The consumer that leases it."""
+
+    def __str__(self) -> str:
+        parts = [f"{at_least(self.blocked, self.exact)} blocked by {self.name}"]
+        if self.leased_for is not None:
+            parts.append(f"leased for {self.leased_for:,.1f} s by {self.consumer}")
+        if self.due_in is not None:
+            parts.append(f"due in {self.due_in:,.1f} s")
+        return ", ".join(parts)
+
+    def named(self) -> tuple[list[int], list[bytes]]:
+        """Return the message, or the paused key, by which an engine knows it."""
+        return ([self.id], []) if self.id is not None else ([], [self.key or b""])
+
+    @property
+    def name(self) -> str:
+        """Kind, id and key in words: ``held message 7 (account:1)``."""
+        if self.id is None:
+            return "the pause of " + ("the queue" if self.key is None else key_text(self.key))
+        on = f" ({key_text(self.key)})" if self.key else ""
+        return f"{self.kind.replace('_', ' ')} message {self.id}{on}"
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The roots of a queue, the one that blocks most first; ``str()`` tells them in lines.
+
+    Iterating gives the roots. Those that block nobody are left out.
+    """
+
+    roots: tuple[Root, ...]
+    blocked: int
+    """Messages that wait for any of them, each once."""
+    exact: bool
+    """False: there are at least so many, or more roots than these."""
+
+    def __iter__(self) -> Iterator[Root]:
+        return iter(self.roots)
+
+    def __len__(self) -> int:
+        return len(self.roots)
+
+    def __str__(self) -> str:
+        if not self.roots:
+            return "nothing is blocked"
+        return "\n".join([self.summary, *(f"  {root}" for root in self.roots)])
+
+    @property
+    def summary(self) -> str:
+        """One line: ``1,532 messages blocked by 5 held messages``. Empty if none is blocked."""
+        if not self.roots:
+            return ""
+        counted: dict[RootKind, int] = {}
+        for root in self.roots:
+            counted[root.kind] = counted.get(root.kind, 0) + 1
+        parts = [_several(kind, count) for kind, count in counted.items()]
+        *first, last = parts
+        named = f"{', '.join(first)} and {last}" if first else last
+        noun = "message" if self.blocked == 1 else "messages"
+        return f"{at_least(self.blocked, self.exact)} {noun} blocked by {named}"
+
+
+def at_least(count: int, exact: bool) -> str:
+    """Return a number as people read it: ``1,532``, or ``at least 10,000``."""
+    return f"{count:,}" if exact else f"at least {count:,}"
+
+
+def _several(kind: RootKind, count: int) -> str:
+    one, many = _NOUNS[kind]
+    return f"{count:,} {one if count == 1 else many}"
+
+
+_NOUNS: dict[RootKind, tuple[str, str]] = {
+    "held": ("held message", "held messages"),
+    "leased": ("running handler", "running handlers"),
+    "backing_off": ("message that backs off", "messages that back off"),
+    "paused": ("pause", "pauses"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Roots as a queue names them, by the depth of their lanes, not yet counted further."""
+
+    roots: tuple[Root, ...]
+    complete: bool
+    """False: others may hold messages up too."""
+
+    def named(self) -> tuple[list[int], list[bytes]]:
+        """Return all of them, by which an engine knows them."""
+        each = [root.named() for root in self.roots]
+        return [id for ids, _ in each for id in ids], [key for _, keys in each for key in keys]
+
+    @classmethod
+    def read(cls, found: int, exact: bool, rows: Iterable[tuple[Any, ...]]) -> Found:
+        """Take what an engine answers: their number, whether that is all, and some rows."""
+        roots = tuple(_root(*row) for row in rows)
+        return cls(roots, exact and (found == len(roots) or not roots[-1].depth))
+
+    def counted(self, each: Iterable[tuple[int, bool]], total: tuple[int, bool]) -> Roots:
+        """Return the report, given of each root how many it blocks, and how many all do."""
+        roots = [
+            replace(root, blocked=blocked, exact=exact)
+            for root, (blocked, exact) in zip(self.roots, each, strict=True)
+            if blocked
+        ]
+        roots.sort(key=lambda root: (-root.blocked, -root.depth))
+        blocked, exact = total
+        return Roots(tuple(roots), blocked, exact and self.complete)
+
+
+def _root(
+    kind: RootKind, id: int | None, key: bytes, depth: int, time: float | None, consumer: str
+) -> Root:
+    leased_for = time if kind == "leased" else None
+    due_in = time if kind == "backing_off" else None
+    return Root(kind, id, key or None, depth, depth, False, leased_for, due_in, consumer)
+
+
+def from_native(found: tuple[int, bool, list[tuple[Any, ...]]]) -> Found:
+    """Return what the core answered in the classes of this module."""
+    number, exact, rows = found
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+
+    def named(thread: int) -> str:
+        return names.get(thread, f"thread {thread}") if thread else ""
+
+    return Found.read(number, exact, ((*row[:-1], named(row[-1])) for row in rows))
