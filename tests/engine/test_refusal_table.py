@@ -224,3 +224,11 @@ def test_only_what_grows_is_full_at_the_memory_limit() -> None:
             for call in (lambda: queue.get_nowait(), lambda: queue.pause("a")):
                 with pytest.raises(EngineUnavailable, match="OOM"):
                     call()
+
+
+def test_a_hub_s_own_advice_stands_alone() -> None:
+    said = (
+        'NOPERM this user has no permissions to x; on this hub [[user]] "a" needs "x" in commands'
+    )
+    assert refusals.advised(f"hub: {said}") == f"hub: {said}"
+    assert refusals.is_advised(f"hub: {said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
@@ -103,7 +104,60 @@ def test_the_same_bytes_as_redis(
     hub: interlock.Hub, guarded_redis: int, exchange: Exchange
 ) -> None:
     redis, ours = (play(port, exchange, stranger=True) for port in (guarded_redis, hub.port))
-    assert list(differences(exchange, redis, ours)) == []
+    # A hub names the key of its configuration too.
+    plain = [(name, re.sub(rb"; on this hub [^\r]*", b"", said)) for name, said in ours]
+    assert list(differences(exchange, redis, plain)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "needs"),
+    [
+        (("PUBLISH", "salaries", "x"), 'a pattern for "salaries" in topics or publish'),
+        (("SUBSCRIBE", "news", "b\n\x1b"), 'a pattern for "b\\n\\u{1b}" in topics or subscribe'),
+        (("PSUBSCRIBE", "*"), 'a pattern for "*" in topics or subscribe'),
+        (("FCALL", "il1_put", 1, "il:{mail}"), 'a pattern for "mail" in queues'),
+        (("HGET", "cars:7", "a"), 'a pattern for "cars" in tables'),
+        (("CONFIG", "GET", "x"), '"config|get" or "@admin" in commands'),
+        (
+            ("FCALL", "il1_purge", 1, "il:{own}", "dead"),
+            '"fcall|il1_purge" or "@operate" in commands',
+        ),
+        (("FCALL", "il1_configure", 1, "il:{own}", "CHANGE"), '"@operate" in commands'),
+    ],
+)
+def test_a_refusal_names_what_the_configuration_lacks(
+    words: tuple[str | int, ...], needs: str
+) -> None:
+    needs_hub()
+    with (
+        interlock.Hub(port=0, user=[{**APP, "queues": ["own"]}]) as hub,
+        logged_in(hub) as client,
+        pytest.raises(ReplyError) as refused,
+    ):
+        client.call(*words)
+    said = str(refused.value)
+    assert said.startswith("NOPERM this user has no permissions to ")
+    assert said.endswith(f'; on this hub [[user]] "app" needs {needs}')
+
+
+def test_a_user_is_told_of_its_own_topics_alone(hub: interlock.Hub) -> None:
+    with logged_in(hub, "root") as root, logged_in(hub) as app:
+        root.call("HELLO", 2)
+        for kind in ("SUBSCRIBE", "SSUBSCRIBE"):
+            for topic in ("orders.new", "news", "salaries"):
+                root.call(kind, topic)
+        for pattern in ("orders.a*", "*"):
+            root.call("PSUBSCRIBE", pattern)
+        for channels, numbers in (("CHANNELS", "NUMSUB"), ("SHARDCHANNELS", "SHARDNUMSUB")):
+            found = app.call("PUBSUB", channels)
+            assert isinstance(found, list) and sorted(found) == [b"news", b"orders.new"]
+            assert app.call("PUBSUB", channels, "sal*") == []
+            told = app.call("PUBSUB", numbers, "news", "salaries")
+            assert told == [b"news", 1, b"salaries", 0]
+        assert app.call("PUBSUB", "NUMPAT") == 1
+        with logged_in(hub, "root") as other:
+            assert other.call("PUBSUB", "NUMPAT") == 2
+            assert other.call("PUBSUB", "NUMSUB", "salaries") == [b"salaries", 1]
 
 
 def test_a_narrower_pattern_is_allowed_which_redis_refuses(hub: interlock.Hub) -> None:

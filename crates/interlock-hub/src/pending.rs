@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::kept::Keeper;
 use crate::survey::Survey;
 use crate::topics::{Name, SubscriptionKind};
-use crate::users::Users;
+use crate::users::{User, Users};
 
 /// A call that is not answered yet, with what it needs to go on.
 #[derive(Debug)]
@@ -65,6 +65,8 @@ pub enum LoginCommand {
 #[derive(Debug)]
 pub struct Listing {
     pub kind: SubscriptionKind,
+    /// Whoever asked: it is told of the topics that it has a right to.
+    pub user: Option<Arc<User>>,
     pub pattern: Option<Box<[u8]>>,
     /// The next part of the directory.
     pub stripe: usize,

@@ -181,6 +181,11 @@ impl User {
         named(name.as_bytes()).is_some_and(|command| self.commands.hold(command))
     }
 
+    /// Returns whether it may know of this topic, and who is subscribed to it.
+    pub fn may_see(&self, topic: &[u8]) -> bool {
+        self.subscribe.hold(topic) || self.publish.hold(topic)
+    }
+
     /// Returns why this call is not allowed, and what the right would be to.
     pub fn refusal<'a>(
         &self,

@@ -80,6 +80,8 @@ def passes(error: Refused) -> bool:
 
 def advised(text: str) -> str:
     """Return a text with what a server said, and what to do about that, where it is not plain."""
+    if ON_A_HUB in text:
+        return text
     for row in REFUSALS:
         if row.advice and row.anywhere.search(text) and row.advice not in text:
             return f"{text}; {row.advice}"
@@ -88,7 +90,7 @@ def advised(text: str) -> str:
 
 def is_advised(text: str) -> bool:
     """Return whether a text ends with what to do."""
-    return any(row.advice and text.endswith(row.advice) for row in REFUSALS)
+    return ON_A_HUB in text or any(row.advice and text.endswith(row.advice) for row in REFUSALS)
 
 
 RIGHTS = f"{TENANT} +scan +function|load ~il:*"
@@ -96,6 +98,8 @@ RIGHTS = f"{TENANT} +scan +function|load ~il:*"
 that others call, and so reaches what they reach."""
 INSTALL = "an operator installs it: interlock queue install --url redis://USER:PASSWORD@HOST:PORT"
 
+ON_A_HUB = "; on this hub [[user]]"
+"""The words with which a hub says by itself what a user lacks."""
 LOST = "Function not found"
 """The words of a server that has no library, or has lost it."""
 

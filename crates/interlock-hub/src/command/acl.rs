@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use interlock_engine::queue_name;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::Call;
-use crate::catalog::{all, find, Command};
+use crate::catalog::{all, find, Access, Command};
 use crate::resp::parse::integer;
-use crate::users::Reason;
+use crate::users::{named_row, Reason};
 
 pub fn whoami(call: &mut Call<'_, '_>) {
     let name = call.state.card.user_name();
@@ -124,15 +125,46 @@ fn would_be_refused(reason: Reason, object: &[u8]) -> Vec<u8> {
     [head.as_bytes(), object, b"' ", tail.as_bytes()].concat()
 }
 
-/// As an error of the call itself.
-pub fn refused(reason: Reason, command: &Command) -> String {
-    let what = match reason {
-        Reason::Key => "access one of the keys used as arguments".to_owned(),
-        Reason::Channel => "access one of the channels used as arguments".to_owned(),
-        Reason::Command | Reason::Password => format!("run the '{}' command", command.name),
+/// As an error of the call itself: first as Redis says it, then the key of the configuration that gives the
+/// right.
+pub fn refused(reason: Reason, command: &Command, object: &[u8], user: &str) -> String {
+    let named = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_NAMED)]);
+        format!("{:?}", text)
     };
-    format!("NOPERM this user has no permissions to {what}")
+    let (what, needs) = match reason {
+        Reason::Key => {
+            let needs = match (queue_name(object), named_row(object)) {
+                (Some(queue), _) => format!("a pattern for {} in queues", named(queue)),
+                (None, Some((table, _))) => format!("a pattern for {} in tables", named(table)),
+                (None, None) => format!("a pattern for {} in tables", named(object)),
+            };
+            ("access one of the keys used as arguments".to_owned(), needs)
+        }
+        Reason::Channel => {
+            let publishes = matches!(command.access, Access::Publish | Access::Relay);
+            let key = if publishes { "publish" } else { "subscribe" };
+            let needs = format!("a pattern for {} in topics or {key}", named(object));
+            ("access one of the channels used as arguments".to_owned(), needs)
+        }
+        Reason::Command | Reason::Password => {
+            let classes = command.categories.iter().filter(|class| !is_of_many(class));
+            let class = classes.map(|class| format!(" or {class:?}")).next().unwrap_or_default();
+            let needs = format!("{:?}{class} in commands", command.name);
+            (format!("run the '{}' command", command.name), needs)
+        }
+    };
+    format!("NOPERM this user has no permissions to {what}; on this hub [[user]] {user:?} needs {needs}")
 }
+
+/// Returns whether a class is too wide to advise.
+fn is_of_many(class: &str) -> bool {
+    let wide = ["@slow", "@fast", "@dangerous", "@scripting", "@keyspace", "@blocking", "@queue"];
+    wide.contains(&class)
+}
+
+/// Bytes of a name that a refusal shows.
+const MOST_NAMED: usize = 128;
 
 /// Lists who was refused what, the newest first; RESET forgets it.
 pub fn log(call: &mut Call<'_, '_>) {

@@ -1,4 +1,5 @@
-//! PUBSUB CHANNELS and SHARDCHANNELS: through all topics there are, some of them a turn.
+//! PUBSUB CHANNELS and SHARDCHANNELS: through all topics there are, some of them a turn. A user is told of those
+//! that it has a right to.
 //!
 //! Between two steps the worker serves its other connections. A topic that comes or goes meanwhile may
 //! be told, or not.
@@ -30,8 +31,8 @@ fn list(call: &mut Call<'_, '_>, kind: SubscriptionKind) {
         return call.error(&text);
     }
     let (left, found) = Default::default();
-    let listing =
-        Listing { kind, pattern: pattern.map(Into::into), stripe: 0, left, found, size: 0 };
+    let (pattern, user) = (pattern.map(Into::into), call.state.user.clone());
+    let listing = Listing { kind, user, pattern, stripe: 0, left, found, size: 0 };
     go_on(listing, call.state, call.core, &mut call.reply);
 }
 
@@ -60,7 +61,9 @@ impl Listing {
             while let Some(name) = self.left.pop() {
                 let pattern = self.pattern.as_deref();
                 let cost = OF_A_NAME + pattern.map_or(0, |pattern| pattern.len() * name.len());
-                if pattern.is_none_or(|pattern| glob::matches(pattern, &name)) {
+                if pattern.is_none_or(|pattern| glob::matches(pattern, &name))
+                    && self.user.as_ref().is_some_and(|user| user.may_see(&name))
+                {
                     self.size += name.len() + OF_A_BULK;
                     self.found.push(name);
                 }

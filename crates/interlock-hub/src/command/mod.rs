@@ -85,7 +85,7 @@ impl Command {
                     add(&core.shared.counters.permission_errors, 1);
                     let (name, card) = (user.name.as_bytes(), &state.card);
                     core.shared.denials.add(reason, object, name, card, core.now);
-                    return Some(acl::refused(reason, self).into_bytes());
+                    return Some(acl::refused(reason, self, object, &user.name).into_bytes());
                 }
             }
             None => {}

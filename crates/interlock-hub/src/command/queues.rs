@@ -20,9 +20,12 @@ pub fn call(call: &mut Call<'_, '_>) {
         && function.class() != Class::Operate
         && !call.state.user.as_ref().is_some_and(|user| user.may_call(OPERATES))
     {
-        let name = call.command.name;
-        let text = format!("NOPERM this user has no permissions to run the '{name}' command");
-        return call.error(&format!("{text} with REPLACE"));
+        let (name, user) = (call.command.name, call.state.card.user_name());
+        let word = String::from_utf8_lossy(&call.arguments[4]).into_owned();
+        return call.error(&format!(
+            "NOPERM this user has no permissions to run the '{name}' command with {word}; on this \
+             hub [[user]] {user:?} needs \"@operate\" in commands"
+        ));
     }
     let (token, arguments) = (call.state.card.token, call.arguments);
     let payer = call.state.user.as_ref().and_then(|user| user.account.as_ref());

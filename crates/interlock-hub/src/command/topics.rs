@@ -7,6 +7,7 @@ use crate::shared::Core;
 use crate::state::State;
 use crate::stores::Offered;
 use crate::topics::SubscriptionKind;
+use crate::users::Patterns;
 
 pub fn publish(call: &mut Call<'_, '_>) {
     if call.core.local.offers.is_some() && !is_offered(call) {
@@ -150,13 +151,26 @@ pub fn shardnumsub(call: &mut Call<'_, '_>) {
 }
 
 fn numbers(call: &mut Call<'_, '_>, kind: SubscriptionKind) {
+    let user = call.state.user.clone();
     call.reply.array((call.arguments.len() - 2) * 2);
     for name in call.arguments.from(2) {
+        // A topic that the user has no right to is as one without subscribers.
+        let is_seen = user.as_ref().is_some_and(|user| user.may_see(name));
+        let interest = call.core.shared.directory.interest(kind, name);
         call.reply.bulk(name);
-        call.reply.integer(i64::from(call.core.shared.directory.interest(kind, name).receivers));
+        call.reply.integer(if is_seen { i64::from(interest.receivers) } else { 0 });
     }
 }
 
 pub fn numpat(call: &mut Call<'_, '_>) {
-    call.reply.integer(call.core.shared.directory.pattern_count() as i64);
+    let directory = &call.core.shared.directory;
+    let count = match call.state.user.as_ref().map(|user| &user.subscribe) {
+        Some(Patterns::All) => directory.pattern_count(),
+        None => 0,
+        Some(own) => {
+            let patterns = directory.receivers(SubscriptionKind::Pattern, 0);
+            patterns.iter().filter(|(pattern, _)| own.hold_all_of(pattern)).count()
+        }
+    };
+    call.reply.integer(count as i64);
 }
