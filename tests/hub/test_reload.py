@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import shutil
 import signal
 import socket
 import threading
@@ -119,6 +121,40 @@ def test_a_port_that_speaks_tls_goes_on_to_whatever_is_read_later(tmp_path: Path
             with socket.create_connection(("127.0.0.1", hub.port), 20) as plain:
                 plain.sendall(b"PING\r\n")
                 assert (plain.recv(7) == b"+PONG\r\n") == (speaks == "")
+
+
+def test_a_reload_says_which_files_have_new_contents(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    needs_hub()
+    caplog.set_level(logging.INFO, "interlock.hub")
+    authority = Authority(tmp_path)
+    pair, renewed, word = authority.sign("server"), authority.sign("renewed"), tmp_path / "word"
+    word.write_text("first\n")
+    file = tmp_path / "hub.toml"
+    file.write_text(
+        f'port = 0\n[tls]\ncert = "{pair.cert}"\nkey = "{pair.key}"\n[[store]]\nname = "far"\n'
+        f'kind = "network"\ntopics = ["a"]\nupstream = "interlock://me@127.0.0.1:1"\n'
+        f'password_file = "{word}"\nspool = "{tmp_path / "spool"}"\n'
+    )
+    with interlock.Hub(file) as hub:
+        said = []
+        for change in (
+            lambda: None,
+            lambda: (shutil.copy(renewed.cert, pair.cert), shutil.copy(renewed.key, pair.key)),
+            lambda: word.write_text("second\n"),
+            lambda: None,
+        ):
+            change()
+            caplog.clear()
+            hub.reload()
+            said += [one for one in caplog.messages if "configured anew" in one]
+    assert [one.removeprefix("configured anew: ") for one in said] == [
+        "nothing has changed",
+        "the contents of tls.cert, the contents of tls.key",
+        "the contents of store far: password",
+        "nothing has changed",
+    ]
 
 
 def test_an_address_that_stays_keeps_the_users_that_guard_it(tmp_path: Path) -> None:

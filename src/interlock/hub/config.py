@@ -7,6 +7,7 @@ allowed.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 import tomllib
@@ -234,6 +235,22 @@ class Configuration:
                 entries, origin = self[setting.key], self.origins[setting.key]
                 lines += listed.lines(setting.key, entries, origin, toml)
         return "\n".join(lines) + "\n"
+
+
+def contents(given: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return digests of the files that settings name, by those settings.
+
+    `given` is what the native server is given, with the files' contents.
+    """
+    texts: dict[str, Any] = dict(zip(TLS_FILES, given["tls"] or (), strict=False))
+    for store in store_lanes.nodes(given["stores"]):
+        for key in ("ca", "cert", "key", "password"):
+            texts[f"store {store['name']}: {key}"] = store.get(key)
+    found: dict[str, bytes] = {}
+    for key, text in texts.items():
+        if text is not None:
+            found[key] = hashlib.sha256(text.encode() if isinstance(text, str) else text).digest()
+    return found
 
 
 @dataclass(frozen=True)

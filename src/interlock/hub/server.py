@@ -79,6 +79,8 @@ class Hub:
         self._http: HttpServer | None = None
         self._tables: _core.HubTables | None = None
         self._standing = Standing()
+        # Digests of the files that the running configuration names.
+        self._files: Mapping[str, bytes] = {}
         # The time of the queues, for tests; None: the system's.
         self._clock: _core.ManualClock | None = None
         self._process = 0
@@ -145,6 +147,7 @@ class Hub:
         if self._server is not None:
             raise RuntimeError("the hub is running already")
         given = {**self._for_server(self._config), "controlled": True, "clock": self._clock}
+        self._files = configuration.contents(given)
         server = _core.HubServer({**given, "inherited": list(listeners)})
         tables = self._config.opened(keepers=self._keepers)
         http = self._http_server(server)
@@ -202,10 +205,17 @@ class Hub:
         if self.on_apply is not None:
             self.on_apply(new)
         changed = [key for key, value in new.values.items() if value != self._config[key]]
+        files = configuration.contents(given)
+        renewed = [
+            f"the contents of {key}"
+            for key, digest in files.items()
+            if self._files.get(key, digest) != digest
+        ]
         # First: who logs in under the new users must not be compared with the old ones.
         self._config, self._tables = new, tables
         server.apply(given, keep_users="user" not in changed, tables=tables)
-        logger.info("configured anew: %s", ", ".join(changed) or "nothing has changed")
+        self._files = files
+        logger.info("configured anew: %s", ", ".join(changed + renewed) or "nothing has changed")
 
     def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:
         given = config.for_server()

@@ -215,12 +215,16 @@ def for_server(stores: Sequence[Store], root: Path | None) -> list[dict[str, Any
     ]
 
 
-def spools(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def nodes(given: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield each store among what the native server is given, those within others too."""
+    for node in given:
+        yield node
+        yield from nodes(node.get("children", ()))
+
+
+def spools(given: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield the name and the folder of each spool among what the native server is given."""
-    for node in nodes:
-        if "spool" in node:
-            yield node["name"], node["spool"]["folder"]
-        yield from spools(node.get("children", ()))
+    return ((node["name"], node["spool"]["folder"]) for node in nodes(given) if "spool" in node)
 
 
 def _file(store: Store, synced: bool) -> dict[str, Any]:

@@ -200,7 +200,9 @@ fn doc_of(function: &Bound<'_, PyAny>) -> PyResult<&'static std::ffi::CStr> {
     let signature = signature.call_method("replace", (), Some(&change))?.str()?.to_string();
     let signature = signature.replacen("(self", "($self", 1);
     let name: String = function.getattr("__name__")?.extract()?;
-    let doc: String = inspect.call_method1("getdoc", (function,))?.extract()?;
+    // `python -OO` strips it.
+    let doc: Option<String> = inspect.call_method1("getdoc", (function,))?.extract()?;
+    let doc = doc.unwrap_or_default();
     let doc = std::ffi::CString::new(format!("{name}{signature}\n--\n\n{doc}"))?;
     // A method's docstring must outlive its class, which lives as long as the process.
     Ok(Box::leak(doc.into_boxed_c_str()))
