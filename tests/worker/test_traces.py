@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from interlock import Handling, InterlockError, Reject, RetryAfter, current_lease
 from interlock.app import App
+from interlock.app.middleware import Sending
 from interlock.contrib.opentelemetry import Tracing, instrument
 from interlock.retry import Retry
 from tests.worker import traced
@@ -153,7 +154,7 @@ def test_the_names_are_those_of_the_conventions(sampled: Traced) -> None:
         worker.run_until_idle()
     (sent,), (wait,), (process,) = (sampled.of(name) for name in ("send", "wait", "process"))
     assert [sent.name, wait.name, process.name] == [
-        "send mail post", "wait mail post", "process mail post",
+        "send mail", "wait mail", "process mail",
     ]  # fmt: skip
     assert [sent.kind, wait.kind, process.kind] == [
         SpanKind.PRODUCER, SpanKind.INTERNAL, SpanKind.CONSUMER,
@@ -176,6 +177,25 @@ def test_the_names_are_those_of_the_conventions(sampled: Traced) -> None:
         "interlock.outcome": "done",
     }
     assert parent_of(wait) == parent_of(process) == id_of(sent)
+
+
+def test_spans_name_the_server_of_the_engine() -> None:
+    found = Traced(ALWAYS_ON)
+
+    @found.app.task
+    def post() -> None: ...
+
+    for url, server in (
+        ("redis://:secret@db.lan:6380/2", {"server.address": "db.lan", "server.port": 6380}),
+        ("interlock://[::1]:6399", {"server.address": "::1", "server.port": 6399}),
+        ("unix:/run/redis.sock", {"server.address": "/run/redis.sock"}),
+        ("memory://", {}),
+    ):
+        sending = Sending("post", "q", (), {}, frozenset(), frozenset(), engine=url)
+        found.tracing.before_send(sending)
+        found.tracing.on_send_error(sending, RuntimeError())
+        seen = told(found.spans[-1])
+        assert {name: seen[name] for name in seen if name.startswith("server.")} == server
 
 
 def test_keys_can_be_left_out() -> None:
@@ -322,7 +342,9 @@ def test_what_a_handler_begins_and_sends_is_below_its_span(sampled: Traced) -> N
         worker.run_until_idle()
     outside, inside = sampled.of("process")
     assert seen == [id_of(outside), id_of(inside)]
-    (send_inner,) = [span for span in sampled.of("send") if span.name.endswith("inner")]
+    (send_inner,) = [
+        span for span in sampled.of("send") if told(span)["interlock.task"].endswith("inner")
+    ]
     assert parent_of(send_inner) == id_of(outside)
     assert parent_of(inside) == id_of(send_inner)
     assert len({span.context.trace_id for span in sampled.spans if span.context}) == 1
@@ -411,7 +433,7 @@ def test_baggage_travels_in_any_case_and_the_context_if_asked(carried: bool) -> 
 
 
 def test_a_message_of_a_sender_without_tracing_is_traced_if_asked() -> None:
-    for roots, names in ((False, []), (True, ["process default post", "wait default post"])):
+    for roots, names in ((False, []), (True, ["process default", "wait default"])):
         found = Traced(ALWAYS_ON, roots=roots)
         hooks = found.app._hooks
         for name in ("before_send", "after_send", "on_send_error"):

@@ -164,7 +164,10 @@ class Invoked:
 
     def _handling(self) -> Handling:
         call = self.call
-        return Handling(self.task, self._lease, call.args, call.kwargs, self._read.headers)
+        engine = self._task._app._named() or ""
+        return Handling(
+            self.task, self._lease, call.args, call.kwargs, self._read.headers, engine=engine
+        )
 
     def _kept(self, result: Any) -> bytes | None:
         if self._task.declared.result_ttl > 0:

@@ -43,6 +43,9 @@ class Sending:
     state: dict[str, Any] = field(default_factory=dict)
     """Of the hooks, as that of ``Handling``."""
 
+    engine: str = ""
+    """The URL of the engine, with its password; empty: an engine of this process."""
+
 
 @dataclass(slots=True)
 class Handling:
@@ -60,6 +63,9 @@ class Handling:
     state: dict[str, Any] = field(default_factory=dict)
     """Of the hooks: what one keeps for those that come after it, of this handling alone. (No part
     of the lease is a name for that: messages that were leased together have one token.)"""
+
+    engine: str = ""
+    """As that of ``Sending``."""
 
 
 class Middleware:

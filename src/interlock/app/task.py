@@ -222,7 +222,15 @@ class _Sendable(Generic[P, R]):
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         keys, shared = self._named(self._bound(args, kwargs))
-        sending = Sending(self.name, self.declared.queue, args, kwargs, keys, shared)
+        sending = Sending(
+            self.name,
+            self.declared.queue,
+            args,
+            kwargs,
+            keys,
+            shared,
+            engine=self._app._named() or "",
+        )
         try:
             self._app._hooks.before("before_send", sending)
             payload = envelope.write(

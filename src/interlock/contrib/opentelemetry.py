@@ -9,6 +9,7 @@ more than without this: see ``Tracing``.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from contextvars import Token
@@ -18,6 +19,7 @@ from interlock.app.app import App
 from interlock.app.middleware import Handling, Middleware, Sending
 from interlock.contrib.afterwards import Afterwards
 from interlock.contrib.predecessors import Predecessor, Predecessors
+from interlock.engine import url as urls
 from interlock.errors import Reject, RetryAfter
 from interlock.explanation import key_names
 
@@ -109,9 +111,9 @@ class Tracing(Middleware):
             self._carry(sending, None)
             return
         span = self._tracer.start_span(
-            f"send {sending.queue} {sending.task}",
+            f"send {sending.queue}",
             kind=SpanKind.PRODUCER,
-            attributes=self._attributes("send", "send", sending.queue, sending.task),
+            attributes=self._attributes("send", "send", sending, sending.queue),
         )
         if span.is_recording():
             # Most are not, and need no more.
@@ -180,10 +182,10 @@ class Tracing(Middleware):
         """Begin the span. No more is done here than what the handler may need: others wait."""
         lease, now = handling.lease, time.time_ns()
         span = self._tracer.start_span(
-            f"process {lease.queue} {handling.task}",
+            f"process {lease.queue}",
             sender,
             kind=SpanKind.CONSUMER,
-            attributes=self._attributes("process", "process", lease.queue, handling.task),
+            attributes=self._attributes("process", "process", handling, lease.queue),
             start_time=now,
         )
         attached = context.attach(trace.set_span_in_context(span, sender))
@@ -235,12 +237,12 @@ class Tracing(Middleware):
         ended = leased if 0 <= now - leased <= LONGEST_GAP else now
         began = ended - max(lease.token - lease.sequence, 0) * 1000
         # The keys are told by its two neighbours.
-        attributes = self._attributes("wait", None, lease.queue, handling.task)
+        attributes = self._attributes("wait", None, handling, lease.queue)
         attributes["messaging.message.id"] = str(lease.id)
         if behind:
             attributes["interlock.behind.message.id"] = [str(one.id) for one in behind]
         span = self._tracer.start_span(
-            f"wait {lease.queue} {handling.task}",
+            f"wait {lease.queue}",
             state.sender,
             attributes=attributes,
             links=[
@@ -275,14 +277,17 @@ class Tracing(Middleware):
             self._made = provider, provider.get_tracer("interlock", schema_url=SCHEMA)
         return self._made[1]
 
-    def _attributes(self, name: str, kind: str | None, queue: str, task: str) -> dict[str, Any]:
+    def _attributes(
+        self, name: str, kind: str | None, of: Sending | Handling, queue: str
+    ) -> dict[str, Any]:
         """Return what a sampler is told, and all spans have; ``kind`` is that of the conventions,
         which have none for a wait."""
         found = {
             "messaging.system": "interlock",
             "messaging.operation.name": name,
             "messaging.destination.name": queue,
-            "interlock.task": task,
+            "interlock.task": of.task,
+            **_server(of.engine),
         }
         if kind is not None:
             found["messaging.operation.type"] = kind
@@ -309,6 +314,20 @@ def instrument(app: App, tracer_provider: TracerProvider | None = None, **option
     app.use(tracing)
     app.on_process_stop(tracing.flush)
     return tracing
+
+
+@functools.lru_cache(maxsize=64)
+def _server(url: str) -> Mapping[str, str | int]:
+    """Return the address of an engine as spans have it; nothing of one in the process."""
+    if not url or url.startswith("memory:"):
+        return {}
+    addresses = urls.parse(url).addresses
+    if not addresses:
+        return {}
+    host, _, port = addresses[0].rpartition(":")
+    if addresses[0].startswith("unix:") or not port.isdigit():
+        return {"server.address": addresses[0].removeprefix("unix:")}
+    return {"server.address": host.strip("[]"), "server.port": int(port)}
 
 
 def _fail(span: Span, error: BaseException) -> None:

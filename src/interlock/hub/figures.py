@@ -66,10 +66,11 @@ class Figure:
 
 
 def metric_name(name: str, kind: MetricKind | None = None) -> str:
-    """Return a name of INFO as Prometheus would have it: counters end in `_total`."""
+    """Return a name of INFO as Prometheus would have it: counters end in `_total`, and what INFO
+    has in milliseconds is in seconds."""
     if kind is MetricKind.COUNTER:
         name = f"{name.removeprefix('total_')}_total"
-    return PREFIX + name
+    return PREFIX + (f"{name.removesuffix('_ms')}_seconds" if name.endswith("_ms") else name)
 
 
 def label(name: str, help: str, section: str = "", shown_as: str = "") -> Figure:
@@ -110,8 +111,7 @@ FIGURES = (
     label("cluster_enabled", "0, for a hub is no part of a cluster"),
     gauge("uptime_in_seconds", "server", "uptime", "seconds since the start", Unit.SECONDS,
           "interlock_hub_uptime_seconds"),
-    gauge("uptime_in_days", "", "", "the same in whole days", Unit.NUMBER,
-          "interlock_hub_uptime_days"),
+    words("uptime_in_days", "", "", "the same in whole days"),
     gauge("io_threads_active", "server", "workers", "threads that serve connections", Unit.NUMBER,
           "interlock_hub_workers"),
     counter("configurations_applied", "server", "reconfigured",
@@ -176,7 +176,8 @@ FIGURES = (
     words("aof_last_write_status", "", "", "ok or err, for those who look for it"),
     counter("total_commands_processed", "requests", "understood", "requests understood"),
     gauge("instantaneous_ops_per_sec", "requests", "a second",
-          "requests understood a second, over the last two"),
+          "requests understood a second, over the last two", Unit.NUMBER,
+          "interlock_hub_requests_per_second"),
     gauge("instantaneous_input_kbps", "", "", "KiB received a second, over the last two"),
     gauge("instantaneous_output_kbps", "", "", "KiB sent a second, over the last two"),
     counter("total_error_replies", "requests", "answered by an error",

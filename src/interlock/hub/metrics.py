@@ -71,8 +71,9 @@ def labelled(
         if told:
             name = metric_name(f"{label}_{figure.name}", figure.kind)
             yield from metric(name, figure.kind.value, figure.help)
+            in_ms = figure.name.endswith("_ms")
             for one, value in told:
-                yield f'{name}{{{label}="{escaped(one)}"}} {value}'
+                yield f'{name}{{{label}="{escaped(one)}"}} {value / 1000 if in_ms else value}'
 
 
 def of_families(families: Iterable[tuple[Family, Sequence[Sample]]]) -> Iterator[str]:
