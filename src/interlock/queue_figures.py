@@ -59,6 +59,26 @@ OLDEST = {
         "seconds for which the oldest message waits behind others or a pause; 0 while none does",
     ),
 }
+# By the names of `Roots.figures`: of a queue in which nothing is blocked there are none.
+STALLS = {
+    "blocked": gauge(
+        "blocked",
+        "messages that wait for the roots of the queue, each once; counted up to 10,000",
+    ),
+    "blocked_by_one": gauge(
+        "blocked_by_one", "messages that wait for the root that blocks most; counted up to 10,000"
+    ),
+    "slow_leases": gauge(
+        "slow_leases", "messages that have been leased for 60 seconds or longer; counted up to 100"
+    ),
+}
+ROOTS = Family(
+    "interlock_queue_roots",
+    "gauge",
+    "messages and pauses that others wait for; leased ones that have been so for 60 seconds",
+    ("queue", "kind"),
+)
+KINDS = ("held", "leased", "backing_off", "paused")
 # By the names of il1_stats.
 GAUGES = {
     "dead": gauge("dead", "dead letters that are kept"),
@@ -92,7 +112,16 @@ CUT = Family(
     'queues without lines of their own: they are summed as queue="other"',
     (),
 )
-QUEUE_FAMILIES = (MESSAGES, *OLDEST.values(), *GAUGES.values(), *COUNTERS.values(), QUEUES, CUT)
+QUEUE_FAMILIES = (
+    MESSAGES,
+    *OLDEST.values(),
+    *STALLS.values(),
+    ROOTS,
+    *GAUGES.values(),
+    *COUNTERS.values(),
+    QUEUES,
+    CUT,
+)
 """In the order in which they are told."""
 
 OTHER = "other"
@@ -146,6 +175,16 @@ class QueueFigures:
             if all(name in stats for stats in found.values()):
                 oldest = max((_age(one[name], now) for one in rest), default=0.0)
                 yield family, by_queue([_age(stats[name], now) for stats in rows], oldest)
+        for name, family in STALLS.items():
+            # Of the others the worst one: what blocks in one queue blocks nothing in another.
+            worst = max if name == "blocked_by_one" else sum
+            yield family, by_queue(_figures(name, rows), worst([0, *_figures(name, rest)]))
+        roots: list[Sample] = [
+            ((name, kind), found[name].get(f"roots_{kind}", 0)) for name in own for kind in KINDS
+        ]
+        if rest:
+            roots += [((OTHER, kind), sum(_figures(f"roots_{kind}", rest))) for kind in KINDS]
+        yield ROOTS, roots
         for name, family in GAUGES.items():
             yield family, by_queue(_figures(name, rows), sum(_figures(name, rest)))
         for (name, family), of_rest in zip(COUNTERS.items(), counted, strict=True):

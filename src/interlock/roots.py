@@ -85,6 +85,11 @@ class Roots:
             return "nothing is blocked"
         return "\n".join([self.summary, *(f"  {root}" for root in self.roots)])
 
+    def figures(self) -> dict[str, int]:
+        """Return what metrics have of the counts; a hub tells the same by itself."""
+        largest = max((root.blocked for root in self.roots), default=0)
+        return {"blocked": self.blocked, "blocked_by_one": largest}
+
     @property
     def summary(self) -> str:
         """One line: ``1,532 messages blocked by 5 held messages``. Empty if none is blocked."""
@@ -136,6 +141,13 @@ class Found:
         """Take what an engine answers: their number, whether that is all, and some rows."""
         roots = tuple(_root(*row) for row in rows)
         return cls(roots, exact and (found == len(roots) or not roots[-1].depth))
+
+    def figures(self) -> dict[str, int]:
+        """Return what metrics have of it: slow leases, and by kind the roots that block others."""
+        counted = {f"roots_{kind}": 0 for kind in _NOUNS}
+        for root in self.roots:
+            counted[f"roots_{root.kind}"] += root.depth > 0
+        return {"slow_leases": sum(root.kind == "leased" for root in self.roots), **counted}
 
     def counted(self, each: Iterable[tuple[int, bool]], total: tuple[int, bool]) -> Roots:
         """Return the report, given of each root how many it blocks, and how many all do."""

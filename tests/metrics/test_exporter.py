@@ -9,9 +9,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
+import interlock
+from interlock import Retry
 from interlock.cli import main
 from interlock.engine.client import Client, connect
 from interlock.engine.operator import Operator
@@ -61,7 +64,8 @@ def test_it_tells_what_the_engine_counts(client: Client) -> None:
     told = of_queue(text, name)
     assert told.pop("oldest_ready_seconds") > 0
     assert told == {
-        "oldest_waiting_seconds": 0,
+        "oldest_waiting_seconds": 0, "blocked": 0, "blocked_by_one": 0, "slow_leases": 0,
+        "roots held": 0, "roots leased": 0, "roots backing_off": 0, "roots paused": 0,
         "messages delayed": 0, "messages waiting": 0, "messages ready": 2, "messages leased": 1,
         "messages backing_off": 0, "messages held": 0,
         "dead": 1, "bytes": told["bytes"], "keys": 3, "paused": 0, "sealed": 0, "results": 0,
@@ -97,7 +101,7 @@ def test_keys_are_told_when_asked_for_whatever_is_in_them(client: Client) -> Non
         dict(labels)["key"]: value
         for labels, value in samples(text)["interlock_queue_key_waiting"].items()
     }
-    assert found == {odd.decode(): 3, "\\xff\\xfe": 2}
+    assert found == {odd.decode().replace("\n", "\\n"): 3, "\\xff\\xfe": 2}
     checked("check metrics", given=text)
 
 
@@ -241,3 +245,47 @@ def test_a_port_that_is_taken_is_1(start: Started, hub_url: str) -> None:
     second = start("exporter", "--url", hub_url, "--port", first.address)
     assert second.end() == 1
     assert f"cannot listen on http {first.address}" in second.said
+
+
+def stall(client: Client, name: str) -> None:
+    """Hold two messages; nine wait for the first, two of them for the second too."""
+    queue = client.queue(name, str)
+    for key in ("k0", "k8"):
+        queue.put("x", keys=key, retry=Retry(attempts=1, then="hold"))
+        queue.get().nack()
+    for number in range(9):
+        queue.put("x", keys=[f"k{number}", f"k{number + 1}"])
+
+
+BLOCKED = {
+    "blocked": 9,
+    "blocked_by_one": 9,
+    "slow_leases": 0,
+    "roots held": 2,
+    "roots leased": 0,
+    "roots backing_off": 0,
+    "roots paused": 0,
+}
+
+
+def test_an_exporter_tells_how_many_messages_are_blocked(client: Client) -> None:
+    name = f"q{uuid.uuid4().hex}"
+    client.queue(name, str).put("x", keys="k")
+    text = Exporter(operator_of(client), name).text()
+    assert of_queue(text, name)["blocked"] == 0
+    client.queue(name, str).get().ack()
+    stall(client, name)
+    text = Exporter(operator_of(client), name).text()
+    told = of_queue(text, name)
+    assert {figure: told[figure] for figure in BLOCKED} == BLOCKED
+    assert 0 < told["oldest_waiting_seconds"] < 60 and told["oldest_ready_seconds"] == 0
+    checked("check metrics", given=text)
+
+
+def test_a_hub_tells_how_many_messages_are_blocked_too(hub: interlock.Hub) -> None:
+    with connect(hub.url) as client:
+        stall(client, "stalled")
+        with urlopen(f"http://{hub.http_address}/metrics") as answer:
+            text = answer.read().decode()
+    told = of_queue(text, "stalled")
+    assert {figure: told[figure] for figure in BLOCKED} == BLOCKED

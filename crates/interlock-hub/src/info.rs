@@ -70,6 +70,14 @@ pub fn queues(shared: &Shared, most: usize) -> (Vec<(String, Figures)>, usize) {
     (all.into_iter().map(named).collect(), count)
 }
 
+/// Figures of what holds messages up, of the first so many queues where something does.
+pub fn stalls(shared: &Shared, most: usize) -> Vec<(String, Vec<(&'static str, u64)>)> {
+    let all = shared.queues.engine.stalls(most, shared.queues.now());
+    all.into_iter()
+        .map(|(name, figures)| (String::from_utf8_lossy(&name).into(), figures))
+        .collect()
+}
+
 /// The figures of each table, by its name. Those that a large one is counted for may be missing in its
 /// first moments, and are some seconds old later.
 pub fn tables(shared: &Shared) -> Vec<(String, Vec<(&'static str, u64)>)> {

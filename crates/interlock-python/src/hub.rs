@@ -185,6 +185,13 @@ impl HubServer {
             }
             all.set_item(name, told)?;
         }
+        for (name, figures) in py.detach(|| info::stalls(shared, most)) {
+            if let Some(told) = all.get_item(name)? {
+                for (figure, value) in figures {
+                    told.set_item(PyString::intern(py, figure), value)?;
+                }
+            }
+        }
         Ok((all, count))
     }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 
-from interlock.engine import worker_directory
+from interlock.engine import wire_queue, worker_directory
 from interlock.engine.operator import Operator
 from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.request import Refused
@@ -115,7 +115,7 @@ class Exporter:
 
     def _told(self) -> Told:
         began = time.monotonic()
-        found = self._counts.stats(self._operator)
+        found = self._stalled(self._counts.stats(self._operator))
         families = list(self._figures.told(found, time.time()))
         own = {labels[0] for labels, _ in families[0][1]}
         workers = self._workers(list(found), own)
@@ -125,6 +125,25 @@ class Exporter:
         yield from families
         yield KEY_WAITING, keys
         yield WORKERS, workers
+
+    def _stalled(self, found: Mapping[str, dict[str, int]]) -> Mapping[str, dict[str, int]]:
+        """Return the counts, with figures of what holds messages up where something does.
+
+        Messages are counted behind the first roots of the queues in which most wait.
+        """
+        active = [name for name, one in found.items() if one["leased"] or one["waiting"]]
+        replies = self._operator.each("roots", active, SLOW, LOOKED_AT)
+        told = dict(found)
+        stalled: list[str] = []
+        for queue, reply in zip(active, replies, strict=True):
+            # An older engine does not tell.
+            if not isinstance(reply, Refused):
+                roots = wire_queue.roots_found(reply)
+                told[queue] = found[queue] | roots.figures()
+                stalled += [queue] if any(root.depth for root in roots.roots) else []
+        for queue in heapq.nlargest(STALLED, stalled, key=lambda name: found[name]["waiting"]):
+            told[queue] |= self._operator.roots(queue, COUNTED).figures()
+        return told
 
     def _waiting(self, found: Mapping[str, Mapping[str, int]], own: set[str]) -> Iterator[Sample]:
         """Yield the keys with most messages of the queues that have most, of those with lines."""
@@ -163,6 +182,14 @@ def _state(said: Mapping[str, object]) -> str:
     return str(state) if state in ("running", "draining") else "unknown"
 
 
+SLOW = 60_000_000
+"""µs after which a handler is slow."""
+LOOKED_AT = 100
+"""Roots of each queue that are looked at."""
+STALLED = 20
+"""Queues of which messages are counted behind roots."""
+COUNTED = 5
+"""These roots of each, those with the deepest lanes."""
 MOST_LOOKED_AT = 100
 """Queues whose keys are looked at."""
 PAGES = 4
