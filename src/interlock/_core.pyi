@@ -55,6 +55,7 @@ __all__ = [
     "TableKeeper",
     "TableScan",
     "Waiter",
+    "WallClock",
     "__version__",
     "call_handler",
     "canonical",
@@ -71,6 +72,15 @@ __all__ = [
 __version__: str
 DEBUG_BUILD: bool
 """It was built without optimisation."""
+
+@final
+class WallClock:
+    """The judgement of a server's clock: a jump of it is followed once it has lasted."""
+
+    def __new__(cls) -> Self: ...
+    def read(self, wall: int, elapsed: int) -> tuple[int, int]:
+        """Take a reading of both clocks, µs. Return the time to use, and the jump that it
+        follows from this reading on; 0: none."""
 
 @final
 class ManualClock:

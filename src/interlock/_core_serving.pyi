@@ -24,6 +24,9 @@ class Engine:
     def __new__(cls, clock: ManualClock | None = None, memory: int = 0) -> Self:
         """``memory``: bytes that all queues may take before puts get ``OOM``; 0 is no bound."""
 
+    def wall(self) -> int:
+        """Return the time for dates, µs since 1970."""
+
     def call(
         self, function: str, key: bytes | None, args: Sequence[bytes | str | int], /
     ) -> list[bytes]:

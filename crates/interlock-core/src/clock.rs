@@ -1,12 +1,16 @@
 //! Time, µs since the Unix epoch: the system's, or one that a test moves by hand.
 //!
-//! The system's time is the wall clock read once, plus the monotonic clock since: it never steps
-//! back. A precise reading costs 29 ns here and a coarse one (to 4 ms) 7 ns, so that a queue
+//! There are two. Durations use [`Clock::now`]: the wall clock read once, plus the monotonic clock since, so it
+//! never steps. Dates use [`Clock::wall`]: the wall clock as far as [`WallClock`] believes it. A precise reading costs 29 ns here and a coarse one (to 4 ms) 7 ns, so that a queue
 //! in which nothing falls due reads the coarse one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::wall_clock::{Change, Reading, WallClock, STEP};
 
 /// Microseconds since the Unix epoch; a scheduler never lets it fall.
 pub type Time = u64;
@@ -37,11 +41,39 @@ impl Clock {
         }
     }
 
-    /// The wall clock, which is set by people and steps back and forth: for dates, never for order.
+    /// The time for dates, never for order: it follows the wall clock, and so may fall, once a jump has lasted.
     pub fn wall(&self) -> Time {
         match self {
-            Clock::System => wall(),
+            Clock::System => believed_wall(),
             Clock::Manual(_) => self.now(),
+        }
+    }
+
+    /// Judges the wall clock. To be called each second, so that a jump is noticed though nobody asks for a date.
+    pub fn read_wall(&self) -> Reading {
+        match self {
+            Clock::System => judge(&mut WALL.lock(), system_wall(), boot()),
+            Clock::Manual(_) => Reading { time: self.now(), is_stable: true },
+        }
+    }
+
+    /// Takes what has become of the wall clock since this was last asked.
+    pub fn take_changes(&self) -> Vec<Change> {
+        match self {
+            Clock::System => WALL.lock().take_changes(),
+            Clock::Manual(_) => Vec::new(),
+        }
+    }
+
+    /// Number of jumps of the wall clock in the life of the process, and µs by which it is ahead of `wall` while
+    /// a jump is not followed.
+    pub fn jumps(&self) -> (u64, i64) {
+        match self {
+            Clock::System => {
+                let wall = WALL.lock();
+                (wall.jumps(), wall.distrusted())
+            }
+            Clock::Manual(_) => (0, 0),
         }
     }
 
@@ -67,9 +99,33 @@ impl Clock {
 }
 
 /// Wall-clock time at which the monotonic clock stood at zero.
-static EPOCH: LazyLock<Time> = LazyLock::new(|| wall().saturating_sub(monotonic()));
+static EPOCH: LazyLock<Time> = LazyLock::new(|| system_wall().saturating_sub(monotonic()));
 
-fn wall() -> Time {
+/// The system has one wall clock, so the process has one judgement of it.
+static WALL: Mutex<WallClock> = Mutex::new(WallClock::new());
+/// From elapsed time to the wall clock while no jump is pending, else `UNSETTLED`: what saves the lock.
+static SETTLED: AtomicI64 = AtomicI64::new(UNSETTLED);
+const UNSETTLED: i64 = i64::MIN;
+
+fn believed_wall() -> Time {
+    let (wall, elapsed) = (system_wall(), boot());
+    // Relaxed: it guards nothing, and who sees an older one judges by that.
+    let settled = SETTLED.load(Ordering::Relaxed);
+    let seen = wall.cast_signed() - elapsed.cast_signed();
+    // Half of it: what has drifted further is noted before it would seem to be a jump.
+    if settled != UNSETTLED && seen.abs_diff(settled) <= STEP / 2 {
+        return wall;
+    }
+    judge(&mut WALL.lock(), wall, elapsed).time
+}
+
+fn judge(clock: &mut WallClock, wall: Time, elapsed: Time) -> Reading {
+    let reading = clock.read(wall, elapsed);
+    SETTLED.store(clock.settled().unwrap_or(UNSETTLED), Ordering::Relaxed);
+    reading
+}
+
+fn system_wall() -> Time {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as Time)
 }
 
@@ -77,7 +133,7 @@ fn wall() -> Time {
 #[inline]
 fn read(clock: libc::clockid_t) -> Time {
     let mut spec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `spec` is a valid place for the answer; both clocks exist on every Linux we run on.
+    // SAFETY: `spec` is a valid place for the answer; these clocks exist on every Linux we run on.
     unsafe { libc::clock_gettime(clock, &mut spec) };
     spec.tv_sec as Time * 1_000_000 + spec.tv_nsec as Time / 1000
 }
@@ -92,6 +148,17 @@ fn monotonic() -> Time {
 #[inline]
 fn coarse_monotonic() -> Time {
     read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// Elapsed time, the sleep of the machine counted.
+#[cfg(target_os = "linux")]
+fn boot() -> Time {
+    read(libc::CLOCK_BOOTTIME)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn boot() -> Time {
+    monotonic()
 }
 
 #[cfg(not(target_os = "linux"))]

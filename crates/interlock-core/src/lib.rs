@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`limits`] | the bounds and defaults that the declaration of the wire names |
 //! | [`key`] | canonical key bytes, the only place where a key's form is decided |
+//! | [`wall_clock`] | which time of day to believe when the system's is set |
 //! | [`clock`] | the system's time, and one that a test moves by hand |
 //! | [`sync`] | lock and parker, from the platform or from the model checker |
 //! | [`queue`] | scheduler, queue, leases, explanations, recorded schedules |
@@ -15,3 +16,4 @@ pub mod key;
 pub mod limits;
 pub mod queue;
 pub mod sync;
+pub mod wall_clock;

@@ -187,6 +187,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("queues_reclaimed", reclaimed.to_string()),
             ],
         ),
+        ("Clock", clock(shared)),
         ("Memory", crate::memory::figures()),
         ("Persistence", journal(shared)),
         ("Stats", stats),
@@ -232,6 +233,18 @@ fn journal(shared: &Shared) -> Vec<(&'static str, String)> {
         ("journal_unsynced_records", (last - durable).to_string()),
         ("journal_bytes_since_snapshot", bytes.to_string()),
         ("journal_clock_ahead_seconds", format!("{ahead:.3}")),
+    ]
+}
+
+/// Returns the figures of the wall clock.
+fn clock(shared: &Shared) -> Vec<(&'static str, String)> {
+    let clock = shared.queues.clock();
+    let is_stable = clock.read_wall().is_stable;
+    let (jumps, distrusted) = clock.jumps();
+    vec![
+        ("clock_jumps", jumps.to_string()),
+        ("clock_distrusted_seconds", format!("{:.3}", distrusted as f64 / 1e6)),
+        ("clock_stable", u8::from(is_stable).to_string()),
     ]
 }
 

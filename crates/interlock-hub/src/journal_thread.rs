@@ -5,34 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_engine::durable::Durable;
-use parking_lot::{Condvar, Mutex};
 
 use crate::events::Level;
 use crate::shared::Shared;
+use crate::stop::Stop;
 use crate::time::now;
-
-/// Ends the thread.
-#[derive(Default)]
-pub struct Stop {
-    stopped: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stop {
-    pub fn stop(&self) {
-        *self.stopped.lock() = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits for that time at most; returns whether it was stopped within it.
-    fn within(&self, time: Duration) -> bool {
-        let mut stopped = self.stopped.lock();
-        if !*stopped {
-            self.changed.wait_for(&mut stopped, time);
-        }
-        *stopped
-    }
-}
 
 /// Until it is stopped; then all is on disk, and nothing is recorded any more.
 pub fn keep(shared: &Shared, durable: &Arc<Durable>, stop: &Stop) {

@@ -41,7 +41,9 @@
 //! | [`reactor`] | sockets and epoll |
 //! | `listener`, `inherited`, `listeners` | sockets that are bound here, or were handed over |
 //! | `acceptor` | the thread that takes connections and deals them |
+//! | `stop` | the end of a thread that sleeps between two looks |
 //! | `journal_thread` | the thread that keeps the journal |
+//! | `clock_thread` | the thread that watches the wall clock |
 //! | [`server`] | start, drain, stop |
 //!
 //! What decides is kept apart from what touches the world: up to `session` nothing knows a socket or
@@ -54,6 +56,7 @@ mod acceptor;
 pub mod beat;
 pub mod catalog;
 pub mod chunk;
+mod clock_thread;
 pub mod command;
 pub mod counters;
 pub mod denials;
@@ -83,6 +86,7 @@ mod signals;
 mod socket;
 pub mod state;
 pub mod statistics;
+mod stop;
 pub mod stores;
 pub mod survey;
 pub mod tables;

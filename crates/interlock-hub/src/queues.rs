@@ -18,7 +18,7 @@ pub struct Queues {
     /// The records that make them durable, if the hub has a journal.
     pub durable: Option<Arc<Durable>>,
     clock: Clock,
-    /// µs by which their time is ahead of the clock's: that was set back since the last life.
+    /// µs by which their time is ahead of the clock's: that was set back since the hub last ran.
     ahead: Time,
 }
 
@@ -65,13 +65,18 @@ impl Queues {
         self.clock.now() + self.ahead
     }
 
-    /// The time of what stores keep, µs since 1970: the wall clock's, so that a file has the date that people
-    /// read on theirs however long the hub has run. A store sees to it that it does not step back.
+    /// The time for dates, µs since 1970: that of the wall clock, so that a file has the date that people read on
+    /// theirs however long the hub has run. It may fall; a store keeps its own times from falling.
     pub fn wall(&self) -> Time {
         self.clock.wall()
     }
 
-    /// µs by which that is ahead of the clock.
+    /// The source of both times.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// µs by which `now` is ahead of the clock.
     pub fn ahead(&self) -> Time {
         self.ahead
     }

@@ -11,9 +11,10 @@ use parking_lot::{Condvar, Mutex};
 use interlock_engine::durable::Repair;
 
 use crate::acceptor;
+use crate::clock_thread::watch;
 use crate::events::Level;
 use crate::info;
-use crate::journal_thread::{keep, Stop};
+use crate::journal_thread::keep;
 use crate::listeners::{Listening, SocketFile};
 use crate::mailbox::{Mail, Mailbox};
 use crate::queues::Queues;
@@ -21,6 +22,7 @@ use crate::reactor::worker::Worker;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::signals::BlockedSignals;
+use crate::stop::Stop;
 use crate::time::now;
 
 /// A hub that listens and serves until it is stopped or dropped.
@@ -31,8 +33,9 @@ pub struct Server {
     /// Ends the accept thread.
     stop: Arc<Mailbox>,
     accept: Option<JoinHandle<()>>,
-    /// Of the journal.
+    /// Of the journal, and of the clock.
     journal: Option<(Arc<Stop>, JoinHandle<()>)>,
+    clock: Option<(Arc<Stop>, JoinHandle<()>)>,
     workers: Vec<JoinHandle<()>>,
     running: Arc<Running>,
 }
@@ -59,10 +62,19 @@ impl Server {
             (0..count).map(|worker| Worker::new(shared.clone(), worker)).collect();
         let running = Arc::new(Running { count: Mutex::new(count), ended: Condvar::new() });
         let (addresses, stop) = (listening.addresses.clone(), Arc::new(Mailbox::new()?));
-        let (accept, journal, workers) = (None, None, workers?);
+        let (accept, journal, clock, workers) = (None, None, None, workers?);
         let (unix, none) = (None, Vec::new());
-        let mut server =
-            Server { shared, addresses, unix, stop, accept, journal, workers: none, running };
+        let mut server = Server {
+            shared,
+            addresses,
+            unix,
+            stop,
+            accept,
+            journal,
+            clock,
+            workers: none,
+            running,
+        };
         server.shared.apply_stores(server.shared.settings.stores.clone())?;
         // Signals are for the thread that started the hub.
         let signals = BlockedSignals::block();
@@ -81,6 +93,10 @@ impl Server {
             let thread = spawn("hub-journal".into(), move || keep(&shared, &durable, &stops))?;
             server.journal = Some((stop, thread));
         }
+        let (shared, stop) = (server.shared.clone(), Arc::new(Stop::default()));
+        let stops = stop.clone();
+        let thread = spawn("hub-clock".into(), move || watch(&shared, &stops))?;
+        server.clock = Some((stop, thread));
         let (shared, stop) = (server.shared.clone(), server.stop.clone());
         let (listeners, unix) = listening.take();
         let body = move || acceptor::accept(&shared, &stop, &listeners);
@@ -134,9 +150,9 @@ impl Server {
             let _ = worker.join();
         }
         // Last: what the workers have answered is recorded.
-        if let Some((stop, journal)) = self.journal.take() {
+        for (stop, thread) in [self.journal.take(), self.clock.take()].into_iter().flatten() {
             stop.stop();
-            let _ = journal.join();
+            let _ = thread.join();
         }
         self.shared.readings.stop();
         // Their time is their own: what workers have taken is to be written.

@@ -469,6 +469,10 @@ impl Host for Beside {
     fn now(&self) -> u64 {
         self.0.upgrade().map_or(0, |shared| shared.queues.wall())
     }
+
+    fn is_time_stable(&self) -> bool {
+        self.0.upgrade().is_some_and(|shared| shared.queues.clock().read_wall().is_stable)
+    }
 }
 
 impl Core<'_> {

@@ -1,8 +1,9 @@
-//! A clock that a test moves by hand.
+//! A clock that a test moves by hand, and the judgement of a clock that is not this machine's.
 
 use std::sync::Mutex;
 
 use interlock_core::clock::Clock;
+use interlock_core::wall_clock;
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
@@ -30,6 +31,29 @@ impl ManualClock {
         }
         queues.push(reference);
         Ok(())
+    }
+}
+
+/// The judgement of a server's clock, for dates: see `interlock_core::wall_clock`.
+#[pyclass(module = "interlock._core")]
+pub struct WallClock(wall_clock::WallClock);
+
+#[pymethods]
+impl WallClock {
+    #[new]
+    fn new() -> Self {
+        WallClock(wall_clock::WallClock::new())
+    }
+
+    /// Takes a reading of both clocks, µs. Returns the time to use, and the µs of a jump that it follows from this
+    /// reading on; 0: of none.
+    fn read(&mut self, wall: u64, elapsed: u64) -> (u64, i64) {
+        let reading = self.0.read(wall, elapsed);
+        let followed = self.0.take_changes().into_iter().find_map(|change| match change {
+            wall_clock::Change::Followed(by) => Some(by),
+            _ => None,
+        });
+        (reading.time, followed.unwrap_or(0))
     }
 }
 

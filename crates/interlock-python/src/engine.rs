@@ -225,6 +225,11 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Returns the time for dates, µs since 1970.
+    fn wall(&self) -> u64 {
+        self.clock.wall()
+    }
+
     /// Makes a call, and waits for its answer as long as its WAIT says.
     #[pyo3(signature = (function, key, args, /))]
     fn call<'py>(

@@ -64,6 +64,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
     module.add_class::<clock::ManualClock>()?;
+    module.add_class::<clock::WallClock>()?;
     module.add_class::<queue::Queue>()?;
     let py = module.py();
     module.add("Lease", lease::LEASES.class(&py.get_type::<lease::Lease>())?)?;

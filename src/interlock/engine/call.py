@@ -256,6 +256,28 @@ class Engine:
             if patience.tries > 1 or not patience.redirected:
                 yield Nap(patience.pause())
 
+    def date_time(self, session: Session[Any], key: str) -> Request[int | None]:
+        """Return the time for dates of the server with a queue, µs since 1970.
+
+        None: the server has none beside that of its queues, which is so with Redis.
+
+        Raises:
+            EngineUnavailable: it was not answered.
+        """
+        if self._memory is not None:
+            return self._memory.core.wall()
+        address = yield from self.nodes.of(key, session, self.target.timeout)
+        server = self.servers.get(address)
+        if server is None or not server.parks:
+            return None
+        try:
+            seconds, part = yield Ask(address, ("TIME",), self._share)
+        except Refused:
+            return None
+        except Broken as error:
+            raise EngineUnavailable(refusals.advised(f"{address}: {error}")) from None
+        return int(seconds) * 1_000_000 + int(part)
+
     def _prepare(self, session: Session[Any], address: str, patience: _Patience) -> Request[None]:
         """Ask a server what it is, and install the library where it is wanted."""
         version = ("FCALL", f"il{self.library.wire}_version", 0)

@@ -170,6 +170,13 @@ class Operations:
         self, session: Session[Any], limit: int, state: object, key: Key | None, after: object
     ) -> Request[list[QueuedMessage[Any]]]:
         """Return the wanted messages with the smallest ids; it goes through all."""
+        found = yield from self.stored(session, limit, state, key, after)
+        return [self._queued(one) for one in found]
+
+    def stored(
+        self, session: Session[Any], limit: int, state: object, key: Key | None, after: object
+    ) -> Request[list[Stored]]:
+        """Return the same as the engine has them."""
         limit = check_limit("messages()", limit)
         check_state(state)
         named = canonical("messages()", key)
@@ -185,7 +192,7 @@ class Operations:
             found |= {one.id: one for one in _on(some, named) if wanted(one)}
             if len(found) > limit + MAX_BATCH or cursor == b"0":
                 found = {id: found[id] for id in heapq.nsmallest(limit, found)}
-        return [self._queued(one) for one in found.values()]
+        return list(found.values())
 
     def result(
         self, session: Session[Any], id: int, timeout: Seconds | None, wanted: Any

@@ -172,6 +172,13 @@ FIGURES = (
     gauge("journal_clock_ahead_seconds", "journal", "clock behind by",
           "seconds by which the time of queues is ahead of a clock that was set back",
           Unit.SECONDS),
+    counter("clock_jumps", "clock", "jumps", "times that the system clock was set, by over 1 s"),
+    gauge("clock_distrusted_seconds", "clock", "distrusted",
+          "seconds by which the system clock is ahead of the time used for dates, while a jump is "
+          "not followed; negative if it is behind", Unit.SECONDS),
+    gauge("clock_stable", "clock", "stable",
+          "1 once the system clock has not jumped for 10 minutes; until then nothing is deleted by "
+          "age"),
     label("aof_enabled", "1 with a journal, for those who look for it"),
     words("aof_last_write_status", "", "", "ok or err, for those who look for it"),
     counter("total_commands_processed", "requests", "understood", "requests understood"),

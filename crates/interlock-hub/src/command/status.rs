@@ -1,16 +1,14 @@
 //! The commands that operators and clients of Redis send to any server: TIME, ROLE, LATENCY,
 //! CLUSTER.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::Call;
 
-/// Seconds and µs since 1970.
+/// The time for dates, in seconds and µs since 1970: a timetable goes by it.
 pub fn time(call: &mut Call<'_, '_>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = call.core.shared.queues.wall();
     call.reply.array(2);
-    call.reply.bulk(now.as_secs().to_string().as_bytes());
-    call.reply.bulk(now.subsec_micros().to_string().as_bytes());
+    call.reply.bulk((now / 1_000_000).to_string().as_bytes());
+    call.reply.bulk((now % 1_000_000).to_string().as_bytes());
 }
 
 /// A master without replicas.

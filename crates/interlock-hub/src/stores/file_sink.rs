@@ -38,7 +38,10 @@ impl FileSink {
             self.around.say(!report.is_clean(), &format!("open: {text}"));
             self.store = Some(store);
         }
-        Ok(self.store.as_mut().expect("just opened"))
+        let (now, ages) = (self.around.host.now(), self.around.host.is_time_stable());
+        let store = self.store.as_mut().expect("just opened");
+        store.set_clock(now, ages);
+        Ok(store)
     }
 }
 
@@ -84,7 +87,11 @@ impl Sink for FileSink {
     }
 
     fn tick(&mut self, now: u64) -> Result<(), StoreError> {
-        self.store.as_mut().map_or(Ok(()), |store| store.tick(now))
+        let ages = self.around.host.is_time_stable();
+        self.store.as_mut().map_or(Ok(()), |store| {
+            store.set_clock(now, ages);
+            store.tick(now)
+        })
     }
 
     fn upkeep(&mut self, now: u64) -> Result<bool, StoreError> {

@@ -80,8 +80,10 @@ pub trait Host: Send + Sync {
     fn broke(&self, text: String);
     /// A spool begins to number messages for others under this origin.
     fn sends_as(&self, origin: u128);
-    /// µs since 1970.
+    /// The time for dates, µs since 1970.
     fn now(&self) -> u64;
+    /// Returns whether that has been right for long enough to delete by it.
+    fn is_time_stable(&self) -> bool;
 }
 
 /// The store and the hub, as the sinks of a store see them.

@@ -43,6 +43,10 @@ pub struct FileStore<D: Disk> {
     pub(super) renames: HashMap<String, (String, u64)>,
     /// The latest time of any message: none is before it.
     pub(super) time: u64,
+    /// The time of day, for the dates in names; see [`FileStore::set_clock`].
+    present: u64,
+    /// Files may go by their age.
+    pub(super) ages: bool,
     tickets: u64,
     pub(super) files: Files,
     pub(super) compression: Option<Compression<D::File>>,
@@ -56,6 +60,8 @@ pub struct FileStore<D: Disk> {
     pub(super) _lock: D::Lock,
 }
 
+/// Times of messages may be ahead of the time of day by this much before names no longer follow them, µs.
+const AHEAD: u64 = 60_000_000;
 /// Files that a tick syncs or closes, and no more: the rest in pieces, between messages.
 pub(super) const AT_ONCE: usize = 64;
 
@@ -152,6 +158,8 @@ impl<D: Disk> FileStore<D> {
             folders: HashSet::new(),
             renames: HashMap::new(),
             time: 0,
+            present: u64::MAX,
+            ages: true,
             tickets: 0,
             files: Files::default(),
             compression: None,
@@ -170,6 +178,23 @@ impl<D: Disk> FileStore<D> {
 
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Tells the store the time of day, and whether that can be trusted enough to delete files by their age.
+    ///
+    /// Times of messages never fall. After a clock that was far ahead was set right, they stay where they are until
+    /// the clock has caught up; the names of new files have the true date all the same. Without this call
+    /// the times of messages are believed.
+    pub fn set_clock(&mut self, now: u64, ages: bool) {
+        (self.present, self.ages) = (now, ages);
+    }
+
+    /// The time that the name of a file is to have for a message of this time.
+    pub(super) fn dated(&self, time: u64) -> u64 {
+        if time > self.present.saturating_add(AHEAD) {
+            return self.present;
+        }
+        time
     }
 
     /// Returns the number of files of the store, and their bytes with those of their indexes.
@@ -327,7 +352,7 @@ impl<D: Disk> FileStore<D> {
             let written = self.chains[place].waiting.written;
             let one = &self.chains[place].waiting.messages[written];
             let (time, length) = (one.time, one.payload.len());
-            let time = self.chains[place].waiting.reached.next(time).time;
+            let time = self.dated(self.chains[place].waiting.reached.next(time).time);
             let period = self.period_of(time);
             if !self.fits(place, period, length as u64 + 1) {
                 self.begin(place, time, period)?;
@@ -366,7 +391,7 @@ impl<D: Disk> FileStore<D> {
         while n < self.chains[place].waiting.messages.len() {
             let time = self.chains[place].waiting.messages[n].time;
             let next = reached.next(time);
-            if n > written && self.period_of(next.time) != period {
+            if n > written && self.period_of(self.dated(next.time)) != period {
                 break;
             }
             let chain = &self.chains[place];

@@ -30,12 +30,13 @@ impl<D: Disk> FileStore<D> {
             self.due.extend(std::mem::take(&mut self.unsynced).into_iter().map(Due::Sync));
         }
         // A clock that was set back ends no period: the next message is of the latest time of all.
-        let now = now.max(self.time);
+        let now = self.dated(now.max(self.time));
         let period = self.settings.period(now);
         if std::mem::replace(&mut self.period, period) != period {
             self.end(|segment, _| segment.period != period);
         }
-        if self.settings.retention.age.is_some() && now.abs_diff(self.aged) >= 60 * SECOND {
+        let ages = self.ages && self.settings.retention.age.is_some();
+        if ages && now.abs_diff(self.aged) >= 60 * SECOND {
             self.aged = now;
             // Nobody writes to them, and they are as old as those that go.
             let age = self.settings.retention.age.unwrap_or(u64::MAX);
@@ -148,7 +149,10 @@ impl<D: Disk> FileStore<D> {
 
     /// The file that has to go first. Those that are written to stay.
     fn oldest(&self, now: u64) -> Option<Closed> {
-        let retention = self.settings.retention;
+        let mut retention = self.settings.retention;
+        if !self.ages {
+            retention.age = None;
+        }
         if retention.age.is_none() && retention.bytes.is_none() {
             return None;
         }
@@ -180,7 +184,7 @@ impl<D: Disk> FileStore<D> {
         // another one.
         let chain = &self.chains[closed.chain];
         if chain.segment.is_none() {
-            let time = self.time.max(closed.time);
+            let time = self.dated(self.time.max(closed.time));
             let period = self.settings.period(time);
             self.begin(closed.chain, time, period)?;
         }

@@ -22,9 +22,11 @@ and "skip" then send a later tick, not that one.)
 
 - The pending timer is the memory. If no worker ran for days, it is late, and what is missed is all
   from its tick to now. There is nothing else that would have to be kept, and no clock but the
-  engine's: now is what the lease says (its deadline less its length), and a delay is counted there.
-  The clocks of workers, set wrong or set back, have no part in it. An engine whose own clock is set
-  back waits for the pending timer: no tick comes again.
+  engine's: now is what a hub tells as its time for dates, and on Redis what the lease says (its
+  deadline less its length), judged by the same policy. The clocks of workers have no part in it.
+- A delay is elapsed time and a tick is a date, so a timer sleeps for a minute at most and is then
+  put back. So it follows a clock that is set, and a machine that slept. If the clock was set back
+  by up to three hours, it waits: no tick comes again. If by more, another timer takes its place.
 - A worker looks, when it begins and then each minute, whether each of its entries has a timer, and
   puts one for the next tick where it has not: for a new entry, or an engine that came back empty.
   Two that do so at once put the same dedup string.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from interlock import _core
 from interlock.app.timetable import timer as timers
 from interlock.app.timetable.entry import MOST, Entry, moment
 from interlock.app.timetable.timer import Timer
@@ -18,6 +20,7 @@ from interlock.retry import Retry
 
 if TYPE_CHECKING:
     from interlock.engine.queue import RemoteQueue
+    from interlock.engine.records import Stored
 
 __all__ = ["Keeper"]
 
@@ -48,6 +51,8 @@ class Keeper:
         """The queue in which timers are put, and looked at."""
         self.waiting = self.queue._again()
         """The same, by which they are leased: to close it ends the wait."""
+        self._clock = _core.WallClock()
+        """Judges the clock of an engine that does not do so itself."""
 
     def step(self, until: float) -> bool:
         """Wait for a timer that is due, and do what it says; False: there was none until then.
@@ -66,37 +71,45 @@ class Keeper:
         return True
 
     def plan(self) -> None:
-        """Put the timer of each entry that has none."""
-        pending = self.pending()
-        missing = [
-            entry
-            for entry in self.entries.values()
-            if not any(one.name == entry.name and one.is_of(entry) for one in pending)
-        ]
-        if not missing:
-            return
-        now = self._now()
-        if now is None:
+        """Put the timer of each entry that has none, or has one that waits for too long."""
+        stored = self._stored()
+        found = self._now()
+        if found is None:
             # Somebody has paused the queue; then nothing is due either.
             return
-        began = time.monotonic()
-        for entry in missing:
-            tick = entry.schedule.after(now)
-            self._put(entry, tick, 0, tick - now - (time.monotonic() - began))
+        (due_by, now), began = found, time.monotonic()
+        for entry in self.entries.values():
+            known = [
+                (one, timer)
+                for one, timer in stored
+                if timer.name == entry.name and timer.is_of(entry)
+            ]
+            for one, timer in known:
+                # The clock by which the queue goes was ahead when it was put, and was set right.
+                if (one.due or 0) > due_by + FAR * 1e6 and self.queue.cancel(one.id):
+                    self._again(entry, timer, one.id, now - began + time.monotonic())
+            if not known:
+                tick = entry.schedule.after(now)
+                self._put(entry, tick, 0, tick - now - (time.monotonic() - began))
 
     def pending(self) -> list[Timer]:
         """Return the timers that are there, the next one first."""
-        found = []
+        return sorted((timer for _, timer in self._stored()), key=lambda timer: timer.tick)
+
+    def _stored(self) -> list[tuple[Stored, Timer]]:
+        found: list[tuple[Stored, Timer]] = []
+        run, handle = self.queue._run, self.queue._handle
         after: int | None = None
-        while page := self.queue.messages(PAGE, after=after):
-            found += [one for each in page if (one := timers.decode(each.payload)) is not None]
+        while page := run(handle, handle.operations.stored, PAGE, None, None, after):
+            decoded = [(one, timers.decode(one.payload)) for one in page]
+            found += [(one, timer) for one, timer in decoded if timer is not None]
             after = page[-1].id
-        return sorted(found, key=lambda one: one.tick)
+        return found
 
     def _handle(self, batch: LeasedBatch) -> None:
         began = time.monotonic()
         (place,) = batch.places
-        message, now = batch.message(place), _time_of(batch)
+        message, now = batch.message(place), self._date(batch)
         found = timers.decode(message.payload)
         if found is None:
             _log.error("message %d in queue %r is no timer; it goes", message.id, self.queue.name)
@@ -107,10 +120,7 @@ class Keeper:
             self._leave(batch, message, found)
             return
         if found.tick - now > EARLY:
-            # The engine's clock was set back, or somebody has it at once.
-            self._settle(
-                batch, wire.nacking(batch.token, message.id, found.tick - now, "it is not time yet")
-            )
+            self._wait(batch, message, entry, found, now)
             return
         try:
             last = self._fire(entry, found, now)
@@ -122,6 +132,29 @@ class Keeper:
         tick = entry.schedule.after(now)
         self._put(entry, tick, last, tick - now - (time.monotonic() - began))
         self._settle(batch, ("ACK", batch.token, message.id))
+
+    def _wait(
+        self, batch: LeasedBatch, message: wire.Handed, entry: Entry, found: Timer, now: float
+    ) -> None:
+        """Put a timer back whose tick is not due yet."""
+        if _tick_of(entry, found, now) != found.tick or message.attempt > MOST_LEFT / 2:
+            # Or workers of other releases have left it so often that they would soon drop it.
+            self._again(entry, found, message.id, now)
+            self._settle(batch, ("ACK", batch.token, message.id))
+            return
+        delay = min(found.tick - now, LONGEST_SLEEP)
+        self._settle(batch, wire.deferring(batch.token, message.id, delay))
+
+    def _again(self, entry: Entry, found: Timer, id: int, now: float) -> None:
+        """Put a timer in the place of one with this id, for the tick that is next by now."""
+        tick = _tick_of(entry, found, now)
+        if tick != found.tick:
+            _log.warning(
+                "timetable entry %r: the engine's clock was set back; the next tick is %s, not %s",
+                entry.name, moment(tick), moment(found.tick), extra={"entry": entry.name},
+            )  # fmt: skip
+        last = found.last if found.last <= now else 0
+        self._put(entry, tick, last, tick - now, again=f" again {id}")
 
     def _fire(self, entry: Entry, found: Timer, now: float) -> int:
         """Send what is due; return the last tick that was fired."""
@@ -171,13 +204,15 @@ class Keeper:
         )  # fmt: skip
         self._settle(batch, ("ACK", batch.token, message.id))
 
-    def _put(self, entry: Entry, tick: int, last: int, delay: float) -> None:
+    def _put(self, entry: Entry, tick: int, last: int, delay: float, again: str = "") -> None:
         self.queue._sent(
             timers.encode(timers.timer(entry, tick, last)),
             PATIENCE,
             keys=entry.name,
-            delay=max(delay, 0.0),
-            dedup=timers.timer_name(entry, tick),
+            # By the engine's queues a delay is elapsed time. Looked at each minute, it follows a
+            # clock that is set, and a machine that slept.
+            delay=min(max(delay, 0.0), LONGEST_SLEEP),
+            dedup=timers.timer_name(entry, tick) + again,
             window=timers.window(entry, tick),
             quiet=True,
             retry=FOR_EVER,
@@ -189,10 +224,11 @@ class Keeper:
         # What is lost is another's now, and what cannot be told runs out by itself.
         batches.settle(self.queue, [settlement])
 
-    def _now(self) -> float | None:
-        """Return the engine's time: that of the lease of a message that is put for it alone.
+    def _now(self) -> tuple[int, float] | None:
+        """Return the time of the queue, µs since 1970, and the time for dates, in seconds.
 
-        None: it is not handed out.
+        The first is that of the lease of a message that is put for it alone. None: it is not handed
+        out.
         """
         for pause in PAUSES:
             if pause:
@@ -203,23 +239,59 @@ class Keeper:
             _, batch = batches.exchange(self.waiting, (), 1, 0.0, "unkeyed")
             if batch is not None:
                 self._settle(batch, ("ACK", batch.token, int(batch.reply[batch.places[0]])))
-                return _time_of(batch)
+                return _leased_at(batch), self._date(batch)
         return None
 
+    def _date(self, batch: LeasedBatch) -> float:
+        """Return the time for dates, in seconds since 1970, just after something was leased."""
+        handle = self.queue._handle
+        told = self.queue._run(handle, handle.engine.date_time, handle.key)
+        if told is not None:
+            return float(told) / 1e6
+        found, followed = self._clock.read(_leased_at(batch), _elapsed())
+        if followed:
+            _log.warning(
+                "the timetable of queue %r follows the engine's clock, which jumped by %s s",
+                self.queue.name, f"{followed / 1e6:+.3f}",
+            )  # fmt: skip
+        return found / 1e6
 
-def _time_of(batch: LeasedBatch) -> float:
-    """Return the engine's time at which it was leased, in seconds since 1970."""
+
+def _tick_of(entry: Entry, found: Timer, now: float) -> int:
+    """Return the tick for which an entry's timer should wait.
+
+    That is the timer's own, unless the clock was set back. By up to `SET_BACK`, the timetable waits
+    until the clock is as late as it was, so that no tick comes twice. By more, it was wrong before.
+    """
+    begin = max(now, found.last) if found.last - now <= SET_BACK else now
+    return min(entry.schedule.after(begin), found.tick)
+
+
+def _leased_at(batch: LeasedBatch) -> int:
+    """Return the time of the queue at which it was leased, µs since 1970."""
     deadline = int(batch.reply[batch.places[0] - DEADLINE])
-    return (deadline - wire.micros(batch.grant.handle.lease)) / 1e6
+    return deadline - wire.micros(batch.grant.handle.lease)
+
+
+def _elapsed() -> int:
+    """Return a time that only measures what passes, the sleep of the machine counted, in µs."""
+    if sys.platform == "linux":
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    return time.monotonic_ns() // 1000
 
 
 DEADLINE = 3
 """The deadline of a lease stands so far before its first message."""
-EARLY = 1.0
+EARLY = 0.001
 """Seconds by which a timer may be before its time."""
 MOST_LEFT = 100
 """Times that a timer goes back before it is nobody's: several minutes, and many workers."""
 LONGEST_LEFT = 5.0
+LONGEST_SLEEP = 60.0
+"""Seconds after which a timer is looked at though its tick is later."""
+FAR = 2 * LONGEST_SLEEP
+SET_BACK = 3 * 3600
+"""Seconds by which a clock may be set back and no tick comes twice: as in Debian's cron."""
 PATIENCE = 5.0
 PAGE = 1000
 PAUSES = (0.0, 0.05, 0.2)

@@ -1,6 +1,6 @@
 //! The commands that Redis has for keys, on rows.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::{answer, Asked, Named, Refusal};
 use crate::command::Call;
@@ -91,13 +91,13 @@ pub fn pexpireat(call: &mut Call<'_, '_>) {
 
 /// `unit`: ms in one of what is given; `since_1970`: it is a time and no duration.
 fn expires(call: &mut Call<'_, '_>, name: &str, unit: i64, since_1970: bool) {
+    let wall = call.core.shared.queues.wall();
     answer(call, |asked, reply| {
         let named = asked.row(1)?;
         let given = integer(&asked.arguments[2]);
         let given = given.ok_or("ERR value is not an integer or out of range")?;
         let condition = Condition::of(asked)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = if since_1970 { now.as_millis() as i64 } else { 0 };
+        let now = if since_1970 { (wall / 1000).cast_signed() } else { 0 };
         let left = given.checked_mul(unit).and_then(|given| given.checked_sub(now));
         let left = left.ok_or_else(|| format!("ERR invalid expire time in '{name}' command"))?;
         // What is over has expired at once.
