@@ -76,6 +76,7 @@ class Engine:
         self.serves_nodes: bool | None = None
         """Nodes announce themselves in a table, as on a hub; None: it was not asked yet."""
         self._prefix = f"il{self.library.wire}_"
+        self._version = ("FCALL", f"{self._prefix}version", 0)
         self._alone = target.addresses[0] if target.addresses and target.kind != "cluster" else ""
         """The only server; empty on a cluster."""
         self._share = min(target.timeout, max(target.timeout / 2, 1.0))
@@ -198,6 +199,8 @@ class Engine:
                 if before:
                     started = time.monotonic()
         patience = _Patience(self.target, within, function, started)
+        if isinstance(first, Broken) and first.sent and server is not None and server.parks:
+            patience.waited(min(time.monotonic() - started, wait))
         asking = ""
         while True:
             if first is None and session.interrupted:
@@ -216,6 +219,9 @@ class Engine:
                 server = self.servers.get(address)
                 # None: it has lost the library again already, which the call itself is told.
                 if wait and server is not None and server.parks:
+                    if patience.broken:
+                        # Not with the wait on top, for it may be gone.
+                        yield Ask(address, self._version, patience.share())
                     patience.allow(wait)
                 called = True
                 reply: list[bytes] = yield Ask(address, command, patience.share())
@@ -247,7 +253,7 @@ class Engine:
                 patience.sent = patience.sent or (called and refusal.unsure)
             except Broken as error:
                 self.nodes.doubt()
-                patience.failed(address, str(error))
+                patience.failed(address, str(error), broken=True)
                 patience.sent = patience.sent or (called and error.sent)
             if patience.sent and not again:
                 raise patience.unknown() from None
@@ -280,11 +286,10 @@ class Engine:
 
     def _prepare(self, session: Session[Any], address: str, patience: _Patience) -> Request[None]:
         """Ask a server what it is, and install the library where it is wanted."""
-        version = ("FCALL", f"il{self.library.wire}_version", 0)
         said: Version | None = None
         for attempt in (1, 2):
             try:
-                said = wire_queue.version((yield Ask(address, version, patience.share())))
+                said = wire_queue.version((yield Ask(address, self._version, patience.share())))
             except Refused as error:
                 if refusals.LOST not in str(error):
                     raise
@@ -321,11 +326,13 @@ class _Patience:
         timeout = target.timeout if within is None else within
         self._until = self._started + timeout
         self._timeout = timeout
-        self._wait = 0.0
+        self._wait = self._waited = self._allowed = 0.0
         self._target = target
         self._function = function
         self._reasons: list[str] = []
         self.tries = 0
+        self.broken = False
+        """The last attempt found no server, or lost it."""
         self.redirected = False
         self.installed = False
         """The library was missing once."""
@@ -342,8 +349,15 @@ class _Patience:
             self._until = self._started + self._timeout + GRACE
             self._wait = max(0.0, min(wait, self.left() - GRACE))
             return
-        self._wait = wait
-        self._until = self._started + self._timeout + wait
+        self._wait, self._allowed = wait, time.monotonic()
+        self._until = self._started + self._timeout + self._waited + wait
+
+    def waited(self, seconds: float) -> None:
+        """Count seconds in which the server rightly did not answer as no part of the timeout."""
+        if not self._bounded:
+            self._waited += seconds
+            self._wait = 0.0
+            self._until = self._started + self._timeout + self._waited
 
     def share(self) -> float:
         """Return the seconds for one attempt.
@@ -354,8 +368,11 @@ class _Patience:
         own = max((left - self._wait) / 2, 0)
         return max(min(left, max(own, 1.0) + self._wait), 0.001)
 
-    def failed(self, address: str, reason: str) -> None:
+    def failed(self, address: str, reason: str, broken: bool = False) -> None:
         self.tries += 1
+        self.broken = broken
+        if self._wait:
+            self.waited(min(time.monotonic() - self._allowed, self._wait))
         self.redirected = reason.startswith(("MOVED", "ASK", "ERR Function not found"))
         said = f"{address}: {reason}"
         if said not in self._reasons:
@@ -368,8 +385,9 @@ class _Patience:
         """
         longest = min(0.05 * 2 ** min(self.tries - 1, 5), 1.0)
         seconds: float = longest * random.uniform(0.5, 1.0)
-        if self.left() <= seconds:
-            within = f"{round(self._timeout, 2):g} s; {self.tries} attempts"
+        if self.left() <= SHORTEST:
+            passed = time.monotonic() - self._started
+            within = f"{round(passed, 1):g} s; {self.tries} attempts"
             raise EngineUnavailable(
                 refusals.advised(
                     f"{self._target.shown} did not answer il1_{self._function} in {within}: "
@@ -377,7 +395,7 @@ class _Patience:
                 ),
                 unknown=self.sent,
             )
-        return seconds
+        return min(seconds, self.left() - SHORTEST / 2)
 
     def unknown(self) -> EngineUnavailable:
         return EngineUnavailable(
@@ -389,5 +407,7 @@ class _Patience:
 
 NODE = "node:"
 """Before the address of a server that is no engine, but a node of a cluster of Interlock."""
+SHORTEST = 0.02
+"""Seconds that must be left for another attempt."""
 GRACE = 0.5
 """Seconds for which the answer of a call that waits is on its way."""

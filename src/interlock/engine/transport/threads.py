@@ -38,6 +38,7 @@ class Link:
 
         self._error = RedisError
         self._made: Any = make(connection, target, address, target.timeout)
+        self._longest = target.timeout
         self._speech: Speech | None = None
         self.interrupted = False
         _links.add(self)
@@ -146,7 +147,9 @@ class Link:
 
     def _opened(self, timeout: float) -> Speech:
         made = self._made
-        made._socket_connect_timeout = made.socket_connect_timeout = timeout
+        # What the call waits for comes behind that.
+        connecting = min(timeout, self._longest)
+        made._socket_connect_timeout = made.socket_connect_timeout = connecting
         made._socket_timeout = made.socket_timeout = timeout
         made.connect()
         self._speech = Speech(made) if hiredis is None else Packed(made)

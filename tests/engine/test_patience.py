@@ -1,0 +1,85 @@
+"""The time that a call has where its engine does not answer, on a clock that each step moves."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from interlock.engine import call as calls
+from interlock.engine.call import Engine, Server
+from interlock.engine.request import Ask, Broken, Nap
+from interlock.engine.url import parse
+from interlock.errors import EngineUnavailable
+
+ADDRESS = "127.0.0.1:1"
+KEY = "il:{q}"
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    moved = Clock()
+    monkeypatch.setattr(calls, "time", moved)
+    return moved
+
+
+def unanswered(clock: Clock, wait: float, timeout: float, *took: tuple[float, bool]) -> str:
+    """Make a call that is never answered, and return what it raises.
+
+    Each attempt takes so many seconds, at most what it is given, and was sent or not; the last one
+    stands for all that follow.
+    """
+    engine = Engine(parse(f"interlock://{ADDRESS}?timeout={timeout}"))
+    engine.servers[ADDRESS] = Server(True, 1024, frozenset())
+    session: Any = SimpleNamespace(interrupted=False, drop=lambda address: None)
+    request = engine.call(session, "put", KEY, wait=wait)
+    steps = list(took)
+    step = next(request)
+    while True:
+        try:
+            if isinstance(step, Nap):
+                clock.now += step.seconds
+                step = request.send(None)
+                continue
+            assert isinstance(step, Ask)
+            seconds, sent = steps.pop(0) if len(steps) > 1 else steps[0]
+            clock.now += min(seconds, step.timeout)
+            step = request.throw(Broken("gone", sent))
+        except EngineUnavailable as told:
+            return str(told)
+
+
+@pytest.mark.parametrize("wait", [0, 2, 10])
+@pytest.mark.parametrize("timeout", [0.5, 1, 5])
+def test_where_nobody_listens_the_wait_is_not_added(
+    clock: Clock, wait: float, timeout: float
+) -> None:
+    said = unanswered(clock, wait, timeout, (0, False))
+    passed = clock.now - 100
+    assert timeout - 0.05 <= passed <= timeout
+    assert f"did not answer il1_put in {round(passed, 1):g} s" in said
+
+
+def test_nor_where_it_is_found_gone_after_a_moment(clock: Clock) -> None:
+    unanswered(clock, 10, 1, (0.2, True), (0, False))
+    assert clock.now - 100 == pytest.approx(1.2, abs=0.05)
+
+
+def test_a_wait_that_the_server_broke_off_leaves_the_whole_timeout(clock: Clock) -> None:
+    said = unanswered(clock, 10, 1, (8, True), (0, False))
+    assert clock.now - 100 == pytest.approx(9, abs=0.05)
+    assert re.search(r"in (8\.9|9) s; \d+ attempts", said)
+
+
+def test_a_server_that_takes_calls_and_says_nothing_has_its_wait_once(clock: Clock) -> None:
+    unanswered(clock, 10, 1, (60, True))
+    assert clock.now - 100 <= 12
