@@ -10,6 +10,7 @@ from redis import Redis
 
 from interlock import connect
 from interlock.cli import main
+from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
 from tests.cli.conftest import Command
 
@@ -187,3 +188,30 @@ def test_a_key_that_only_looks_like_a_queue_s_hides_no_queue(
             assert "refuses il1_stats of queue 'stranger'" in err
         finally:
             server.delete("il:{stranger}:c")
+
+
+def test_peek_of_a_key_looks_at_no_other_message(
+    cli: Command, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Those behind `b` too, so that not only messages of the key are told.
+    ids = [queue.put(b"x", keys=["a", "b"]) for _ in range(30)]
+    behind = queue.put(b"x", keys="b")
+    queue.put(b"x", keys="c")
+    monkeypatch.setattr(Operator, "messages", None)
+
+    def peeked(*words: object) -> list[int]:
+        return [one["id"] for one in cli("peek", queue.name, *words, "--json").lines]
+
+    assert peeked("--key", "a", "--limit", 7) == ids[:7]
+    assert peeked("--key", "a", "--limit", 7, "--after", ids[19]) == ids[20:27]
+    assert peeked("--key", "a", "--limit", 40) == ids
+    assert peeked("--key", "b", "--limit", 40) == [*ids, behind]
+    assert peeked("--key", "a", "--state", "waiting", "--limit", 3) == ids[1:4]
+    assert peeked("--key", "nobody") == []
+
+
+def test_peek_of_a_key_finds_delayed_messages_too(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    late = queue.put(b"x", keys="a", delay=1000)
+    now = queue.put(b"x", keys="a")
+    found = cli("peek", queue.name, "--key", "a", "--json").lines
+    assert [one["id"] for one in found] == [now, late]

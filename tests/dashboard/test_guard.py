@@ -446,7 +446,9 @@ def test_deep_links_are_all_the_page(shown: Page) -> None:
             answer = shown.http.get(f"{base}{path}")
             assert answer.status_code == 200
             assert answer.text == '<html data-base="/ops/queues">'
-    assert shown.http.get("/other").status_code == 404
+    assert "no such page" in shown.http.get("/other").json()["error"]
+    lost = shown.http.get("/other", headers={"Accept": "text/html"})
+    assert (lost.status_code, lost.text) == (404, '<html data-base="/ops/queues">')
     moved = shown.http.get("/ops/queues")
     assert moved.status_code == 308 and moved.headers["location"] == "/ops/queues/"
     cookie = shown.http.get("/ops/queues/api/server").headers["set-cookie"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -12,7 +13,7 @@ import pytest
 from interlock import Hub
 from interlock.cli import hub_info, main
 from interlock.cli.connection import FLAGS
-from interlock.cli.tables import printable, table
+from interlock.cli.tables import fitted, printable, table
 from interlock.hub import introspection
 from interlock.hub.client import Client
 from interlock.hub.figures import FIGURES, MetricKind
@@ -196,3 +197,21 @@ def test_a_table_puts_numbers_to_the_right_and_is_one_without_rows() -> None:
     assert table(("a", "b"), []) == "a  b"
     assert printable("a\x1b[2J\n\u00e9") == "a\\x1b[2J\\n\u00e9"
     assert printable("a\u202eb\n\ud800", "\n") == "a\\u202eb\n\\ud800"
+
+
+def test_long_texts_push_no_column_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("n" * 150 + "-eu", 7, "k" * 40), ("short", 1_000, "key")]
+    assert "n" * 150 in table(("queue", "ready", "key"), rows)
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "60")
+    head, first, second = table(("queue", "ready", "key"), rows).splitlines()
+    assert max(len(head), len(first), len(second)) <= 60
+    assert "…" in first and "-eu" in first and "k" * 10 in first
+    assert second.split() == ["short", "1,000", "key"]
+    assert fitted([150, 5, 150], [False, True, False], 50) == [20, 5, 21]
+    assert fitted([16, 90], [False, True], 20) == [16, 90]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True

@@ -130,6 +130,9 @@ class Dashboard:
             return self._file("/".join(decoded(one) for one in path[1:]), headers)
         if path[0] in PAGES:
             return self._file("index.html", headers)
+        if "text/html" in headers.get("accept", ""):
+            # For people: the page says that it knows no such address.
+            return self._file("index.html", {}, status=404)
         raise Refusal(404, "there is no such page")
 
     def _root(self) -> str:
@@ -137,7 +140,7 @@ class Dashboard:
 
     # -- Pages --------------------------------------------------------------------------------
 
-    def _file(self, name: str, headers: dict[str, str]) -> Response:
+    def _file(self, name: str, headers: dict[str, str], status: int = 200) -> Response:
         found = self._pages.file(name)
         if found is None:
             raise Refusal(404, "there is no such file")
@@ -145,7 +148,7 @@ class Dashboard:
         said = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag}
         if headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=said)
-        return Response(data, headers=said | {"Content-Type": kind})
+        return Response(data, status, headers=said | {"Content-Type": kind})
 
     # -- Sessions -----------------------------------------------------------------------------
 

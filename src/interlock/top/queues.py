@@ -10,7 +10,7 @@ from textual.widgets import DataTable
 
 from interlock.top.board import RATED, Look
 from interlock.top.queue import QueueView
-from interlock.top.text import cell, course, number
+from interlock.top.text import cell, course, number, one_line
 from interlock.top.view import Table, View
 from interlock.top.workers import WorkersView
 
@@ -50,7 +50,8 @@ class QueuesView(View):
                 (
                     name,
                     [
-                        cell(name), cell(course(seen.depths[name], COURSE), style="cyan"),
+                        cell(one_line(name, NAME)),
+                        cell(course(seen.depths[name], COURSE), style="cyan"),
                         number(counts["unsettled"]),
                         *(number(counts.get(state, 0)) for state in STATES),
                         *(number(rates.get(rate)) for rate in RATED), cell(", ".join(closed)),
@@ -81,6 +82,8 @@ class QueuesView(View):
         self.app.push_screen(WorkersView(self.board))
 
 
+NAME = 40
+"""Characters of a queue's name."""
 COURSE = 12
 """Characters of the course of the depth."""
 STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")

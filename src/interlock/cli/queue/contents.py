@@ -42,7 +42,8 @@ def add_to(commands: Any) -> None:
         "the first messages of a queue, or those named",
         (LIMIT, STATE, KEY, AFTER),
         about="Without ids it goes through all messages, for a queue does not keep them in "
-        "one row. Payloads that are JSON or MessagePack are shown as what they say. Of one "
+        "one row; with --key only through those in front on it. Payloads that are JSON or "
+        "MessagePack are shown as what they say. Of one "
         "message, all attempts that failed are shown, with where they did.",
         ids="[ID]",
     )
@@ -87,9 +88,10 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
     else:
         key = None if given.key is None else given.key.encode(errors="surrogateescape")
         behind = _behind(operator, given)
+        listed = None if key is None else _front_of(operator, given, key, behind)
         wanted = (
             message
-            for message in operator.messages(given.queue)
+            for message in (operator.messages(given.queue) if listed is None else listed)
             if given.state in (None, message.state)
             and (behind is None or place(message) > behind)
             and (key is None or key in message.keys or key in message.shared)
@@ -118,6 +120,35 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
     if not looked and not given.ids:
         print("no such messages" if given.state or given.key else "no messages")
     return code
+
+
+def _front_of(
+    operator: Operator, given: argparse.Namespace, key: bytes, behind: tuple[bool, int, int] | None
+) -> list[Stored] | None:
+    """Return the first messages of a key, enough for a page; None if that needs a look at all.
+
+    The engine tells those in front on a key in their order, however many messages it has. It knows
+    no place of a delayed message, which stands on no key yet.
+    """
+    limit = given.limit
+    while True:
+        found = operator.explain(given.queue, key=key, limit=min(limit, MOST_EXPLAINED))
+        nodes = () if found is None else found.nodes
+        looked = [operator.peek(given.queue, node.id) for node in nodes]
+        listed = [one for one in looked if one and (key in one.keys or key in one.shared)]
+        fit = [
+            one
+            for one in listed
+            if given.state in (None, one.state) and (behind is None or place(one) > behind)
+        ]
+        if len(fit) >= given.limit:
+            return listed
+        # What stands in front of those on other keys is told once all on this key are.
+        if found is None or not found.truncated or len(listed) < len(nodes):
+            return None if operator.stats(given.queue)["delayed"] else listed
+        if limit >= MOST_EXPLAINED:
+            return None
+        limit *= 4
 
 
 def _behind(operator: Operator, given: argparse.Namespace) -> tuple[bool, int, int] | None:
@@ -208,5 +239,7 @@ def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
         yield f"    failed: {printable(message.error)}"
 
 
+MOST_EXPLAINED = 1_000
+"""Messages that an engine explains at once."""
 BAR = 40
 WIDTH = 100

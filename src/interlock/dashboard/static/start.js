@@ -42,6 +42,12 @@ function open(found, { path, query, moved, top }) {
   const context = {
     params: found?.params ?? {}, query, signal, live, path,
     note: (values) => router.note(values), go: (href) => router.go(href), again: () => router.show(),
+    lost: (what) => {
+      // What the view listens to and asks again ends with it.
+      closing.abort();
+      closing = new AbortController();
+      show(main, missing({ path, what, again: () => router.show() }).node);
+    },
   };
   const view = (found?.view ?? missing)(context);
   live.want(view.wants ?? {});

@@ -1,13 +1,15 @@
 // Small pieces that many views are made of.
 
 import { base, page } from "../api.js";
-import { h, setText } from "../dom.js";
-import { coarse, iso, words } from "../format.js";
+import { h, setText, visible } from "../dom.js";
+import { coarse, iso, shorten, words } from "../format.js";
 
 /** A link within the dashboard. */
 export const link = (href, properties, ...children) => h("a", { href, "data-link": true, ...properties }, ...children);
 
-export const queueLink = (name, properties) => link(page("queues", name), properties, name);
+export const queueLink = (name, properties) => link(page("queues", name), { title: visible(name).length > NAME ? name : null, ...properties }, shorten(visible(name), NAME));
+/** Characters of a queue's name in a list: a longer one would push all else off the screen. */
+const NAME = 40;
 export const messageLink = (queue, id, properties = {}, ...children) =>
   link(page("queues", queue, "messages", id), { class: "mono", ...properties }, ...(children.length ? children : [id]));
 
@@ -38,7 +40,7 @@ let panels = 0;
 
 /** What to say where there is nothing: what that means, and what to do. */
 export const empty = (title, ...advice) =>
-  h("div", { class: "empty" }, h("strong", {}, title), advice.map((text) => (text instanceof Node ? text : h("p", {}, text))));
+  h("div", { class: "empty" }, h("strong", {}, title), advice.filter(Boolean).map((text) => (text instanceof Node ? text : h("p", {}, text))));
 
 export const refusal = (error) => h("div", { class: "refusal", role: "alert" }, refused(error));
 

@@ -125,5 +125,5 @@ export function dead(context) {
     begin().start();
   });
   const bar = h("div", { class: "head" }, kind, h("span", { class: "actions end" }, bulk));
-  return { node: h("div", {}, top.node, bar, chosen.element, place), title: `Held and dead · ${queue}`, ready: ready(list, queue, top, signal) };
+  return { node: h("div", {}, top.node, bar, chosen.element, place), title: `Held and dead · ${queue}`, ready: ready(list, queue, top, context) };
 }

@@ -23,12 +23,12 @@ export function messages(context) {
       ? empty("No message fits these filters", "Clear one of them. Settled messages are gone; dead letters stand under Held and dead.")
       : empty("No unsettled message", "All that was put is settled.")),
   });
-  return { node: h("div", {}, top.node, chosen.element, h("div", { class: "panel" }, list.element)), title: `Messages · ${queue}`, ready: ready(list, queue, top, signal) };
+  return { node: h("div", {}, top.node, chosen.element, h("div", { class: "panel" }, list.element)), title: `Messages · ${queue}`, ready: ready(list, queue, top, context) };
 }
 
-/** Loads the list, and whether the queue is paused. */
-export async function ready(list, queue, top, signal) {
-  get(path("queues", queue), { signal }).then((found) => top.update({ paused: found.queue_paused ?? found.paused.includes(""), sealed: Boolean(found.stats.sealed) }), () => {});
+/** Loads the list, and whether the queue is there and paused. */
+export async function ready(list, queue, top, { signal, lost }) {
+  get(path("queues", queue), { signal }).then((found) => top.update({ paused: found.queue_paused ?? found.paused.includes(""), sealed: Boolean(found.stats.sealed) }), (error) => { if (error.status === 404) lost(error.message); });
   await list.start();
 }
 

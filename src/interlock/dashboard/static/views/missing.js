@@ -2,10 +2,11 @@
 
 import { base } from "../api.js";
 import { h } from "../dom.js";
-import { empty, head, link } from "../parts/basics.js";
+import { button, empty, head, link } from "../parts/basics.js";
 
-export const missing = ({ path }) => ({
+/** `what` says what is not there, and `again` looks once more: a queue may come into being. */
+export const missing = ({ path, what = "There is no such page", again }) => ({
   title: "Not found",
-  node: h("div", {}, head("Nothing here"), h("div", { class: "panel" }, empty("No such page", h("p", {}, h("code", {}, path)),
-    h("p", {}, link(`${base}/`, {}, "All queues"))))),
+  node: h("div", {}, head("Not found"), h("div", { class: "panel" }, empty(what, h("p", {}, h("code", {}, path)),
+    h("p", {}, link(`${base}/`, {}, "All queues")), again ? h("p", {}, button("Look again", again)) : null))),
 });

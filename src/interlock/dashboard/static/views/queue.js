@@ -15,7 +15,7 @@ import { Table } from "../parts/table.js";
 const STATES = ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"];
 
 export function queue(context) {
-  const { params: { queue: name }, live, signal, query, note } = context;
+  const { params: { queue: name }, live, signal, query, note, lost } = context;
   const top = queueHead(context, () => load());
   const totals = figures();
   const trouble = h("div");
@@ -59,7 +59,8 @@ export function queue(context) {
       if (first) await seed(found.hot, found.stats);
       first = false;
     } catch (error) {
-      if (error.name !== "AbortError") show(trouble, refusal(error));
+      if (error.status === 404) lost(error.message);
+      else if (error.name !== "AbortError") show(trouble, refusal(error));
     }
   }
 
