@@ -22,7 +22,8 @@ DIFFERENCES = (
      "younger than 7.0; clients of today send them"),
     ("`XRANGE`, `XREVRANGE`, `XREAD`, `XLEN`",
      "topics that a file [store](../howto/hub-stores.md) keeps; any other is an error",
-     "an entry is a message, with the one field `payload`"),
+     "an entry is a message, with the one field `payload`; messages that can no longer be read are "
+     "an entry with the fields `missing`, `from`, `to` and `why`"),
     ("`XREADGROUP`, `XGROUP`; `XADD` and other commands on streams",
      "refuses them; does not have them",
      "who publishes fills a topic; who shares work has keyed queues"),

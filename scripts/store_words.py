@@ -19,7 +19,7 @@ index. A `POSITION` is that of a message in its topic, `1526919030474-0`, or a t
 | code | means |
 |---|---|
 | 0 | done; all of it is whole |
-| 1 | not there, or damaged: the line says what |
+| 1 | something is missing, damaged or cannot be read: a line says what, and at which position |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 

@@ -188,14 +188,26 @@ class StoreFiles:
     def next(self, most: int) -> list[tuple[int, int, bytes, bytes, int]]:
         """The next messages, up to so many: position, topic, payload, microseconds since 1970.
         None: there are none yet. OSError says what cannot be read."""
-    def lost(self) -> int:
-        """The number of messages that could not be read, and were left out by ``next``."""
+    def missing(self) -> list[tuple[tuple[int, int], tuple[int, int], int, str, str]]:
+        """The gaps that ``next`` has found since the last call: the first and the last position,
+        the number of messages or 0 if it is unknown, the file, and the reason."""
+    def unreadable(self) -> list[tuple[str, str]]:
+        """The files that cannot be read at all, as far as ``next`` has looked: path and reason."""
+    def trailing(self) -> list[tuple[str, int, tuple[int, int]]]:
+        """The bytes behind the last message of each newest file: path, bytes, and the first
+        position they can have. A running store may be writing them."""
     def verify(
         self,
-    ) -> tuple[list[tuple[str, int, int, list[int], list[int], int, bool]], list[str]]:
-        """Compares each file with its checksums: path, messages that are whole, their bytes, the
-        sequences of those that are not, places of frames that cannot be read, how many messages
-        are missing, whether it is closed. And the indexes whose head cannot be read."""
+    ) -> tuple[
+        list[tuple[str, int, int, list[int], list[int], int, int, bool, bool]],
+        list[tuple[tuple[int, int], tuple[int, int], int, str, str]],
+        list[tuple[str, str]],
+    ]:
+        """Compares each file with its checksums and with the next file. For each file: path, number
+        of whole messages, their bytes, sequences of changed messages, places of unreadable index
+        records, number of missing messages, bytes behind the last message, whether it is closed,
+        whether its data is gone. Then the gaps between files, as ``missing`` returns them, and the
+        unreadable files, as ``unreadable`` returns them."""
 
 @final
 class JournalCopy:

@@ -6,8 +6,11 @@ files once and in order; what was not may be there once, or not at all, and is c
 
 from __future__ import annotations
 
+import json
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -120,6 +123,43 @@ class Subscriber(threading.Thread):
         self.join()
 
 
+class Tail:
+    """`interlock store tail` of the server's files, stopped for a while again and again."""
+
+    def __init__(self, out: Path, folder: Path) -> None:
+        out.mkdir()
+        self._lines = folder / "tail.json"
+        command = [*INTERLOCK, "store", "tail", str(out), "--lines", "1000000", "--json"]
+        with self._lines.open("wb") as lines:
+            self.process = subprocess.Popen(command, stdout=lines, stderr=subprocess.PIPE)
+
+    def stall(self, seconds: float) -> None:
+        """Stop it until then, while everything else goes on."""
+        self.process.send_signal(signal.SIGSTOP)
+        threading.Timer(seconds, self.process.send_signal, (signal.SIGCONT,)).start()
+
+    def read(self, count: int) -> dict[str, list[str]]:
+        """End it once it has printed so many messages; return them by topic."""
+        until = time.monotonic() + PATIENCE
+        while self._lines.read_bytes().count(b"\n") < count:
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < until, f"it has not printed {count} messages"
+            time.sleep(0.05)
+        self.process.send_signal(signal.SIGINT)
+        told = self.process.communicate()[1].decode()
+        assert self.process.returncode == 130, told
+        found: dict[str, list[str]] = {}
+        for line in self._lines.read_text().splitlines():
+            message = json.loads(line)
+            found.setdefault(message["topic"], []).append(message["payload"])
+        return found
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
 class Chain:
     """The whole of it, in a folder."""
 
@@ -129,6 +169,7 @@ class Chain:
         self.ack = self.random.choice(("disk", "upstream"))
         self.out = folder / "out"
         self.tally = Tally()
+        self.tail = Tail(self.out, folder)
         self._folder = folder
         self._sockets = {name: f"{folder}/{name}" for name in ("agent", "server")}
         self.proxy = Proxy(self._sockets["server"], seed)
@@ -186,6 +227,7 @@ class Chain:
             "all connections cut": self.proxy.cut,
             "SIGHUP of both": lambda: self._signal(signal.SIGHUP),
             "SIGUSR1 of both": lambda: self._signal(signal.SIGUSR1),
+            "SIGSTOP of the tail": lambda: self.tail.stall(self.random.choice((0.05, 0.5, 2))),
         }
 
     def _kill(self, *names: str) -> None:
@@ -238,9 +280,12 @@ class Chain:
     def _compare(self) -> None:
         assert not self.subscriber.wrong, self.subscriber.wrong[:5]
         assert self.subscriber.seen > 0
+        stored = [path.read_text() for path in self.out.rglob("*.log")]
+        printed = self.tail.read(sum(text.count("\n") for text in stored))
         for topic in ("all", *(f"own{one.number}" for one in self.publishers)):
             paths = [*sorted(self.out.glob(f"{topic}-*.log")), self.out / f"{topic}.log"]
             text = "".join(path.read_text() for path in paths if path.exists())
+            assert printed.get(topic, []) == text.splitlines(), f"what tail printed of {topic}"
             there: dict[int, list[int]] = {}
             for line in text.splitlines():
                 name, number = line.split()
@@ -270,7 +315,9 @@ class Chain:
             self.subscriber.end()
         for publisher in self.publishers:
             publisher.join()
+        self.tail.close()
         self.proxy.close()
 
 
 PATIENCE = 60
+INTERLOCK = (sys.executable, "-m", "interlock")

@@ -225,7 +225,7 @@ def test_damage_is_named(stored: Hub, out: Path, capfdbinary: pytest.CaptureFixt
     assert b"1 messages are not what was written (first: 1)" in capfdbinary.readouterr().out
     assert main(["store", "cat", str(out)]) == 1
     told = capfdbinary.readouterr()
-    assert (len(told.out.split()), told.err[:30]) == (19, b"interlock: 1 messages cannot b")
+    assert (len(told.out.split()), told.err[:30]) == (19, b"interlock: 1 message is missin")
     (out / "a2.log.idx").write_bytes(b"")
     assert main(["store", "verify", str(out)]) == 1
     assert main(["store", "verify", str(out / "nothing.log")]) == 1

@@ -1,11 +1,11 @@
 //! The files of stores, for those who look at them: without a hub, and without a configuration.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use interlock_stores::disk::folder::Folder;
-use interlock_stores::file::{survey, verify, Survey};
-use interlock_stores::{Position, StoreError};
+use interlock_stores::file::{verify_all, Found, Missing, Survey, Verified};
+use interlock_stores::{Position, StoreError, Stored};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -13,17 +13,33 @@ use pyo3::types::PyBytes;
 /// Reads messages out of the files of stores, and what comes later when it is asked again.
 #[pyclass(module = "interlock._core", frozen)]
 pub struct StoreFiles {
-    survey: Mutex<Survey<Folder>>,
+    read: Mutex<Read>,
     folder: Folder,
     file: Option<String>,
 }
 
+struct Read {
+    survey: Survey<Folder>,
+    /// Gaps that Python has not asked for yet.
+    missing: Vec<Missing>,
+}
+
 /// A file, the messages in it that are whole, their bytes, those that are not, the places of frames that
-/// cannot be read, how many messages are missing, and whether it is closed.
-type Verified = (String, u64, u64, Vec<u64>, Vec<u64>, u64, bool);
+/// cannot be read, how many messages are missing, bytes behind the last one, whether it is closed, and
+/// whether there is only its index.
+type File = (String, u64, u64, Vec<u64>, Vec<u64>, u64, u64, bool, bool);
+
+/// The first and the last position, how many messages, 0 if nobody knows, the file, and the reason.
+type Gap = ((u64, u32), (u64, u32), u64, String, &'static str);
 
 /// Position, topic, payload, and µs since 1970.
-type Read<'py> = (u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64);
+type Entry<'py> = (u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64);
+
+/// A path, bytes, and the first position that they can have.
+type Trailing = (String, u64, (u64, u32));
+
+/// A path, and the reason why nobody can read it.
+type Unreadable = (String, &'static str);
 
 #[pymethods]
 impl StoreFiles {
@@ -34,49 +50,80 @@ impl StoreFiles {
         let (folder, file) = placed(&path);
         let from = Position::new(position.0, position.1);
         let survey = Survey::new(folder.clone(), file.as_deref(), topic.as_deref(), from);
-        Ok(StoreFiles { survey: Mutex::new(survey), folder, file })
+        let read = Mutex::new(Read { survey, missing: Vec::new() });
+        Ok(StoreFiles { read, folder, file })
     }
 
     /// Returns the next messages, up to so many; none: there are none yet.
-    fn next<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Vec<Read<'py>>> {
+    fn next<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Vec<Entry<'py>>> {
         let found = py.detach(|| {
-            let mut survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut read = self.read();
             let (mut found, mut bytes) = (Vec::new(), 0);
             while found.len() < most && bytes < MOST {
-                let Some(stored) = survey.next()? else { break };
-                bytes += stored.payload.len();
-                found.push(stored);
+                match read.survey.next()? {
+                    Some(Found::Message(stored)) => {
+                        bytes += stored.payload.len();
+                        found.push(stored);
+                    }
+                    Some(Found::Missing(missing)) => read.missing.push(missing),
+                    None => break,
+                }
             }
             Ok(found)
         });
-        let read = |stored: interlock_stores::Stored| {
+        let entry = |stored: Stored| {
             let Position { ms, n } = stored.position;
             let (topic, payload) = (&stored.topic, &stored.payload);
             (ms, n, PyBytes::new(py, topic), PyBytes::new(py, payload), stored.time)
         };
-        found.map(|found| found.into_iter().map(read).collect()).map_err(raised)
+        found.map(|found| found.into_iter().map(entry).collect()).map_err(raised)
     }
 
-    /// Returns how many messages could not be read, and were left out by `next`.
-    fn lost(&self) -> u64 {
-        self.survey.lock().unwrap_or_else(PoisonError::into_inner).lost()
+    /// Returns what `next` found missing since it was asked last.
+    fn missing(&self) -> Vec<Gap> {
+        std::mem::take(&mut self.read().missing).into_iter().map(gap).collect()
     }
 
-    /// Compares each file with its checksums. And the indexes of which not even the head can be read.
-    fn verify(&self, py: Python<'_>) -> PyResult<(Vec<Verified>, Vec<String>)> {
+    /// Returns the files that nobody can read, as far as `next` has looked.
+    fn unreadable(&self) -> Vec<Unreadable> {
+        self.read().survey.unreadable()
+    }
+
+    /// Returns what lies behind the last message of each newest file.
+    fn trailing(&self) -> PyResult<Vec<Trailing>> {
+        let all = self.read().survey.trailing().map_err(raised)?;
+        Ok(all.into_iter().map(|(path, bytes, at)| (path, bytes, pair(at))).collect())
+    }
+
+    /// Compares each file with its checksums, and with the next.
+    fn verify(&self, py: Python<'_>) -> PyResult<(Vec<File>, Vec<Gap>, Vec<Unreadable>)> {
+        let file = |one: Verified| {
+            let path = described(&self.folder, &one.path);
+            let Verified { messages, bytes, changed, unreadable, missing, .. } = one;
+            let Verified { trailing, closed, gone, .. } = one;
+            (path, messages, bytes, changed, unreadable, missing, trailing, closed, gone)
+        };
         py.detach(|| {
-            let found = survey(&self.folder, self.file.as_deref())?;
-            let files = found.chains.iter().flat_map(|chain| &chain.files);
-            let verified = files.map(|listed| {
-                let one = verify(&self.folder, &listed.path)?;
-                let (path, closed) = (described(&self.folder, &one.path), one.closed);
-                let (changed, unreadable) = (one.changed, one.unreadable);
-                Ok((path, one.messages, one.bytes, changed, unreadable, one.missing, closed))
-            });
-            Ok((verified.collect::<Result<_, StoreError>>()?, found.unreadable))
+            let all = verify_all(&self.folder, self.file.as_deref())?;
+            let files = all.files.into_iter().map(file).collect();
+            Ok((files, all.missing.into_iter().map(gap).collect(), all.unreadable))
         })
         .map_err(raised)
     }
+}
+
+impl StoreFiles {
+    fn read(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn pair(position: Position) -> (u64, u32) {
+    (position.ms, position.n)
+}
+
+fn gap(missing: Missing) -> Gap {
+    (pair(missing.from), pair(missing.to), missing.messages, missing.file, missing.why)
 }
 
 /// The folder of a path, and the file in it that is meant.

@@ -41,6 +41,15 @@ impl Position {
             None => Position { ms: self.ms.saturating_add(1), n: 0 },
         }
     }
+
+    /// The last position before; `None`: this is the first one.
+    pub fn before(self) -> Option<Position> {
+        match (self.ms, self.n.checked_sub(1)) {
+            (ms, Some(n)) => Some(Position { ms, n }),
+            (0, None) => None,
+            (ms, None) => Some(Position { ms: ms - 1, n: u32::MAX }),
+        }
+    }
 }
 
 impl fmt::Display for Position {

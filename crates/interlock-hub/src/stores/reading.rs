@@ -8,8 +8,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use interlock_stores::disk::folder::Folder;
-use interlock_stores::file::{Forward, Reader};
-use interlock_stores::{Position, StoreError, Stored};
+use interlock_stores::file::{Forward, Found, Missing, Reader};
+use interlock_stores::{Position, StoreError};
 use parking_lot::{Condvar, Mutex};
 
 use super::store::Host;
@@ -219,8 +219,7 @@ impl Waiting {
     /// Watches a topic from now on: what comes behind this is seen.
     fn watch(&mut self, topic: &[u8], reader: &Reader<Folder>) -> Result<(), Failure> {
         if !self.topics.contains_key(topic) {
-            let end = reader.backward(Position::LAST)?.next()?;
-            let end = end.map_or(Position::FIRST, |last| last.position.next());
+            let end = reader.last()?.map_or(Position::FIRST, Position::next);
             let (reader, messages) = (reader.clone(), reader.forward(end));
             let watched = Watched { reader, messages, waiting: 0, has_grown: false };
             self.topics.insert(topic.into(), watched);
@@ -318,15 +317,13 @@ impl Watched {
     fn look(&mut self) -> bool {
         let mut has_grown = false;
         loop {
-            match self.messages.next() {
+            match self.messages.find() {
                 Ok(None) => return has_grown,
                 Ok(Some(_)) => has_grown = true,
                 // Each who waits is told by its own look; this one begins anew.
                 Err(_) => {
-                    if let Ok(Some(last)) =
-                        self.reader.backward(Position::LAST).and_then(|mut all| all.next())
-                    {
-                        self.messages = self.reader.forward(last.position.next());
+                    if let Ok(Some(last)) = self.reader.last() {
+                        self.messages = self.reader.forward(last.next());
                     }
                     return true;
                 }
@@ -346,13 +343,13 @@ fn answer(asked: Asked, waiting: &mut Waiting, out: &mut Vec<u8>) -> Result<bool
         }
         Question::Range { reader, from, to, count, backward } => {
             let found = if backward {
-                let mut messages = reader.backward(to)?;
-                collected(count, || Ok(messages.next()?.filter(|one| one.position >= from)))?
+                let mut messages = reader.between(from, to)?;
+                collected(count, || Ok(messages.find()?))?
             } else {
                 let mut messages = reader.forward(from);
-                collected(count, || Ok(messages.next()?.filter(|one| one.position <= to)))?
+                collected(count, || Ok(messages.find()?.and_then(|found| up_to(found, to))))?
             };
-            entries(&found, &mut Writer { out, resp3 });
+            entries(&found, backward, &mut Writer { out, resp3 });
             Ok(true)
         }
         Question::Read { topics, count, until, waits } => {
@@ -364,7 +361,7 @@ fn answer(asked: Asked, waiting: &mut Waiting, out: &mut Vec<u8>) -> Result<bool
                 }
                 let position = match position {
                     Some(position) => Some(position),
-                    None => reader.backward(Position::LAST)?.next()?.map(|last| last.position),
+                    None => reader.last()?,
                 };
                 let from = position.map_or(Position::FIRST, Position::next);
                 begun.push((topic, reader.forward(from)));
@@ -388,7 +385,7 @@ impl Blocked {
     fn look(&mut self, out: &mut Vec<u8>) -> Result<bool, Failure> {
         let mut found = Vec::new();
         for (topic, messages) in &mut self.topics {
-            let some = collected(self.count, || Ok(messages.next()?))?;
+            let some = collected(self.count, || Ok(messages.find()?))?;
             if !some.is_empty() {
                 found.push((topic.clone(), some));
             }
@@ -407,37 +404,68 @@ impl Blocked {
                 reply.array(2);
             }
             reply.bulk(topic);
-            entries(some, &mut reply);
+            entries(some, false, &mut reply);
         }
         Ok(true)
     }
 }
 
-/// Takes up to so many messages, and not more than a reply may have.
+/// Takes up to so many entries, and not more than a reply may have.
 fn collected(
     count: usize,
-    mut next: impl FnMut() -> Result<Option<Stored>, Failure>,
-) -> Result<Vec<Stored>, Failure> {
+    mut next: impl FnMut() -> Result<Option<Found>, Failure>,
+) -> Result<Vec<Found>, Failure> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     while found.len() < count {
-        let Some(stored) = next()? else { break };
-        bytes += stored.payload.len() + OVERHEAD;
+        let Some(next) = next()? else { break };
+        bytes += OVERHEAD;
+        if let Found::Message(stored) = &next {
+            bytes += stored.payload.len();
+        }
         if bytes > MOST && !found.is_empty() {
             return Err(Failure::TooLong);
         }
-        found.push(stored);
+        found.push(next);
     }
     Ok(found)
 }
 
-fn entries(found: &[Stored], reply: &mut Writer<'_>) {
+/// Drops a finding behind this position.
+fn up_to(found: Found, to: Position) -> Option<Found> {
+    match found {
+        Found::Message(stored) => (stored.position <= to).then_some(Found::Message(stored)),
+        Found::Missing(missing) => (missing.from <= to)
+            .then(|| Found::Missing(Missing { to: missing.to.min(to), ..missing })),
+    }
+}
+
+/// An entry has the field `payload`. What is missing is an entry too, so that no client can pass over it
+/// unaware: its id is the last position of it in the order of reading.
+fn entries(found: &[Found], backward: bool, reply: &mut Writer<'_>) {
     reply.array(found.len());
-    for stored in found {
+    for found in found {
         reply.array(2);
-        reply.bulk(stored.position.to_string().as_bytes());
-        reply.array(2);
-        reply.bulk(FIELD);
-        reply.bulk(&stored.payload);
+        match found {
+            Found::Message(stored) => {
+                reply.bulk(stored.position.to_string().as_bytes());
+                reply.array(2);
+                reply.bulk(b"payload");
+                reply.bulk(&stored.payload);
+            }
+            Found::Missing(Missing { from, to, messages, why, .. }) => {
+                reply.bulk(if backward { from } else { to }.to_string().as_bytes());
+                reply.array(8);
+                for (name, value) in [
+                    ("missing", &messages.to_string()),
+                    ("from", &from.to_string()),
+                    ("to", &to.to_string()),
+                    ("why", &(*why).to_owned()),
+                ] {
+                    reply.bulk(name.as_bytes());
+                    reply.bulk(value.as_bytes());
+                }
+            }
+        }
     }
 }
 
@@ -457,8 +485,6 @@ fn refused(failure: Failure, resp3: bool) -> Vec<u8> {
     out
 }
 
-/// The one field that a message has, for clients that know entries of streams.
-const FIELD: &[u8] = b"payload";
 /// Bytes of one answer.
 const MOST: usize = 64 << 20;
 const OVERHEAD: usize = 64;

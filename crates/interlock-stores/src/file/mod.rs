@@ -15,12 +15,14 @@
 //! | [`compress`] | compression of these |
 //! | `store` | taking messages, and writing them |
 //! | `rotate`, `upkeep` | the step to the next file; what falls due |
+//! | [`listing`] | which files there are |
 //! | [`opened`] | a file that is read |
+//! | [`missing`] | what cannot be read any more |
 //! | `walk` | the files of a store in its folder |
 //! | `ending` | where the newest of a chain ends |
 //! | [`recovery`] | opening |
-//! | [`reader`] | a topic, forward and backward |
-//! | [`records`] | a file by its path |
+//! | `cursor`, `backward` | from one message to the next, and to the one before |
+//! | [`reader`] | the rule of all readers; a topic, forward and backward |
 //! | [`survey`] | all that lies in a folder |
 //! | `verify` | all of a file compared with its checksums |
 //!
@@ -30,15 +32,18 @@
 //! **Once.** A message of an origin whose number is not above the last one of that origin in the chain is
 //! here already. The numbers are in the records, and those of all origins at the head of each index.
 
+mod backward;
 pub mod chain;
 pub mod compress;
+mod cursor;
 mod ending;
 pub mod files;
 pub mod frame;
 pub mod index;
+pub mod listing;
+pub mod missing;
 pub mod opened;
 pub mod reader;
-pub mod records;
 pub mod recovery;
 pub mod report;
 mod rotate;
@@ -50,10 +55,11 @@ mod upkeep;
 pub mod verify;
 mod walk;
 
-pub use reader::{Backward, Forward, Lost, Reader};
-pub use records::Records;
+pub use backward::Backward;
+pub use missing::{Found, Lost, Missing};
+pub use reader::{Forward, Reader};
 pub use report::Report;
 pub use settings::{Fsync, Retention, Rotation, Settings};
 pub use store::{Counters, FileStore, Taken, TooLong, LONGEST_PAYLOAD, LONGEST_TOPIC};
 pub use survey::{survey, Survey, Surveyed};
-pub use verify::{verify, Verified};
+pub use verify::{verify, verify_all, AllVerified, Verified};

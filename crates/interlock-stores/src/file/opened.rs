@@ -4,93 +4,10 @@ use std::io;
 
 use crate::disk::{join, parent, read_at, Access, Disk, File};
 use crate::file::compress::{Unpacked, COMPRESSED};
-use crate::file::frame::{self, Frame, Head, Record, FRAME};
+use crate::file::frame::{self, Frame, Head, Mark, Record, FRAME};
 use crate::file::index::{self, Frames, Known, INDEX};
-use crate::message::Position;
-use crate::template::Template;
-
-/// A file that was found, and what its head says.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    pub path: String,
-    pub head: Head,
-    /// Messages from this sequence on were written again in a later file.
-    pub limit: u64,
-}
-
-/// Lists the files of a chain, in their order; of the topic's own, or of those that all share.
-pub fn list<D: Disk>(
-    disk: &D,
-    template: &Template,
-    store: &[u8],
-    topic: &[u8],
-) -> io::Result<Vec<Listed>> {
-    let numbers =
-        |files: &[Listed]| -> Vec<u64> { files.iter().map(|listed| listed.head.number).collect() };
-    let mut before = list_once(disk, template, store, topic)?;
-    loop {
-        // What gets another name while a folder is read may be seen under neither. It gets one once: what
-        // two looks agree on is there.
-        let now = list_once(disk, template, store, topic)?;
-        if numbers(&before) == numbers(&now) {
-            return Ok(now);
-        }
-        before = now;
-    }
-}
-
-fn list_once<D: Disk>(
-    disk: &D,
-    template: &Template,
-    store: &[u8],
-    topic: &[u8],
-) -> io::Result<Vec<Listed>> {
-    let by_topic = template.by_topic();
-    let (mut found, mut open) = (Vec::new(), vec![(String::new(), 0)]);
-    while let Some((folder, depth)) = open.pop() {
-        // Beside it there may be the folders of a hundred thousand topics.
-        if let Some(only) = template.only(depth, by_topic.then_some(topic)) {
-            open.push((join(&folder, &only), depth + 1));
-            continue;
-        }
-        let entries = match disk.list(&folder) {
-            Ok(entries) => entries,
-            // Nothing was ever stored, or somebody removed it just now.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for entry in entries {
-            if !template.may_hold(depth, &entry.name, by_topic.then_some(topic)) {
-                continue;
-            }
-            let path = join(&folder, &entry.name);
-            if entry.is_folder {
-                open.push((path, depth + 1));
-                continue;
-            }
-            let Some(path) = path.strip_suffix(INDEX) else { continue };
-            let file = match disk.open(&(path.to_owned() + INDEX), Access::Read) {
-                Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            let Ok(known) = index::read_head(&file)? else { continue };
-            let ours = known.store == store && known.head.by_topic == by_topic;
-            if ours && (!by_topic || known.topics[0] == topic) {
-                found.push(Listed { path: path.to_owned(), head: known.head, limit: u64::MAX });
-            }
-        }
-    }
-    found.sort_by_key(|listed| listed.head.number);
-    // A file may be seen under both names while it gets another one.
-    found.dedup_by_key(|listed| listed.head.number);
-    let mut limit = u64::MAX;
-    for listed in found.iter_mut().rev() {
-        listed.limit = limit;
-        limit = limit.min(listed.head.first);
-    }
-    Ok(found)
-}
+use crate::file::listing::Listed;
+use crate::message::{Position, Stored};
 
 /// A file that is open to be read.
 #[derive(Debug)]
@@ -234,6 +151,31 @@ impl<F: File> Opened<F> {
         note(frame, &mut self.topics, &mut self.origins, &mut self.name);
     }
 
+    /// Returns the last message before a frame.
+    pub fn last_before(&self, place: u64) -> io::Result<Option<Record>> {
+        let first = u64::from(self.head.frames);
+        for place in (first..place).rev() {
+            let mut frames = Frames::new(&self.index, place);
+            if let Some(Ok(Frame::Message(record))) =
+                frames.next()?.map(|bytes| frame::decode(bytes, self.head.salt))
+            {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the mark at the end of a file that is never written to again.
+    pub fn closed(&self) -> io::Result<Option<Mark>> {
+        let Some(last) = self.frames()?.checked_sub(1) else { return Ok(None) };
+        let mut frames = Frames::new(&self.index, last);
+        let Some(bytes) = frames.next()? else { return Ok(None) };
+        Ok(match frame::decode(bytes, self.head.salt) {
+            Ok(Frame::Closed(mark)) => Some(mark),
+            _ => None,
+        })
+    }
+
     pub fn frames(&self) -> io::Result<u64> {
         Ok(self.index.length()? / FRAME as u64)
     }
@@ -352,6 +294,23 @@ const FAR: usize = 1 << 16;
 
 pub fn position(record: &Record) -> Position {
     Position::new(record.time / 1000, record.n)
+}
+
+pub fn stored(record: &Record, topic: Vec<u8>, payload: Vec<u8>, origin: u128) -> Stored {
+    Stored {
+        position: position(record),
+        sequence: record.sequence,
+        topic,
+        payload,
+        time: record.time,
+        origin,
+        number: record.number,
+    }
+}
+
+/// The position of the last message before a file.
+pub fn head_position(head: &Head) -> Position {
+    Position::new(head.time / 1000, head.n)
 }
 
 /// Finds the data of an index where it was renamed and the index was to follow: under the name of a rotated

@@ -1,16 +1,18 @@
 //! All that lies in a folder, whatever store wrote it and by whatever template: for those who look at
 //! files without a configuration.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use crate::disk::{join, Access, Disk};
 use crate::error::StoreError;
 use crate::file::compress::COMPRESSED;
+use crate::file::cursor::Cursor;
 use crate::file::index::{self, INDEX};
-use crate::file::opened::Listed;
-use crate::file::records::Records;
-use crate::message::{Position, Stored};
+use crate::file::listing::{merged, Listed};
+use crate::file::missing::Found;
+use crate::file::opened::rotation;
+use crate::message::Position;
 
 /// All that was found.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +20,9 @@ pub struct Surveyed {
     /// By store and topic.
     pub chains: Vec<Chain>,
     /// Indexes of which the head cannot be read: nobody knows whose files they are.
-    pub unreadable: Vec<String>,
+    pub unreadable: BTreeSet<String>,
+    /// Data without an index, by all that can be seen.
+    pub unindexed: BTreeSet<String>,
 }
 
 /// The files of a store that follow each other: of one topic, or of all that share them.
@@ -41,6 +45,42 @@ type Places = HashMap<(Vec<u8>, Option<Vec<u8>>), usize>;
 ///
 /// If the disk fails, or that file is not there or has no index.
 pub fn survey<D: Disk>(disk: &D, file: Option<&str>) -> Result<Surveyed, StoreError> {
+    let before = look(disk, file)?;
+    let now = look(disk, file)?;
+    Ok(before.and(now))
+}
+
+impl Surveyed {
+    /// The findings of two looks, one after the other. A file is unreadable if it was in both: it may be being made.
+    fn and(&self, now: Surveyed) -> Surveyed {
+        let mut both = now;
+        let places: HashMap<_, _> =
+            both.chains.iter().enumerate().map(|(n, one)| (one.key(), n)).collect();
+        let mut hidden = Vec::new();
+        for chain in &self.chains {
+            match places.get(&chain.key()) {
+                Some(&n) => {
+                    both.chains[n].files = merged(&chain.files, &both.chains[n].files);
+                }
+                None => hidden.push(chain.clone()),
+            }
+        }
+        both.chains.extend(hidden);
+        both.chains.sort_by_key(Chain::key);
+        both.unreadable.retain(|path| self.unreadable.contains(path));
+        both.unindexed.retain(|path| self.unindexed.contains(path));
+        both
+    }
+}
+
+impl Chain {
+    fn key(&self) -> (Vec<u8>, Option<Vec<u8>>) {
+        (self.store.clone(), self.topic.clone())
+    }
+}
+
+/// A single look.
+fn look<D: Disk>(disk: &D, file: Option<&str>) -> Result<Surveyed, StoreError> {
     let (mut found, mut places) = (Surveyed::default(), Places::new());
     let place = disk.describe(file.unwrap_or(""));
     match file {
@@ -60,22 +100,15 @@ pub fn survey<D: Disk>(disk: &D, file: Option<&str>) -> Result<Surveyed, StoreEr
             }
         }
     }
-    found.chains.sort_by(|a, b| (&a.store, &a.topic).cmp(&(&b.store, &b.topic)));
     for chain in &mut found.chains {
-        let files = &mut chain.files;
-        files.sort_by_key(|listed| listed.head.number);
-        files.dedup_by_key(|listed| listed.head.number);
-        let mut limit = u64::MAX;
-        for listed in files.iter_mut().rev() {
-            listed.limit = limit;
-            limit = limit.min(listed.head.first);
-        }
+        chain.files = merged(&[], &chain.files);
     }
     Ok(found)
 }
 
 fn walk<D: Disk>(disk: &D, found: &mut Surveyed, places: &mut Places) -> io::Result<()> {
     let mut open = vec![(String::new(), 0)];
+    let mut others = BTreeSet::new();
     while let Some((folder, depth)) = open.pop() {
         let entries = match disk.list(&folder) {
             Ok(entries) => entries,
@@ -90,15 +123,50 @@ fn walk<D: Disk>(disk: &D, found: &mut Surveyed, places: &mut Places) -> io::Res
             } else if let Some(path) = path.strip_suffix(INDEX) {
                 match add(disk, path, found, places) {
                     Ok(true) => {}
-                    Ok(false) => found.unreadable.push(disk.describe(&format!("{path}{INDEX}"))),
+                    Ok(false) => {
+                        found.unreadable.insert(format!("{path}{INDEX}"));
+                    }
                     // It got another name just now, or was removed.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
+            } else if !entry.is_folder && !entry.name.starts_with('.') {
+                others.insert(path);
             }
         }
     }
+    unindexed(disk, others, found)
+}
+
+/// Finds data that has no index among files: such as lie where data lies and have names as it has.
+fn unindexed<D: Disk>(disk: &D, others: BTreeSet<String>, found: &mut Surveyed) -> io::Result<()> {
+    let data = |path: &str| path.strip_suffix(COMPRESSED).unwrap_or(path).to_owned();
+    let kind = |path: &str| {
+        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_owned();
+        (path.matches('/').count(), ending)
+    };
+    let listed = found.chains.iter().flat_map(|chain| &chain.files);
+    let known: BTreeSet<&str> = listed.map(|listed| &*listed.path).collect();
+    let kinds: BTreeSet<_> = known.iter().map(|path| kind(path)).collect();
+    for path in others {
+        let own = data(&path);
+        let ending = own.rsplit('.').next().unwrap_or_default();
+        let aside = ["new", "damaged-", "torn-"].iter().any(|what| ending.starts_with(what));
+        if aside || known.contains(&*own) || !(kinds.is_empty() || kinds.contains(&kind(&own))) {
+            continue;
+        }
+        if !disk.exists(&format!("{own}{INDEX}"))? && !is_moved(disk, &known, &own)? {
+            found.unindexed.insert(path);
+        }
+    }
     Ok(())
+}
+
+/// Returns whether data has got its next name and its index was to follow.
+fn is_moved<D: Disk>(disk: &D, known: &BTreeSet<&str>, path: &str) -> io::Result<bool> {
+    let Some((before, _, _)) = rotation(path) else { return Ok(false) };
+    let is_there = disk.exists(&before)? || disk.exists(&format!("{before}{COMPRESSED}"))?;
+    Ok(known.contains(&*before) && !is_there)
 }
 
 /// Adds a file by its index; false: that is none.
@@ -123,148 +191,144 @@ fn add<D: Disk>(
 }
 
 /// Reads what [`survey`] finds, one chain after the other, and what comes later when it is asked again.
+///
+/// It keeps the [rule of all readers](super::reader).
 pub struct Survey<D: Disk> {
-    disk: D,
-    file: Option<String>,
+    files: Files<D>,
     /// Only this one.
     topic: Option<Vec<u8>>,
     from: Position,
-    chains: Vec<Cursor<D>>,
+    cursors: Vec<Cursor<D>>,
     at: usize,
     /// Nothing was found since it was looked for files.
     fresh: bool,
-    lost: u64,
 }
 
-struct Cursor<D: Disk> {
-    found: Chain,
-    /// The file that is read, or was last.
-    number: Option<u64>,
-    records: Option<Records<D>>,
+/// The files that there are, by the last two looks.
+struct Files<D: Disk> {
+    disk: D,
+    file: Option<String>,
+    before: Option<Surveyed>,
+    now: Surveyed,
+    /// By store and topic, in the order in which they were found: which of those of `now`.
+    chains: Vec<Chain>,
+    places: Places,
 }
 
 impl<D: Disk> Survey<D> {
     /// All messages at `from` or behind it.
     pub fn new(disk: D, file: Option<&str>, topic: Option<&[u8]>, from: Position) -> Self {
+        let file = file.map(str::to_owned);
+        let (before, now) = (None, Surveyed::default());
         Survey {
-            disk,
-            file: file.map(str::to_owned),
+            files: Files { disk, file, before, now, chains: Vec::new(), places: Places::new() },
             topic: topic.map(<[u8]>::to_vec),
             from,
-            chains: Vec::new(),
+            cursors: Vec::new(),
             at: 0,
             fresh: false,
-            lost: 0,
         }
     }
 
-    /// Returns the next message; `None`: there is none yet.
+    /// Returns the next message, or what is missing before it; `None`: nothing yet.
     ///
     /// # Errors
     ///
     /// If the disk fails. It can be asked again.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Stored>, StoreError> {
+    pub fn next(&mut self) -> Result<Option<Found>, StoreError> {
         loop {
-            while let Some(chain) = self.chains.get_mut(self.at) {
-                let topic = self.topic.as_deref();
-                if let Some(stored) = chain.next(&self.disk, topic, self.from, &mut self.lost)? {
+            while let Some(cursor) = self.cursors.get_mut(self.at) {
+                let (files, at) = (&mut self.files, self.at);
+                let topic = &files.chains[at].topic;
+                if self.topic.is_some() && topic.is_some() && *topic != self.topic {
+                    self.at += 1;
+                    continue;
+                }
+                let next = cursor.next(&mut |anew| {
+                    if anew {
+                        files.look()?;
+                    }
+                    Ok(files.chains[at].files.clone())
+                });
+                if let Some(found) = next? {
                     self.fresh = false;
-                    return Ok(Some(stored));
+                    return Ok(Some(found));
                 }
                 self.at += 1;
             }
             if std::mem::take(&mut self.fresh) {
                 return Ok(None);
             }
-            self.look()?;
+            self.files.look()?;
+            self.begin();
             (self.at, self.fresh) = (0, true);
         }
     }
 
-    /// Messages that could not be read, and were left out.
-    pub fn lost(&self) -> u64 {
-        self.lost
+    /// Begins to read the chains that were found.
+    fn begin(&mut self) {
+        for _ in self.cursors.len()..self.files.chains.len() {
+            let (topic, is_alone) = (self.topic.as_deref(), self.files.file.is_some());
+            self.cursors.push(Cursor::new(self.files.disk.clone(), topic, self.from, is_alone));
+        }
     }
 
+    /// The files that cannot be read at all, each with the reason.
+    pub fn unreadable(&self) -> Vec<(String, &'static str)> {
+        let now = &self.files.now;
+        let named = |path: &String, why| (self.files.disk.describe(path), why);
+        let heads = now.unreadable.iter().map(|path| named(path, NO_HEAD));
+        heads.chain(now.unindexed.iter().map(|path| named(path, NO_INDEX))).collect()
+    }
+
+    /// The data behind the last record of each newest file: the file, bytes, and the first position that they
+    /// can have. A store may be writing it; if it stays so, nobody is.
+    ///
+    /// # Errors
+    ///
+    /// If the disk fails.
+    pub fn trailing(&self) -> Result<Vec<(String, u64, Position)>, StoreError> {
+        let all = self.cursors.iter().filter_map(|cursor| cursor.trailing().transpose());
+        all.collect::<io::Result<_>>()
+            .map_err(|error| StoreError::new("reading", &self.files.disk.describe(""), error))
+    }
+}
+
+impl<D: Disk> Files<D> {
     /// Takes in the files that there are now.
     fn look(&mut self) -> Result<(), StoreError> {
-        for found in survey(&self.disk, self.file.as_deref())?.chains {
-            let wanted = self.topic.as_ref();
-            if wanted.is_some() && found.topic.is_some() && found.topic.as_ref() != wanted {
-                continue;
+        let now = match look(&self.disk, self.file.as_deref()) {
+            // That one file got another name, and the next one is not there yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.before.is_some() => {
+                Surveyed::default()
             }
-            let same = |chain: &&mut Cursor<D>| {
-                (&chain.found.store, &chain.found.topic) == (&found.store, &found.topic)
-            };
-            match self.chains.iter_mut().find(same) {
-                Some(chain) => chain.found = found,
-                None => self.chains.push(Cursor { found, number: None, records: None }),
+            now => now?,
+        };
+        let before = match self.before.take() {
+            Some(before) => before,
+            None => look(&self.disk, self.file.as_deref())?,
+        };
+        self.now = before.and(now.clone());
+        self.before = Some(now);
+        for chain in &mut self.chains {
+            chain.files.clear();
+        }
+        for found in &self.now.chains {
+            match self.places.get(&found.key()) {
+                Some(&at) => self.chains[at].files.clone_from(&found.files),
+                None => {
+                    self.places.insert(found.key(), self.chains.len());
+                    self.chains.push(found.clone());
+                }
             }
         }
         Ok(())
     }
 }
 
-impl<D: Disk> Cursor<D> {
-    fn next(
-        &mut self,
-        disk: &D,
-        topic: Option<&[u8]>,
-        from: Position,
-        lost: &mut u64,
-    ) -> Result<Option<Stored>, StoreError> {
-        loop {
-            let Some(records) = self.open(disk, from)? else { return Ok(None) };
-            let before = records.lost();
-            let next = records.next()?;
-            *lost += records.lost() - before;
-            let files = &self.found.files;
-            if let Some(stored) = next {
-                let own = files.iter().find(|one| Some(one.head.number) == self.number);
-                // Written again in a later file.
-                let again = own.is_some_and(|one| stored.sequence >= one.limit);
-                let wanted = topic.is_none_or(|topic| *topic == *stored.topic);
-                if wanted && !again && stored.position >= from {
-                    return Ok(Some(stored));
-                }
-                continue;
-            }
-            // Whatever was written to this one before there was another is read.
-            if !files.iter().any(|one| Some(one.head.number) > self.number) {
-                return Ok(None);
-            }
-            self.records = None;
-        }
-    }
-
-    /// Returns the file that is read, or the next one.
-    fn open(&mut self, disk: &D, from: Position) -> Result<Option<&mut Records<D>>, StoreError> {
-        if self.records.is_none() {
-            let files = &self.found.files;
-            let listed = match self.number {
-                Some(number) => files.iter().find(|one| one.head.number > number),
-                // The last one with messages before it, and those of the same millisecond, all behind.
-                None => {
-                    let before =
-                        |one: &&Listed| Position::new(one.head.time / 1000, one.head.n) < from;
-                    files.iter().rev().find(before).or(files.first())
-                }
-            };
-            let Some(listed) = listed else { return Ok(None) };
-            match Records::open(disk.clone(), &listed.path) {
-                Ok(records) => {
-                    self.number = Some(listed.head.number);
-                    self.records = Some(records);
-                }
-                // It has another name by now, or was removed: the next look tells.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(self.records.as_mut())
-    }
-}
+pub const NO_HEAD: &str = "the head of the index cannot be read";
+pub const NO_INDEX: &str = "it has no index";
 
 /// Folders below each other that are looked into.
 const DEEPEST: usize = 32;

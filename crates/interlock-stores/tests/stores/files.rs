@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::file::{
-    verify, FileStore, Fsync, Reader, Records, Retention, Rotation, Settings,
+    verify, FileStore, Found, Fsync, Reader, Retention, Rotation, Settings, Survey,
 };
 use interlock_stores::{name, Message, Position};
 
@@ -350,9 +350,11 @@ fn a_file_is_read_by_its_path_whatever_topics_are_in_it_and_followed() {
         }
         store.commit().unwrap();
     };
-    let read = |records: &mut Records<Simulated>| {
+    let file = |name| Survey::new(disk.clone(), Some(name), None, Position::FIRST);
+    let read = |survey: &mut Survey<Simulated>| {
         let mut found = Vec::new();
-        while let Some(stored) = records.next().unwrap() {
+        while let Some(next) = survey.next().unwrap() {
+            let Found::Message(stored) = next else { panic!("{next:?}") };
             assert_eq!(stored.topic, [b'a' + (stored.number % 3) as u8]);
             assert_eq!((stored.payload, stored.origin), (stored.number.to_string().into(), 2));
             found.push(stored.number);
@@ -360,7 +362,7 @@ fn a_file_is_read_by_its_path_whatever_topics_are_in_it_and_followed() {
         found
     };
     give(&mut store, 1..10);
-    let mut records = Records::open(disk.clone(), "all.log").unwrap();
+    let mut records = file("all.log");
     assert_eq!(read(&mut records), (1..10).collect::<Vec<_>>());
     give(&mut store, 10..20);
     assert_eq!(read(&mut records), (10..20).collect::<Vec<_>>());
@@ -369,14 +371,14 @@ fn a_file_is_read_by_its_path_whatever_topics_are_in_it_and_followed() {
     assert_eq!((files, bytes), (1, used as u64));
     store.rotate().unwrap();
     while store.upkeep(NOON).unwrap() {}
-    let mut records = Records::open(disk.clone(), "all.log").unwrap();
+    let mut records = file("all.log");
     assert_eq!(read(&mut records), (1..20).collect::<Vec<_>>());
     let verified = verify(&disk, "all.log").unwrap();
     assert!(verified.is_whole() && verified.closed && verified.messages == 19, "{verified:?}");
     let used: usize = disk.files().iter().map(|file| disk.content(file).unwrap().len()).sum();
     // The table of a compressed file is not counted.
     assert!(store.usage().1.abs_diff(used as u64) < 100, "{:?} {used}", store.usage());
-    let error = Records::open(disk.clone(), "none.log").unwrap_err().to_string();
+    let error = file("none.log").next().unwrap_err().to_string();
     assert!(error.contains("none.log"), "{error}");
 }
 

@@ -309,7 +309,8 @@ impl Life {
             let reader = reader(disk, &self.settings.template, name);
             let (stored, lost) = read_all(&reader);
             if lost.messages() > 0 && !self.unsure {
-                for (file, _) in &lost.files {
+                for missing in &lost.missing {
+                    let file = &missing.file;
                     let verified = interlock_stores::file::verify(disk, file);
                     let data = disk.content(file).map(|data| data.len());
                     println!("{file}: {verified:?} {data:?}");

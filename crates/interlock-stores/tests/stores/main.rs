@@ -12,6 +12,8 @@
 //! | `lives` | a file store on a bad disk, through many crashes |
 //! | `files` | begun, named, compressed, removed, kept open, and read beside it all |
 //! | `damage` | files that something changed |
+//! | `missing` | files that are missing, by every way and for every reader |
+//! | `stalled` | readers that stop for a while, and what becomes of the files meanwhile |
 //! | `kills` | a process that is killed, on the real disk |
 //! | `spooled` | the spool |
 //! | `everyday` | what a user of the file store sees |
@@ -21,8 +23,10 @@ mod everyday;
 mod files;
 mod kills;
 mod lives;
+mod missing;
 mod model;
 mod spooled;
+mod stalled;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(name) else { return otherwise };

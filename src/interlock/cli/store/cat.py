@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import time
 from itertools import islice
 from typing import Any
 
 from interlock.cli.flags import Flag, positive
 from interlock.cli.store.subcommand import (
+    BROKEN,
     FROM,
     JSON,
+    PAUSE,
+    Report,
     declare,
     files,
-    left_out,
     messages,
     write,
 )
@@ -23,11 +26,19 @@ COUNT = Flag("--count", "so many messages at most", "N", positive)
 def add_to(commands: Any) -> None:
     """Declare the subcommand."""
     declare(commands, "cat", run, "print messages", (FROM, COUNT, JSON),
-            about="Topic by topic, each in its order, compressed files too.")  # fmt: skip
+            about="Topic by topic, each in its order, compressed files too. What is missing is "
+            "reported on standard error with its position.")  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:
     """Print the messages."""
     found = files(given)
-    write(islice(messages(found), given.count), as_json=given.json)
-    return left_out(found)
+    report = Report(found)
+    left = given.count
+    while True:
+        count = write(islice(messages(found), left), as_json=given.json)
+        report.gaps()
+        left = None if left is None else left - count
+        if left == 0 or not report.settle():
+            return 0 if report.complete else BROKEN
+        time.sleep(PAUSE)

@@ -20,7 +20,9 @@ Message = tuple[int, int, bytes, bytes, int]
 """Position, topic, payload, and microseconds since 1970."""
 
 JSON = Flag("--json", "print JSON, an object a line")
-EXIT_CODES = "Exit codes: 0 done, 1 not there, damaged or unreadable, 2 wrong usage, 130 Ctrl-C."
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 something is missing, damaged or unreadable, 2 wrong usage, 130 Ctrl-C."
+)
 
 
 def position(text: str) -> tuple[int, int]:
@@ -95,12 +97,15 @@ def messages(found: _core.StoreFiles) -> Iterator[Message]:
         yield from some
 
 
-def write(some: Iterable[Message], *, as_json: bool) -> None:
-    """Print messages, a line each."""
+def write(some: Iterable[Message], *, as_json: bool) -> int:
+    """Print messages, a line each; return how many."""
     out = sys.stdout.buffer
+    count = 0
     for message in some:
         out.write(line(message) if as_json else message[3] + b"\n")
+        count += 1
     out.flush()
+    return count
 
 
 def line(message: Message) -> bytes:
@@ -131,15 +136,62 @@ def text_of(value: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def left_out(found: _core.StoreFiles) -> int:
-    """Tell how many messages could not be read; return the exit code."""
-    lost = found.lost()
-    if not lost:
-        return 0
-    text = f"{lost} messages cannot be read and are left out; `interlock store verify` names them"
-    print(f"interlock: {text}", file=sys.stderr, flush=True)
-    return BROKEN
+class Report:
+    """Say on standard error what cannot be read, each gap and file once."""
 
+    def __init__(self, found: _core.StoreFiles) -> None:
+        self._found = found
+        self._named: set[str] = set()
+        self._trailing: list[tuple[str, int, tuple[int, int]]] = []
+        self._stable = 0
+        self.complete = True
+
+    def gaps(self) -> None:
+        """Report what was found missing since the last call."""
+        for first, last, count, path, why in self._found.missing():
+            self._say(f"{gap(first, last, count)}: {path}: {why}")
+        for path, why in self._found.unreadable():
+            self._name(path, f"{path}: {why}; its messages are left out")
+
+    def settle(self) -> bool:
+        """Report data without a record after `STABLE` equal calls; return whether to call again.
+
+        A store writes data first and then its record, so the newest file may be between the two.
+        """
+        trailing = self._found.trailing()
+        self._stable = self._stable + 1 if trailing == self._trailing else 0
+        self._trailing = trailing
+        if self._stable < STABLE:
+            return bool(trailing)
+        for path, size, (ms, n) in trailing:
+            self._name(path, f"{path}: {size:,} bytes from {ms}-{n} on have no record in its "
+                       "index; they are left out")  # fmt: skip
+        return False
+
+    def _name(self, path: str, text: str) -> None:
+        if path not in self._named:
+            self._named.add(path)
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        self.complete = False
+        print(f"interlock: {text}", file=sys.stderr, flush=True)
+
+
+def gap(first: tuple[int, int], last: tuple[int, int], count: int) -> str:
+    """Say how many messages are missing, and where."""
+    number = f"{count:,} messages are" if count > 1 else "1 message is" if count else "messages are"
+    where = f"{first[0]}-{first[1]}"
+    if last != first:
+        where += f" to {last[0]}-{last[1]}"
+    return f"{number} missing at {where}"
+
+
+STABLE = 3
+"""Looks, `PAUSE` apart."""
+
+PAUSE = 0.1
+"""Seconds between two looks at the files."""
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 BROKEN = 1

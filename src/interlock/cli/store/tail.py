@@ -5,10 +5,22 @@ from __future__ import annotations
 import argparse
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from interlock.cli.flags import Flag, positive
-from interlock.cli.store.subcommand import FROM, JSON, declare, files, messages, write
+from interlock.cli.store.subcommand import (
+    BROKEN,
+    FROM,
+    JSON,
+    PAUSE,
+    Message,
+    Report,
+    declare,
+    files,
+    messages,
+    write,
+)
 
 LINES = Flag("--lines", "so many of those that there are (10)", "N", positive, default=10)
 
@@ -17,16 +29,24 @@ def add_to(commands: Any) -> None:
     """Declare the subcommand."""
     declare(commands, "tail", run, "print the last messages, and those that come",
             (FROM, LINES, JSON),
-            about="Until Ctrl-C; files that are begun later are followed too.")  # fmt: skip
+            about="Until Ctrl-C; files that are begun later are followed too. What is missing is "
+            "reported on standard error with its position.")  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:
     """Print, and follow."""
     found = files(given)
-    write(deque(messages(found), maxlen=given.lines), as_json=given.json)
-    while True:
-        time.sleep(PAUSE)
-        write(messages(found), as_json=given.json)
-
-
-PAUSE = 0.1
+    report = Report(found)
+    some: Iterable[Message] = deque(messages(found), maxlen=given.lines)
+    try:
+        while True:
+            write(some, as_json=given.json)
+            report.gaps()
+            report.settle()
+            time.sleep(PAUSE)
+            some = messages(found)
+    except KeyboardInterrupt:
+        report.gaps()
+        if report.complete:
+            raise
+        return BROKEN

@@ -1,0 +1,62 @@
+//! Messages that were stored and cannot be read any more: where they were, and how many.
+
+use crate::message::{Position, Stored};
+
+/// The next finding of a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Message(Stored),
+    Missing(Missing),
+}
+
+/// Messages that follow each other and cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// They are at these positions: none is before `from`, none behind `to`.
+    pub from: Position,
+    pub to: Position,
+    /// Their number; 0 if it is unknown. Of files that topics share, messages of all topics count.
+    pub messages: u64,
+    /// The file in which this shows, and the reason.
+    pub file: String,
+    pub why: &'static str,
+}
+
+/// The reasons.
+pub const DATA_GONE: &str = "the data file is gone";
+pub const CHANGED: &str = "the data is not what was written";
+pub const NO_RECORDS: &str = "records of the index cannot be read, or are gone";
+pub const FILES_GONE: &str = "files before it are gone, or their indexes";
+pub const OLDER_GONE: &str = "older files are gone";
+pub const BEGUN_ANEW: &str = "the files were removed, and others begun";
+
+impl Missing {
+    /// Takes in what follows.
+    pub fn extend(&mut self, next: &Missing) {
+        self.to = self.to.max(next.to);
+        self.messages = match (self.messages, next.messages) {
+            (0, _) | (_, 0) => 0,
+            (one, other) => one + other,
+        };
+    }
+
+    /// Takes in what stands before.
+    pub fn extend_back(&mut self, before: &Missing) {
+        let to = self.to;
+        self.extend(before);
+        (self.from, self.to) = (self.from.min(before.from), to);
+    }
+}
+
+/// All that was missing so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    pub missing: Vec<Missing>,
+}
+
+impl Lost {
+    /// Returns how many messages those are; one, where nobody knows.
+    pub fn messages(&self) -> u64 {
+        self.missing.iter().map(|missing| missing.messages.max(1)).sum()
+    }
+}
