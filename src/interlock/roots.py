@@ -90,6 +90,16 @@ class Roots:
         largest = max((root.blocked for root in self.roots), default=0)
         return {"blocked": self.blocked, "blocked_by_one": largest}
 
+    def is_stall(self, unsettled: int) -> bool:
+        """Return whether somebody should look, given the queue's number of unsettled messages.
+
+        A message that backs off is tried again by itself: alone it counts only if it blocks more
+        than a tenth of the queue.
+        """
+        return any(
+            root.kind != "backing_off" or 10 * root.blocked > unsettled for root in self.roots
+        )
+
     @property
     def summary(self) -> str:
         """One line: ``1,532 messages blocked by 5 held messages``. Empty if none is blocked."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock import App
+from interlock import App, Retry
 from interlock.engine.client import Client
 from interlock.engine.queue import RemoteQueue
 from tests.dashboard.conftest import Page, Serve
@@ -44,6 +44,36 @@ def test_all_queues_with_their_counts(page: Page, queue: RemoteQueue[bytes]) -> 
     found = wait_for_queue(page, queue.name)
     assert found["stats"]["unsettled"] == 1
     assert found["paused"] is True and found["sealed"] is False
+
+
+def test_a_stalled_queue_says_what_blocks_it(page: Page, queue: RemoteQueue[bytes]) -> None:
+    held = queue.put(b"x", keys="a", retry=Retry(attempts=1, then="hold"))
+    queue.get(timeout=10).nack()
+    assert wait_for_queue(page, queue.name)["stall"] is None, "nothing waits for it"
+    queue.put(b"x", keys=["a", "b"])
+    queue.put(b"x", keys="b")
+    root = {"kind": "held", "id": held, "key": "a", "blocked": 2, "exact": True}
+    stall = {
+        "summary": "2 messages blocked by 1 held message",
+        "blocked": 2,
+        "exact": True,
+        "roots": [root],
+    }
+    assert wait_for_queue(page, queue.name)["stall"] == stall
+    assert page.get(f"queues/{queue.name}")["stall"] == stall
+
+
+def test_a_message_that_backs_off_is_no_stall_unless_much_waits_for_it(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"x", keys="a")
+    queue.get(timeout=10).nack(60)
+    queue.put(b"x", keys="a")
+    for number in range(12):
+        queue.put(b"x", keys=f"k{number}")
+    assert wait_for_queue(page, queue.name)["stall"] is None
+    queue.put(b"x", keys="a")
+    assert wait_for_queue(page, queue.name)["stall"]["blocked"] == 2
 
 
 def wait_for_queue(page: Page, name: str) -> Any:

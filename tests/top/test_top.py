@@ -127,6 +127,27 @@ def test_all_queues_are_shown_with_their_course(client: Client) -> None:
     asyncio.run(look())
 
 
+def test_a_stalled_queue_is_told(client: Client) -> None:
+    queue = client.queue("orders", bytes)
+    held = queue.put(b"x", keys="a", retry=HELD)
+    queue.get(timeout=10).nack()
+    queue.put_many([b"b", b"c"], keys="a")
+
+    async def look() -> None:
+        app = top(client)
+        async with app.run_test(size=(160, 40)) as pilot:
+            told = "stalled: orders: 2 messages blocked by 1 held message"
+            await wait_for(lambda: line(app, "stalled") == told, "it is not told")
+            await pilot.press("enter")
+            told = f"stalled: 2 blocked by held message {held} (a)"
+            await wait_for(lambda: line(app, "stalled") == told, "it is not told of the queue")
+            queue.skip(held)
+            await wait_for(lambda: line(app, "stalled") == "", "it is still told")
+            await pilot.press("q")
+
+    asyncio.run(look())
+
+
 @pytest.mark.parametrize("client", ["redis"], indirect=True)
 def test_messages_are_operated_after_a_question(client: Client) -> None:
     dead, held = spoiled(client, "orders", DEAD, 2), spoiled(client, "orders", HELD, 3)

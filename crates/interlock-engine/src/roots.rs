@@ -106,12 +106,12 @@ impl Engine {
             }
         }
         stalled.sort_by_key(|(waiting, ..)| std::cmp::Reverse(*waiting));
-        let figures =
-            |(number, (_, name, cell, roots)): (usize, (u64, Box<[u8]>, Cell, Vec<Root>))| {
-                let counted = if number < STALLED { COUNTED } else { 0 };
-                (name, figures(&cell, &roots, counted))
-            };
-        stalled.into_iter().enumerate().map(figures).collect()
+        let mut told = Vec::new();
+        for (number, (_, name, cell, roots)) in stalled.into_iter().enumerate() {
+            let counted = if number < STALLED { COUNTED } else { 0 };
+            told.push((name, figures(&cell, &roots, counted)));
+        }
+        told
     }
 }
 

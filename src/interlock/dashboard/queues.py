@@ -13,6 +13,7 @@ from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.request import Argument, Refused
 from interlock.errors import InterlockError
 from interlock.explanation import key_names
+from interlock.roots import Roots
 
 HOT = 50
 """Keys that are shown of a queue."""
@@ -99,15 +100,38 @@ async def queues(call: Call) -> list[dict[str, Any]]:
 
 def _queues(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]:
     found = counts.stats(operator)
+    stalls = operator.stalled(found)
     return [
         {
             "name": name,
             "stats": stats,
             "paused": bool(stats.get("paused")) and _is_paused(operator, name),
             "sealed": bool(stats.get("sealed")),
+            "stall": stall(stalls.get(name)),
         }
         for name, stats in found.items()
     ]
+
+
+def stall(roots: Roots | None) -> dict[str, Any] | None:
+    """Return how many messages are blocked, and by what; None: nothing that anybody should see."""
+    if roots is None:
+        return None
+    return {
+        "summary": roots.summary,
+        "blocked": roots.blocked,
+        "exact": roots.exact,
+        "roots": [
+            {
+                "kind": root.kind,
+                "id": root.id,
+                "key": None if root.key is None else key_names([root.key])[0],
+                "blocked": root.blocked,
+                "exact": root.exact,
+            }
+            for root in roots
+        ],
+    }
 
 
 def _is_paused(operator: Operator, name: str) -> bool:
@@ -128,6 +152,7 @@ def _queue(operator: Operator, counts: QueueCounts, name: str) -> dict[str, Any]
     return {
         "name": name,
         "stats": stats,
+        "stall": stall(operator.stalled({name: stats}).get(name)),
         "options": _options(operator, name),
         "queue_paused": b"" in paused,
         "paused": key_names(paused - {b""})[:PAUSED],

@@ -19,7 +19,7 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #head { height: 1; padding: 0 1; background: $boost; }
-    #trouble { display: none; height: auto; padding: 0 1; }
+    #trouble, #stalled { display: none; height: auto; padding: 0 1; }
     #states { height: auto; padding: 1; }
     #left { width: 1fr; }
     #right { width: 3fr; }

@@ -17,6 +17,7 @@ from interlock.engine.operator import Operator
 from interlock.engine.records import Letter, Stored
 from interlock.engine.request import Refused
 from interlock.errors import PayloadError
+from interlock.roots import Roots
 from interlock.worker.tasks import UnknownVersion
 
 __all__ = ["ACTIONS", "Action", "Board", "Entry", "Look", "QueueLook", "WorkerLook"]
@@ -42,6 +43,8 @@ class Look:
     """Of each counter, by how much it rose in a second; empty for a queue seen the first time."""
     depths: dict[str, Sequence[float]]
     """Numbers of messages at the last looks."""
+    stalls: dict[str, Roots] = field(default_factory=dict)
+    """Roots of the queues where something holds messages up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class QueueLook:
     held: list[Entry]
     dead: list[Entry]
     paused: int
+    stall: Roots | None = None
+    """Its roots, where they hold messages up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,10 @@ class Board:
         }
         for name, counts in stats.items():
             self._depths[name].append(float(counts["unsettled"]))
-        return Look(stats, rates, {name: tuple(some) for name, some in self._depths.items()})
+        depths: dict[str, Sequence[float]] = {
+            name: tuple(some) for name, some in self._depths.items()
+        }
+        return Look(stats, rates, depths, self.operator.stalled(stats))
 
     def queue(self, name: str) -> QueueLook:
         """Look at one queue, at a bounded part of it however much it holds."""
@@ -100,7 +108,8 @@ class Board:
         dead = list(itertools.islice(self.operator.dead_letters(name), SHOWN))
         paused = len(self.operator.paused(name)) if stats.get("paused") else 0
         hot = self.operator.hot_keys(name, HOT, pages=PAGES)
-        return QueueLook(stats, hot, held, [_letter(one) for one in dead], paused)
+        stall = self.operator.stalled({name: stats}).get(name)
+        return QueueLook(stats, hot, held, [_letter(one) for one in dead], paused, stall)
 
     def workers(self) -> list[WorkerLook]:
         """Return the workers of all queues, by name."""

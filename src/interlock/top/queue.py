@@ -59,6 +59,7 @@ class QueueView(View):
         closed = f"  {seen.paused} paused" if seen.paused else ""
         closed += "  sealed" if counts.get("sealed") else ""
         self.head(f"{self.queue}  {counts['unsettled']:,} messages{closed}")
+        self.stalled(map(str, seen.stall or ()))
         states = [f"{name.replace('_', ' ')} {counts[name]:,}" for name in STATES]
         totals = [f"{name} {counts[name]:,}" for name in RATED]
         text = Text("   ".join(states) + "\n")

@@ -61,6 +61,7 @@ class QueuesView(View):
         self.query_one(Table).show(rows)
         mode = "" if self.app.write else "  (reads only; --write lets operate)"
         self.head(f"{self.app.url}  {len(names)} queues{mode}")
+        self.stalled(f"{name}: {roots.summary}" for name, roots in seen.stalls.items())
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the queue that was chosen."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
@@ -73,6 +73,7 @@ class View(Screen[None]):
     def compose(self) -> ComposeResult:
         """Lay it out: a head, the parts of the view, the keys."""
         yield Static(id="head")
+        yield Static(id="stalled")
         yield from self.parts()
         yield Static(id="trouble")
         yield Footer()
@@ -122,6 +123,13 @@ class View(Screen[None]):
     def head(self, text: str) -> None:
         """Set the first line."""
         self.query_one("#head", Static).update(Text(one_line(text, 300), style="bold"))
+
+    def stalled(self, lines: Iterable[str]) -> None:
+        """Tell what holds messages up, a line each; none: nothing does."""
+        text = "\n".join(f"stalled: {one_line(line, 200)}" for line in lines)
+        line = self.query_one("#stalled", Static)
+        line.display = bool(text)
+        line.update(Text(text, style="bold red"))
 
     def trouble(self, text: str) -> None:
         """Tell of what went wrong; empty: all is well."""

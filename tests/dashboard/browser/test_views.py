@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from interlock import App
+from interlock import App, Retry
 from interlock.engine.queue import RemoteQueue
 from tests.dashboard.browser.site import Site, announced, each_engine
 
@@ -64,11 +64,28 @@ def test_all_queues_with_their_counts(page: Page, site: Site, queue: RemoteQueue
     row.wait_for(state="detached")
 
 
+@each_engine
+def test_a_stalled_queue_has_a_red_banner(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+    held = queue.put("502", keys="a", retry=Retry(attempts=1, then="hold"))
+    queue.get(timeout=5).nack(error="502")
+    for _ in range(3):
+        queue.put("behind", keys=["a", "b"])
+    page.goto(site.at())
+    told = "3 messages blocked by 1 held message"
+    banner = page.locator(".stall")
+    expect(banner).to_contain_text(f"Stalled: {queue.name}: {told}")
+    expect(page.locator(".attention")).to_contain_text(f"{queue.name} stalled: {told}, 1 held")
+    banner.get_by_role("link", name=queue.name).click()
+    expect(banner).to_contain_text(f"held message {held} on a blocks 3 messages")
+    queue.skip(held)
+    expect(banner).to_be_hidden(timeout=15_000)
+
+
 def test_queues_are_sorted_by_any_column(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     for _ in range(3):
         queue.put("x")
     page.goto(site.at())
-    head = page.get_by_role("columnheader", name="Ready")
+    head = page.get_by_role("columnheader", name=re.compile("^Ready"))
     head.get_by_role("button").click()
     expect(head).to_have_attribute("aria-sort", "descending")
     assert "sort=ready&down=1" in page.url

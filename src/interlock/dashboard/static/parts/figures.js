@@ -6,7 +6,8 @@ import { coarse, count, rate } from "../format.js";
 const SHOWN = [
   ["queues", "Queues", count], ["ready", "Ready", count], ["waiting", "Waiting", count], ["leased", "Leased", count],
   ["delayed", "Delayed", count], ["backing_off", "Backing off", count], ["held", "Held", count], ["dead", "Dead", count],
-  ["put", "Put/s", rate], ["done", "Done/s", rate], ["oldest", "Oldest ready", (value) => (value ? coarse(value) : "–")],
+  ["put", "Put/s", rate], ["done", "Done/s", rate], ["oldest_ready", "Oldest ready", (value) => (value ? coarse(value) : "–")],
+  ["oldest_waiting", "Oldest waiting", (value) => (value ? coarse(value) : "–")],
 ];
 const ALARMS = new Set(["held", "dead"]);
 
@@ -22,7 +23,7 @@ export function figures() {
         let cell = cells.get(name);
         if (!cell) {
           const dd = h("dd", { class: "figure" });
-          const dot = ["put", "done", "oldest", "queues"].includes(name) ? null : h("i", { class: "dot", "aria-hidden": "true" });
+          const dot = ["put", "done", "oldest_ready", "oldest_waiting", "queues"].includes(name) ? null : h("i", { class: "dot", "aria-hidden": "true" });
           const box = h("div", {}, dd, h("dt", { "data-state": name }, dot, label));
           // In the order of SHOWN, whenever a figure comes.
           const next = SHOWN.slice(SHOWN.findIndex((one) => one[0] === name) + 1).map((one) => cells.get(one[0])?.box).find(Boolean);

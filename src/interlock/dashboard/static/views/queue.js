@@ -10,6 +10,7 @@ import { button, empty, link, pairs, panel, refusal } from "../parts/basics.js";
 import { figures } from "../parts/figures.js";
 import { optionText } from "../parts/options.js";
 import { queueHead } from "../parts/queuehead.js";
+import { stallBanner } from "../parts/stall.js";
 import { Table } from "../parts/table.js";
 
 const STATES = ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"];
@@ -19,13 +20,14 @@ export function queue(context) {
   const top = queueHead(context, () => load());
   const totals = figures();
   const trouble = h("div");
+  const stalled = stallBanner({ roots: true });
   const chart = new Chart({ queue: name, live, signal, query, note });
   const waits = waitsPanel(chart);
   const hot = hotTable(name, () => load());
   const hotPlace = h("div");
   const paused = h("div");
   const options = h("div", { class: "body" });
-  const node = h("div", {}, top.node, trouble, totals.element,
+  const node = h("div", {}, top.node, trouble, stalled.element, totals.element,
     panel("Who holds what, what waits", chart.element, { actions: chart.controls }),
     h("div", { class: "columns" },
       waits.element,
@@ -38,7 +40,7 @@ export function queue(context) {
     if (!known) return;
     const { stats, rates } = known;
     const shown = Object.fromEntries(STATES.map((state) => [state, stats[state] ?? 0]));
-    totals.update({ ...shown, put: rates.recent("put"), done: rates.recent("done"), oldest: stats.oldest_ready ? Math.max(0, live.now() - stats.oldest_ready / 1e6) : 0 });
+    totals.update({ ...shown, put: rates.recent("put"), done: rates.recent("done"), ...Object.fromEntries(["oldest_ready", "oldest_waiting"].map((oldest) => [oldest, stats[oldest] ? Math.max(0, live.now() - stats[oldest] / 1e6) : 0])) });
   }
 
   let first = true;
@@ -48,6 +50,7 @@ export function queue(context) {
       trouble.replaceChildren();
       live.note(name, found.stats);
       figuresNow();
+      stalled.update([[name, found.stall]]);
       top.update({ paused: found.queue_paused ?? found.paused.includes(""), sealed: Boolean(found.stats.sealed) });
       const most = Math.max(1, ...found.hot.map((one) => one.waiting));
       hot.update(found.hot.slice(0, 20).map((one) => ({ ...one, most })));

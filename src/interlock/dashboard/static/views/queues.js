@@ -6,6 +6,7 @@ import { coarse, count, rate } from "../format.js";
 import { empty, flag, head, queueLink, refusal } from "../parts/basics.js";
 import { figures } from "../parts/figures.js";
 import { spark } from "../parts/spark.js";
+import { stallBanner } from "../parts/stall.js";
 import { Table } from "../parts/table.js";
 
 const MOST = 500;
@@ -20,6 +21,7 @@ export function queues({ live, query, note, signal }) {
   });
   const totals = figures();
   const attention = h("div", { class: "attention", "aria-label": "Needs attention", role: "region" });
+  const stalled = stallBanner();
   const told = h("div", { class: "more", hidden: true });
   const place = h("div", { class: "panel" });
   const nothing = h("div");
@@ -28,7 +30,7 @@ export function queues({ live, query, note, signal }) {
     onsort: ({ name, down }) => note({ sort: name, down: down ? "1" : "" }),
   });
   place.append(table.wrapped, told, nothing);
-  const node = h("div", {}, head("Queues", { actions: [h("span", { class: "grow" }, search)] }), totals.element, attention, place);
+  const node = h("div", {}, head("Queues", { actions: [h("span", { class: "grow" }, search)] }), stalled.element, totals.element, attention, place);
 
   function draw() {
     const all = [...live.queues.values()];
@@ -36,7 +38,8 @@ export function queues({ live, query, note, signal }) {
     const rows = wanted ? all.filter((row) => row.name.toLowerCase().includes(wanted)) : all;
     const shown = rows.length > MOST ? table.inOrder(rows).slice(0, MOST) : rows;
     totals.update(summed(all, live.now()));
-    drawAttention(attention, all, live.now());
+    stalled.update([...marks].map(([name, mark]) => [name, mark.stall]));
+    drawAttention(attention, all, marks, live.now());
     table.update(shown);
     table.wrapped.hidden = !rows.length;
     told.hidden = rows.length <= MOST;
@@ -49,9 +52,9 @@ export function queues({ live, query, note, signal }) {
   async function load() {
     try {
       const found = await get("/queues", { signal });
-      for (const { name, stats, paused, sealed } of found) {
+      for (const { name, stats, paused, sealed, stall } of found) {
         live.note(name, stats);
-        marks.set(name, { paused, sealed });
+        marks.set(name, { paused, sealed, stall });
       }
       const names = new Set(found.map((one) => one.name));
       live.only(names);
@@ -90,15 +93,17 @@ function columns(live, marks) {
       fill: (row) => spark(`Done a second in ${row.name} over the last minute`),
       each: (row, cell) => cell.firstChild.draw(row.rates.series("done")),
     },
-    {
-      name: "oldest", label: "Oldest", number: true, sort: (row) => age(row.stats, live.now()),
-      text: (row) => (row.stats.oldest_ready ? coarse(age(row.stats, live.now())) : "–"),
-      state: (row) => (!row.stats.oldest_ready ? "zero" : age(row.stats, live.now()) > SLOW ? "warning" : ""),
-    },
+    oldest("oldest_ready", "Oldest ready", live), oldest("oldest_waiting", "Oldest waiting", live),
   ];
 }
 
-const age = (stats, now) => (stats.oldest_ready ? Math.max(0, now - stats.oldest_ready / 1e6) : 0);
+const oldest = (name, label, live) => ({
+  name, label, number: true, sort: (row) => age(row.stats, live.now(), name),
+  text: (row) => (row.stats[name] ? coarse(age(row.stats, live.now(), name)) : "–"),
+  state: (row) => (!row.stats[name] ? "zero" : age(row.stats, live.now(), name) > SLOW ? "warning" : ""),
+});
+
+const age = (stats, now, name = "oldest_ready") => (stats[name] ? Math.max(0, now - stats[name] / 1e6) : 0);
 
 function badges(row, mark) {
   const found = [];
@@ -109,25 +114,27 @@ function badges(row, mark) {
 }
 
 function summed(all, now) {
-  const sum = { queues: all.length, put: 0, done: 0, oldest: 0 };
+  const sum = { queues: all.length, put: 0, done: 0, oldest_ready: 0, oldest_waiting: 0 };
   for (const { stats, rates } of all) {
     for (const name of ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"]) sum[name] = (sum[name] ?? 0) + (stats[name] ?? 0);
     sum.put += rates.recent("put");
     sum.done += rates.recent("done");
-    sum.oldest = Math.max(sum.oldest, age(stats, now));
+    for (const name of ["oldest_ready", "oldest_waiting"]) sum[name] = Math.max(sum[name], age(stats, now, name));
   }
   return sum;
 }
 
 /** The queues that somebody should look at, the worst first. */
-function drawAttention(place, all, now) {
+function drawAttention(place, all, marks, now) {
   const found = [];
   for (const { name, stats } of all) {
     const why = [];
+    const stall = marks.get(name)?.stall;
+    if (stall) why.push(`stalled: ${stall.summary}`);
     if (stats.held) why.push(`${count(stats.held)} held`);
     if (stats.dead) why.push(`${count(stats.dead)} dead`);
     if (age(stats, now) > SLOW) why.push("ready for over a minute");
-    if (why.length) found.push({ name, why: why.join(", "), weight: (stats.held ?? 0) * 10 + (stats.dead ?? 0) });
+    if (why.length) found.push({ name, why: why.join(", "), weight: (stall?.blocked ?? 0) * 100 + (stats.held ?? 0) * 10 + (stats.dead ?? 0) });
   }
   found.sort((a, b) => b.weight - a.weight);
   const text = found.slice(0, 6).map((one) => `${one.name} ${one.why}`).join("|") + found.length;
