@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,3 +107,26 @@ def test_without_standard_output_nothing_breaks(name: str) -> None:
     command = f'exec "{sys.executable}" -m interlock table info {name} >&-'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
+
+
+TEXTS = ["a\rb", "a\r", "\r", "a\nb", "a\r\nb", "\n", '"', ",", " a ", "\x00", "\x85", "\u2028"]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_what_is_exported_is_imported_as_it_was(
+    run: Run, name: str, tmp_path: Path, form: str
+) -> None:
+    names = [f"{name}-{n}" for n in range(2)]
+    for made in names:
+        assert run("create", made, "note:str[8]", "--capacity", "100")[0] == 0
+    try:
+        table: SharedTable[Any] = SharedTable.attach(names[0])
+        table.update({text: table.row(note=text) for text in TEXTS})
+        path = str(tmp_path / "export")
+        assert run("export", names[0], "--to", path, "--format", form)[0] == 0
+        assert run("import", names[1], path)[0] == 0
+        read: SharedTable[Any] = SharedTable.attach(names[1])
+        assert {key: row.note for key, row in read.items()} == {text: text for text in TEXTS}
+    finally:
+        for made in names:
+            SharedTable.remove(made)

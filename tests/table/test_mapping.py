@@ -123,6 +123,23 @@ def test_views_are_sets_as_those_of_dict(table: SharedTable[Count]) -> None:
     assert table.items() - {("a", Count(count=1))} == {("b", Count(count=2))}
     assert Count(count=2) in table.values() and Count() not in table.values()
     keys = table.keys()
+    for key, told in ((None, False), (1.5, False), (True, False), ("", False), ("x" * 2000, False)):
+        assert (key in keys) is told and ((key, Count()) in table.items()) is told
+    others: list[Any] = ["\ud800", 10**5000, -1, (1, 2), b"", frozenset()]
+    for other in others:
+        assert other not in keys and (other, Count()) not in table.items()
+    odd: list[Any] = [("a",), "a", "ab", 5, None, ["a", Count(count=1)], ("a", Count(count=1), 1)]
+    for item in odd:
+        assert item not in table.items()
+    assert table.keys().isdisjoint([None, 1.5]) and table.items().isdisjoint(odd)
+    assert table.keys() & [None, 1.5, "a"] == {"a"} and {"a", None} - table.keys() == {None}
+    assert table.keys() | [None] == {"a", "b", None} and table.keys() < {"a", "b", None}
+    assert table.keys() != {"a", None} and not table.keys() >= {"a", None}
+    unhashable: Any = []
+    for view, item in ((keys, unhashable), (table.items(), (unhashable, Count()))):
+        with pytest.raises(TypeError, match="unhashable"):
+            assert item in view
+    assert ("a", unhashable) not in table.items() and unhashable not in table.values()
     table.pop("a")
     assert list(keys) == ["b"] and len(keys) == 1
     unordered: Any = table

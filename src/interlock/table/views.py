@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from interlock.message import Key
 from interlock.table.row import Row
@@ -18,6 +18,11 @@ W = TypeVar("W", bound=Row)
 
 class TableKeys(KeysView[Key]):
     """The keys of a table."""
+
+    _mapping: SharedTable[Any]
+
+    def __contains__(self, key: object) -> bool:
+        return bool(_can_be_key(key, self._mapping) and key in self._mapping)
 
 
 class TableValues(ValuesView[W]):
@@ -35,8 +40,32 @@ class TableItems(ItemsView[Key, W]):
 
     _mapping: SharedTable[W]
 
+    def __contains__(self, item: object) -> bool:
+        if not isinstance(item, tuple) or len(item) != 2:
+            return False
+        key: object
+        key, value = item
+        if not _can_be_key(key, self._mapping):
+            return False
+        row = self._mapping.get(key)
+        return row is not None and bool(row == value)
+
     def __iter__(self) -> Iterator[tuple[Key, W]]:
         yield from self._mapping.scan()
+
+
+def _can_be_key(key: object, table: SharedTable[Any]) -> TypeGuard[Key]:
+    """Return whether a table can have such a key at all. If not, a view says that it is not there,
+    where the table itself raises. TypeError, as of a dict, if it cannot be hashed."""
+    hash(key)
+    if isinstance(key, bool) or not isinstance(key, str | bytes | int):
+        return False
+    try:
+        canonical = key if isinstance(key, bytes) else str(key).encode()
+    except ValueError:
+        # A lone surrogate, or an int of more digits than Python writes.
+        return False
+    return 1 <= len(canonical) <= table.key_size
 
 
 def shown(key: bytes) -> Key:

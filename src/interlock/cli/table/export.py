@@ -97,12 +97,27 @@ def as_wanted(file: IO[bytes], binary: bool) -> Iterator[Any]:
     text.detach()
 
 
+class Lines:
+    """Ends each line of a csv.writer with a newline alone.
+
+    Before Python 3.13 it quotes only those line ends that are in its ``lineterminator``. With a
+    newline alone there, a text that holds a carriage return would be read as two lines.
+    """
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def write(self, line: str) -> None:
+        """Write one line, which ends in both."""
+        self._out.write(line.removesuffix("\r\n") + "\n")
+
+
 def in_csv(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int:
     """Write CSV, and return how many rows."""
     from interlock.table.export import EXPIRES, key_name
 
     columns = table.row.__struct_fields__
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(Lines(out), lineterminator="\r\n")
     writer.writerow((key_name(schema(table)), *columns, EXPIRES))
     count = 0
     for key, row, expires in told(table):
