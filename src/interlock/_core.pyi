@@ -17,8 +17,11 @@ from interlock._core_serving import (
     HubServer,
     HubTables,
     JournalCopy,
+    LeaseRenewals,
+    ManualClock,
     StoreFiles,
     TableKeeper,
+    WallClock,
 )  # fmt: skip
 from interlock._core_table import Table, TableExport, TableScan, remove_table
 
@@ -47,6 +50,7 @@ __all__ = [
     "JournalCopy",
     "Lease",
     "LeaseBatch",
+    "LeaseRenewals",
     "ManualClock",
     "Queue",
     "StoreFiles",
@@ -72,26 +76,6 @@ __all__ = [
 __version__: str
 DEBUG_BUILD: bool
 """It was built without optimisation."""
-
-@final
-class WallClock:
-    """The judgement of a server's clock: a jump of it is followed once it has lasted."""
-
-    def __new__(cls) -> Self: ...
-    def read(self, wall: int, elapsed: int) -> tuple[int, int]:
-        """Take a reading of both clocks, µs. Return the time to use, and the jump that it
-        follows from this reading on; 0: none."""
-
-@final
-class ManualClock:
-    """Time for tests: it stands still until ``advance`` moves it."""
-
-    def __new__(cls, start: _Seconds | None = None) -> Self: ...
-    def now(self) -> float:
-        """Seconds since the start of the count."""
-    def advance(self, seconds: _Seconds) -> None:
-        """Moves on, and wakes whatever waits on this clock and is due by then."""
-    def _following(self) -> int: ...
 
 @disjoint_base
 class Queue(Generic[_T]):

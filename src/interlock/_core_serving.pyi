@@ -1,10 +1,29 @@
-"""A part of the native module's stub, which is too long for one file: engines in this process."""
+"""A part of the native module's stub, which is too long for one file: engines in this process, clocks."""
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Self, final
 
-from interlock._core import ManualClock
+@final
+class WallClock:
+    """The judgement of a server's clock: a jump of it is followed once it has lasted."""
+
+    def __new__(cls) -> Self: ...
+    def read(self, wall: int, elapsed: int) -> tuple[int, int]:
+        """Take a reading of both clocks, µs. Return the time to use, and the jump that it
+        follows from this reading on; 0: none."""
+
+@final
+class ManualClock:
+    """Time for tests: it stands still until ``advance`` moves it."""
+
+    def __new__(cls, start: float | dt.timedelta | None = None) -> Self: ...
+    def now(self) -> float:
+        """Seconds since the start of the count."""
+    def advance(self, seconds: float | dt.timedelta) -> None:
+        """Moves on, and wakes whatever waits on this clock and is due by then."""
+    def _following(self) -> int: ...
 
 class EngineError(Exception):
     """A call to an engine was refused: the text is that of the wire, its code first."""
@@ -210,6 +229,39 @@ class StoreFiles:
         unreadable files, as ``unreadable`` returns them."""
 
 @final
+class LeaseRenewals:
+    """Leases that a native thread renews when their client has not by half of their time: a
+    handler holds the GIL, or the event loop. In the child of a fork it does nothing."""
+
+    def __new__(
+        cls,
+        function: str,
+        *,
+        user: str | None,
+        password: str | None,
+        database: int,
+        tls: bool,
+        ca: str | None,
+        timeout: float,
+    ) -> Self:
+        """`function` moves the deadline of a lease; the rest is how servers are reached."""
+    def hold(
+        self, key: int, address: str, queue: str, token: int, seconds: float, deadline: float
+    ) -> None:
+        """Take a lease into care, or note that it was renewed. The deadline is by
+        time.monotonic()."""
+    def let_go(self, key: int) -> None:
+        """Forget a lease."""
+    def bound(self, key: int, until: float) -> None:
+        """Renew nothing beyond this time, by time.monotonic()."""
+    @property
+    def renewed(self) -> int:
+        """Number of renewals that it made."""
+    def errors(self) -> list[str]:
+        """Return the errors since the last call."""
+    def stop(self) -> None:
+        """End the thread."""
+
 class JournalCopy:
     """The data to copy of a hub's journal, out of its folder, whether the hub runs or not. All
     of it is read once: OSError says what is damaged, or that there is no journal."""

@@ -348,7 +348,7 @@ class _Watchdog:
     def __init__(self, queue: KeyedQueue[Any], timeout: float, threads: int) -> None:
         self._left = threads
         self._queue = queue
-        self._timeout = timeout
+        self.timeout = timeout
         self._changed = threading.Condition()
         self._running: dict[int, tuple[float, Lease[Any], int]] = {}
         self._stopped = False
@@ -361,7 +361,7 @@ class _Watchdog:
         self._thread.start()
 
     def begin(self, lease: Lease[Any]) -> None:
-        entry = (time.monotonic() + self._timeout, lease, threading.get_ident())
+        entry = (time.monotonic() + self.timeout, lease, threading.get_ident())
         with self._changed:
             self._running[lease.token] = entry
             self._changed.notify()
@@ -406,4 +406,4 @@ class _Watchdog:
                 _, lease, thread = entry
                 frame = frame_of(thread)
                 stack = stack_text(frame) if frame else "(it has ended)"
-                revoke(self._queue, lease, self._timeout, stack)
+                revoke(self._queue, lease, self.timeout, stack)

@@ -45,6 +45,7 @@ mod nesting;
 mod queue;
 mod queue_operate;
 mod recycle;
+mod renewals;
 mod store_files;
 #[cfg(target_os = "linux")]
 mod table;
@@ -81,6 +82,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hub_keeper::TableKeeper>()?;
     module.add_class::<store_files::StoreFiles>()?;
     module.add_class::<journal_copy::JournalCopy>()?;
+    module.add_class::<renewals::LeaseRenewals>()?;
     module.add_class::<engine::Engine>()?;
     module.add("EngineError", module.py().get_type::<engine::EngineError>())?;
     module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from interlock import _core
 from interlock.engine import cluster, refusals, wire_queue
 from interlock.engine.cluster import Nodes
 from interlock.engine.library import Library
@@ -94,6 +95,22 @@ class Engine:
         """There is one server, it was asked before, and it does not wait by itself."""
         server = self.servers.get(self._alone)
         return server is not None and not server.parks
+
+    def renewals(self) -> _core.LeaseRenewals | None:
+        """Return what renews leases while the interpreter is held; None: the engine is held too,
+        for it is in this process."""
+        target = self.target
+        if target.kind == "memory":
+            return None
+        return _core.LeaseRenewals(
+            f"{self._prefix}extend",
+            user=target.user or None,
+            password=target.password,
+            database=target.db,
+            tls=target.tls,
+            ca=target.ca or None,
+            timeout=target.timeout,
+        )
 
     def consumer(self) -> bytes:
         """Return a name that nobody has or had."""

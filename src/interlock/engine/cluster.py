@@ -36,6 +36,16 @@ class Nodes:
         # Nobody has it now: any node says so.
         return self._seeds[0]
 
+    def known(self, key: str) -> str:
+        """Return the address of the server that has a queue, as far as is known without asking."""
+        if not self._cluster:
+            return self._seeds[0]
+        slot = slot_of(key)
+        if slot in self._moved:
+            return self._moved[slot]
+        owners = (address for first, last, address in self._ranges if first <= slot <= last)
+        return next(owners, self._seeds[0])
+
     def primaries(self, session: Session[Any], timeout: float) -> Request[list[str]]:
         """Return the address of every server that has queues.
 

@@ -144,6 +144,7 @@ class RemoteConsumer(Consumer):
         lease = run.lease(at)
         _current.set(lease)
         self._watchdog.begin(lease)  # type: ignore[arg-type]
+        lease._grant.bound(lease.id, time.monotonic() + self._watchdog.timeout)
         try:
             self._handler(payload)
         except BaseException as error:
@@ -156,6 +157,7 @@ class RemoteConsumer(Consumer):
             run.handled(at)
         finally:
             self._watchdog.end(lease)  # type: ignore[arg-type]
+            lease._grant.bound(lease.id, None)
 
 
 def consume(
@@ -225,6 +227,7 @@ async def _handled(
     if timeout is not None:
         # Before the lease becomes the current one, which the task of the alarm would inherit.
         alarm = asyncio.create_task(_revoke(queue, lease, timeout, task))
+        lease._grant.bound(lease.id, time.monotonic() + timeout)
     token = _current.set(lease)
     try:
         await called(handler, lease.payload)
@@ -246,6 +249,7 @@ async def _handled(
     finally:
         if alarm is not None:
             alarm.cancel()
+            lease._grant.bound(lease.id, None)
         # Collected with its loop, a task ends in another context than it began in.
         with contextlib.suppress(ValueError):
             _current.reset(token)

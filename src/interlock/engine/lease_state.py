@@ -78,7 +78,7 @@ class LeaseState(Generic[T]):
 
     def stop_renewing(self) -> None:
         """Stop renewing: it runs out at its deadline, unless it is settled or extended before."""
-        self._grant.renew = False
+        self._grant.stop_renewing()
 
     def acking(self, result: Any = None, log: bool = True) -> wire.Settlement:
         """Return the settlement by which ``exchange`` and ``settle`` acknowledge it.
@@ -211,6 +211,8 @@ class LeaseState(Generic[T]):
         if self._grant.forks != forks.count:
             return
         self._grant.out.discard(self.id)
+        if not self._grant.out:
+            self._grant.renewer.leave(id(self._grant))
         if not self._of._sessions.alive:
             return
         self._grant.renewer.abandon(

@@ -102,7 +102,7 @@ class Home:
         self._settling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.renewer = LeaseRenewer(self.ring)
+        self.renewer = LeaseRenewer(self.ring, engine.renewals())
 
     async def run(self, user: Handle | None, make: Callable[[Session[Any]], Request[R]]) -> R:
         """Run a request on a session of its own."""
@@ -152,6 +152,7 @@ class Home:
     async def close(self) -> None:
         """End what waits, give back what was dropped, close the connections."""
         self._interrupt(None)
+        self.renewer.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -1,12 +1,15 @@
 """Leases that are held: renewed while they are, and given back when they were dropped.
 
-A renewer belongs to one face of a client. A thread runs its requests, or a task of the loop.
+A renewer belongs to one face of a client. A thread runs its requests, or a task of the loop. Both
+need the interpreter, and the task its loop. So each lease is entered with a native thread too,
+which renews it if that has not been done here by half of its time.
 """
 
 from __future__ import annotations
 
 import collections
 import logging
+import math
 import time
 import weakref
 from collections.abc import Callable
@@ -21,10 +24,12 @@ from interlock.engine.watch import behind
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
+    from interlock import _core
     from interlock.engine.handle import Handle
     from interlock.engine.watch import Watch
 
 _EXPLAINED = 20
+_ALL = "the interpreter or its loop"
 _IDLE = 5.0
 """Seconds after which a renewer that holds nothing looks again, if it held something before."""
 _log = logging.getLogger("interlock.queue")
@@ -35,6 +40,7 @@ class Grant:
 
     __slots__ = (
         "__weakref__",
+        "bounds",
         "deadline",
         "forks",
         "handle",
@@ -71,6 +77,8 @@ class Grant:
         """By time.monotonic(), at the earliest."""
         self.lost = False
         self.renew = True
+        self.bounds: dict[int, float] | None = None
+        """The times, by message, at which the time of handlers is over that run."""
         self.forks = forks.count
         """A child of a fork has copies of its leases; they are not the child's to give back."""
         renewer.hold(self)
@@ -84,6 +92,25 @@ class Grant:
         """Note that it lasts so long from then on."""
         self.seconds = seconds
         self.deadline = started + seconds
+        self.renewer.enter(self)
+
+    def stop_renewing(self) -> None:
+        """Renew it no more: it runs out at its deadline, unless it is extended before."""
+        self.renew = False
+        self.renewer.leave(id(self))
+
+    def bound(self, id: int, until: float | None) -> None:
+        """Set the time at which the time of a message's handler is over; None: it has ended.
+
+        Beyond it nothing is renewed without the interpreter, where nobody could revoke the lease.
+        """
+        if self.bounds is None:
+            self.bounds = {}
+        if until is None:
+            self.bounds.pop(id, None)
+        else:
+            self.bounds[id] = until
+        self.renewer.bound(self)
 
 
 class LeaseRenewer:
@@ -93,8 +120,9 @@ class LeaseRenewer:
     destructors too, so it must take no lock.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Callable[[], None], native: _core.LeaseRenewals | None = None) -> None:
         self._ring = ring
+        self._native = native
         self._held: dict[int, weakref.ref[Grant]] = {}
         self.abandoned: collections.deque[tuple[Handle, wire.Settlement]] = collections.deque()
         """Settlements of leases that were dropped, not yet made."""
@@ -112,6 +140,7 @@ class LeaseRenewer:
         self._used = True
         # One that became garbage is forgotten with the next look, or by who has its place.
         self._held[id(grant)] = weakref.ref(grant)
+        self.enter(grant)
         due = grant.due
         if self._next is None or due < self._next:
             self._next = due
@@ -148,6 +177,30 @@ class LeaseRenewer:
     def let_go(self, grant: Grant) -> None:
         """Forget a lease: nothing of it is out any more."""
         self._held.pop(id(grant), None)
+        self.leave(id(grant))
+
+    def enter(self, grant: Grant) -> None:
+        """Enter a lease with the native thread, or tell it that the lease was renewed."""
+        if self._native is not None and grant.renew and not grant.lost:
+            key = grant.handle.key
+            address = grant.handle.engine.nodes.known(key)
+            self._native.hold(id(grant), address, key, grant.token, grant.seconds, grant.deadline)
+
+    def leave(self, key: int) -> None:
+        """Have the native thread forget a lease."""
+        if self._native is not None:
+            self._native.let_go(key)
+
+    def bound(self, grant: Grant) -> None:
+        """Tell the native thread when the time of the lease's handlers is over."""
+        if self._native is not None:
+            bounds = grant.bounds or {}
+            self._native.bound(id(grant), min(bounds.values(), default=math.inf))
+
+    def stop(self) -> None:
+        """End the native thread."""
+        if self._native is not None:
+            self._native.stop()
 
     def sooner(self, grant: Grant) -> None:
         """Note that the deadline of a lease has changed."""
@@ -199,6 +252,7 @@ class LeaseRenewer:
             # No name may keep it from being garbage while the renewer sleeps.
             del grant
         yield from self._look(session)
+        self._hear()
         # Before the look: what is held from here on rings, even if it is not seen.
         self._next = None
         self._next = min(
@@ -219,11 +273,21 @@ class LeaseRenewer:
             self._next = first if self._next is None else min(self._next, first)
         return None if self._next is None else max(self._next - time.monotonic(), 0.01)
 
+    def _hear(self) -> None:
+        """Log what the native thread could not do."""
+        if self._native is not None:
+            for error in self._native.errors():
+                _log.warning(
+                    "a lease could not be renewed while a handler held %s: %s", _ALL, error
+                )
+
     def _forget(self, key: int, reference: weakref.ref[Grant]) -> None:
         # In one step, for another thread may enter a new one there.
         found = self._held.pop(key, reference)
         if found is not reference:
             self._held.setdefault(key, found)
+        else:
+            self.leave(key)
 
     def _look(self, session: Session[Any]) -> Request[None]:
         """Report what has become slow, or deep."""
@@ -266,11 +330,14 @@ class LeaseRenewer:
             )
             # Again soon, as long as there is hope.
             grant.lost = grant.deadline <= time.monotonic()
+            if grant.lost:
+                self.leave(id(grant))
             return
         if kept:
             grant.extended(grant.seconds, started)
         elif grant.out:
             grant.lost = True
+            self.leave(id(grant))
             _log.warning(
                 "queue %r: the lease of messages %s is lost: it ran out or was revoked",
                 handle.name,

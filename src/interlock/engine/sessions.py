@@ -199,7 +199,7 @@ class LeaseThread:
         self._started: dict[str, object] = {}
         self._stopped = False
         self._settling = threading.Lock()
-        self.renewer = LeaseRenewer(self.ring)
+        self.renewer = LeaseRenewer(self.ring, engine.renewals())
 
     def settle_abandoned(self, session: Session[Any]) -> None:
         """Settle what was dropped, or wait until somebody else has."""
@@ -221,6 +221,7 @@ class LeaseThread:
     def stop(self) -> None:
         """End the thread."""
         self._stopped = True
+        self.renewer.stop()
         self._bell.put(None)
 
     def _renew_leases(self) -> None:

@@ -473,7 +473,11 @@ class BatchRunner:
         if audit is not None:
             audit.begun(held)
         started = time.monotonic()
+        if invocation.timeout is not None:
+            run.batch.grant.bound(held.id, started + invocation.timeout)
         outcome = self.thread.runner.handled(invocation, held)
+        if invocation.timeout is not None:
+            run.batch.grant.bound(held.id, None)
         if audit is not None:
             tell_ended(audit, held, outcome)
         if outcome.how == "ack" and run.batch.told_from is not None:

@@ -355,7 +355,11 @@ class Execution:
         """Note that a handler begins now."""
         self.at = at
         self.started = time.monotonic()
+        if self.invocation.timeout is not None:
+            self.batch.grant.bound(self.held.id, self.started + self.invocation.timeout)
 
     def end(self) -> None:
         """Note that it has ended."""
         self.ended = time.monotonic()
+        if self.invocation.timeout is not None:
+            self.batch.grant.bound(self.held.id, None)

@@ -1,0 +1,239 @@
+"""Leases outlast a handler that holds the GIL, or the event loop: a native thread renews them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import math
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import interlock
+from interlock import LeaseLost, Retry, _core, connect, current_lease
+from interlock.engine.client import Client
+from tests.engine.nodes import cluster
+from tests.hub.certificates import Authority
+from tests.hub.servers import hub_process, needs_hub, redis_server
+
+LEASE = 1.0
+"""Seconds; renewed natively when half of it is over."""
+HELD = 2.5
+"""Seconds for which the interpreter is held: without a renewal every lease is over by then."""
+
+PASSWORDS = ("--requirepass", "secret", "--databases", "4")
+
+
+def hold_the_gil(seconds: float) -> None:
+    # A function of C, called without giving up the GIL.
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+def threads() -> int:
+    """Native threads of this process that renew leases."""
+    found = 0
+    for task in Path("/proc/self/task").iterdir():
+        # It may end in between.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += (task / "comm").read_text() == "interlock-renew\n"
+    return found
+
+
+@pytest.fixture
+def urls(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An engine of each kind, and each way to reach one."""
+    authority = Authority(tmp_path)
+    signed = authority.sign("localhost")
+    needs_hub()
+    tls: Any = {"port": 0, "cert": str(signed.cert), "key": str(signed.key)}
+    socket = tmp_path / "redis.sock"
+    folders = [tmp_path / name for name in ("plain", "password", "nodes")]
+    for folder in folders:
+        folder.mkdir()
+    with ExitStack() as stack:
+        hub = stack.enter_context(hub_process("--port", "0"))
+        secure = stack.enter_context(interlock.Hub(port=0, workers=1, tls=tls))
+        plain = redis_server(folders[0], "--unixsocket", str(socket))
+        _, port = stack.enter_context(plain)
+        _, closed = stack.enter_context(redis_server(folders[1], *PASSWORDS))
+        first, *_ = stack.enter_context(cluster(folders[2]))
+        yield {
+            "hub": f"interlock://{hub.addresses[0]}",
+            "TLS": f"rediss://localhost:{secure.tls_port}?ca={authority.cert}",
+            "redis": f"redis://127.0.0.1:{port}",
+            "unix": f"unix://{socket}",
+            "password": f"redis://default:secret@127.0.0.1:{closed}/2",
+            "cluster": f"redis+cluster://127.0.0.1:{first}",
+        }
+
+
+def test_a_handler_that_holds_the_gil_keeps_its_leases_on_every_engine(
+    urls: dict[str, str],
+) -> None:
+    with ExitStack() as stack:
+        leases = {}
+        for kind, url in urls.items():
+            client = stack.enter_context(connect(url))
+            # Of its own: one server is reached in two ways.
+            queue = client.queue(uuid.uuid4().hex, int, lease=LEASE)
+            queue.put_many([1, 2], keys="a")
+            leases[kind] = queue, queue.get()
+        hold_the_gil(HELD)
+        found: dict[str, object] = {}
+        for kind, (queue, lease) in leases.items():
+            # What is due is applied first: a lease that was over would be lost.
+            try:
+                lease.ack()
+                found[kind] = queue.stats().acks
+            except LeaseLost:
+                found[kind] = "lost"
+    assert found == dict.fromkeys(urls, 1)
+
+
+@pytest.fixture(params=["redis", "hub"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+def test_a_handler_that_blocks_the_loop_keeps_its_lease(url: str) -> None:
+    async def main() -> None:
+        async with connect(url) as client:
+            queue = client.queue(uuid.uuid4().hex, int, lease=LEASE)
+            await queue.put(1)
+            async with await queue.get():
+                time.sleep(HELD)
+            assert (await queue.stats()).acks == 1
+
+    asyncio.run(main())
+    while threads():
+        time.sleep(0.01)
+
+
+def test_beyond_its_timeout_a_handler_that_holds_the_gil_has_no_lease(url: str) -> None:
+    attempts = []
+
+    def handle(_: int) -> None:
+        attempts.append(current_lease().attempt)
+        if len(attempts) == 1:
+            hold_the_gil(HELD + LEASE)
+
+    with connect(url) as client:
+        retry = Retry(attempts=None, first=0)
+        queue = client.queue(uuid.uuid4().hex, int, lease=LEASE, retry=retry)
+        queue.put(1)
+        with queue.consume(handle, timeout=LEASE * 1.2):
+            while queue.stats().acks == 0:
+                time.sleep(0.01)
+    assert attempts == [1, 2]
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[Client]:
+    with connect(redis_url) as found:
+        yield found
+
+
+def renewals(port: int, password: str | None = None) -> _core.LeaseRenewals:
+    return _core.LeaseRenewals(
+        "il1_extend",
+        user=None,
+        password=password,
+        database=0,
+        tls=False,
+        ca=None,
+        timeout=5.0,
+    )
+
+
+@pytest.mark.parametrize("end", ["let go", "bound", "stopped", "dropped"])
+def test_what_is_let_go_over_or_stopped_is_not_renewed(
+    client: Client, engine_port: int, end: str
+) -> None:
+    queue = client.queue(uuid.uuid4().hex, int, lease=LEASE, retry=Retry(first=0))
+    queue.put(1)
+    lease = queue.get()
+    lease.stop_renewing()
+    native = renewals(engine_port)
+    key, address, now = queue._handle.key, f"127.0.0.1:{engine_port}", time.monotonic()
+    native.hold(1, address, key, lease.token, LEASE, now + LEASE)
+    if end == "let go":
+        native.let_go(1)
+    elif end == "bound":
+        native.bound(1, now)
+    elif end == "stopped":
+        native.stop()
+    else:
+        del native
+    again = queue.get(timeout=30)
+    assert again.attempt == 2
+    again.ack()
+
+
+def test_what_is_renewed_natively_lasts_until_its_handlers_time_is_over(
+    client: Client, engine_port: int
+) -> None:
+    queue = client.queue(uuid.uuid4().hex, int, lease=LEASE, retry=Retry(first=0))
+    queue.put(1)
+    lease = queue.get()
+    lease.stop_renewing()
+    native = renewals(engine_port)
+    key, address, now = queue._handle.key, f"127.0.0.1:{engine_port}", time.monotonic()
+    native.hold(1, address, key, lease.token, LEASE, now + LEASE)
+    while native.renewed < 3:
+        time.sleep(0.01)
+    assert queue.stats().leased == 1
+    native.bound(1, time.monotonic() + LEASE)
+    again = queue.get(timeout=30)
+    assert again.attempt == 2
+    again.ack()
+    assert native.errors() == []
+
+
+def test_what_cannot_be_renewed_is_reported(engine_port: int) -> None:
+    native = renewals(engine_port, password="wrong")
+    now = time.monotonic()
+    native.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, LEASE, now + LEASE)
+    while not (errors := native.errors()):
+        time.sleep(0.01)
+    assert f"127.0.0.1:{engine_port}" in errors[0]
+    # Of a token that holds nothing: it is forgotten without a word.
+    other = renewals(engine_port)
+    other.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, 0.2, now + math.inf)
+    assert other.renewed == 0 and other.errors() == []
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork.. may lead to deadlocks:DeprecationWarning")
+def test_the_child_of_a_fork_renews_nothing_and_its_parent_goes_on(client: Client) -> None:
+    queue = client.queue(uuid.uuid4().hex, int, lease=LEASE)
+    queue.put(1)
+    with queue.get():
+        child = os.fork()
+        if child == 0:
+            # Alone: the thread is the parent's. What it holds is not touched at its end.
+            os._exit(threads())
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        hold_the_gil(HELD)
+    assert queue.stats().acks == 1
+
+
+def test_a_closed_client_has_no_thread(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url) as server:
+        before = len(server.client_list())
+        with connect(redis_url) as client:
+            queue = client.queue(uuid.uuid4().hex, int, lease=LEASE)
+            queue.put(1)
+            with queue.get():
+                while not threads():
+                    time.sleep(0.01)
+        while threads() or len(server.client_list()) > before:
+            time.sleep(0.01)
