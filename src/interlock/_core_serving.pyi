@@ -1,4 +1,4 @@
-"""A part of the native module's stub, which is too long for one file: engines in this process, clocks."""
+"""A part of the native module's stub, which is too long for one file: engines here, and clocks."""
 
 import datetime as dt
 from collections.abc import Callable, Sequence
