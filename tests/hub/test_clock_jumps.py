@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import redis
 
 from interlock import connect
 from interlock.app import App
-from tests.engine.calls import Queue, message
+from tests.engine.calls import Handed, Queue, message
 from tests.hub.clocks import SetClock
 from tests.hub.servers import HubProcess, hub_process
 from tests.worker.workers import wait_for
@@ -166,3 +167,60 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         "dates and timetables follow the jump of +864000", "follow the jump of -871",
     ):  # fmt: skip
         assert line in logged, logged
+
+
+def test_a_restart_under_a_wrong_clock_ends_nothing_early_nor_late(
+    clock: SetClock, tmp_path: Path
+) -> None:
+    flags = ("--journal", str(tmp_path / "journal"))
+
+    def started() -> AbstractContextManager[HubProcess]:
+        return hub_process(*flags, environment=clock.environment)
+
+    clock.set(-DAYS)  # it starts before its machine knows the time
+    with started() as hub, connect(f"interlock://127.0.0.1:{hub.port}") as client:
+        queue = Queue(client_of(hub))
+        results = client.queue("results")
+        done = results.put("x", result_ttl=3600)
+        results.get(timeout=5).ack(result="kept")
+        (first,) = queue.put(message("x", dedup="known"))
+        queue.ack_all(queue.lease().messages)
+        queue.put(message("held"), message("later", delay=LONG))
+        (held,) = queue.lease(duration=LONG).messages
+        hub.process.kill()
+    for ahead_by in (0, DAYS, -DAYS):
+        clock.set(ahead_by)
+        with started() as hub, connect(f"interlock://127.0.0.1:{hub.port}") as client:
+            server = client_of(hub)
+            queue = Queue(server)
+            stats = queue.stats()
+            assert (stats["leased"], stats["delayed"]) == (1, 1)
+            assert queue.put(message("again", dedup="known")) == [first]
+            assert client.queue("results").result(done) == "kept"
+            # It is ten days behind the true time, as before.
+            away = server.info()["journal_clock_ahead_seconds"]
+            assert away == pytest.approx(-DAYS - ahead_by, abs=60)
+            queue.put(message("short"))
+            (short,) = queue.lease(duration=1_000_000).messages
+            again = leased_again(queue)
+            assert (again.id, again.attempt) == (short.id, 2)
+            queue.ack_all([again])
+            hub.end()
+    with started() as hub:
+        queue = Queue(client_of(hub))
+        queue.ack_all([held])
+
+
+def leased_again(queue: Queue) -> Handed:
+    found: list[Handed] = []
+
+    def look() -> bool:
+        found.extend(queue.lease().messages)
+        return bool(found)
+
+    wait_for(look, "it is kept")
+    return found[0]
+
+
+def client_of(hub: HubProcess) -> redis.Redis:
+    return redis.Redis(port=hub.port)

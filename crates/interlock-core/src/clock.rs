@@ -49,6 +49,11 @@ impl Clock {
         }
     }
 
+    /// Returns the time at which the monotonic clock was zero; `None`: a manual clock has none.
+    pub fn epoch(&self) -> Option<Time> {
+        matches!(self, Clock::System).then(|| *EPOCH)
+    }
+
     /// Judges the wall clock. To be called each second, so that a jump is noticed though nobody asks for a date.
     pub fn read_wall(&self) -> Reading {
         match self {

@@ -6,6 +6,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`time`] | the clock of intervals |
+//! | `boot_time` | the time of queues over a restart of the hub alone |
 //! | [`glob`] | patterns of topics |
 //! | [`resp`] | requests in, replies out |
 //! | [`memory`] | what the kernel counts for this process |
@@ -54,6 +55,7 @@ compile_error!("the hub waits with epoll and runs on Linux only");
 
 mod acceptor;
 pub mod beat;
+mod boot_time;
 pub mod catalog;
 pub mod chunk;
 mod clock_thread;

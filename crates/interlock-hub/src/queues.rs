@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use interlock_core::clock::Clock;
+use interlock_core::wall_clock::STEP;
 use interlock_engine::durable::{Durable, OpenError, Repair};
 use interlock_engine::{Durability, Engine, EngineSettings, Served, Ticket};
 use interlock_journal::storage::disk::Disk;
 use interlock_journal::JournalSettings;
 
+use crate::boot_time;
 use crate::time::Time;
 
 pub struct Queues {
@@ -18,8 +20,8 @@ pub struct Queues {
     /// The records that make them durable, if the hub has a journal.
     pub durable: Option<Arc<Durable>>,
     clock: Clock,
-    /// µs by which their time is ahead of the clock's: that was set back since the hub last ran.
-    ahead: Time,
+    /// µs by which their time is ahead of the clock's, which was set since the hub last ran.
+    ahead: i64,
 }
 
 impl Queues {
@@ -46,13 +48,20 @@ impl Queues {
             .open(&engine, disk, JournalSettings::default(), repair)
             .map_err(|error| format!("journal {place}: {}", advised(&error)))?;
         // What was to run out goes on doing so, and nothing that happened comes later than what does.
-        let ahead = report.time.saturating_sub(clock.now());
+        let least = report.time.cast_signed() - clock.now().cast_signed();
+        let ahead = match (clock.epoch(), boot_time::known(folder)) {
+            (Some(epoch), Some(zero)) => (zero.cast_signed() - epoch.cast_signed()).max(least),
+            _ => least.max(0),
+        };
+        if let Some(epoch) = clock.epoch() {
+            boot_time::note(folder, epoch.saturating_add_signed(ahead));
+        }
         // A line of the log.
         let mut found = format!("journal {place}: {report}").replace('\n', "; ");
-        if ahead > 0 {
+        if ahead.unsigned_abs() > STEP {
             let _ = write!(
                 found,
-                "; the clock is {:.3} s behind the last record, and time goes on from there",
+                "; the time of queues goes on from before, {:+.3} s from the clock",
                 ahead as f64 / 1e6
             );
         }
@@ -62,7 +71,7 @@ impl Queues {
     /// The time of the queues, µs since 1970: it never steps back, not over a restart either.
     #[inline]
     pub fn now(&self) -> Time {
-        self.clock.now() + self.ahead
+        self.clock.now().saturating_add_signed(self.ahead)
     }
 
     /// The time for dates, µs since 1970: that of the wall clock, so that a file has the date that people read on
@@ -76,9 +85,10 @@ impl Queues {
         &self.clock
     }
 
-    /// µs by which `now` is ahead of the clock.
-    pub fn ahead(&self) -> Time {
-        self.ahead
+    /// µs by which `now` is ahead of the system's clock.
+    pub fn ahead(&self) -> i64 {
+        let (_, distrusted) = self.clock.jumps();
+        self.now().cast_signed() - self.clock.wall().cast_signed() - distrusted
     }
 
     /// Returns how many ms a worker may sleep; `None`: nobody waits.

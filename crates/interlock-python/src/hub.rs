@@ -281,6 +281,7 @@ fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
 
 /// Digits, and one point among them.
 fn is_decimal(value: &str) -> bool {
+    let value = value.strip_prefix('-').unwrap_or(value);
     value.split('.').count() == 2 && value.bytes().all(|b| b == b'.' || b.is_ascii_digit())
 }
 

@@ -170,7 +170,7 @@ FIGURES = (
     gauge("journal_bytes_since_snapshot", "journal", "since the snapshot",
           "bytes written since the last snapshot, or since the start", Unit.BYTES),
     gauge("journal_clock_ahead_seconds", "journal", "clock behind by",
-          "seconds by which the time of queues is ahead of a clock that was set back",
+          "seconds by which the time of queues is ahead of the system clock; negative: behind",
           Unit.SECONDS),
     counter("clock_jumps", "clock", "jumps", "times that the system clock was set, by over 1 s"),
     gauge("clock_distrusted_seconds", "clock", "distrusted",

@@ -65,10 +65,13 @@ class HubPages:
     def _metrics(self) -> Page:
         draining = self._state() is State.DRAINING
         found, count = self._queues(LOOKED_AT)
+        info = self._info()
+        # The clock may have been set since the queues' time began.
+        now = time.time() + float(str(info.get("journal_clock_ahead_seconds", 0)))
         with self._telling:
-            queues = list(self._figures.told(found, time.time(), count - len(found)))
+            queues = list(self._figures.told(found, now, count - len(found)))
         return Page(
-            metrics.text(self._info(), self._tables(), self._stores(), queues, draining=draining),
+            metrics.text(info, self._tables(), self._stores(), queues, draining=draining),
             metrics.CONTENT_TYPE,
         )
 

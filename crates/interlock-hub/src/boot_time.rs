@@ -1,0 +1,53 @@
+//! The time of queues over a restart of the hub alone: by the monotonic clock, which goes on until the machine is
+//! started again. So what is to run out is not hurt by a wall clock that is wrong at the start.
+//!
+//! A file in the journal's folder says which boot it was, and the time at which its monotonic clock was zero.
+
+use std::fs;
+use std::path::Path;
+
+use crate::time::Time;
+
+/// Returns the time at which the monotonic clock was zero, as the hub before had it in this same boot.
+pub fn known(folder: &Path) -> Option<Time> {
+    let text = fs::read_to_string(folder.join(NAME)).ok()?;
+    let (boot, zero) = text.trim_end().rsplit_once(' ')?;
+    (boot == this_boot()?).then(|| zero.parse().ok())?
+}
+
+/// Notes it for the hubs that follow. Where that fails they go by the wall clock.
+pub fn note(folder: &Path, zero: Time) {
+    let Some(boot) = this_boot() else { return };
+    let made = folder.join("clock.new");
+    if fs::write(&made, format!("{boot} {zero}\n")).is_ok() {
+        let _ = fs::rename(made, folder.join(NAME));
+    }
+}
+
+/// The boot, and the namespace of clocks that this process sees in it.
+fn this_boot() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let clocks = fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    Some(format!("{} {}", boot.trim_end(), clocks.display()))
+}
+
+const NAME: &str = "clock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_good_for_its_boot_alone() {
+        let folder = std::env::temp_dir().join(format!("interlock-boot-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        assert_eq!(known(&folder), None);
+        note(&folder, 1_700_000_000_000_000);
+        assert_eq!(known(&folder), Some(1_700_000_000_000_000));
+        for text in ["", "x", "another-boot time:[1] 5", "5\n"] {
+            fs::write(folder.join(NAME), text).unwrap();
+            assert_eq!(known(&folder), None, "{text}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
