@@ -19,10 +19,10 @@ def test_options_are_declared_with_the_first_send() -> None:
     def post(n: int) -> None: ...
 
     with connect(url) as client, app, later:
-        app.task(post, queue="mail").send(1)
+        app.task(queue="mail")(post).send(1)
         options = client.queue("mail").configure()
         assert (options["maxsize"], options["retry"].attempts) == (3, 2)
-        task = later.task(post, queue="mail")
+        task = later.task(queue="mail")(post)
         with pytest.raises(OptionsMismatch, match="'mail' was declared with maxdead=10000"):
             task.send(2)
         client.queue("mail").configure(maxdead=7)

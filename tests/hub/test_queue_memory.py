@@ -188,7 +188,7 @@ def events(client: Client) -> None:
         send(client, (call("put", f"q{queue}", "", 0, 0, *message(n, 0, [text(n, 900)]))
                       for n in range(2500)))  # fmt: skip
         # Of what is put the events alone stay.
-        while int(client.call(*call("purge", f"q{queue}", "pending"))[0]):  # type: ignore[index,arg-type]
+        while int(client.call(*call("purge", f"q{queue}", "pending"))[0]):  # type: ignore[index]
             pass
 
 

@@ -23,7 +23,7 @@ async def wait(n: int) -> int:
 
 
 def main() -> None:
-    queue = KeyedQueue()
+    queue: KeyedQueue[str] = KeyedQueue()
     queue.put("a", keys="k")
     with queue.get():
         pass
