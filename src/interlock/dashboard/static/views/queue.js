@@ -151,7 +151,7 @@ function drawPaused(place, name, keys, changed) {
   const form = h("form", { class: "more", onsubmit: (event) => { event.preventDefault(); pause.click(); } }, field, pause);
   pause.type = "button";
   if (!keys.length) {
-    show(place, empty("No key is paused", "Messages of a paused key wait, and so do those behind them; others go on."), form);
+    show(place, empty("No key is paused", "Messages of a paused key wait, and so do those behind them on any key; others go on."), form);
     return;
   }
   const table = new Table([
