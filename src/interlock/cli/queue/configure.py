@@ -47,7 +47,7 @@ def add_to(commands: Any) -> None:
         tuple(FLAGS.values()),
         about="Without an option it shows all. What is not named stays, and nothing that was put "
         "is dropped: with a lower --maxsize puts wait until there is room. Programs that declare "
-        "other options are refused when they start the next time. A queue that is not there yet "
+        "other options are refused when they start the next time. A queue that does not exist "
         "is declared.",
     )
 
