@@ -131,6 +131,28 @@ def test_a_reader_that_waits_in_vain_is_told_so(stored: Hub) -> None:
         assert client.xread({"a": "0"}) == []
 
 
+@pytest.mark.parametrize("words", ["XREAD BLOCK 0 STREAMS a $", "il1_lease"])
+@pytest.mark.parametrize(("reason", "answer"), [("TIMEOUT", b""), ("ERROR", b"-UNBLOCKED ")])
+def test_whoever_waits_is_seen_to_be_blocked_and_can_be_unblocked(
+    stored: Hub, words: str, reason: str, answer: bytes
+) -> None:
+    if words == "il1_lease":
+        words = "FCALL il1_lease 1 il:{q} me 1 60000000 1 1000000 any"
+    with Client(stored.url) as operator, Client(stored.url) as client:
+        id = client.call("CLIENT", "ID")
+        assert stored.info()["blocked_clients"] == 0
+        assert operator.call("CLIENT", "UNBLOCK", id, reason) == 0
+        client._socket.sendall(words.encode() + b"\r\n")
+        while stored.info()["blocked_clients"] == 0:
+            pass
+        line = operator.call("CLIENT", "LIST", "ID", id)
+        assert isinstance(line, bytes) and b" flags=b " in line
+        assert operator.call("CLIENT", "UNBLOCK", id, reason) == 1
+        assert client._socket.recv(100).startswith(answer)
+        assert stored.info()["blocked_clients"] == 0
+        assert client.call("PING") == "PONG"
+
+
 def test_a_reader_that_leaves_is_forgotten(stored: Hub) -> None:
     with Client(stored.url) as client:
         client._socket.sendall(b"XREAD BLOCK 0 STREAMS a $\r\n")

@@ -132,6 +132,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
     let owed = cards.iter().map(|card| card.held(Part::Owed));
     let subscriptions = cards.iter().map(|card| card.held(Part::Subscribed));
     let unread = cards.iter().map(|card| card.unread.load(relaxed));
+    let blocked = cards.iter().filter(|card| card.blocked.load(relaxed)).count();
     let subscribed = cards.iter().filter(|card| card.is_subscribed()).count();
     let uptime = now.saturating_sub(shared.started) / 1_000_000;
     let (refused, reclaimed) = shared.queues.engine.refused_and_reclaimed();
@@ -169,7 +170,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
                 ("connected_clients", cards.len().to_string()),
                 ("maxclients", shared.live().maxclients.to_string()),
                 ("pubsub_clients", subscribed.to_string()),
-                ("blocked_clients", shared.queues.engine.parked().to_string()),
+                ("blocked_clients", blocked.to_string()),
                 ("client_output_buffer_bytes", owed.sum::<usize>().to_string()),
                 ("client_query_buffer_bytes", unread.sum::<usize>().to_string()),
                 ("client_subscription_bytes", subscriptions.sum::<usize>().to_string()),

@@ -40,6 +40,8 @@ pub struct Card {
     /// Index of the last command's declaration.
     pub command: AtomicUsize,
     pub no_evict: AtomicBool,
+    /// A call of it waits for a queue, or for messages of a topic.
+    pub blocked: AtomicBool,
     pub killed: AtomicBool,
 }
 
@@ -116,6 +118,7 @@ impl Card {
             command: AtomicUsize::new(usize::MAX),
             no_evict: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
         }
     }
 
@@ -165,6 +168,9 @@ impl Card {
         let mut flags = String::new();
         if self.is_subscribed() {
             flags.push('P');
+        }
+        if self.blocked.load(Relaxed) {
+            flags.push('b');
         }
         if self.no_evict.load(Relaxed) {
             flags.push('e');

@@ -146,6 +146,8 @@ pub enum Action {
     Pexpire,
     Expireat,
     Pexpireat,
+    Expiretime,
+    Pexpiretime,
     Persist,
     Ttl,
     Pttl,

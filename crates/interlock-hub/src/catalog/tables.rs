@@ -273,6 +273,28 @@ pub const DECLARED: &[Command] = &[
         ..EXPIRING
     },
     Command {
+        name: "expiretime",
+        arity: 2,
+        flags: READ_FAST,
+        categories: READ_KEY,
+        summary: "When a row expires, in seconds since 1970; -1 never, -2 without a row",
+        since: "7.0.0",
+        arguments: &[KEY],
+        action: Action::Expiretime,
+        ..EXPIRING
+    },
+    Command {
+        name: "pexpiretime",
+        arity: 2,
+        flags: READ_FAST,
+        categories: READ_KEY,
+        summary: "When a row expires, in ms since 1970; -1 never, -2 without a row",
+        since: "7.0.0",
+        arguments: &[KEY],
+        action: Action::Pexpiretime,
+        ..EXPIRING
+    },
+    Command {
         name: "pttl",
         arity: 2,
         flags: READ_FAST,

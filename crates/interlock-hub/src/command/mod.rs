@@ -335,6 +335,8 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::Pexpire => tables::keys::pexpire,
         Action::Expireat => tables::keys::expireat,
         Action::Pexpireat => tables::keys::pexpireat,
+        Action::Expiretime => tables::keys::expiretime,
+        Action::Pexpiretime => tables::keys::pexpiretime,
         Action::Persist => tables::keys::persist,
         Action::Ttl => tables::keys::ttl,
         Action::Pttl => tables::keys::pttl,

@@ -1,5 +1,6 @@
 //! FCALL: the functions of keyed queues.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use interlock_engine::{Account, Args, Class, Function, Outcome, Served};
@@ -31,7 +32,10 @@ pub fn call(call: &mut Call<'_, '_>) {
     let payer = call.state.user.as_ref().and_then(|user| user.account.as_ref());
     match make(call.core, token, payer, function, arguments, call.reply.out) {
         Outcome::Done => {}
-        Outcome::Parked => call.state.pending = Some(Box::new(Pending::Queue)),
+        Outcome::Parked => {
+            call.state.card.blocked.store(true, Relaxed);
+            call.state.pending = Some(Box::new(Pending::Queue));
+        }
         Outcome::Refused(refused) => call.error(&refused.0),
     }
 }
@@ -79,6 +83,7 @@ fn called(call: &mut Call<'_, '_>) -> Option<Function> {
 
 /// A parked call was answered.
 pub fn answered(answer: Answer, state: &mut State, core: &mut Core<'_>, reply: Writer<'_>) {
+    state.card.blocked.store(false, Relaxed);
     let Answer::Reply(bytes) = answer else {
         state.closing = true;
         return;
@@ -118,7 +123,7 @@ pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
     let queues = &core.shared.queues;
     let ticket = ticket(card.worker, card.token);
     let now = queues.now();
-    match error {
+    let by_queue = match error {
         None => queues.engine.give_up(ticket, now, &mut core.local.served),
         Some(text) => {
             let waited = queues.engine.forget(ticket);
@@ -128,7 +133,12 @@ pub fn unblock(core: &mut Core<'_>, card: &Card, error: Option<&str>) -> bool {
             }
             waited
         }
-    }
+    };
+    by_queue
+        || card.blocked.load(Relaxed) && {
+            core.shared.readings.unblock(card.worker, card.token, error.map(str::to_owned));
+            true
+        }
 }
 
 /// The arguments of a function, behind those of FCALL.

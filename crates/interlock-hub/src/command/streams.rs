@@ -1,5 +1,6 @@
 //! XRANGE, XREVRANGE, XREAD, XLEN: topics that a file store keeps, by position. And STORE.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use interlock_stores::disk::folder::Folder;
@@ -169,12 +170,16 @@ fn ask(call: &mut Call<'_, '_>, question: Question) {
         }
         Question::Range { .. } | Question::Length { .. } => vec![call.arguments[1].into()],
     };
+    let waits = matches!(question, Question::Read { waits: true, .. });
     let card = &call.state.card;
     let asked = Asked { worker: card.worker, token: card.token, resp3: call.reply.resp3, question };
     let shared = call.core.shared;
     match shared.host.get() {
         Some(host) => match shared.readings.ask(asked, || host.clone()) {
-            Ok(()) => call.state.pending = Some(Box::new(Pending::Reading { topics })),
+            Ok(()) => {
+                call.state.card.blocked.store(waits, Relaxed);
+                call.state.pending = Some(Box::new(Pending::Reading { topics }));
+            }
             Err(error) => call.error(&format!("ERR there is no thread to read with: {error}")),
         },
         None => call.error("ERR the hub has no stores"),

@@ -36,6 +36,8 @@ struct Inner {
     asked: VecDeque<Asked>,
     /// Connections that have closed meanwhile.
     gone: Vec<(usize, u64)>,
+    /// Connections whose wait is over, and the error with which, if it is none of time.
+    unblocked: Vec<((usize, u64), Option<String>)>,
     written: bool,
     ended: bool,
 }
@@ -133,6 +135,12 @@ impl Readings {
         self.inbox.arrived.notify_one();
     }
 
+    /// Ends the wait of a connection, as if its time were over or by an error.
+    pub fn unblock(&self, worker: usize, token: u64, error: Option<String>) {
+        self.inbox.inner.lock().unblocked.push(((worker, token), error));
+        self.inbox.arrived.notify_one();
+    }
+
     /// Answers nobody any more.
     pub fn stop(&self) {
         self.inbox.inner.lock().ended = true;
@@ -145,7 +153,7 @@ impl Readings {
 fn read(inbox: &Inbox, host: &dyn Host) {
     let mut waiting = Waiting::default();
     loop {
-        let (asked, gone, written) = {
+        let (asked, gone, unblocked, written) = {
             let mut inner = inbox.inner.lock();
             let written = loop {
                 if inner.ended {
@@ -154,7 +162,8 @@ fn read(inbox: &Inbox, host: &dyn Host) {
                 let soonest = waiting.soonest();
                 let is_due = soonest.is_some_and(|until| until <= Instant::now());
                 let written = std::mem::take(&mut inner.written);
-                if is_due || written || !inner.asked.is_empty() || !inner.gone.is_empty() {
+                let calls = !inner.asked.is_empty() || !inner.gone.is_empty();
+                if is_due || written || calls || !inner.unblocked.is_empty() {
                     break written;
                 }
                 // What is read beside the writer may be seen a moment late.
@@ -164,7 +173,9 @@ fn read(inbox: &Inbox, host: &dyn Host) {
                     break true;
                 }
             };
-            (std::mem::take(&mut inner.asked), std::mem::take(&mut inner.gone), written)
+            let inner = &mut *inner;
+            let (asked, gone) = (std::mem::take(&mut inner.asked), std::mem::take(&mut inner.gone));
+            (asked, gone, std::mem::take(&mut inner.unblocked), written)
         };
         for asked in asked {
             let (worker, token, resp3) = (asked.worker, asked.token, asked.resp3);
@@ -181,6 +192,7 @@ fn read(inbox: &Inbox, host: &dyn Host) {
             }
         }
         waiting.forget(&gone);
+        waiting.unblock(unblocked, host);
         waiting.topics.retain(|_, watched| watched.waiting > 0);
         if written {
             waiting.look(host);
@@ -250,6 +262,23 @@ impl Waiting {
         }
         let gone: HashSet<_> = gone.iter().copied().collect();
         self.keep(|one, _| !gone.contains(&(one.worker, one.token)));
+    }
+
+    fn unblock(&mut self, unblocked: Vec<((usize, u64), Option<String>)>, host: &dyn Host) {
+        if unblocked.is_empty() {
+            return;
+        }
+        let unblocked: HashMap<_, _> = unblocked.into_iter().collect();
+        self.keep(|one, _| {
+            let Some(error) = unblocked.get(&(one.worker, one.token)) else { return true };
+            let mut reply = Vec::new();
+            match error {
+                None => nothing(&mut reply, one.resp3),
+                Some(text) => reply = format!("-{text}\r\n").into_bytes(),
+            }
+            host.answer(one.worker, one.token, reply);
+            false
+        });
     }
 
     fn keep(&mut self, mut keeps: impl FnMut(&mut Blocked, &HashMap<Vec<u8>, Watched>) -> bool) {

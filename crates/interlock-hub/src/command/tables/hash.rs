@@ -116,8 +116,19 @@ pub fn hexists(call: &mut Call<'_, '_>) {
 pub fn hscan(call: &mut Call<'_, '_>) {
     answer(call, |asked, reply| {
         let named = asked.row(1)?;
-        if integer(&asked.arguments[2]).is_none_or(|cursor| cursor < 0) {
+        // As strtoul of C reads it. A row is given whole, whatever the cursor.
+        let cursor = &asked.arguments[2];
+        let digits = cursor.strip_prefix(b"-").or(cursor.strip_prefix(b"+")).unwrap_or(cursor);
+        let digits = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
+        if digits.is_none_or(|text| text.parse::<u64>().is_err()) {
             return Err("ERR invalid cursor".into());
+        }
+        let row = named.table().get(named.key)?;
+        if row.is_none() {
+            reply.array(2);
+            reply.bulk(b"0");
+            reply.array(0);
+            return Ok(());
         }
         let mut pattern: &[u8] = b"*";
         for index in (3..asked.arguments.len()).step_by(2) {
@@ -129,12 +140,13 @@ pub fn hscan(call: &mut Call<'_, '_>) {
                 return Err("ERR syntax error".into());
             } else if integer(value).is_none() {
                 return Err("ERR value is not an integer or out of range".into());
+            } else if integer(value).is_some_and(|count| count < 1) {
+                return Err("ERR syntax error".into());
             }
         }
         if let Some(text) = glob::refusal(pattern) {
             return Err(text.into());
         }
-        let row = named.table().get(named.key)?;
         let wanted = |column: &Column| glob::matches(pattern, column.name.as_bytes());
         let columns = row.as_ref().map_or(&[][..], |row| row.schema().columns());
         reply.array(2);
@@ -229,7 +241,8 @@ pub fn hincrbyfloat(call: &mut Call<'_, '_>) {
             return Err("ERR hash value is not a float".into());
         }
         let by = match values::increment(column, &asked.arguments[3])? {
-            By::Float(by) if !by.is_finite() => return Err("ERR value is not a valid float".into()),
+            By::Float(by) if by.is_nan() => return Err("ERR value is not a valid float".into()),
+            By::Float(by) if by.is_infinite() => return Err("ERR value is NaN or Infinity".into()),
             by => by,
         };
         let sum = raise(&named, column, by)?;

@@ -61,6 +61,22 @@ pub fn pttl(call: &mut Call<'_, '_>) {
     left(call, |left| left.as_millis() as i64);
 }
 
+pub fn expiretime(call: &mut Call<'_, '_>) {
+    let wall = call.core.shared.queues.wall();
+    left(call, |left| (since_1970(wall, left) + 500) / 1000);
+}
+
+pub fn pexpiretime(call: &mut Call<'_, '_>) {
+    let wall = call.core.shared.queues.wall();
+    left(call, |left| since_1970(wall, left));
+}
+
+/// The time in ms of which so much is left, to the nearest.
+fn since_1970(wall: u64, left: Duration) -> i64 {
+    let micros = u128::from(wall) + left.as_micros();
+    i64::try_from((micros + 500) / 1000).unwrap_or(i64::MAX)
+}
+
 fn left(call: &mut Call<'_, '_>, shown: impl Fn(Duration) -> i64) {
     answer(call, |asked, reply| {
         let named = asked.row(1)?;
@@ -94,14 +110,16 @@ fn expires(call: &mut Call<'_, '_>, name: &str, unit: i64, since_1970: bool) {
     let wall = call.core.shared.queues.wall();
     answer(call, |asked, reply| {
         let named = asked.row(1)?;
+        let condition = Condition::of(asked)?;
         let given = integer(&asked.arguments[2]);
         let given = given.ok_or("ERR value is not an integer or out of range")?;
-        let condition = Condition::of(asked)?;
-        let now = if since_1970 { (wall / 1000).cast_signed() } else { 0 };
-        let left = given.checked_mul(unit).and_then(|given| given.checked_sub(now));
+        let wall = i128::from(wall);
+        let given = given.checked_mul(unit).map(|given| i128::from(given) * 1000);
+        let left = given.map(|given| if since_1970 { given - wall } else { given });
+        let left = left.filter(|left| *left <= LONGEST);
         let left = left.ok_or_else(|| format!("ERR invalid expire time in '{name}' command"))?;
         // What is over has expired at once.
-        let left = Duration::from_millis(left.max(0) as u64);
+        let left = Duration::from_micros(left.max(0) as u64);
         let done = named.call(|table| {
             table.expire_when(named.key, left, |before| condition.allows(before, left))
         })?;
@@ -109,6 +127,9 @@ fn expires(call: &mut Call<'_, '_>, name: &str, unit: i64, since_1970: bool) {
         Ok(())
     });
 }
+
+/// µs that a row may have to live, 500 years: of nanoseconds a word holds 584.
+const LONGEST: i128 = 500 * 365 * 86_400 * 1_000_000;
 
 /// The condition on which another time to live is taken.
 #[derive(Default)]

@@ -91,7 +91,9 @@ pub fn text(value: &Value) -> String {
         // Shortest that reads as the same.
         Value::Float(number) if number.is_nan() => "nan".into(),
         Value::Float(number) => {
-            let text = format!("{number:?}");
+            // Without an exponent as far as the digits go, as Redis.
+            let plain = *number == 0.0 || (1e-17..1e21).contains(&number.abs());
+            let text = if plain { number.to_string() } else { format!("{number:?}") };
             text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
         }
         Value::Str(text) => text.to_string(),
