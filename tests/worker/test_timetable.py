@@ -185,6 +185,7 @@ end
 """The server's clock, as far ahead as a key of the queue says."""
 
 
+@pytest.mark.watchdog(150)
 def test_no_tick_comes_twice_where_the_clock_of_the_engine_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
