@@ -41,8 +41,8 @@ wire; new ones may come.
 
 # Of which, for each what, names.
 QUEUE_NAMES = (
-    ("`list`, `stats`", "queue", ("queue", "and those of [`il1_stats`](engine-wire.md#reading), oldest_ready and oldest_waiting in "
-      "seconds")),
+    ("`list`, `stats`", "queue",
+     ("queue", "and those of [`il1_stats`](engine-wire.md#reading), the oldest in seconds")),
     ("`hot`", "key", ("key", "depth")),
     ("`peek`", "message",
      ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
@@ -52,8 +52,8 @@ QUEUE_NAMES = (
       "consumer", "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",
       "in which key", "ahead", "exact", "holders")),
     ("`roots`", "queue",
-     ("queue", "blocked", "exact", "roots", "and in each root kind", "id", "key", "blocked", "exact",
-      "depth", "leased_for", "due_in", "consumer", "freeing")),
+     ("queue", "blocked", "exact", "roots", "and in each root kind", "id", "key", "blocked",
+      "exact", "depth", "leased_for", "due_in", "consumer", "freeing")),
     ("`watch`", "look",
      ("queue", "time", "counts", "rates", "hot", "oldest", "leases")),
     ("`watch` without a queue", "queue and look", ("queue", "time", "counts", "rates")),

@@ -100,22 +100,22 @@ async def queues(call: Call) -> list[dict[str, Any]]:
 
 def _queues(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]:
     found = counts.stats(operator)
-    stalls = operator.stalled(found)
+    stalls = counts.stalls(operator, found)
     return [
         {
             "name": name,
             "stats": stats,
             "paused": bool(stats.get("paused")) and _is_paused(operator, name),
             "sealed": bool(stats.get("sealed")),
-            "stall": stall(stalls.get(name)),
+            "stall": stall(stalls.get(name), stats),
         }
         for name, stats in found.items()
     ]
 
 
-def stall(roots: Roots | None) -> dict[str, Any] | None:
+def stall(roots: Roots | None, stats: dict[str, int]) -> dict[str, Any] | None:
     """Return how many messages are blocked, and by what; None: nothing that anybody should see."""
-    if roots is None:
+    if roots is None or not roots.is_stall(stats["unsettled"]):
         return None
     return {
         "summary": roots.summary,
@@ -152,7 +152,7 @@ def _queue(operator: Operator, counts: QueueCounts, name: str) -> dict[str, Any]
     return {
         "name": name,
         "stats": stats,
-        "stall": stall(operator.stalled({name: stats}).get(name)),
+        "stall": stall(counts.stalls(operator, {name: stats}).get(name), stats),
         "options": _options(operator, name),
         "queue_paused": b"" in paused,
         "paused": key_names(paused - {b""})[:PAUSED],

@@ -239,29 +239,6 @@ class Operator:
         """
         return self._call(queue, wire_queue.roots, limit, slow_wait, walk)
 
-    def stalled(self, counts: Mapping[str, Mapping[str, int]], limit: int = 5) -> dict[str, Roots]:
-        """Return what holds messages up in the queues where most wait, by their names.
-
-        Args:
-            counts: what `all_stats` returned.
-            limit: most roots of each, 1 to 1,024.
-        """
-        waiting = [name for name, one in counts.items() if one.get("waiting")]
-        replies = self.each("roots", waiting, wire.micros(SLOW), 1)
-        found = [
-            name
-            for name, reply in zip(waiting, replies, strict=True)
-            # An engine of an older release does not tell.
-            if not isinstance(reply, Refused) and wire_queue.roots_found(reply).roots
-        ]
-        first = heapq.nlargest(STALLED, found, key=lambda name: counts[name]["waiting"])
-        all_roots = {name: self.roots(name, limit, SLOW) for name in sorted(first)}
-        return {
-            name: roots
-            for name, roots in all_roots.items()
-            if roots.is_stall(counts[name]["unsettled"])
-        }
-
     def blocked(
         self,
         queue: str,
@@ -423,10 +400,6 @@ def _lease(
 
 NOTE = "; memory:// has the queues of this process alone"
 MANY = 100_000
-STALLED = 20
-"""Queues of which it is counted how many messages are blocked."""
-SLOW = 60.0
-"""Seconds after which a running handler counts as one that blocks."""
 NAMED = 20
 """Keys that the audit log names."""
 PAGE = 512

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 import time
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from interlock.engine import wire_queue
+from interlock.engine import wire, wire_queue
 from interlock.engine.operator import Operator
 from interlock.engine.request import Refused
+from interlock.roots import Roots
 
 __all__ = ["QueueCounts"]
 
@@ -16,6 +19,14 @@ FRESH = 1.0
 SHARE = 20
 """Times as long as it took to list them, if that is longer: on a Redis all its keys are looked at,
 which may be millions, and others want to be served too."""
+STALLED = 20
+"""Queues of which it is counted how many messages are blocked."""
+ROOTS = 5
+"""Roots of each, those with the deepest lanes."""
+WALK = 2_000
+"""Messages that are counted behind each."""
+SLOW = 60.0
+"""Seconds after which a running handler counts as one that blocks."""
 
 
 class QueueCounts:
@@ -29,6 +40,8 @@ class QueueCounts:
         self._named: list[bytes] = []
         self._names_of_counts: list[str] = []
         self._known: dict[str, tuple[list[bytes], dict[str, int]]] = {}
+        self._roots: dict[str, tuple[float, Roots | None]] = {}
+        """Until when they are taken as they were."""
 
     def names(self, operator: Operator) -> list[str]:
         """Return the names of the queues, sorted, as they were a moment ago."""
@@ -59,6 +72,36 @@ class QueueCounts:
                 found[name] = reply, self._numbers(reply)
         self._known = found
         return {name: stats for name, (_, stats) in found.items()}
+
+    def stalls(
+        self, operator: Operator, counts: Mapping[str, Mapping[str, int]], walk: int = WALK
+    ) -> dict[str, Roots]:
+        """Return what holds messages up in the queues where most wait, by their names.
+
+        A queue that took long is asked again only after a multiple of that: to count its messages
+        holds up a Redis for as long as it takes.
+
+        Args:
+            counts: what `stats` returned, of all or of some queues.
+            walk: messages that are counted behind a root, 1 to 10,000.
+        """
+        waiting = [name for name, one in counts.items() if one.get("waiting")]
+        now = time.monotonic()
+        self._roots = {name: one for name, one in self._roots.items() if now < one[0]}
+        asked = [name for name in waiting if name not in self._roots]
+        replies = operator.each("roots", asked, wire.micros(SLOW), 1)
+        for name, reply in zip(asked, replies, strict=True):
+            # An engine of an older release does not tell.
+            if isinstance(reply, Refused) or not wire_queue.roots_found(reply).roots:
+                self._roots[name] = now, None
+        stalled = [name for name in asked if name not in self._roots]
+        for name in heapq.nlargest(STALLED, stalled, key=lambda name: counts[name]["waiting"]):
+            began = time.monotonic()
+            roots = operator.roots(name, ROOTS, SLOW, walk)
+            ended = time.monotonic()
+            self._roots[name] = ended + max(FRESH, SHARE * (ended - began)), roots
+        found = {name: self._roots[name][1] for name in waiting if name in self._roots}
+        return {name: roots for name, roots in sorted(found.items()) if roots}
 
     def _numbers(self, reply: list[bytes]) -> dict[str, int]:
         """Parse the counts of a queue."""

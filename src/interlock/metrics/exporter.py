@@ -17,6 +17,7 @@ from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.request import Refused
 from interlock.errors import InterlockError
 from interlock.explanation import key_text
+from interlock.limits import MAX_WALKED
 from interlock.metrics.text import text
 from interlock.queue_figures import MOST_QUEUES, OTHER, Family, QueueFigures, Sample
 
@@ -132,17 +133,15 @@ class Exporter:
         Messages are counted behind the first roots of the queues in which most wait.
         """
         active = [name for name, one in found.items() if one["leased"] or one["waiting"]]
-        replies = self._operator.each("roots", active, SLOW, LOOKED_AT)
         told = dict(found)
-        stalled: list[str] = []
-        for queue, reply in zip(active, replies, strict=True):
+        for queue, reply in zip(
+            active, self._operator.each("roots", active, SLOW, LOOKED_AT), strict=True
+        ):
             # An older engine does not tell.
             if not isinstance(reply, Refused):
-                roots = wire_queue.roots_found(reply)
-                told[queue] = found[queue] | roots.figures()
-                stalled += [queue] if any(root.depth for root in roots.roots) else []
-        for queue in heapq.nlargest(STALLED, stalled, key=lambda name: found[name]["waiting"]):
-            told[queue] |= self._operator.roots(queue, COUNTED).figures()
+                told[queue] = found[queue] | wire_queue.roots_found(reply).figures()
+        for queue, roots in self._counts.stalls(self._operator, found, MAX_WALKED).items():
+            told[queue] = told[queue] | roots.figures()
         return told
 
     def _waiting(self, found: Mapping[str, Mapping[str, int]], own: set[str]) -> Iterator[Sample]:
@@ -186,10 +185,6 @@ SLOW = 60_000_000
 """µs after which a handler is slow."""
 LOOKED_AT = 100
 """Roots of each queue that are looked at."""
-STALLED = 20
-"""Queues of which messages are counted behind roots."""
-COUNTED = 5
-"""These roots of each, those with the deepest lanes."""
 MOST_LOOKED_AT = 100
 """Queues whose keys are looked at."""
 PAGES = 4

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from interlock.app import envelope
 from interlock.engine.operator import Operator
+from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.records import Letter, Stored
 from interlock.engine.request import Refused
 from interlock.errors import PayloadError
@@ -75,6 +76,7 @@ class Board:
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
+        self._counts = QueueCounts()
         self._before: dict[str, dict[str, int]] = {}
         self._asked = 0.0
         self._depths: dict[str, collections.deque[float]] = {}
@@ -98,7 +100,7 @@ class Board:
         depths: dict[str, Sequence[float]] = {
             name: tuple(some) for name, some in self._depths.items()
         }
-        return Look(stats, rates, depths, self.operator.stalled(stats))
+        return Look(stats, rates, depths, self._stalls(stats))
 
     def queue(self, name: str) -> QueueLook:
         """Look at one queue, at a bounded part of it however much it holds."""
@@ -108,8 +110,14 @@ class Board:
         dead = list(itertools.islice(self.operator.dead_letters(name), SHOWN))
         paused = len(self.operator.paused(name)) if stats.get("paused") else 0
         hot = self.operator.hot_keys(name, HOT, pages=PAGES)
-        stall = self.operator.stalled({name: stats}).get(name)
+        stall = self._stalls({name: stats}).get(name)
         return QueueLook(stats, hot, held, [_letter(one) for one in dead], paused, stall)
+
+    def _stalls(self, stats: dict[str, dict[str, int]]) -> dict[str, Roots]:
+        found = self._counts.stalls(self.operator, stats)
+        return {
+            name: roots for name, roots in found.items() if roots.is_stall(stats[name]["unsettled"])
+        }
 
     def workers(self) -> list[WorkerLook]:
         """Return the workers of all queues, by name."""
