@@ -2,14 +2,17 @@
 //!
 //! A message of no origin gets that of the spool, which is random and for life, and a number above all that
 //! the spool ever gave: whoever receives it twice knows it by these. What is forgotten may come back after
-//! a crash; what is not forgotten is lost by none.
+//! a crash: of the process what was forgotten since the last tick, of the machine more. What is not forgotten
+//! is lost by none.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `origin` | the origin, and a number above which none was given |
+//! | `delivered` | the place up to which messages are delivered, as of the last tick |
 //! | `*.damaged-N` | what a repair set aside; what is whole in it was taken over |
 //! | all others | the journal's |
 
+mod delivered;
 mod origin;
 mod repair;
 mod report;
@@ -29,6 +32,7 @@ pub use report::Report;
 
 use crate::error::StoreError;
 use crate::message::Message;
+use delivered::{read_delivered, Delivered};
 use origin::{read_origin, write_origin};
 use sizes::Sizes;
 
@@ -42,6 +46,8 @@ pub struct Spool<S: Storage> {
     /// Up to which place everything is delivered, and up to which that is on disk.
     forgotten: u64,
     persisted: u64,
+    /// The same, as it survives the process.
+    delivered: Delivered<S::File>,
     sizes: Sizes,
 }
 
@@ -162,10 +168,20 @@ impl<S: Storage> Spool<S> {
         let number = now.max(number.saturating_add(1 << 36));
         write_origin(journal.storage(), origin, number)
             .map_err(|error| disk("writing the origin in", error))?;
-        let sizes = found.sizes;
-        let forgotten = found.first.map_or(report.journal.last, |first| first - 1);
-        let persisted = forgotten;
-        let mut spool = Spool { journal, settings, origin, number, forgotten, persisted, sizes };
+        let mut sizes = found.sizes;
+        let persisted = found.first.map_or(report.journal.last, |first| first - 1);
+        // After a repair places are others; and those that the journal has lost are given anew.
+        let noted = match report.journal.aside {
+            None => read_delivered(journal.storage(), origin),
+            Some(_) => Ok(0),
+        };
+        let noted = noted.map_err(|error| disk("reading what is delivered in", error))?;
+        let forgotten = persisted.max(noted.min(report.journal.last));
+        sizes.forget(forgotten);
+        let delivered = Delivered::begin(journal.storage(), origin, forgotten)
+            .map_err(|error| disk("writing what is delivered in", error))?;
+        let mut spool =
+            Spool { journal, settings, origin, number, forgotten, persisted, delivered, sizes };
         spool.save(&mut report)?;
         report.messages = spool.sizes.messages;
         Ok((spool, report))
@@ -263,13 +279,16 @@ impl<S: Storage> Spool<S> {
         self.sizes.forget(self.forgotten);
     }
 
-    /// To be called each second: what was written is synced, and segments that are delivered go.
+    /// To be called each second: what was written is synced, what is delivered is noted, and segments that are
+    /// delivered go.
     ///
     /// # Errors
     ///
     /// If the disk fails, or is full: it is tried again.
     pub fn tick(&mut self) -> Result<(), SpoolError> {
         let ticked = self.journal.tick();
+        // If it cannot be written, more messages come again after a kill; the spool is as good.
+        let _ = self.delivered.note(self.forgotten);
         // Not for a few messages: it is a sync, and most of a segment stays.
         let all = self.sizes.messages == 0 && self.forgotten > self.persisted;
         if all || (self.journal.has_old_segments() && self.forgotten > self.persisted) {

@@ -80,6 +80,64 @@ fn what_was_committed_is_read_in_order_until_it_is_forgotten() {
 }
 
 #[test]
+fn what_was_delivered_until_the_last_tick_does_not_come_again_after_a_kill() {
+    let disk = Simulated::new(1);
+    let (mut spool, _) = open(&disk, 1);
+    let put = |spool: &mut Spool<Simulated>, n: u8| {
+        spool.append(&message(b"t", &[n; 20])).unwrap();
+        spool.commit(Durability::None).unwrap();
+    };
+    (0..8).for_each(|n| put(&mut spool, n));
+    let found = all(&spool);
+    spool.forget(found[4].place);
+    spool.tick().unwrap();
+    spool.forget(found[6].place);
+    // All of it fits into a segment, so the journal itself has forgotten nothing.
+    drop(spool);
+    let (spool, report) = open(&disk, 2);
+    assert_eq!(all(&spool), found[5..], "{report}");
+    drop(spool);
+    // A place that is not whole, or of another spool, says nothing.
+    let mut content = disk.content("delivered");
+    content[26] ^= 1;
+    disk.set_content("delivered", &content);
+    let (spool, _) = open(&disk, 3);
+    assert_eq!(all(&spool), found);
+}
+
+#[test]
+fn a_place_that_the_journal_has_lost_is_given_anew_and_delivered() {
+    for seed in 0..20 {
+        let disk = Simulated::new(seed);
+        let (mut spool, _) = open(&disk, 1);
+        for n in 0..10u8 {
+            spool.append(&message(b"t", &[n; 20])).unwrap();
+            spool.commit(Durability::None).unwrap();
+        }
+        let last = all(&spool).pop().unwrap().place;
+        spool.forget(last);
+        drop(spool);
+        // The machine crashes: of the journal nothing is left, and of this file all.
+        let disk = disk.restart();
+        let (spool, _) = open(&disk, 2);
+        let origin = spool.origin();
+        drop(spool);
+        let mut bytes = b"ILDELIVE".to_vec();
+        bytes.extend(origin.to_le_bytes());
+        bytes.extend(last.to_le_bytes());
+        bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+        disk.set_content("delivered", &bytes);
+        let (mut spool, _) = open(&disk, 3);
+        let begun = all(&spool).len();
+        spool.append(&message(b"t", b"new")).unwrap();
+        spool.commit(Durability::Always).unwrap();
+        drop(spool);
+        let (spool, _) = open(&disk.restart(), 4);
+        assert_eq!(all(&spool).len(), begun + 1, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_full_spool_says_so_and_loses_nothing() {
     let disk = Simulated::new(1);
     let few = Settings { bytes: 1_000, ..settings(1) };
