@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -122,6 +123,17 @@ def printable(text: str, keep: str = "") -> str:
         else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text
     )
+
+
+class PrintableFormatter(logging.Formatter):
+    """Format log records so that a terminal finds nothing to obey, whoever the text is from.
+
+    The ends of lines stay: reports and tracebacks have several.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record; see ``logging.Formatter``."""
+        return printable(super().format(record), keep="\n\t")
 
 
 def key_names(keys: Iterable[bytes]) -> list[str]:

@@ -157,6 +157,36 @@ def test_a_file_that_is_no_toml_is_refused_with_the_place(tmp_path: Path) -> Non
         read(tmp_path / "hub.toml")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"workers = {'[' * 5000}{']' * 5000}",
+        f"workers = {'[' * 20}{']' * 20}",
+        f"[{'.'.join('a' * 5000)}]\nb = 1",
+        f"store.{'.'.join('a' * 5000)} = 1",
+        f"log = {'{a = ' * 3000}1{'}' * 3000}",
+    ],
+)
+def test_a_file_that_is_nested_too_deeply_is_refused_with_the_limit(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "hub.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"nested too deeply.*allowed: 16 levels"):
+        read(path)
+
+
+def test_a_value_of_a_program_or_the_environment_may_not_be_deeper_either() -> None:
+    value: object = 1
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(ConfigError, match=r"store is nested too deeply \(argument\)"):
+        read(given=from_arguments({"store": value}))
+    deep = "[" * 5000 + "]" * 5000
+    with pytest.raises(ConfigError, match="user is '"):
+        read(environment={"INTERLOCK_HUB_USER": deep})
+
+
 def test_the_text_of_a_configuration_is_a_file_that_gives_it_again(tmp_path: Path) -> None:
     before = given(unix='/a "b" \\ c\u00e4\u2028', port=0, limits={"pubsub": {"soft": 5}})
     again = read(written(tmp_path, before.text()))

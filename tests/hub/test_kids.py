@@ -158,3 +158,12 @@ def test_the_command_prints_the_configuration(
     assert main(["hub", "--convert-kids", str(path)]) == 2
     assert f"{path}: line 1: " in capsys.readouterr().err
     assert main(["hub", "--convert-kids", str(tmp_path / "none")]) == 2
+
+
+def test_stores_that_are_nested_too_deeply_are_refused_with_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kids.conf"
+    path.write_text("store multiple {\n" * 1500 + "store null {}" + "}" * 1500)
+    assert main(["hub", "--convert-kids", str(path)]) == 2
+    assert "line 18: a store in 17 others; allowed: in at most 16" in capsys.readouterr().err

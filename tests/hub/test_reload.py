@@ -90,6 +90,16 @@ def test_a_bad_file_is_refused_whole_and_the_running_one_stays(
         assert "idle_timeout is -1" in line
         written.path.write_text("maxclients =")
         assert "is no TOML" in written.logged(process, signal.SIGHUP, "refused")
+        for deep in ("[" * 5000 + "]" * 5000, "{a=" * 3000 + "1" + "}" * 3000):
+            written.path.write_text(f"maxclients = {deep}")
+            line = written.logged(process, signal.SIGHUP, "refused")
+            assert "nested too deeply; allowed: 16 levels" in line
+        chain = "".join(
+            f'[[store]]\nname = "s{n}"\nkind = "multiple"\nstores = ["s{n + 1}"]\n'
+            for n in range(1500)
+        )
+        written.path.write_text(f'{chain}[[store]]\nname = "s1500"\nkind = "null"\n')
+        written.logged(process, signal.SIGHUP, "refused")
         written.path.unlink()
         assert "No such file" in written.logged(process, signal.SIGHUP, "cannot be read")
         assert setting(client, "maxclients") == "100"

@@ -61,6 +61,13 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
         r"ack is 'disk'.*a null store writes nothing",
     ),
     ([{**DISK, "spool": "s"}], r"spool is 's'.*it has no spool"),
+    (
+        [
+            *({"name": f"s{n}", "kind": "multiple", "stores": [f"s{n + 1}"]} for n in range(17)),
+            {**DISK, "name": "s17"},
+        ],
+        r"store\[0\]\.stores is \['s1'\].*at most 16 below each other",
+    ),
     ([{**UP, "spool": "s"}, {**UP, "name": "b", "spool": "./s"}], r"store\[1\]\.spool.*up has it"),
     ([{**UP, "ack": "disk", "sync": "no"}], r"sync is 'no'.*always, where ack"),
 )  # fmt: skip

@@ -282,3 +282,66 @@ def test_a_server_that_is_stopped_is_given_up_and_gets_everything_once_it_goes_o
 def test_a_server_that_says_nothing_is_given_up(agent: Agent) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         refused(agent, f"127.0.0.1:{silent.getsockname()[1]}", "nothing moved for 1 s")
+
+
+def test_a_killed_agent_sends_again_what_it_has_not_recorded_and_no_more(
+    agent: Agent, tmp_path: Path
+) -> None:
+    """The record of what is delivered is written each second, though a segment is not full."""
+    port, rounds, waiting = free_port(), 1000, 100
+    recorded = tmp_path / "spool" / "delivered"
+    keys = {"protocol": '"publish"', "ack": '"disk"'}
+
+    def receive(reader: Client, until: int) -> list[int]:
+        seen: list[int] = []
+        while not seen or seen[-1] != until:
+            message = reader.message(20)
+            assert message is not None, seen[-1:]
+            seen.append(int(message.payload[1:]))
+        return seen
+
+    with redis_server(tmp_path, wanted=port), Client(f"redis://127.0.0.1:{port}") as reader:
+        reader.subscribe("t")
+        with agent.running(f"redis://127.0.0.1:{port}", **keys) as hub:
+            for number in range(2):
+                publish(hub, range(number * rounds, (number + 1) * rounds))
+                assert len(receive(reader, (number + 1) * rounds - 1)) == rounds
+            # Something waits from now on, so it does not record that all is delivered.
+            with Client(f"redis://127.0.0.1:{port}") as other:
+                other.call("CLIENT", "PAUSE", 600_000, "ALL")
+            publish(hub, range(2 * rounds, 2 * rounds + waiting))
+            while int.from_bytes(recorded.read_bytes()[24:32], "little") < 2 * rounds:
+                assert hub.process.poll() is None
+            hub.process.kill()
+    with redis_server(tmp_path, wanted=port), Client(f"redis://127.0.0.1:{port}") as reader:
+        reader.subscribe("t")
+        with agent.running(f"redis://127.0.0.1:{port}", **keys):
+            seen = receive(reader, 2 * rounds + waiting - 1)
+    assert [number for number in seen if number >= 2 * rounds] == [
+        *range(2 * rounds, 2 * rounds + waiting)
+    ]
+    assert len(seen) < 2 * waiting, f"{len(seen) - waiting} were sent again"
+
+
+def test_text_of_an_upstream_cannot_move_a_terminals_cursor(agent: Agent) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    while connection.recv(1 << 16):
+                        connection.sendall(b"-ERR \x1b[2Jgone\x9b\x07\xe2\x80\xae\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"redis://127.0.0.1:{server.getsockname()[1]}"
+        with agent.running(address, protocol='"publish"') as hub:
+            publish(hub, range(1))
+            line = agent.wait_for_log(hub, "gone")
+            with Client(f"127.0.0.1:{hub.port}") as client:
+                told = repr(client.call("STORE", "LIST"))
+    assert line.rstrip("\n").isprintable(), repr(line)
+    assert "[2Jgone" in told and "\\x1b" not in told.replace("\\\\", "")

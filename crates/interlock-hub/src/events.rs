@@ -8,6 +8,7 @@
 //! summed up in one. A question always has room, for its connection reads nothing more until it is
 //! answered.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::RawFd;
@@ -115,7 +116,10 @@ impl Events {
         self.repeats.store(lines, Relaxed);
     }
 
+    /// Text of clients and other servers may be in it: what a terminal would obey is escaped, but for the
+    /// ends of lines that reports have.
     pub fn log(&self, level: Level, text: String) {
+        let text = lines(text);
         let mut waiting = self.waiting.lock();
         let most = self.repeats.load(Relaxed);
         if most > 0 && !waiting.takes(level, &text, most) {
@@ -207,6 +211,13 @@ const MOST_LINES: usize = 1024;
 const MOST_KINDS: usize = 64;
 const OTHERS: &str = "others";
 const WHILE: Duration = Duration::from_secs(10);
+
+fn lines(text: String) -> String {
+    match text.lines().map(interlock_stores::printable).collect::<Vec<_>>() {
+        lines if lines.iter().all(|line| matches!(line, Cow::Borrowed(_))) => text,
+        lines => lines.join("\n"),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `printable` | text from elsewhere as a log may have it |
 //! | [`message`] | a message as it is stored, and its position in its topic |
 //! | [`name`] | a topic as a safe name of a file, and back |
 //! | [`calendar`] | dates and hours |
@@ -32,11 +33,13 @@ pub mod file;
 pub mod message;
 pub mod name;
 pub mod network;
+mod printable;
 pub mod spool;
 pub mod template;
 
 pub use error::StoreError;
 pub use message::{Message, Position, Stored};
+pub use printable::printable;
 pub use template::Template;
 
 #[cfg(test)]

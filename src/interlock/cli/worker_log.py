@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any
 
+from interlock.explanation import PrintableFormatter
+
 
 def set_up(given: argparse.Namespace) -> None:
     """Set up a log on standard error, unless the app has set up one of its own.
@@ -17,7 +19,7 @@ def set_up(given: argparse.Namespace) -> None:
     second: they are told to whom asks for info.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(Lines() if is_json(given) else logging.Formatter(FORMAT))
+    handler.setFormatter(Lines() if is_json(given) else PrintableFormatter(FORMAT))
     level = LOG_LEVELS[given.log_level]
     logging.basicConfig(level=level, handlers=[handler])
     if given.log_level in ("debug", "info"):

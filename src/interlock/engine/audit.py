@@ -18,6 +18,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
+from interlock.explanation import PrintableFormatter
+
 R = TypeVar("R")
 
 FIELDS = ("time", "who", "from", "action", "queue", "what", "result")
@@ -73,7 +75,7 @@ def write_json(handler: logging.Handler) -> None:
 
 def write_text(handler: logging.Handler) -> None:
     """Have a handler write the records of the audit log as text."""
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(message)s"))
     _listen(handler)
 
 

@@ -296,6 +296,8 @@ def from_file(path: Path) -> dict[str, Raw]:
     except ValueError as error:
         # A TOMLDecodeError, a UnicodeDecodeError, or a number of more digits than Python reads.
         raise ConfigError((f"{path} is no TOML: {error}",)) from None
+    except RecursionError:
+        raise ConfigError((f"{path} is nested too deeply; allowed: {DEEPEST} levels",)) from None
     return {key: Raw(value, f"file {path}") for key, value in flat(tree)}
 
 
@@ -325,6 +327,15 @@ def checked(raw: Mapping[str, Raw]) -> Configuration:
 
     Raises ConfigError with all that is wrong.
     """
+    # First of all: what follows goes into each value.
+    if deep := [key for key, found in raw.items() if is_deeper(found.value, DEEPEST)]:
+        raise ConfigError(
+            tuple(
+                f"{key[:LONGEST_SHOWN]} is nested too deeply ({raw[key].origin}); "
+                f"allowed: {DEEPEST} levels"
+                for key in deep
+            )
+        )
     faults = [unknown(key, found) for key, found in raw.items() if key not in BY_KEY]
     values: dict[str, Any] = {}
     for setting in SETTINGS:
@@ -339,6 +350,22 @@ def checked(raw: Mapping[str, Raw]) -> Configuration:
     if faults:
         raise ConfigError(tuple(faults))
     return Configuration(MappingProxyType(values), MappingProxyType(origins))
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether a value has lists or tables within each other, more levels than these."""
+    level = [value]
+    for _ in range(levels + 1):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, Mapping):
+                inner += one.values()
+            elif isinstance(one, list | tuple):
+                inner += one
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[str]:
@@ -444,6 +471,8 @@ def toml(value: object) -> str:
 
 
 DEFAULT = "default"
+DEEPEST = 16
+"""Levels of lists and tables within a value. No setting has more than four."""
 CLASSES = ("normal", "pubsub")
 TLS_FILES = ("tls.cert", "tls.key", "tls.client_ca")
 # What the native server has under the same name.

@@ -11,6 +11,7 @@ import sys
 import threading
 from typing import TextIO
 
+from interlock.explanation import PrintableFormatter
 from interlock.hub.config import ConfigError, Configuration, Raw, fault
 
 logger = logging.getLogger("interlock.hub")
@@ -28,7 +29,7 @@ class Log(logging.Handler):
         self.lost = 0
         self._stream: TextIO | None = None
         self._opening = threading.RLock()
-        self.setFormatter(logging.Formatter(FORMAT))
+        self.setFormatter(PrintableFormatter(FORMAT))
 
     @classmethod
     def set_up(cls, config: Configuration) -> Log:

@@ -72,7 +72,7 @@ class Setting:
         if isinstance(self.default, tuple):
             try:
                 return tomllib.loads(f"{self.key} = {text}")[self.key]
-            except ValueError:
+            except (ValueError, RecursionError):
                 return text
         for number in (int, float):
             try:

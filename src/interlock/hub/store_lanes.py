@@ -19,6 +19,9 @@ from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.store_values import duration, rotation
 from interlock.hub.stores import STORES, Store
 
+DEEPEST = 16
+"""Levels of stores below one that stands for itself."""
+
 
 @dataclass
 class Lane:
@@ -47,6 +50,9 @@ def checked(value: object) -> tuple[Store, ...]:
             above = next(other.name for other in found if store.name in other.stores)
             allowed = f"none: it gets what {above} gets, which has it in its stores"
             raise InvalidValue(f"[{index}].topics", list(store.topics), allowed)
+        if _is_deeper(store, named):
+            allowed = f"stores that are at most {DEEPEST} below each other"
+            raise InvalidValue(f"[{index}].stores", list(store.stores), allowed)
         topics = store.topics
         if topics is None:
             topics = () if parents[store.name] else ("*",)
@@ -61,16 +67,28 @@ def checked(value: object) -> tuple[Store, ...]:
 
 def _cycle(store: Store, named: Mapping[str, Store]) -> list[str]:
     """Return the names from a store to itself; none if there is no such way."""
-    trail: list[list[str]] = [[store.name, child] for child in store.stores]
-    seen: set[str] = set()
+    above = dict.fromkeys(store.stores, store.name)
+    trail = list(store.stores)
     while trail:
-        path = trail.pop()
-        if path[-1] == store.name:
-            return path
-        if path[-1] in named and path[-1] not in seen:
-            seen.add(path[-1])
-            trail += [[*path, child] for child in named[path[-1]].stores]
+        name = trail.pop()
+        if name == store.name:
+            path = [name, above[name]]
+            while path[-1] != store.name:
+                path.append(above[path[-1]])
+            return path[::-1]
+        for child in named[name].stores if name in named else ():
+            if child not in above:
+                above[child] = name
+                trail.append(child)
     return []
+
+
+def _is_deeper(store: Store, named: Mapping[str, Store]) -> bool:
+    """Return whether there are more than `DEEPEST` levels of stores below one."""
+    level = {store.name}
+    for _ in range(DEEPEST + 1):
+        level = {child for name in level if name in named for child in named[name].stores}
+    return bool(level)
 
 
 def _check_top(index: int, top: Store, named: Mapping[str, Store]) -> None:

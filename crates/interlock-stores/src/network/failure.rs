@@ -52,7 +52,7 @@ pub fn garbled(settings: &Settings, doing: &str) -> StoreError {
 pub fn refused(settings: &Settings, doing: &str, text: &str) -> StoreError {
     let (kind, advice) = meaning(settings.protocol, text);
     let place = format!("upstream {}", settings.address);
-    let error = io::Error::new(kind, format!("it said: {text}"));
+    let error = io::Error::new(kind, format!("it said: {}", crate::printable(text)));
     StoreError::advised(doing, &place, error, advice)
 }
 

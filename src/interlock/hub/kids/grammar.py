@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from interlock.hub.store_lanes import DEEPEST
+
 
 class KidsError(ValueError):
     """The text is no configuration of kids. Names the line."""
@@ -60,7 +62,7 @@ def parsed(text: str) -> Block:
             case "store":
                 if whole.stores:
                     raise KidsError(line, "a second store: there is one, which may hold others")
-                whole.stores.append(_store(tokens, line))
+                whole.stores.append(_store(tokens, line, 0))
             case "log":
                 whole.log += _settings(tokens, "log")
             case "listen":
@@ -72,7 +74,9 @@ def parsed(text: str) -> Block:
     return whole
 
 
-def _store(tokens: _Tokens, line: int) -> Block:
+def _store(tokens: _Tokens, line: int, level: int) -> Block:
+    if level > DEEPEST:
+        raise KidsError(line, f"a store in {level} others; allowed: in at most {DEEPEST}")
     kind, at = tokens.word("the kind of the store")
     if kind not in KINDS:
         raise KidsError(at, f"a store of the kind {kind!r}; kids has {', '.join(KINDS)}")
@@ -84,7 +88,7 @@ def _store(tokens: _Tokens, line: int) -> Block:
     while tokens.peek() != "}":
         word, line = tokens.word("a setting, a store or }")
         if word.lower() == "store":
-            store.stores.append(_store(tokens, line))
+            store.stores.append(_store(tokens, line, level + 1))
             continue
         setting = _setting(tokens, word, line)
         if setting.key not in OF_STORES:
