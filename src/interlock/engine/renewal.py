@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from interlock.engine.watch import Watch
 
 _EXPLAINED = 20
-_ALL = "the interpreter or its loop"
 _IDLE = 5.0
 """Seconds after which a renewer that holds nothing looks again, if it held something before."""
 _log = logging.getLogger("interlock.queue")
@@ -277,9 +276,7 @@ class LeaseRenewer:
         """Log what the native thread could not do."""
         if self._native is not None:
             for error in self._native.errors():
-                _log.warning(
-                    "a lease could not be renewed while a handler held %s: %s", _ALL, error
-                )
+                _log.warning("a lease that was overdue could not be renewed natively: %s", error)
 
     def _forget(self, key: int, reference: weakref.ref[Grant]) -> None:
         # In one step, for another thread may enter a new one there.

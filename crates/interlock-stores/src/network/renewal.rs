@@ -453,3 +453,57 @@ const MOVED: f64 = 0.05;
 /// Seconds after which a thread looks again that has nothing to do, if something was held meanwhile.
 const IDLE: f64 = 5.0;
 const MOST_ERRORS: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_taken_when_it_is_whole_and_says_what_became_of_the_lease() {
+        for (bytes, done) in [
+            (&b"*1\r\n$8\r\nEXTENDED\r\n"[..], true),
+            (b"*2\r\n$2\r\nOK\r\n:1\r\n", true),
+            (b"*1\r\n$9\r\nLEASELOST\r\n", false),
+            (b"+OK\r\n", true),
+        ] {
+            for cut in 1..bytes.len() {
+                assert!(matches!(answer(&bytes[..cut]), Ok(None)), "{cut} of {bytes:?}");
+            }
+            let two = [bytes, bytes].concat();
+            let Ok(Some((answer, length))) = answer(&two) else { panic!("{bytes:?}") };
+            assert_eq!((length, matches!(answer, Answer::Done)), (bytes.len(), done));
+        }
+        for bytes in [&b"*x\r\n"[..], b"*-1\r\n$1\r\na\r\n", b"?\r\n", b"*1\r\n*1\r\n$1\r\na\r\n"] {
+            assert!(answer(bytes).is_err(), "{bytes:?}");
+        }
+        assert!(
+            matches!(answer(b"-ERR no\r\n"), Ok(Some((Answer::Refused(text), 9))) if text == "ERR no")
+        );
+    }
+
+    #[test]
+    fn a_redirection_names_the_server_that_is_asked_next() {
+        assert_eq!(moved("MOVED 3999 10.0.0.2:6381"), Some("10.0.0.2:6381"));
+        assert_eq!(moved("MOVED 3999 :6381"), None);
+        assert_eq!(moved("ASK 3999 10.0.0.2:6381"), None);
+        assert_eq!(moved("MOVED"), None);
+    }
+
+    #[test]
+    fn a_lease_is_due_at_half_of_its_time_and_never_beyond_its_handlers() {
+        let lease = |deadline, until, again| Lease {
+            address: "a".into(),
+            queue: "q".into(),
+            token: 1,
+            seconds: 30.0,
+            deadline,
+            until,
+            again,
+            alone: false,
+        };
+        assert_eq!(lease(100.0, f64::INFINITY, 0.0).due(), 85.0);
+        assert_eq!(lease(100.0, 101.0, 0.0).due(), 85.0);
+        assert_eq!(lease(100.0, 100.0, 0.0).due(), f64::INFINITY);
+        assert_eq!(lease(100.0, f64::INFINITY, 90.0).due(), 90.0);
+    }
+}
