@@ -21,7 +21,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
     right = [bool(rows) and isinstance(cell, int) for cell in (rows[0] if rows else head)]
     columns = list(zip(head, *texts, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         widths = fitted(widths, right, shutil.get_terminal_size().columns)
     lines = []
     for row in [list(head), *texts]:
