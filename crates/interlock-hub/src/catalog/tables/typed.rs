@@ -1,0 +1,173 @@
+//! Declarations of the subcommands of TABLE: rows with typed columns.
+
+use super::*;
+
+pub(super) const SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "table|list",
+        arity: 2,
+        summary: "The names of the tables that the user has a right to",
+        access: Access::None,
+        action: Action::TableList,
+        ..READING
+    },
+    Command {
+        name: "table|info",
+        arity: 3,
+        summary:
+            "A table's columns, capacity, key size, time to live, rule when full, slots, bytes, and whether it was removed",
+        arguments: &[NAME],
+        access: Access::TableName,
+        action: Action::TableInfo,
+        ..READING
+    },
+    Command {
+        name: "table|count",
+        arity: 4,
+        summary: "Counts rows, of some slots at a time; the next cursor, and how many there were",
+        arguments: &[NAME, CURSOR],
+        access: Access::TableName,
+        action: Action::TableCount,
+        ..READING
+    },
+    Command {
+        name: "table|scan",
+        arity: -4,
+        summary: "Keys with the values of all columns, some rows at a time",
+        arguments: &[NAME, CURSOR, COUNT],
+        access: Access::TableName,
+        action: Action::TableScan,
+        ..READING
+    },
+    Command {
+        name: "table|mget",
+        arity: -4,
+        summary: "The values of all columns of several rows, each by itself; null without a row",
+        complexity: "O(N) in the keys",
+        arguments: &[NAME, Argument { name: "key", kind: "string", flags: MULTIPLE, ..ARGUMENT }],
+        access: Access::TableName,
+        action: Action::TableMget,
+        ..READING
+    },
+    Command {
+        name: "table|idle",
+        arity: 3,
+        summary: "How many ms ago a row was accessed; null without a row",
+        arguments: &[KEY],
+        action: Action::TableIdle,
+        ..READING
+    },
+    Command {
+        name: "table|set",
+        arity: -5,
+        summary:
+            "Sets a row as a whole: 1 if it was made, 0 if it was replaced, null if ONLY forbade \
+                  it",
+        complexity: "O(N) in the columns",
+        arguments: &[
+            KEY,
+            Argument {
+                name: "only",
+                kind: "oneof",
+                arguments: &[
+                    Argument { name: "any", kind: "pure-token", token: "ANY", ..ARGUMENT },
+                    Argument { name: "nx", kind: "pure-token", token: "NX", ..ARGUMENT },
+                    Argument { name: "xx", kind: "pure-token", token: "XX", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            },
+            Argument {
+                name: "ttl",
+                kind: "oneof",
+                arguments: &[
+                    Argument { name: "default", kind: "pure-token", token: "DEFAULT", ..ARGUMENT },
+                    Argument { name: "never", kind: "pure-token", token: "NEVER", ..ARGUMENT },
+                    Argument { name: "milliseconds", kind: "integer", ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            },
+            PAIRS,
+        ],
+        action: Action::TableSet,
+        ..WRITING
+    },
+    Command {
+        name: "table|mset",
+        arity: -6,
+        summary:
+            "Sets rows as a whole, each by itself: how many columns are given, their names, then \
+                  of each row its key and their values",
+        complexity: "O(N) in the rows",
+        arguments: &[
+            NAME,
+            Argument { name: "numcolumns", kind: "integer", ..ARGUMENT },
+            Argument { name: "column", kind: "string", flags: MULTIPLE, ..ARGUMENT },
+            Argument {
+                name: "row",
+                kind: "block",
+                flags: MULTIPLE,
+                arguments: &[
+                    Argument { name: "key", kind: "string", ..ARGUMENT },
+                    Argument { name: "value", kind: "string", flags: MULTIPLE, ..ARGUMENT },
+                ],
+                ..ARGUMENT
+            },
+        ],
+        access: Access::TableName,
+        action: Action::TableMset,
+        ..WRITING
+    },
+    Command {
+        name: "table|patch",
+        arity: -5,
+        summary: "Sets columns of a row at once, if there is one: 1, else 0",
+        complexity: "O(N) in the columns",
+        arguments: &[KEY, PAIRS],
+        action: Action::TablePatch,
+        ..WRITING
+    },
+    Command {
+        name: "table|incr",
+        arity: -5,
+        summary: "Raises a column and returns what it is then; null without a row",
+        arguments: &[
+            KEY,
+            FIELD,
+            Argument { name: "increment", kind: "string", ..ARGUMENT },
+            Argument {
+                name: "overflow",
+                kind: "oneof",
+                flags: &["optional"],
+                arguments: &[
+                    Argument { name: "wrap", kind: "pure-token", token: "WRAP", ..ARGUMENT },
+                    Argument {
+                        name: "saturate",
+                        kind: "pure-token",
+                        token: "SATURATE",
+                        ..ARGUMENT
+                    },
+                ],
+                ..ARGUMENT
+            },
+        ],
+        action: Action::TableIncr,
+        ..WRITING
+    },
+    Command {
+        name: "table|cas",
+        arity: 6,
+        summary: "Sets a column if it is as expected: 1, 0 if it is not, null without a row",
+        arguments: &[KEY, FIELD, Argument { name: "expected", kind: "string", ..ARGUMENT }, VALUE],
+        action: Action::TableCas,
+        ..WRITING
+    },
+    Command {
+        name: "table|pop",
+        arity: 3,
+        summary: "Deletes a row and returns the values of its columns; null without a row",
+        arguments: &[KEY],
+        action: Action::TablePop,
+        ..WRITING
+    },
+    Command { name: "table|help", since: "1.0.0", group: "table", ..HELP },
+];
