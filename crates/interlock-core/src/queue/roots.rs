@@ -419,3 +419,49 @@ struct Walk {
     until: u64,
     exact: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::scheduler::Put;
+    use crate::queue::types::Options;
+    use crate::queue::watch::Watch;
+
+    fn put(scheduler: &mut Scheduler<()>, keys: &[&str], shared: &[&str]) -> u64 {
+        let [keys, shared] = [keys, shared]
+            .map(|some| some.iter().map(|key| KeyRef::new(key.as_bytes())).collect::<Vec<_>>());
+        let put = Put { keys: &keys, shared: &shared, ..Put::default() };
+        scheduler.put(1, &put, &mut Some(())).expect("there is room").id
+    }
+
+    fn behind(scheduler: &Scheduler<()>, id: u64, most: u64) -> (u64, bool) {
+        scheduler.blocked(&Behind { ids: &[id], ..Behind::default() }, most)
+    }
+
+    /// Counted in messages and places, never in time.
+    #[test]
+    fn counting_at_a_million_pending_is_bounded() {
+        let mut scheduler = Scheduler::new(Options::default(), Watch::off());
+        let root = put(&mut scheduler, &["a"], &[]);
+        (0..1_000_000).for_each(|_| _ = put(&mut scheduler, &["a"], &[]));
+        assert_eq!(behind(&scheduler, root, 10_000), (10_000, false));
+        assert_eq!(behind(&scheduler, root, u64::MAX), (MAX_PLACES as u64, false));
+        // Readers are passed over one by one until a writer comes, and each place counts.
+        let mut scheduler = Scheduler::new(Options::default(), Watch::off());
+        let root = put(&mut scheduler, &[], &["a"]);
+        (0..MAX_PLACES).for_each(|_| _ = put(&mut scheduler, &[], &["a"]));
+        put(&mut scheduler, &["a"], &[]);
+        assert_eq!(behind(&scheduler, root, 10_000), (0, false));
+    }
+
+    #[test]
+    fn roots_beyond_a_thousand_are_told_to_be_there() {
+        let mut scheduler = Scheduler::new(Options::default(), Watch::off());
+        for n in 0..MAX_ROOTS + 1 {
+            put(&mut scheduler, &[&n.to_string()], &[]);
+            scheduler.lease(1, Kind::Any, 0).expect("it is ready");
+        }
+        let roots = scheduler.roots(1, 0, 3);
+        assert_eq!((roots.found, roots.exact, roots.told.len()), (MAX_ROOTS as u64, false, 3));
+    }
+}
