@@ -195,14 +195,19 @@ def test_dead_letters_page_by_page(cli: Command, queue: RemoteQueue[bytes]) -> N
         ids.append(queue.put(b"%d" % number, keys=["k", "even" if number % 2 == 0 else "odd"]))
         queue.get().reject(f"bad {number}")
     first = cli("dead-letters", queue.name, "--limit", 3)
-    assert [line.split()[0] for line in first.out.splitlines()[::4]][:3] == list(map(str, ids[:3]))
-    assert "bad 0" in first.out
+    assert [line.split()[0] for line in first.out.splitlines()[::4]][:3] == list(
+        map(str, ids[:1:-1])
+    )
+    assert "bad 4" in first.out
     assert f"--after {ids[2]}" in first.out.splitlines()[-1]
     rest = cli("dead-letters", queue.name, "--after", ids[2], "--json").lines
-    assert [letter["id"] for letter in rest] == ids[3:]
+    assert [letter["id"] for letter in rest] == ids[1::-1]
     odd = cli("dead-letters", queue.name, "--key", "odd", "--json").lines
-    assert [letter["id"] for letter in odd] == [ids[1], ids[3]]
-    assert (odd[0]["error"], odd[0]["attempts"], odd[0]["payload"]) == ("bad 1", 1, "1")
+    assert [letter["id"] for letter in odd] == [ids[3], ids[1]]
+    assert (odd[0]["error"], odd[0]["attempts"], odd[0]["payload"]) == ("bad 3", 1, "3")
+    (group,) = cli("dead-letters", queue.name, "--by-error", "--json").lines
+    assert (group["error"], group["count"], group["newest"]) == ("bad N", 5, ids[4])
+    assert "bad N" in cli("dead-letters", queue.name, "--by-error").out
 
 
 def test_requeue_some_those_of_a_key_or_all(cli: Command, queue: RemoteQueue[bytes]) -> None:

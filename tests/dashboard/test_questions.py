@@ -258,9 +258,9 @@ def test_dead_letters_page_by_page(page: Page, queue: RemoteQueue[bytes]) -> Non
         assert len(answer["items"]) <= 3
         found += [int(one["id"]) for one in answer["items"]]
         after = answer["after"]
-    assert found == ids
+    assert found == ids[::-1]
     even = page.get(f"queues/{queue.name}/dead", error="REASON 0")["items"]
-    assert [int(one["id"]) for one in even] == ids[::2]
+    assert [int(one["id"]) for one in even] == ids[::-2]
     assert page.get(f"queues/{queue.name}/dead", task="ship")["items"] == []
     assert len(page.get(f"queues/{queue.name}/messages", state="dead")["items"]) == 7
 
@@ -270,9 +270,30 @@ def test_a_page_of_dead_letters_goes_on_though_the_last_one_has_gone(
 ) -> None:
     ids = [die(queue, b"x", "no") for _ in range(6)]
     after = page.get(f"queues/{queue.name}/dead", limit=3)["after"]
-    page.post(f"queues/{queue.name}/messages/{ids[2]}/discard")
+    page.post(f"queues/{queue.name}/messages/{ids[3]}/discard")
     rest = page.get(f"queues/{queue.name}/dead", after=after)["items"]
-    assert [int(one["id"]) for one in rest] == ids[3:]
+    assert [int(one["id"]) for one in rest] == ids[2::-1]
+
+
+def test_dead_letters_are_counted_by_their_errors(
+    page: Page, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = ["no customer 17", "no customer 4", "db-7 at 0x7f1c is gone", "no customer 5", ""]
+    ids = [die(queue, call("pay", n), error) for n, error in enumerate(errors)]
+    where = f"queues/{queue.name}/dead"
+    told = page.get(f"{where}/errors")
+    groups = {one["group"]: (one["count"], one["error"]) for one in told["groups"]}
+    assert next(iter(groups)) == "no customer N"
+    assert groups["no customer N"] == (3, "no customer 5")
+    assert groups["db-N at N is gone"] == (1, errors[2])
+    assert (told["matched"], told["complete"]) == (5, True)
+    some = page.get(where, group="no customer N")["items"]
+    assert [int(one["id"]) for one in some] == [ids[3], ids[1], ids[0]]
+    assert page.get(f"{where}/errors", error="17")["matched"] == 1
+    assert page.post(f"{where}/discard", {"group": "no customer N"})["changed"] == 3
+    assert page.get(f"{where}/errors")["matched"] == 2
+    monkeypatch.setattr("interlock.dashboard.messages.SCANNED", 0)
+    assert page.get(f"{where}/errors")["complete"] is False
 
 
 def test_an_answer_looks_at_a_bounded_number_of_messages(

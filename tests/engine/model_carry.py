@@ -72,9 +72,12 @@ class CarriedModel(ReadModel):
         name = dict(item[5].options).get("DEDUP")
         return [] if name is None or item[1] == "dead" else [name]
 
-    def scan_dead(self, count: int) -> list[str]:
+    def scan_dead(self, count: int, newest: bool = False, behind: Entry | None = None) -> list[str]:
         reply, bytes = ["0"], 0
-        for number, entry in enumerate(self.dead[:count], 1):
+        dead = self.dead[::-1] if newest else self.dead
+        if behind:
+            dead = dead[dead.index(behind) + 1 :]
+        for number, entry in enumerate(dead[:count], 1):
             reply += self.told_dead(entry)
             bytes += entry.told_bytes()
             if number == count or bytes >= TOLD:

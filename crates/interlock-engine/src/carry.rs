@@ -18,9 +18,11 @@ impl Queue {
         count: usize,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        if from.take(|| "what".into())? != b"dead" {
-            return from.bad(|| "what".into(), "is not dead");
-        }
+        let newest = match from.take(|| "what".into())? {
+            b"dead" => false,
+            b"newest" => true,
+            _ => return from.bad(|| "what".into(), "is not dead or newest"),
+        };
         from.end()?;
         let (mut told, mut next, mut left, mut bytes) = (Strings::default(), 0, count, 0);
         let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {
@@ -36,7 +38,13 @@ impl Queue {
             }
         };
         match cursor {
+            0 if newest => tell(&mut self.scheduler.all_dead().rev()),
             0 => tell(&mut self.scheduler.all_dead()),
+            id if newest => {
+                if let Some(mut letters) = self.scheduler.dead_before(id) {
+                    tell(&mut letters);
+                }
+            }
             id => {
                 if let Some(mut letters) = self.scheduler.dead_after(id) {
                     tell(&mut letters);

@@ -11,6 +11,7 @@ from interlock.dashboard import payload
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
+from interlock.engine.failures import error_group
 from interlock.engine.operator import Operator
 from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.records import Stored
@@ -27,6 +28,8 @@ PATIENCE = 0.5
 """Seconds after which an answer says what was found so far."""
 EXPLAINED = 100
 """Messages of an explanation."""
+GROUPS = 50
+"""Kinds of errors that are told."""
 NAMED = 32
 """Of those, how many are told with their keys and task."""
 ANCHORS = 8
@@ -52,9 +55,9 @@ async def messages(call: Call) -> dict[str, Any]:
 
 
 async def dead(call: Call) -> dict[str, Any]:
-    """Return dead letters that match, the first to die first."""
+    """Return dead letters that match, the last to die first."""
     queue, after, limit = call.queue, call.text("after", 200), call.number("limit", 50, MOST)
-    keep = matching("", call.text("key"), call.text("task"), call.text("error"))
+    keep = matching("", *_chosen(call))
     return await call.access.run(_dead, queue, keep, after, limit, "after")
 
 
@@ -64,7 +67,36 @@ async def message(call: Call) -> dict[str, Any]:
     return await call.access.run(_message, queue, id, call.access.counts)
 
 
-def matching(state: str, key: str, task: str, error: str) -> Keep:
+async def dead_errors(call: Call) -> dict[str, Any]:
+    """Return how many dead letters match, by their errors, the most frequent first."""
+    return await call.access.run(_errors, call.queue, matching("", *_chosen(call)))
+
+
+def _errors(operator: Operator, queue: str, keep: Keep) -> dict[str, Any]:
+    groups: dict[str, dict[str, Any]] = {}
+    at, scanned, until = b"", 0, time.monotonic() + PATIENCE
+    while at != b"0" and scanned < SCANNED and time.monotonic() < until:
+        at, some = operator.page(queue, at or b"0", PAGE, "newest")
+        scanned += len(some)
+        for one in filter(keep, some):
+            name = error_group(one.error)
+            # Of the newest one, which comes first.
+            first = {"group": name, "error": one.error, "count": 0, "died": (one.due or 0) / 1e6}
+            groups.setdefault(name, first)["count"] += 1
+    found = sorted(groups.values(), key=lambda group: -group["count"])
+    return {
+        "groups": found[:GROUPS],
+        "matched": sum(group["count"] for group in found),
+        "complete": at == b"0",
+    }
+
+
+def _chosen(call: Call) -> tuple[str, str, str, str]:
+    key, task, error, group = (call.text(name) for name in ("key", "task", "error", "group"))
+    return key, task, error, group
+
+
+def matching(state: str, key: str, task: str, error: str, group: str = "") -> Keep:
     """Return a test of messages; what is empty, is not asked for."""
     wanted, words, named = key.encode(errors="surrogateescape"), error.lower(), task.lower()
 
@@ -74,6 +106,8 @@ def matching(state: str, key: str, task: str, error: str) -> Keep:
         if key and not _is_on(one, wanted, key):
             return False
         if words and words not in one.error.lower():
+            return False
+        if group and error_group(one.error) != group:
             return False
         return not named or named in (payload.task_of(one.payload) or "").lower()
 
@@ -126,7 +160,7 @@ def _dead(
     at = anchor(operator, queue, after)
     scanned, until = 0, time.monotonic() + PATIENCE
     while True:
-        at, some = operator.page(queue, at, PAGE, "dead")
+        at, some = operator.page(queue, at, PAGE, "newest")
         scanned += len(some)
         for one in some:
             seen.append(one.id)
@@ -256,4 +290,5 @@ ROUTES = (
     Route("GET", "queues/*/messages", messages),
     Route("GET", "queues/*/messages/*", message),
     Route("GET", "queues/*/dead", dead),
+    Route("GET", "queues/*/dead/errors", dead_errors),
 )

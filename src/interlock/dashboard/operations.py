@@ -27,7 +27,7 @@ EDITED = ("args", "kwargs", "text")
 """The parts of a payload that may be sent anew."""
 STATED = ("keys", "shared")
 """The keys of an edited message, where no rule is to compute them."""
-CHOSEN = ("task", "error", "key", "after", "until")
+CHOSEN = ("task", "error", "key", "group", "after", "until")
 """By what dead letters are chosen, and where a request goes on."""
 PATIENCE = 1.0
 """Seconds after which it says how many it was so far."""
@@ -165,8 +165,8 @@ def _seal(function: str) -> Route:
 def _all_dead(function: Literal["requeue", "discard"]) -> Route:
     async def change(call: Call) -> dict[str, Any]:
         given = call.json(*CHOSEN)
-        task, error, key = (_text(given, name) for name in ("task", "error", "key"))
-        keep = matching("", key, task, error)
+        key, task, error, group = (_text(given, one) for one in ("key", "task", "error", "group"))
+        keep = matching("", key, task, error, group)
         after, until = _text(given, "after"), _text(given, "until")
         bound = message_id(until) if until else None
         return await call.access.run(_each, function, call.queue, keep, after, bound)

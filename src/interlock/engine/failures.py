@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
@@ -75,3 +76,13 @@ def _entry(one: Failure) -> bytes:
     if one.attempt is None or one.time is None:
         return text
     return _FIELDS.join((text, b"%d" % one.attempt, b"%d" % one.time))
+
+
+def error_group(line: str) -> str:
+    """Return what errors of one kind have in common: numbers, and what looks like an id, as N."""
+    return VARIES.sub("N", line.partition("\n")[0])[:LONGEST_GROUP]
+
+
+VARIES = re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+")
+LONGEST_GROUP = 300
+"""Characters."""

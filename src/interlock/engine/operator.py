@@ -116,13 +116,23 @@ class Operator:
             yield from some
 
     def page(
-        self, queue: str, cursor: bytes, count: int, what: Literal["dead"] | None = None
+        self, queue: str, cursor: bytes, count: int, what: Literal["dead", "newest"] | None = None
     ) -> tuple[bytes, list[Stored]]:
         """Return the next cursor and about `count` unsettled messages, or dead letters.
 
         The cursor is ``b"0"`` at the beginning, and at the end.
         """
         return self._call(queue, wire_queue.scan, cursor, count, what)
+
+    def newest_dead(self, queue: str, after: int | None = None) -> Iterator[Stored]:
+        """Yield the dead letters, the last one to die first; if `after` names one, those behind it.
+
+        Behind one that is gone there are none.
+        """
+        cursor = b"" if after is None else str(after).encode()
+        while cursor != b"0":
+            cursor, some = self.page(queue, cursor or b"0", PAGE, "newest")
+            yield from some
 
     def dead_letters(self, queue: str, after: int | None = None) -> Iterator[Letter]:
         """Yield the dead letters, in the order in which they died.

@@ -55,7 +55,7 @@ def configured(call: Call, *options: Argument) -> Request[dict[str, str]]:
 
 
 def scan(
-    call: Call, cursor: bytes, count: int, what: Literal["dead"] | None = None
+    call: Call, cursor: bytes, count: int, what: Literal["dead", "newest"] | None = None
 ) -> Request[tuple[bytes, list[Stored]]]:
     """Return the next cursor, b"0" at the end, and some unsettled messages, or dead letters."""
     more = () if what is None else (what,)

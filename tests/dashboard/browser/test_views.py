@@ -276,6 +276,7 @@ def test_lists_say_what_there_is_or_why_not(page: Page, site: Site) -> None:
 
 def test_what_is_not_there_says_so(page: Page, site: Site) -> None:
     page.goto(site.at("queues", "no such queue"))
-    expect(page.get_by_role("alert").first).to_contain_text("no such queue")
+    expect(page.locator("main")).to_contain_text("there is no queue 'no such queue'")
+    expect(page.get_by_role("button", name="Seal")).to_have_count(0)
     page.goto(site.at("workers", "x", "y"))
     expect(page.locator("main")).to_contain_text("No such page")

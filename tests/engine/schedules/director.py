@@ -305,6 +305,12 @@ class Director:
             self._call("scan", ["0", "1000"], ["0", *scanned])
             self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])
             self._call("scan", ["0", most, "dead"], model.scan_dead(limit))
+            self._call("scan", ["0", most, "newest"], model.scan_dead(limit, newest=True))
+            if model.dead:
+                letter = model.dead[pick % len(model.dead)]
+                for way in ("dead", "newest"):
+                    told = model.scan_dead(limit, way == "newest", letter)
+                    self._call("scan", [str(letter.id), most, way], told)
             halted = [""] if model.halted else []
             self._call("paused", ["0"], ["0", *halted, *sorted(model.paused)])
 

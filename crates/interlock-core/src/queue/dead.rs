@@ -157,8 +157,14 @@ impl<P> DeadLetters<P> {
         Some(self.letters.range(order + 1..).map(|(_, dead)| dead))
     }
 
+    /// Those that died before this one, the newest first; `None`: there is no such dead letter.
+    pub fn before(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        let order = *self.order_of.get(&id)?;
+        Some(self.letters.range(..order).rev().map(|(_, dead)| dead))
+    }
+
     /// Oldest dead first.
-    pub fn iter(&self) -> impl Iterator<Item = &Dead<P>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Dead<P>> {
         self.letters.values()
     }
 }

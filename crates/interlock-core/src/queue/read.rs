@@ -219,13 +219,18 @@ impl<P> Scheduler<P> {
     }
 
     /// The dead letters in the order in which they died.
-    pub fn all_dead(&self) -> impl Iterator<Item = &Dead<P>> {
+    pub fn all_dead(&self) -> impl DoubleEndedIterator<Item = &Dead<P>> {
         self.dead.iter()
     }
 
     /// Those that died after this one; `None`: there is no such dead letter.
     pub fn dead_after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
         self.dead.after(id)
+    }
+
+    /// Those that died before this one, the newest first; `None`: there is no such dead letter.
+    pub fn dead_before(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        self.dead.before(id)
     }
 
     pub fn explained(&self, now: Time, id: u64, limit: usize) -> Option<Explained> {

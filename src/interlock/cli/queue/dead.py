@@ -21,7 +21,8 @@ from interlock.cli.queue.subcommand import (
     message_id,
     on_queue,
 )
-from interlock.cli.tables import printable
+from interlock.cli.tables import printable, table
+from interlock.engine.failures import error_group
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -34,6 +35,7 @@ LIMIT = Flag("--limit", "show so many (20)", "N", positive, 20)
 AFTER = Flag("--after", "those behind this dead letter, for the next page", "ID", message_id)
 ALL = Flag("--all", "all dead letters")
 EDIT = edit.FLAGS
+BY_ERROR = Flag("--by-error", "count them by their errors")
 
 
 def add_to(commands: Any) -> None:
@@ -43,8 +45,9 @@ def add_to(commands: Any) -> None:
         "dead-letters",
         dead_letters,
         "messages that were given up, and why",
-        (LIMIT, AFTER, KEY),
-        about="In the order in which they died.",
+        (LIMIT, AFTER, KEY, BY_ERROR),
+        about="The newest first. With --by-error how many there are of each kind of error: "
+        "numbers in it make no difference.",
     )
     declare(
         commands,
@@ -63,7 +66,9 @@ def dead_letters(given: argparse.Namespace) -> int:
     """Print a page."""
 
     def work(operator: Operator) -> int:
-        found = of_key(operator.dead_letters(given.queue, given.after), given.key)
+        found = of_key(operator.newest_dead(given.queue, given.after), given.key)
+        if given.by_error:
+            return by_error(found, given)
         page = list(islice(found, given.limit + 1))
         more, page = len(page) > given.limit, page[: given.limit]
         if given.json:
@@ -78,6 +83,30 @@ def dead_letters(given: argparse.Namespace) -> int:
         return 0
 
     return on_queue(given, work)
+
+
+def by_error(found: Iterable[Stored], given: argparse.Namespace) -> int:
+    """Print how many dead letters there are of each kind of error."""
+    groups: dict[str, list[Stored]] = {}
+    for letter in found:
+        groups.setdefault(error_group(letter.error), []).append(letter)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    if given.json:
+        emit_all(
+            {
+                "error": name,
+                "count": len(some),
+                "newest": some[0].id,
+                "time": (some[0].due or 0) / 1e6,
+            }
+            for name, some in ordered
+        )
+    elif ordered:
+        rows = [(len(some), when(some[0].due or 0), name or "no error") for name, some in ordered]
+        print(table(("count", "last died", "error"), rows))
+    else:
+        print("no dead letters")
+    return 0
 
 
 def requeue(given: argparse.Namespace) -> int:
@@ -128,24 +157,24 @@ def of_key(letters: Iterable[M], key: str | None) -> Iterator[M]:
     )
 
 
-def record(letter: Letter) -> dict[str, Any]:
+def record(letter: Stored) -> dict[str, Any]:
     """Return a dead letter for JSON."""
     return {
         "id": letter.id,
-        "attempts": letter.attempts,
-        "time": letter.time / 1e6,
+        "attempts": letter.attempt,
+        "time": (letter.due or 0) / 1e6,
         "error": letter.error,
-        "priority": letter.priority,
+        "priority": int(letter.options.get("PRIORITY", 0)),
         "keys": [show.as_json(key) for key in letter.keys],
         "shared": [show.as_json(key) for key in letter.shared],
         **show.payload_json(letter.payload),
     }
 
 
-def lines(letter: Letter) -> Iterator[str]:
+def lines(letter: Stored) -> Iterator[str]:
     """Yield the lines of a dead letter for people."""
-    died = when(letter.time)
-    yield f"{letter.id}  died {died} after {count(letter.attempts, 'attempt')}"
+    died = when(letter.due or 0)
+    yield f"{letter.id}  died {died} after {count(letter.attempt, 'attempt')}"
     yield f"    {printable(letter.error) or 'no error is known'}"
     keys = show.keys_text(letter.keys, letter.shared)
     yield f"    {f'keys {keys}' if keys else 'no keys'}"

@@ -188,6 +188,7 @@ complete -c interlock -n '_shtab_interlock_using queue dead-letters' -l json -d 
 complete -c interlock -n '_shtab_interlock_using queue dead-letters' -l limit -x -d 'show so many (20)'
 complete -c interlock -n '_shtab_interlock_using queue dead-letters' -l after -x -d 'those behind this dead letter, for the next page'
 complete -c interlock -n '_shtab_interlock_using queue dead-letters' -l key -x -d 'only those that have this key'
+complete -c interlock -n '_shtab_interlock_using queue dead-letters' -l by-error -d 'count them by their errors'
 complete -c interlock -n '_shtab_interlock_using queue; and test $_shtab_interlock_npos -eq 0' -a requeue -d 'put dead letters again'
 complete -c interlock -n '_shtab_interlock_using queue requeue' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using queue requeue' -l url -x -d 'the engine: interlock://HOST:PORT of a hub, redis://USER:PASSWORD@HOST:PORT, rediss://, redis+cluster://, unix:PATH (the variable INTERLOCK_URL)'

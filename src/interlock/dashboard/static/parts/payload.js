@@ -78,7 +78,7 @@ export function editor(queue, id, payload, done) {
   }, { kind: "primary" });
   const labelled = (name, field) => h("label", { class: "stack" }, h("span", { class: "soft" }, name), field);
   return show(form, fields.text ? labelled("Payload", fields.text) : [labelled("Arguments", fields.args), labelled("Named arguments", fields.kwargs)],
-    trouble, h("div", { class: "actions" }, send, h("span", { class: "soft" }, "The edited message is put first, then this dead letter is dropped.")));
+    trouble, h("div", { class: "actions" }, send, h("span", { class: "soft" }, "The old and the new keys are shown before anything changes.")));
 }
 
 /** Shows the keys before and after, or asks for them where no worker knows the rule; null: not confirmed. */

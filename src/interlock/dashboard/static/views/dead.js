@@ -2,7 +2,7 @@
 
 import { get, page, path, post } from "../api.js";
 import { h, show } from "../dom.js";
-import { counted } from "../format.js";
+import { count, counted, shorten } from "../format.js";
 import { action } from "../parts/action.js";
 import { ago, choice, empty, keyChips, link, messageLink } from "../parts/basics.js";
 import { confirmed, progressed } from "../parts/dialog.js";
@@ -17,14 +17,18 @@ const DEAD = { requeue: ["Requeue", "was put again"], discard: ["Discard", "is g
 const WARNED = { skip: "It is settled without being handled, and its keys open for the next message.", discard: "Its payload is gone for good." };
 
 export function dead(context) {
-  const { params: { queue }, query, note, signal } = context;
+  const { params: { queue }, query, note, signal, live } = context;
   const top = queueHead(context);
   const place = h("div");
   const bulk = h("span", { class: "actions" });
   let which = query.get("which") === "held" ? "held" : "dead";
   let list = null;
 
-  const chosen = filters([["task", "Task", null], ["error", "Error contains", null]], query, note, () => { drawBulk(); list.start(); });
+  const text = filters([["task", "Task", null], ["error", "Error contains", null]], query, note, () => begin().start());
+  // Of a group of errors, beside the fields.
+  const groups = h("div");
+  let group = query.get("group") ?? "";
+  const chosen = { element: text.element, values: () => (which === "dead" && group ? { ...text.values(), group } : text.values()) };
   const deeds = () => (which === "held" ? HELD : DEAD);
 
   const button = (what, row) => action(deeds()[what][0], async () => {
@@ -61,7 +65,40 @@ export function dead(context) {
     return get(path("queues", queue, "dead"), { query: { ...wanted, after: cursor, limit: 50 }, signal }).then((found) => ({ ...found, cursor: found.after ?? null }));
   }
 
+  /** The kinds of errors, the most frequent first; one that is pressed narrows the list to it. */
+  async function drawGroups() {
+    show(groups);
+    if (which !== "dead") return;
+    try {
+      const found = await get(path("queues", queue, "dead", "errors"), { query: text.values(), signal });
+      const pick = (name) => () => {
+        group = group === name ? "" : name;
+        note({ group });
+        begin().start();
+      };
+      if (found.groups.length < 2 && !group) return;
+      show(groups, h("div", { class: "actions groups", role: "group", "aria-label": "Kinds of errors" }, found.groups.slice(0, 12).map((one) => h("button", {
+        type: "button", class: "small", "aria-pressed": String(one.group === group), title: one.error, onclick: pick(one.group),
+      }, `${shorten(one.group || "no error", 60)} · ${count(one.count)}${found.complete ? "" : "+"}`))));
+    } catch (error) {
+      if (error.name !== "AbortError") show(groups, h("p", { class: "soft" }, `Kinds of errors: ${error.message}`));
+    }
+  }
+
+  /** How many messages a change of all that match would meet, as words. */
+  async function matched(wanted) {
+    const one = which === "held" ? "held message" : "dead letter";
+    if (which === "held") {
+      const stats = live.queues.get(queue)?.stats;
+      const narrowed = Object.values(wanted).some(Boolean);
+      return stats && !narrowed ? counted(stats.held ?? 0, one) : `the ${one}s that match`;
+    }
+    const found = await get(path("queues", queue, "dead", "errors"), { query: wanted, signal });
+    return found.complete ? counted(found.matched, one) : `at least ${counted(found.matched, one)}`;
+  }
+
   function begin() {
+    drawGroups();
     list = new Pages(new Table(columns(), { caption: which === "held" ? "Held messages" : "Dead letters", keyOf: (row) => row.id }), load, {
       signal,
       none: () => (Object.values(chosen.values()).some(Boolean)
@@ -81,11 +118,11 @@ export function dead(context) {
 
   async function all(what, text) {
     const wanted = chosen.values();
+    const many = await matched(wanted);
     const narrowed = Object.entries(wanted).filter(([, value]) => value).map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(" and ");
-    const of = which === "held" ? "held messages" : "dead letters";
-    const question = h("div", {}, h("p", {}, narrowed ? `${text} all ${of} of ${queue} with ${narrowed}.` : `${text} all ${of} of ${queue}: no filter is set.`),
+    const question = h("div", {}, h("p", {}, narrowed ? `${many} of ${queue} with ${narrowed}.` : `${many} of ${queue}: no filter is set.`),
       h("p", { class: "soft" }, WARNED[what] ?? "Each is done by itself; it can be stopped on the way."));
-    if (!(await confirmed(`${text} all that match?`, question, text, { danger: what === "discard" }))) return null;
+    if (!(await confirmed(`${text} ${many}?`, question, text, { danger: what === "discard" }))) return null;
     const step = which === "held" ? heldStep(what, wanted) : deadStep(what, wanted);
     const { done, failure, stopped } = await progressed(`${text} …`, step);
     list.start();
@@ -125,5 +162,5 @@ export function dead(context) {
     begin().start();
   });
   const bar = h("div", { class: "head" }, kind, h("span", { class: "actions end" }, bulk));
-  return { node: h("div", {}, top.node, bar, chosen.element, place), title: `Held and dead · ${queue}`, ready: ready(list, queue, top, context) };
+  return { node: h("div", {}, top.node, bar, chosen.element, groups, place), title: `Held and dead · ${queue}`, ready: ready(list, queue, top, context) };
 }

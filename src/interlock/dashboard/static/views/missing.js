@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { button, empty, head, link } from "../parts/basics.js";
 
 /** `what` says what is not there, and `again` looks once more: a queue may come into being. */
-export const missing = ({ path, what = "There is no such page", again }) => ({
+export const missing = ({ path, what = "No such page", again }) => ({
   title: "Not found",
   node: h("div", {}, head("Not found"), h("div", { class: "panel" }, empty(what, h("p", {}, h("code", {}, path)),
     h("p", {}, link(`${base}/`, {}, "All queues")), again ? h("p", {}, button("Look again", again)) : null))),

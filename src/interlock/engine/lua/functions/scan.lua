@@ -1,11 +1,12 @@
--- il1_scan: cursor count [dead]
+-- il1_scan: cursor count [dead|newest]
 -- All unsettled messages in no order, about so many at a time. Answers the next cursor, then messages.
--- Or the dead letters, in the order in which they died; the cursor is the last one that was told.
+-- Or the dead letters, in the order in which they died, or the newest first; the cursor is the last one that
+-- was told.
 
-local DEAD_ONES = { dead = true, told = 'dead' }
+local DEAD_ONES = { dead = 'Z', newest = 'ZREV', told = 'dead or newest' }
 
-local function scan_dead(q, cursor, count)
-  local rank = cursor ~= '0' and redis_call('ZRANK', q.xo, cursor)
+local function scan_dead(q, cursor, count, way)
+  local rank = cursor ~= '0' and redis_call(way .. 'RANK', q.xo, cursor)
   if cursor ~= '0' and not rank then
     return { '0' }
   end
@@ -18,7 +19,7 @@ local function scan_dead(q, cursor, count)
     local full = count == 0 or bytes >= MAX_TOLD
     reply[1] = full and id or '0'
     return full
-  end)
+  end, way)
   return reply
 end
 
@@ -29,7 +30,7 @@ register('scan', function(q, from)
   take_end(from)
   look(q)
   if dead then
-    return scan_dead(q, cursor, count)
+    return scan_dead(q, cursor, count, DEAD_ONES[dead])
   end
   local reply = { '' }
   -- A message is not the only field that c has of it.

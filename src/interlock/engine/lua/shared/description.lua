@@ -127,9 +127,9 @@ local function each_field(q, cursor, count, look)
 end
 
 -- Shows dead letters, id and record, from a rank to another, until `look` says that it has enough.
-local function each_dead(q, first, last, look)
+local function each_dead(q, first, last, look, way)
   for start = first, last, READ_AT_ONCE do
-    local ids = redis_call('ZRANGE', q.xo, start, math.min(start + READ_AT_ONCE - 1, last))
+    local ids = redis_call((way or 'Z') .. 'RANGE', q.xo, start, math.min(start + READ_AT_ONCE - 1, last))
     for i, text in ipairs(fetch(q.x, ids)) do
       if look(ids[i], text) then
         return
