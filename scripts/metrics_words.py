@@ -16,7 +16,7 @@ times are seconds. A counter only rises, from 0; a gauge rises and falls; a hist
 WORKER = """\
 ## Of a worker
 
-`interlock worker --metrics [HOST:]PORT`, which needs `pip install 'interlock[metrics]'`. With
+`interlock worker --metrics [HOST:]PORT`, which needs `pip install '.[metrics]'`. With
 `--processes` one port tells the sum of all. What a process that ended had counted when it was
 last asked, which is each 5 seconds or oftener, is kept in the sum.
 

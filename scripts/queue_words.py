@@ -60,6 +60,8 @@ QUEUE_NAMES = (
     ("`revoke`, `retry`, `skip`, `bury`, `cancel`, `discard`", "message", ("id", "changed")),
     ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
     ("`seal`, `reopen`", "queue", ("queue", "changed")),
+    ("`check`", "setting of a server, or a server",
+     ("server", "setting", "value", "problem", "advice", "error")),
     ("`configure`", "queue", ("queue", "options", "changed")),
     ("`dead-letters`", "dead letter",
      ("id", "attempts", "time", "error", "priority", "keys", "shared", "payload", "format",

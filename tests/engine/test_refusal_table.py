@@ -130,6 +130,8 @@ def refusing(text: str, times: int = 1_000_000) -> Any:
             return version()
         if command[0] == b"FUNCTION":
             return b"$3\r\nil1\r\n"
+        if command[0] == b"INFO":
+            return b"-NOPERM\r\n"
         left -= 1
         if left >= 0:
             return f"-{text}\r\n".encode()

@@ -166,7 +166,7 @@ def test_without_prometheus_client_it_says_what_to_install(
         PYTHONPATH=path,
     )  # fmt: skip
     assert worker.process.wait() == 2
-    assert "pip install 'interlock[metrics]'" in worker.said
+    assert "pip install '.[metrics]' in the clone" in worker.said
 
 
 def test_a_worker_of_a_program_is_collected_by_its_own_registry() -> None:

@@ -323,7 +323,7 @@ def test_what_it_needs_is_named(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["top", "--url", "redis://127.0.0.1:1"]) == 1
-    assert "pip install 'interlock[top]'" in capsys.readouterr().err
+    assert "pip install '.[top]' in the clone" in capsys.readouterr().err
 
 
 def test_without_a_terminal_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:

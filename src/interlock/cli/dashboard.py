@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import Flag
+from interlock.installation import needs
 
 if TYPE_CHECKING:
     from interlock.dashboard.settings import Settings
@@ -43,7 +44,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="a page over the queues of an engine",
         description="Serve a page that shows the queues of a hub or a Redis, live: their messages "
         "and keys, what waits for what, dead letters, workers. It only reads, unless --write is "
-        "given. Needs: pip install 'interlock[dashboard]'.",
+        f"given. Needs: {needs('dashboard')}.",
         epilog="TERM and INT stop it. Exit codes: 0 stopped; 1 the address is taken, or what it "
         "needs is not installed; 2 wrong usage.",
     )

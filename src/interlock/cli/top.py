@@ -7,6 +7,7 @@ import sys
 
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.queue.subcommand import BAD_INPUT, EXIT_CODES, URL, ask, failed
+from interlock.installation import needs
 
 FLAGS = (
     URL,
@@ -23,7 +24,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="all queues live in the terminal, what is held and dead, and the workers",
         description="Show the queues of a hub or a Redis in the terminal, live: rates, hot keys, "
         "what is held and dead, workers with what they do. It only reads, unless --write is given. "
-        "Needs: pip install 'interlock[top]'.",
+        f"Needs: {needs('top')}.",
         epilog=EXIT_CODES,
     )
     for flag in FLAGS:
@@ -41,7 +42,7 @@ def run(given: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("textual", "rich"):
             raise
-        return failed("top needs textual: pip install 'interlock[top]'")
+        return failed(f"top needs textual: {needs('top')}")
     from interlock.top.board import Board
 
     def show(operator: object) -> int:

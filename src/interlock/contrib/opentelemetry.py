@@ -1,6 +1,6 @@
 """Traces by OpenTelemetry: a span for each send, each wait and each handling.
 
-Needs only the API (``pip install 'interlock[opentelemetry]'``); the program sets up the SDK and its
+Needs only the API (the extra ``opentelemetry``); the program sets up the SDK and its
 exporter as for anything else. The names are those of the semantic conventions for messaging.
 
 Where a message is not sampled nothing of a trace travels with it, and its handling costs nothing
@@ -22,14 +22,14 @@ from interlock.contrib.predecessors import Predecessor, Predecessors
 from interlock.engine import url as urls
 from interlock.errors import Reject, RetryAfter
 from interlock.explanation import key_names
+from interlock.installation import needs
 
 try:
     from opentelemetry import baggage, context, propagate, trace
     from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 except ImportError as error:
     raise ImportError(
-        "interlock.contrib.opentelemetry needs the API of OpenTelemetry: "
-        "pip install 'interlock[opentelemetry]'"
+        f"interlock.contrib.opentelemetry needs the API of OpenTelemetry: {needs('opentelemetry')}"
     ) from error
 
 if TYPE_CHECKING:

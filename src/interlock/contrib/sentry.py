@@ -1,4 +1,4 @@
-"""Errors and traces of handlers for Sentry (``pip install 'interlock[sentry]'``).
+"""Errors and traces of handlers for Sentry (the extra ``sentry``).
 
 The program calls ``sentry_sdk.init`` as for anything else; without that nothing happens here.
 """
@@ -13,6 +13,7 @@ from interlock.app.app import App
 from interlock.app.middleware import Handling, Middleware, Sending
 from interlock.errors import Reject, RetryAfter
 from interlock.explanation import key_names
+from interlock.installation import needs
 
 try:
     import sentry_sdk
@@ -21,7 +22,7 @@ try:
     from sentry_sdk.utils import event_from_exception
 except ImportError as error:
     raise ImportError(
-        "interlock.contrib.sentry needs the SDK of Sentry: pip install 'interlock[sentry]'"
+        f"interlock.contrib.sentry needs the SDK of Sentry: {needs('sentry')}"
     ) from error
 
 if TYPE_CHECKING:

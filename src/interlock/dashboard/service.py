@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.dashboard.settings import Settings
+from interlock.installation import needs
 
-LACKING = "the dashboard needs starlette and uvicorn: pip install 'interlock[dashboard]'"
+LACKING = f"the dashboard needs starlette and uvicorn: {needs('dashboard')}"
 END = 3
 """Seconds that requests have for finishing at the end."""
 DEAD = 60_000

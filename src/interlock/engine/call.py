@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from interlock import _core
-from interlock.engine import cluster, refusals, wire_queue
+from interlock.engine import cluster, refusals, server_settings, wire_queue
 from interlock.engine.cluster import Nodes
 from interlock.engine.library import Library
 from interlock.engine.nonsense import nonsense
@@ -316,6 +316,8 @@ class Engine:
                     self.servers[address] = Server(parks, said.most_keys, said.features)
                     every = self.servers.values()
                     self.is_older = any("events" not in one.features for one in every)
+                    if not parks:
+                        yield from server_settings.watched(address, patience.share())
                     return
             # REPLACE even where there is none: another client may have been quicker.
             load = ("FUNCTION", "LOAD", "REPLACE", self.library.text)

@@ -26,6 +26,7 @@ from interlock.roots import Roots
 if TYPE_CHECKING:
     from interlock.engine.call import Engine
     from interlock.engine.server import Installed, Server
+    from interlock.engine.server_settings import Finding
     from interlock.engine.session import Session
 
 
@@ -359,6 +360,13 @@ class Operator:
         ``newer`` or ``built-in``.
         """
         return self._server.install(replace)
+
+    def settings(self) -> list[tuple[str, list[Finding] | str]]:
+        """Return for each server the settings that matter to queues, or why they are not known.
+
+        None of a hub.
+        """
+        return self._server.settings()
 
     def put(self, queue: str, message: wire.Message) -> Put:
         """Put a message, if there is room for it."""

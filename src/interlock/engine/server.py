@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from interlock.engine import refusals, wire_queue
+from interlock.engine import refusals, server_settings, wire_queue
 from interlock.engine.records import Version
 from interlock.engine.request import Argument, Ask, AskAll, Broken, Nap, Refused, Request
+from interlock.engine.server_settings import Finding
 from interlock.errors import EngineUnavailable, InterlockError
 
 if TYPE_CHECKING:
@@ -77,6 +78,12 @@ class Server:
             return [(self._engine.target.shown, self._engine.library.release, "built-in")]
         return self._client._sessions.run(None, self._install, replace)
 
+    def settings(self) -> list[tuple[str, list[Finding] | str]]:
+        """Return the settings of each server; see `Operator.settings`."""
+        if self.is_local:
+            return [(self._engine.target.shown, [])]
+        return self._client._sessions.run(None, self._settings)
+
     def _call_each(
         self, session: Session[Any], function: str, queues: Sequence[str], *arguments: Argument
     ) -> Request[list[list[bytes] | Refused]]:
@@ -118,6 +125,19 @@ class Server:
             else:
                 done.append((address, found.release_text, "newer"))
         return done
+
+    def _settings(self, session: Session[Any]) -> Request[list[tuple[str, list[Finding] | str]]]:
+        patience = self._engine.target.timeout
+        every: list[tuple[str, list[Finding] | str]] = []
+        for address in (yield from self._primaries(session)):
+            if "parks" in (yield from _features(address, patience)):
+                every.append((address, []))
+                continue
+            try:
+                every.append((address, (yield from server_settings.found(address, patience))))
+            except Broken as error:
+                raise _failed(address, error) from None
+        return every
 
     def _primaries(self, session: Session[Any]) -> Request[list[str]]:
         try:

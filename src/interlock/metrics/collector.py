@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from interlock.installation import needs
 from interlock.metrics.families import WORKER_FAMILIES
 from interlock.queue_figures import Family
 from interlock.worker.meter import BOUNDS, Reading
@@ -96,6 +97,6 @@ def needed() -> Any:
         import prometheus_client
     except ImportError:
         raise ImportError(
-            "metrics of a worker need prometheus-client: pip install 'interlock[metrics]'"
+            f"metrics of a worker need prometheus-client: {needs('metrics')}"
         ) from None
     return prometheus_client

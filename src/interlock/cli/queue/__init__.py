@@ -9,6 +9,7 @@ import argparse
 
 from interlock.cli.queue import (
     barrier,
+    check,
     configure,
     contents,
     dead,
@@ -41,6 +42,7 @@ GROUPS = (
     export,
     restore,
     installation,
+    check,
 )
 """In the order of `--help`."""
 

@@ -98,7 +98,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
     except BrokenPipeError:  # standard output's reader went away
         raise
     except ImportError as error:
-        return failed(f"{error}; `pip install interlock` brings what it needs")
+        return failed(f"{error}; `pip install .` in the clone of Interlock brings what it needs")
     except ValueError as error:
         print(f"interlock: {error}", file=sys.stderr)
         return BAD_INPUT

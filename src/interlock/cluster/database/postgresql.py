@@ -24,13 +24,14 @@ from interlock.cluster.database.protocol import (
 )
 from interlock.cluster.state import TableRules
 from interlock.engine.url import without_password
+from interlock.installation import needs
 
 psycopg: Any
 try:
     import psycopg
 except ImportError as error:
     raise ImportError(
-        f"a database of PostgreSQL needs psycopg: pip install 'interlock[postgresql]' ({error})"
+        f"a database of PostgreSQL needs psycopg: {needs('postgresql')} ({error})"
     ) from None
 
 _NUL = "\u2400"

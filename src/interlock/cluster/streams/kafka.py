@@ -17,13 +17,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from interlock.cluster.streams.looped import mark_of
 from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
 from interlock.engine.url import without_password
+from interlock.installation import needs
 
 try:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 except ImportError as error:
     raise ImportError(
-        f"a stream of Kafka needs confluent-kafka: pip install 'interlock[kafka]' ({error})"
+        f"a stream of Kafka needs confluent-kafka: {needs('kafka')} ({error})"
     ) from None
 
 T = TypeVar("T")

@@ -18,15 +18,14 @@ from urllib.parse import urlsplit
 from interlock.cluster.streams.looped import Looped, mark_of
 from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
 from interlock.engine.url import without_password
+from interlock.installation import needs
 
 nats: Any
 try:
     import nats
     from nats.js import api, errors
 except ImportError as error:
-    raise ImportError(
-        f"a stream of NATS needs nats-py: pip install 'interlock[nats]' ({error})"
-    ) from None
+    raise ImportError(f"a stream of NATS needs nats-py: {needs('nats')} ({error})") from None
 
 _WRONG_BEFORE = (10070, 10071)
 _SAME_NAME = 10058

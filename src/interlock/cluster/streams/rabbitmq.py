@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from interlock.cluster.streams.looped import Looped, mark_of
 from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
 from interlock.engine.url import without_password
+from interlock.installation import needs
 
 aio_pika: Any
 try:
@@ -23,7 +24,7 @@ try:
     from aiormq.exceptions import ChannelNotFoundEntity
 except ImportError as error:
     raise ImportError(
-        f"a stream of RabbitMQ needs aio-pika: pip install 'interlock[rabbitmq]' ({error})"
+        f"a stream of RabbitMQ needs aio-pika: {needs('rabbitmq')} ({error})"
     ) from None
 
 _AHEAD = 200
