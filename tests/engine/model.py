@@ -59,6 +59,10 @@ class Entry:
     error: str = ""
     """The errors of its attempts, the newest first: text, attempt and time of each."""
     died: int = 0
+    suspect: int = 0
+    """The token of the lease that ran out while its handler may have run."""
+    waits: bool = False
+    """Its lease is held by somebody who has not begun it."""
     parked: str | None = None
     """The paused key for which it was set aside when it came up."""
 
@@ -152,7 +156,12 @@ class Model:
         for entry in sorted(expired, key=lambda e: (e.due, e.id)):
             self.counts["expired"] += 1
             self.happened("expire", entry, entry.token)
-            self.fail(entry, None, "lease expired")
+            again = entry.waits or not entry.suspect
+            entry.suspect = entry.suspect if entry.waits else entry.token
+            if again:
+                self.come_again(entry, 0)
+            else:
+                self.fail(entry, None, "lease expired")
         over = [
             entry for entry in self.line if entry.state == BACKING_OFF and entry.due <= self.now
         ]
@@ -286,8 +295,10 @@ class Model:
     def grant(self, consumer: str, count: int, duration: int, kind: str) -> list[str]:
         taken: list[Entry] = []
         for entry in self.ready(kind, count):
+            if entry.suspect and taken:
+                break
             taken.append(entry)
-            if sum(len(one.payload) for one in taken) >= TOLD:
+            if entry.suspect or sum(len(one.payload) for one in taken) >= TOLD:
                 break
         if not taken:
             if self.sealed and not self.unsettled():
@@ -295,10 +306,11 @@ class Model:
             return ["", "", self.next_due(), "0"]
         self.fence = max(self.fence + 1, self.now)
         deadline = self.now + duration
-        reply = [str(self.fence), str(deadline), "", str(len(taken))]
+        alone = "alone" if taken[0].suspect else ""
+        reply = [str(self.fence), str(deadline), alone, str(len(taken))]
         for entry in taken:
             entry.state, entry.token, entry.due = LEASED, self.fence, deadline
-            entry.given, entry.consumer = self.now, consumer
+            entry.given, entry.consumer, entry.waits = self.now, consumer, False
             self.happened("lease", entry, entry.token, consumer)
             told = [str(entry.id), entry.told_sequence(), entry.told_attempt(), entry.payload]
             reply += [*told, *entry.counted_keys()]
@@ -316,6 +328,8 @@ class Model:
     def _settle_one(self, verb: str, token: str, id: str, *rest: str) -> str:
         entry = self.find(id)
         if entry is None or entry.state != LEASED or str(entry.token) != token:
+            if entry is not None and str(entry.suspect) == token:
+                entry.suspect = 0
             return "LEASELOST"
         if verb in ("ACK", "DONE"):
             self.counts["acks"] += 1
@@ -338,6 +352,7 @@ class Model:
             return self.give_up(entry, rest[0], "dead")
         if verb == "EXHAUST":
             return self.give_up(entry, rest[0], self.option("THEN", entry))
+        entry.suspect = 0
         return self.fail(entry, int(rest[0]) if rest[0] else None, rest[1])
 
     def fail(self, entry: Entry, delay: int | None, error: str) -> str:
@@ -408,9 +423,9 @@ class Model:
             until = self.now + int(self.option("WINDOW", entry))
             self.named[entry.options["DEDUP"]] = entry.id, until
 
-    def extend(self, token: str, duration: int) -> list[str]:
+    def extend(self, token: str, duration: int, waiting: str = "") -> list[str]:
         self.apply_due()
         held = [e for e in self.line if e.state == LEASED and str(e.token) == token]
         for entry in held:
-            entry.due = self.now + duration
+            entry.due, entry.waits = self.now + duration, bool(waiting)
         return [str(self.now + duration)] if held else ["LEASELOST"]

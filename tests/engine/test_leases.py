@@ -31,8 +31,12 @@ def test_a_lease_that_ran_out_comes_back_before_its_successors(queue: Queue) -> 
     queue.put(*[message(str(n), ["a"], first=0) for n in range(3)])
     first = queue.lease(1, 1).messages[0]
     again = first
+    while again is first:
+        again = next(iter(queue.lease(1, 1).messages), first)
+    assert (again.payload, again.attempt) == ("0", 1)
+    # It was handed out alone, and from here on an attempt is counted.
     while again.attempt == 1:
-        again = next(iter(queue.lease(1).messages), first)
+        again = next(iter(queue.lease(1).messages), again)
     assert (again.payload, again.attempt) == ("0", 2)
     assert queue.settle(first.ack(), again.ack()) == ["LEASELOST", "ACKED"]
     assert queue.payloads() == ["1"]

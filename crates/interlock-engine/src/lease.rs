@@ -120,7 +120,10 @@ fn tell_all(
 ) {
     reply::number(out, token);
     reply::number(out, deadline);
-    reply::empty(out);
+    match grants {
+        [one] if scheduler.is_alone(one) => reply::text(out, b"alone"),
+        _ => reply::empty(out),
+    }
     reply::number(out, grants.len() as u64);
     grants.iter().for_each(|grant| tell(scheduler, grant, out));
 }

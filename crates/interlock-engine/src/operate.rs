@@ -67,10 +67,14 @@ impl Queue {
     ) -> Read<()> {
         let token = from.number(|| "token".into())?;
         let duration = from.natural(1, MAX_SPAN, || "duration".into())?;
+        let waits = from.more();
+        if waits && from.take(|| "waiting".into())? != b"waiting" {
+            return from.bad(|| "waiting".into(), "is not waiting");
+        }
         from.end()?;
         self.begin(cx);
         reply::array(out, 1);
-        match self.scheduler.extend_batch(token, duration) {
+        match self.scheduler.extend_batch(token, duration, waits) {
             Some(deadline) => reply::number(out, deadline),
             None => reply::text(out, b"LEASELOST"),
         }

@@ -201,7 +201,10 @@ impl Queue {
     fn settle_one(&mut self, one: &Settlement<'_>, budget: &mut Budget) -> Answer {
         let s = &mut self.scheduler;
         if let How::Ack | How::Done(_) = one.how {
-            let Some(acked) = s.ack_held(one.token, one.id, budget) else { return Answer::Lost };
+            let Some(acked) = s.ack_held(one.token, one.id, budget) else {
+                s.clear_suspect(one.token, one.id);
+                return Answer::Lost;
+            };
             let result = if let How::Done(result) = one.how { result } else { b"" };
             if let Some(body) = acked {
                 self.gone(one.id, body, End::Done, result);
@@ -209,6 +212,7 @@ impl Queue {
             return Answer::Acked;
         }
         let Some(handle) = s.held(one.token, one.id) else {
+            s.clear_suspect(one.token, one.id);
             return Answer::Lost;
         };
         let failed = match one.how {

@@ -51,11 +51,16 @@ class LeasedBatch:
         self.grant = Grant(handle, leased, started, renewer, self._ids())
         self.all_first = self._all_first()
         """It is sure that nobody had any of its messages before."""
-        if not self.all_first:
+        if leased.alone or not self.all_first:
             for place in self.places:
-                if reply[place + wire.ATTEMPT] not in FIRST:
+                if leased.alone or reply[place + wire.ATTEMPT] not in FIRST:
                     # Whoever here had it before has it no more.
                     renewer.lose(queue.name, int(reply[place]), leased.token)
+
+    @property
+    def alone(self) -> bool:
+        """Its one message is to be handled alone; see ``Leased``."""
+        return self.grant.alone
 
     def message(self, place: int) -> wire.Handed:
         """Return the message at this place."""

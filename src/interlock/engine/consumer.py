@@ -15,11 +15,12 @@ from interlock.aio import called, stack_of
 from interlock.consumer import Consumer, check, judge, log_given_back
 from interlock.engine import handler_time, wire
 from interlock.engine.aio_lease import AsyncRemoteLease
+from interlock.engine.alone import AsyncTurns, Turns
 from interlock.engine.batch import LeasedBatch, exchange, settle
 from interlock.engine.consumed_batch import NOTHING, BatchWatch, ConsumedBatch
 from interlock.engine.handler_time import HandlerTime
 from interlock.engine.lease import RemoteLease
-from interlock.errors import EngineUnavailable, ShutDown
+from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.message import Kind, _current
 from interlock.retry import Seconds
 
@@ -53,6 +54,7 @@ class RemoteConsumer(Consumer):
         # A handle of its own: to close it ends the waits, and nobody else's.
         self._taking = queue._again()
         self._watch = BatchWatch(self._taking)
+        self._turns = Turns()
         self._left: list[None] = []
         """One for each thread that has ended."""
         super().__init__(queue, handler, threads, timeout, kind)  # type: ignore[arg-type]
@@ -86,9 +88,35 @@ class RemoteConsumer(Consumer):
         self, settled: list[wire.Settlement], bell: _queue.SimpleQueue[None], times: HandlerTime
     ) -> list[wire.Settlement]:
         # A function of its own, so that no name holds the last message while the next is awaited.
+        while not self._turns.enter():
+            # Another is handled alone: nothing is leased meanwhile, and what is done is settled.
+            _say_lost(self._taking.name, settle(self._taking, settled))
+            settled = []
+            self._turns.wait()
+        try:
+            asked, lease = time.monotonic(), self._taking._handle.lease
+            batch = self._lease(settled, bell, times, asked + min(lease / 3, _LONGEST_WAIT))
+            if batch is None:
+                return []
+            if not batch.alone or len(self._bells) == 1:
+                return self._handle_batch(batch, times, asked + lease)
+            begins = self._extended(batch, True)
+        finally:
+            self._turns.leave()
+        with self._turns.alone():
+            if begins and self._extended(batch, False):
+                return self._handle_batch(batch, times, time.monotonic() + lease)
+        batch.all_settled()
+        return []
+
+    def _lease(
+        self,
+        settled: list[wire.Settlement],
+        bell: _queue.SimpleQueue[None],
+        times: HandlerTime,
+        until: float,
+    ) -> LeasedBatch | None:
         limit = 1 if self._watchdog is not None else times.batch_size
-        asked, lease = time.monotonic(), self._taking._handle.lease
-        until = asked + min(lease / 3, _LONGEST_WAIT)
         try:
             answers, batch = exchange(self._taking, settled, limit, until, self._kind)
         except EngineUnavailable as error:
@@ -96,9 +124,25 @@ class RemoteConsumer(Consumer):
             with contextlib.suppress(_queue.Empty):
                 bell.get(timeout=_AGAIN)
             # What was to be settled may have been; its lease is not renewed any more.
-            return []
+            return None
         _say_lost(self._taking.name, answers)
-        return [] if batch is None else self._handle_batch(batch, times, asked + lease)
+        return batch
+
+    def _extended(self, batch: LeasedBatch, waits: bool) -> bool:
+        """Tell the engine whether the handler of a message that is to be alone has begun. False: it
+        must not begin."""
+        if waits:
+            batch.grant.wait_for_turn()
+        else:
+            batch.grant.begins()
+        handle, started = self._taking._handle, time.monotonic()
+        try:
+            kept = self._taking._run(None, handle.extend, batch.token, handle.lease, waits)
+            batch.grant.extended(handle.lease, started)
+            return kept
+        except InterlockError as error:
+            _log.warning("%s", error)
+            return False
 
     def _handle_batch(
         self, batch: LeasedBatch, times: HandlerTime, leased_until: float
@@ -180,12 +224,13 @@ async def consume_async(
 ) -> None:
     """See ``AsyncRemoteQueue.consume``."""
     limit = check(handler, threads, timeout, kind)
+    turns = AsyncTurns()
 
     async def work() -> None:
         settled: list[wire.Settlement] = []
         with contextlib.suppress(ShutDown):
             while True:
-                settled = await _turn(queue, handler, settled, limit, kind)
+                settled = await _turn(queue, handler, settled, limit, kind, turns)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(threads):
@@ -198,6 +243,7 @@ async def _turn(
     settled: list[wire.Settlement],
     timeout: float | None,
     kind: Kind,
+    turns: AsyncTurns,
 ) -> list[wire.Settlement]:
     try:
         answers, leases = await queue.exchange(settled, 1, kind=kind)
@@ -206,13 +252,40 @@ async def _turn(
         await asyncio.sleep(_AGAIN)
         return []
     _say_lost(queue.name, answers)
-    settled = [await _handled(queue, handler, lease, timeout) for lease in leases]
+    settled = [await _in_turn(queue, handler, lease, timeout, turns) for lease in leases]
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         # The handler kept it to itself.
         await _settle_last(queue, *settled)
         raise asyncio.CancelledError
     return settled
+
+
+async def _in_turn(
+    queue: AsyncRemoteQueue[Any],
+    handler: Callable[[Any], Awaitable[object]],
+    lease: AsyncRemoteLease[Any],
+    timeout: float | None,
+    turns: AsyncTurns,
+) -> wire.Settlement:
+    grant, begun = lease._grant, False
+    if grant.alone and turns.busy:
+        grant.wait_for_turn()
+    try:
+        async with turns.turn(grant.alone):
+            if grant.waits:
+                grant.begins()
+                await lease.extend(grant.seconds)
+            begun = True
+            return await _handled(queue, handler, lease, timeout)
+    except InterlockError:
+        # Lost, or the engine is not there; either way no handler has begun.
+        lease.stop_renewing()
+        return wire.releasing(lease.token, lease.id)
+    except asyncio.CancelledError:
+        if not begun:
+            await _settle_last(queue, lease.releasing())
+        raise
 
 
 async def _handled(

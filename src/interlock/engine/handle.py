@@ -406,7 +406,7 @@ class Handle:
         if handled_are_told():
             grant.told_from = time.monotonic()
         for message in leased.messages:
-            if message.attempt > 1:
+            if message.attempt > 1 or leased.alone:
                 # Whoever here had it before has it no more.
                 renewer.lose(self.name, message.id, leased.token)
             try:
@@ -473,11 +473,13 @@ class Handle:
             one._gone(LOST)
         return found
 
-    def extend(self, session: Session[Any], token: int, seconds: float) -> Request[bool]:
-        """Extend a lease. Returns False if it is lost."""
+    def extend(
+        self, session: Session[Any], token: int, seconds: float, waits: bool = False
+    ) -> Request[bool]:
+        """Extend a lease; `waits`: no handler has begun it. Returns False if it is lost."""
         if self.declaration.arguments and self.declaration.told != self.engine.losses:
             yield from self.declaration.made(self.engine, session, self.key)
-        return (yield from wire.extend(self.engine, session, self.key, token, seconds))
+        return (yield from wire.extend(self.engine, session, self.key, token, seconds, waits))
 
     def _closed(self) -> ShutDown:
         return ShutDown(f"this handle of queue {self.name!r} is closed")

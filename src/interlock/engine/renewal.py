@@ -8,6 +8,7 @@ which renews it if that has not been done here by half of its time.
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import math
 import time
@@ -39,6 +40,7 @@ class Grant:
 
     __slots__ = (
         "__weakref__",
+        "alone",
         "bounds",
         "deadline",
         "forks",
@@ -52,6 +54,8 @@ class Grant:
         "started",
         "token",
         "told_from",
+        "unsaid",
+        "waits",
     )
 
     def __init__(
@@ -65,6 +69,8 @@ class Grant:
         self.handle = handle
         self.renewer = renewer
         self.token = leased.token
+        self.alone = leased.alone
+        """See ``Leased``."""
         self.out = {message.id for message in leased.messages} if ids is None else ids
         self.seconds = handle.lease
         self.started = started
@@ -75,6 +81,10 @@ class Grant:
         self.deadline = started + self.seconds
         """By time.monotonic(), at the earliest."""
         self.lost = False
+        self.waits = False
+        """No handler has begun it, as the engine is told with each renewal."""
+        self.unsaid = False
+        """The engine was not told so yet."""
         self.renew = True
         self.bounds: dict[int, float] | None = None
         """The times, by message, at which the time of handlers is over that run."""
@@ -84,8 +94,20 @@ class Grant:
 
     @property
     def due(self) -> float:
-        """The time to renew it: when a third of its time is over."""
+        """The time to renew it: when a third of its time is over, or there is something to say."""
+        if self.unsaid:
+            return 0.0
         return self.deadline - self.seconds * 2 / 3
+
+    def wait_for_turn(self) -> None:
+        """Tell the engine soon, and with each renewal, that no handler has begun it."""
+        self.waits = self.unsaid = True
+        self.renewer.leave(id(self))
+        self.renewer.sooner(self)
+
+    def begins(self) -> None:
+        """Note that a handler is about to begin, as the engine is told by whoever calls this."""
+        self.waits = self.unsaid = False
 
     def extended(self, seconds: float, started: float) -> None:
         """Note that it lasts so long from then on."""
@@ -180,7 +202,8 @@ class LeaseRenewer:
 
     def enter(self, grant: Grant) -> None:
         """Enter a lease with the native thread, or tell it that the lease was renewed."""
-        if self._native is not None and grant.renew and not grant.lost:
+        # Natively nobody says that no handler has begun it.
+        if self._native is not None and grant.renew and not grant.lost and not grant.waits:
             key = grant.handle.key
             address = grant.handle.engine.nodes.known(key)
             self._native.hold(id(grant), address, key, grant.token, grant.seconds, grant.deadline)
@@ -314,8 +337,9 @@ class LeaseRenewer:
     def _renew(self, session: Session[Any], grant: Grant) -> Request[None]:
         handle = grant.handle
         started = time.monotonic()
+        grant.unsaid = False
         try:
-            kept = yield from handle.extend(session, grant.token, grant.seconds)
+            kept = yield from handle.extend(session, grant.token, grant.seconds, grant.waits)
         except InterlockError as error:
             self.failures += 1
             _log.warning(
@@ -341,3 +365,8 @@ class LeaseRenewer:
                 sorted(grant.out),
                 extra={"queue": handle.name, "token": grant.token},
             )
+            # Too late to settle anything, but the engine sees that this process lives: what was
+            # leased has not ended it.
+            alive = [wire.releasing(grant.token, id) for id in grant.out]
+            with contextlib.suppress(InterlockError):
+                yield from handle.settle(session, alive)

@@ -63,7 +63,7 @@ class Leased:
     It keeps the reply: a message is made of its part of that when it is asked for.
     """
 
-    __slots__ = ("_at", "_messages", "count", "due", "reply", "sealed", "token")
+    __slots__ = ("_at", "_messages", "alone", "count", "due", "reply", "sealed", "token")
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class Leased:
         count: int,
         due: float | None,
         sealed: bool,
+        alone: bool,
     ) -> None:
         self.token = token
         self.reply = reply
@@ -81,6 +82,9 @@ class Leased:
         """Seconds until something falls due; None: nothing will."""
         self.sealed = sealed
         """The queue is sealed, and nothing in it is unsettled."""
+        self.alone = alone
+        """A lease of its one message ran out while its handler may have run: it is to be handled
+        alone in its process, so that it takes no other with it."""
         self._at = at
         self._messages: list[Handed] | None = None
 
@@ -300,10 +304,12 @@ def settle(
 
 
 def extend(
-    engine: Engine, session: Session[Any], key: str, token: int, seconds: float
+    engine: Engine, session: Session[Any], key: str, token: int, seconds: float, waits: bool = False
 ) -> Request[bool]:
-    """Call il1_extend. Returns False if the lease is lost."""
-    reply = yield from engine.call(session, "extend", key, token, max(micros(seconds), 1))
+    """Call il1_extend; `waits`: no handler has begun it. Returns False if the lease is lost."""
+    waiting = ("waiting",) if waits else ()
+    length = max(micros(seconds), 1)
+    reply = yield from engine.call(session, "extend", key, token, length, *waiting)
     return first(reply) != LOST
 
 
@@ -332,8 +338,9 @@ def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
 def _leased(reply: Sequence[bytes], at: int) -> Leased:
     token, _deadline, due, count = reply[at : at + 4]
     sealed = due == b"sealed"
-    left = None if sealed or not due else int(due) / 1e6
-    return Leased(int(token or 0), reply, at + 4, int(count), left, sealed)
+    alone = due == b"alone"
+    left = None if sealed or alone or not due else int(due) / 1e6
+    return Leased(int(token or 0), reply, at + 4, int(count), left, sealed, alone)
 
 
 def _places(reply: Sequence[bytes], at: int, count: int) -> Sequence[int]:

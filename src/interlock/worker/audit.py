@@ -4,7 +4,8 @@ Each message is noted when its lease is there, before its handler, and again whe
 ended, before it is settled. So of two messages that conflict (they share a key, and one of them
 holds it alone) one must have ended before the other begins, the one with the lower sequence first,
 with the lower token; and a message that comes again must be of a higher attempt, but if it was
-given back before a handler had it, or its handler asked for that, by ``RetryAfter``.
+given back before a handler had it, its handler asked for that, by ``RetryAfter``, or its handler
+never ended as far as is known: its process died or its lease was lost.
 
 All workers of a machine that share an engine's queue write to one file (``AuditJournal``), under
 its lock, and read there what the others did: so all this holds across processes, in one order.
@@ -92,6 +93,9 @@ class Table:
         An overlap is a suspicion only; see the module."""
         if event.what == "begun":
             return [*self._begin_attempt(event), *self._begin(event)]
+        before, _ = self._attempts.get(event.id, (None, True))
+        if before is not None and before.token == event.token:
+            self._attempts[event.id] = (before, event.what == "withdrawn")
         for key in (*event.keys, *event.shared):
             lane = self._lanes.get(key)
             if lane is None:
@@ -99,8 +103,6 @@ class Table:
             found = lane.running.get(event.id)
             if found is not None and found.token <= event.token:
                 del lane.running[event.id]
-        if event.what == "withdrawn" and event.id in self._attempts:
-            self._attempts[event.id] = (self._attempts[event.id][0], True)
         return []
 
     def forget(self, event: Event) -> None:
@@ -110,8 +112,9 @@ class Table:
                 del lane.running[event.id]
 
     def _begin_attempt(self, event: Event) -> Iterable[Finding]:
+        # Until its handler has ended, its lease may run out, and the attempt is not counted.
         before, withdrawn = self._attempts.pop(event.id, (None, False))
-        self._attempts[event.id] = (event, False)
+        self._attempts[event.id] = (event, True)
         if len(self._attempts) > self._most:
             self._attempts.popitem(last=False)
         if before is None:

@@ -248,6 +248,9 @@ class BatchRunner:
                     returned.dry = returned.error is None
                     break
                 continue
+            if run.batch.alone:
+                returned.leased.append((run.batch, run.batch.places, run.began))
+                break
             if not self._stopping:
                 self._ask_ahead(returned)
             # From here on until END is taken the owner may take all there is.

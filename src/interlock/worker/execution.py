@@ -307,7 +307,7 @@ class Witness(Protocol):
 def tell_ended(witness: Witness, held: TaskLease, outcome: Outcome | None) -> None:
     """Tell the auditor that a handler has ended, before its message is settled."""
     witness.ended(held)
-    if outcome is not None and outcome.how == "defer":
+    if (outcome is not None and outcome.how == "defer") or held._is_lost():
         witness.withdrawn(held)
 
 

@@ -41,7 +41,8 @@ class LeasePlan:
             if source.pending and not source.settling and source.state is not SourceState.CALLING:
                 source.settle()
             return False
-        if self._state.phase is Phase.RUNNING and not self._state.deferrals.full:
+        leases = self._state.alone_one is None and not self._state.deferrals.full
+        if self._state.phase is Phase.RUNNING and leases:
             if (
                 self._state.lends
                 and self._state.times.quick

@@ -97,6 +97,10 @@ class Owner:
         """See ``Replies``."""
         self._events.put((self._plan.replied, (source, call)))
 
+    def turn_came(self, kept: bool) -> None:
+        """See ``Replies``."""
+        self._events.put((self.state.turn_came, (kept,)))
+
     def source_broke(self, error: BaseException) -> None:
         """See ``Replies``."""
         self._broken(error)
@@ -164,6 +168,7 @@ class Owner:
         if now - self._looked >= self._tick:
             self._looked = now
             self._look(now)
+        self.state.next_alone()
         self._plan.serve_all(now)
         self._end_in_order(now)
 
@@ -262,12 +267,13 @@ class Owner:
                 continue
             self._left = True
             held = execution.held
-            error = "the worker was stopped while its handler ran"
             _log.error(
-                "message %d in queue %r goes back: %s", held.id, held.queue, error,
-                extra=details(held),
+                "message %d in queue %r goes back, at the same attempt: the worker was stopped "
+                "while its handler ran",
+                held.id, held.queue, extra=details(held),
             )  # fmt: skip
-            outcome = failure(execution.invocation.retry, held, error, 0.0)
+            # That is no fault of the message's. Later, for the handler may still run for a moment.
+            outcome = Outcome("defer", delay=HANDED_BACK, expected="released")
             execution.source.add(execution.batch, held, outcome)
             if execution.source.meter is not None:
                 execution.source.meter.settled(held, outcome)
@@ -277,7 +283,7 @@ class Owner:
     def _end_in_order(self, now: float) -> None:
         if self.state.phase is Phase.RUNNING:
             return
-        if not (self.state.holds or self.idle.is_set()):
+        if not (self.state.holds or self.state.alone_one or self.idle.is_set()):
             self.idle.set()
         if self.state.phase is Phase.ENDING:
             quiet = (
@@ -300,6 +306,8 @@ class Owner:
 TICK = 0.05
 """Seconds between two looks, while anything is held."""
 LONGEST_UNSTARTED = 0.1
+HANDED_BACK = 1.0
+"""Seconds after which a message is handed out again whose worker was stopped."""
 PATIENCE = 1.0
 MOST_EVENTS = 1000
 """Events that are handled before the next look."""

@@ -95,6 +95,9 @@ class Replies(Protocol):
     def replied(self, source: Source, call: Call) -> None:
         """Note that a call is over."""
 
+    def turn_came(self, kept: bool) -> None:
+        """Note that a message may begin which has waited to be alone, unless its lease was lost."""
+
     def source_broke(self, error: BaseException) -> None:
         """Note that a queue can be served no more. Told by the owner's thread."""
 
@@ -155,6 +158,23 @@ class Source:
         call = Call(self.taken(), 0, SourceState.IDLE)
         self._submit(self._settler, call, lambda: self._make(call))
 
+    def begin_alone(self, batch: LeasedBatch) -> None:
+        """Tell the engine that the handler of a message begins that has waited to be alone."""
+
+        def begin() -> None:
+            handle = self.queue._handle
+            batch.grant.begins()
+            started = time.monotonic()
+            try:
+                kept = self.queue._run(None, handle.extend, batch.token, self.lease)
+                batch.grant.extended(self.lease, started)
+            except Exception as error:
+                _log.warning("queue %r: %s", self.name, error)
+                kept = False
+            self._replies.turn_came(kept)
+
+        self._settler.submit(begin)
+
     def receive(self, call: Call, answer: Callable[[], batches.Answer]) -> None:
         """Take the answer of a call that was sent by somebody who takes it no more."""
         self.receiving += 1
@@ -165,6 +185,12 @@ class Source:
         """Return whether nothing is under way, nor to be settled."""
         busy = self.settling or self.receiving or self.pending
         return not busy and self.state in (SourceState.IDLE, SourceState.PAUSED)
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a call is under way, but for one that waits for work, or is to be made."""
+        calls = self.settling or self.receiving or self.state is SourceState.CALLING
+        return bool(calls or self.pending)
 
     def interrupt(self) -> None:
         """End the call that waits for work, and lease nothing any more."""

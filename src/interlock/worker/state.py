@@ -165,6 +165,21 @@ class Straggler(NamedTuple):
     """The message that is handled; None: it has not begun, or has ended."""
 
 
+@dataclass(slots=True)
+class Alone:
+    """A message that is handled while nothing else is: a lease of it ran out while its handler may
+    have run, so it may be what ends processes (clause 9)."""
+
+    source: Source
+    batch: LeasedBatch
+    waits: bool = False
+    """The engine is told that no handler has begun it."""
+    asked: bool = False
+    """The engine is told that its turn has come."""
+    execution: Execution | None = None
+    """None: it waits for what still runs."""
+
+
 class WorkerState:
     """The messages that are held, the places that are free, and how far the worker is."""
 
@@ -191,6 +206,8 @@ class WorkerState:
         """Quick handlers may be run in batches."""
         self.alone = settings.concurrency == 1
         self.deferrals = Deferrals()
+        self.alone_one: Alone | None = None
+        """While there is one, nothing else is leased, and what is leased all the same goes back."""
 
     @property
     def holds(self) -> bool:
@@ -210,6 +227,10 @@ class WorkerState:
         now = time.monotonic()
         # No call waits so long: this process was frozen, and so are these leases perhaps over.
         refused = self.phase is not Phase.RUNNING or now - began > source.lease
+        refused = refused or self.alone_one is not None
+        if batch.alone and not refused:
+            self.alone_one = Alone(source, batch)
+            return 0
         found: list[Execution] = []
         for at in places:
             held = lease_at(source.name, batch, at)
@@ -224,6 +245,62 @@ class WorkerState:
         if found:
             self.pool.offer(found)
         return len(found)
+
+    def next_alone(self) -> None:
+        """Have the message begin that is to be alone, once nothing else is handled or leased."""
+        one = self.alone_one
+        if one is None or one.asked or one.execution is not None:
+            return
+        if self.phase is not Phase.RUNNING:
+            self._release_alone(one)
+        elif self.holds or any(source.is_busy for source in self.sources):
+            if not one.waits:
+                one.waits = True
+                one.batch.grant.wait_for_turn()
+        elif self.places.take(one.source.kind, 1):
+            if one.waits:
+                one.asked = True
+                one.source.begin_alone(one.batch)
+            else:
+                self.turn_came(True)
+
+    def turn_came(self, kept: bool) -> None:
+        """Take it that the engine knows that the message begins which has waited."""
+        one = self.alone_one
+        assert one is not None
+        taken = 0
+        if kept and self.phase is Phase.RUNNING:
+            taken = self._begin_alone()
+        elif kept:
+            self._release_alone(one)
+        else:
+            self.alone_one = None
+        self.places.give(one.source.kind, 1 - taken)
+
+    def _begin_alone(self) -> int:
+        """Give it to the pool; return how many places it takes."""
+        one = self.alone_one
+        assert one is not None
+        held = lease_at(one.source.name, one.batch, one.batch.places[0])
+        invocation = self._prepared(one.source, one.batch, held)
+        if invocation is None:
+            self.alone_one = None
+            return 0
+        _log.warning(
+            "message %d in queue %r: a lease of it ran out, perhaps because its handler ended the "
+            "process; it is handled alone now",
+            held.id, held.queue, extra=details(held),
+        )  # fmt: skip
+        now = time.monotonic()
+        one.execution = execution = Execution(one.batch, held, invocation, one.source, now)
+        self.executions[id(execution)] = execution
+        self.pool.offer([execution])
+        return 1
+
+    def _release_alone(self, one: Alone) -> None:
+        self.alone_one = None
+        held = lease_at(one.source.name, one.batch, one.batch.places[0])
+        one.source.add(one.batch, held, RELEASED)
 
     def distribute(
         self, source: Source, batch: LeasedBatch, places: Sequence[int], began: float
@@ -293,6 +370,8 @@ class WorkerState:
         """Hold it no more: its place is free."""
         if self.executions.pop(id(execution), None) is not None:
             self.places.give(execution.source.kind, 1)
+            if self.alone_one is not None and self.alone_one.execution is execution:
+                self.alone_one = None
 
     def give_back(self, execution: Execution) -> None:
         """No handler has begun it: it goes back to the same place, at the same attempt."""

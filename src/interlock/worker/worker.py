@@ -182,7 +182,7 @@ class Worker:
         """Take no more, let handlers that run finish, hand back what has not begun.
 
         After ``timeout`` seconds, by default never, it hands back what still runs as well: those
-        messages come again, their attempt one higher. Their threads cannot be ended and go on. An
+        messages come again at the same attempt. Their threads cannot be ended and go on. An
         engine that is not there is waited for until then, or for one second more; by default for
         10 seconds.
 
@@ -205,7 +205,7 @@ class Worker:
         self._owner.stop()
 
     def hand_back(self) -> bool:
-        """End: what still runs goes back as failed, and what was to be settled is. True: nothing
+        """End: what still runs goes back, and what was to be settled is settled. True: nothing
         ran any more, and the engine was told all of it."""
         return self._hand_back(LONGEST_FLUSH)
 

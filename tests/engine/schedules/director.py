@@ -177,13 +177,13 @@ class Director:
         reply = self._numbered("next", consumer, [*wanted, *flat], ask)
         self._note(reply[1 + len(made) :])
 
-    def _extend(self, step: tuple[int, str]) -> None:
-        pick, duration = step
+    def _extend(self, step: tuple[int, str, list[str]]) -> None:
+        pick, duration, waiting = step
         lately = self.leased[-LATELY:]
         token, _ = lately[pick % len(lately)]
-        reply = self.model.extend(token, int(duration))
+        reply = self.model.extend(token, int(duration), *waiting)
         self.tally["LEASELOST"] += reply == ["LEASELOST"]
-        self._call("extend", [token, duration], reply)
+        self._call("extend", [token, duration, *waiting], reply)
 
     def _kept(self, consumer: str) -> Call | None:
         """The last call, while its reply is kept."""

@@ -6,7 +6,6 @@
 
 use crate::queue::counts::Happened;
 use crate::queue::feed::Change;
-use crate::queue::lease::Failure;
 use crate::queue::leases::Lease;
 use crate::queue::message::KEYED;
 use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler, CALL_LIMIT};
@@ -78,7 +77,8 @@ impl<P> Scheduler<P> {
             let payload = self.records[at].payload.as_ref();
             let weight = payload.and_then(|payload| self.engine.weight(payload)).unwrap_or(0);
             left.bytes = left.bytes.saturating_sub(weight);
-            if grants.len() - from == limit || left.bytes == 0 {
+            let alone = self.records.suspect(at) > 0;
+            if grants.len() - from == limit || left.bytes == 0 || alone {
                 break;
             }
             let Some(next) = self.pick(kind, &mut left, false) else { break };
@@ -106,6 +106,9 @@ impl<P> Scheduler<P> {
                 _ => self.lanes.paused_lane(edges),
             };
             if paused.is_none() {
+                if !first && self.records.suspect(ticket.message) > 0 {
+                    return None;
+                }
                 let count = self.lanes.edges_of(edges).count();
                 if count > room.keys && !first {
                     return None;
@@ -165,10 +168,16 @@ impl<P> Scheduler<P> {
         Some(self.settle(at, budget))
     }
 
-    /// A new deadline, `length` µs from now, for all that a token still holds; `None`: it holds nothing.
-    pub fn extend_batch(&mut self, token: u64, length: u64) -> Option<Time> {
+    /// Returns whether a message is handed out alone: a lease of it ran out while its handler may have run.
+    pub fn is_alone(&self, grant: &Grant) -> bool {
+        self.records.suspect(grant.message) > 0
+    }
+
+    /// A new deadline, `length` µs from now, for all that a token still holds, none of which has begun if
+    /// it `waits`; `None`: it holds nothing.
+    pub fn extend_batch(&mut self, token: u64, length: u64, waits: bool) -> Option<Time> {
         let deadline = self.now.saturating_add(length);
-        self.leases.extend_batch(token, deadline, self.now)?;
+        self.leases.extend_batch(token, deadline, waits, self.now)?;
         Some(deadline)
     }
 
@@ -183,10 +192,9 @@ impl<P> Scheduler<P> {
             out.sort_unstable();
             for (_, place) in out.into_iter().take(left as usize) {
                 left -= 1;
+                let waits = self.leases.waits(place);
                 let lease = self.leases.end(place);
-                self.counts.note(Happened::Expired);
-                self.note_expired(&lease);
-                self.fail(lease.message, Failure::Expired, budget);
+                self.ran_out(&lease, waits, budget);
             }
         }
         left
@@ -250,15 +258,15 @@ mod tests {
         assert_eq!(s.ack_held(lease.token, ids[0], &mut budget), None);
         assert!(!held(&s, 0) && held(&s, 1));
         s.start(START + 49);
-        assert_eq!(s.extend_batch(lease.token, 10), Some(START + 59));
+        assert_eq!(s.extend_batch(lease.token, 10, false), Some(START + 59));
         // Not yet applied, as where more is due than one call may apply.
         s.pass(START + 58);
         assert!(held(&s, 1));
         s.pass(START + 59);
         assert!(!held(&s, 1), "it is over at its deadline");
-        assert_eq!(s.extend_batch(lease.token, 10), None);
+        assert_eq!(s.extend_batch(lease.token, 10, false), None);
         s.start(START + 59);
-        assert_eq!((s.counts().expired, s.counts().leased, s.next_due().is_some()), (2, 0, true));
+        assert_eq!((s.counts().expired, s.counts().leased, s.next_due().is_some()), (2, 0, false));
     }
 
     #[test]
@@ -272,12 +280,37 @@ mod tests {
         // By priority: two leases whose ids lie between each other's.
         lease(&mut s, START, many as usize / 2, 50);
         lease(&mut s, START, many as usize, 50);
+        s.feed(true);
         s.start(START + 50);
-        let dead: Vec<u64> = s.all_dead().map(|dead| dead.id).collect();
-        assert_eq!(dead, (START..START + u64::from(CALL_LIMIT)).collect::<Vec<_>>());
+        let ended: Vec<u64> = s.noted().map(|one| one.id).collect();
+        assert_eq!(ended, (START..START + u64::from(CALL_LIMIT)).collect::<Vec<_>>());
         assert_eq!(s.next_due(), Some(START + 50), "the rest is for the next call");
         s.start(START + 50);
-        assert_eq!((s.dead_count() as u64, s.unsettled()), (many, 0));
+        assert_eq!((s.counts().expired, s.counts().leased), (many, 0));
+    }
+
+    #[test]
+    fn what_ran_out_is_handed_out_alone_and_charged_only_then() {
+        let mut s = queue(Retry { attempts: Some(2), first: 0, ..Retry::default() });
+        for _ in 0..3 {
+            put(&mut s, START, &Put::default());
+        }
+        let (_, all) = lease(&mut s, START, 3, 10);
+        let attempt = |s: &Scheduler<u64>, n: usize| s.seen(all[n]).unwrap().attempt;
+        let (alone, first) = lease(&mut s, START + 10, 3, 10);
+        assert_eq!((&first[..], attempt(&s, 0)), (&all[..1], 1));
+        // Nobody has begun it.
+        assert!(s.extend_batch(alone.token, 10, true).is_some());
+        let (alone, again) = lease(&mut s, START + 20, 3, 10);
+        assert_eq!((&again[..], attempt(&s, 0)), (&all[..1], 1));
+        s.start(START + 30);
+        assert_eq!(attempt(&s, 0), 2);
+        // Its consumer lives after all.
+        s.clear_suspect(alone.token, all[0]);
+        let (_, first) = lease(&mut s, START + 30, 3, 10);
+        assert_eq!(first, all[..1], "the next one is to be alone");
+        s.start(START + 40);
+        assert_eq!(attempt(&s, 0), 2);
     }
 
     #[test]

@@ -14,6 +14,8 @@ struct Batch {
     /// 0: free.
     token: u64,
     deadline: Time,
+    /// No handler has begun what it holds, as its holder said.
+    waits: bool,
     /// Its place among the deadlines, or the next free record.
     timer: u32,
     /// Messages that are still out.
@@ -24,7 +26,7 @@ struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        Batch { token: 0, deadline: 0, timer: NONE, out: 0, members: Box::default() }
+        Batch { token: 0, deadline: 0, waits: false, timer: NONE, out: 0, members: Box::default() }
     }
 }
 
@@ -94,19 +96,27 @@ impl Batches {
     }
 
     /// A new deadline for what a token holds, unless it is over; `None`: it holds nothing.
-    pub fn extend(&mut self, token: u64, deadline: Time, now: Time) -> Option<()> {
+    pub fn extend(&mut self, token: u64, deadline: Time, waits: bool, now: Time) -> Option<()> {
         let place = *self.by_token.get(&token)?;
         let batch = &mut self.slab[place];
         if batch.deadline <= now {
             return None;
         }
-        batch.deadline = deadline;
+        (batch.deadline, batch.waits) = (deadline, waits);
         let timer = batch.timer;
         let slab = &mut self.slab;
         let mut moved = |owner: u32, position| slab[owner].timer = position;
         self.deadlines.remove(timer, &mut moved);
         self.deadlines.insert(Due { at: deadline, id: token, owner: place }, moved);
         Some(())
+    }
+
+    pub fn waits(&self, place: u32) -> bool {
+        self.slab[place].waits
+    }
+
+    pub fn set_waits(&mut self, place: u32, waits: bool) {
+        self.slab[place].waits = waits;
     }
 
     #[inline]
@@ -129,9 +139,9 @@ impl Batches {
         self.slab.len()
     }
 
-    /// Token, deadline and the places of the leases of each.
-    pub fn all(&self) -> impl Iterator<Item = (u64, Time, &[u32])> {
+    /// Token, deadline, whether it waits, and the places of the leases of each.
+    pub fn all(&self) -> impl Iterator<Item = (u64, Time, bool, &[u32])> {
         let all = self.slab.places().filter(|(_, batch)| batch.token != 0);
-        all.map(|(_, batch)| (batch.token, batch.deadline, &*batch.members))
+        all.map(|(_, batch)| (batch.token, batch.deadline, batch.waits, &*batch.members))
     }
 }

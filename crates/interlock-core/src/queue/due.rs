@@ -5,7 +5,6 @@ use crate::key::{Key, KeyRef};
 use crate::queue::counts::Happened;
 use crate::queue::delays::DelayedKeys;
 use crate::queue::feed::Change;
-use crate::queue::lease::Failure;
 use crate::queue::leases::Lease;
 use crate::queue::scheduler::{Budget, Put, Scheduler, CALL_LIMIT};
 use crate::queue::timers::Due;
@@ -87,9 +86,7 @@ impl<P> Scheduler<P> {
         let due = |due: Option<&Due>| due.filter(|due| due.at <= now).copied();
         if let Some(place) = self.leases.next_expired(now) {
             let lease = self.leases.end(place);
-            self.counts.note(Happened::Expired);
-            self.note_expired(&lease);
-            self.fail(lease.message, Failure::Expired, budget);
+            self.ran_out(&lease, false, budget);
         } else if let Some(due) = due(self.backoffs.first()) {
             self.end_backoff(due.owner);
             self.note(Change::Due, due.owner, 0);

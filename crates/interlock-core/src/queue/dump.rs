@@ -45,6 +45,7 @@ pub(super) const DEDUP: u64 = 8;
 pub(super) const ERROR: u64 = 16;
 pub(super) const WINDOW: u64 = 32;
 pub(super) const RETRY: u64 = 64;
+pub(super) const SUSPECT: u64 = 128;
 
 /// Marks of a lease.
 pub(super) const LEASE_TIMED: u8 = 1;
@@ -175,15 +176,16 @@ impl<P> Scheduler<P> {
     /// Leases of many messages, each with the ids of those that are still out, in order.
     fn dump_batches(&self, out: &mut Vec<u8>) {
         number(out, self.leases.batch_count() as u64);
-        for (token, deadline, leases) in self.leases.batches() {
+        for (token, deadline, waits, leases) in self.leases.batches() {
             number(out, token);
             number(out, deadline);
+            out.push(u8::from(waits));
             ids(out, leases.into_iter().map(|lease| self.records[lease.message].id));
         }
     }
 
     fn dump_extra(&self, out: &mut Vec<u8>, extra: &Extra) {
-        let Extra { sequence, size, attempt, timer: _, dedup, failing } = extra;
+        let Extra { sequence, size, suspect, attempt, timer: _, dedup, failing } = extra;
         let error = failing.as_ref().and_then(|failing| failing.error.as_deref());
         let retry = failing.as_ref().and_then(|failing| failing.retry.as_ref());
         let window = dedup.as_deref().and_then(|name| self.dedup.window_of(name));
@@ -195,6 +197,7 @@ impl<P> Scheduler<P> {
             (error.is_some(), ERROR),
             (window.is_some(), WINDOW),
             (retry.is_some(), RETRY),
+            (*suspect > 0, SUSPECT),
         ];
         number(out, marks.iter().filter(|(has, _)| *has).map(|(_, mark)| mark).sum());
         let counts = [*sequence, *size, u64::from(*attempt)];
@@ -204,6 +207,9 @@ impl<P> Scheduler<P> {
             string(out, text.as_bytes());
         }
         retry.into_iter().for_each(|retry| write_retry_part(out, retry));
+        if *suspect > 0 {
+            number(out, *suspect);
+        }
     }
 
     fn dump_barriers(&self, out: &mut Vec<u8>) {

@@ -22,6 +22,7 @@ use crate::queue::counts::Happened;
 use crate::queue::dead::Dead;
 use crate::queue::feed::Change;
 pub use crate::queue::lane::KeysOf;
+use crate::queue::leases::Lease;
 use crate::queue::message::{BARRIER, QUIET};
 use crate::queue::scheduler::{Budget, Handle, Scheduler};
 use crate::queue::trace::Call;
@@ -148,11 +149,43 @@ impl<P> Scheduler<P> {
         Ok(())
     }
 
+    /// A lease ran out (clause 9). The first time nobody knows whether it was this message that ended its
+    /// consumer: it comes again at the same attempt, alone. Only then an attempt is counted. Where no
+    /// handler had begun, all is as before.
+    pub(super) fn ran_out(&mut self, lease: &Lease, waits: bool, budget: &mut Budget) {
+        let at = lease.message;
+        self.counts.note(Happened::Expired);
+        self.note_expired(lease);
+        if !waits && self.records.suspect(at) > 0 {
+            self.records.set_suspect(at, lease.token);
+            self.fail(at, Failure::Expired, budget);
+            return;
+        }
+        if !waits {
+            self.records.set_suspect(at, lease.token);
+            let (id, attempt) = (self.records[at].id, self.records.attempt(at));
+            let (failed, error) = (Failed::Again { attempt, after: 0 }, EXPIRED.to_owned());
+            self.watch.push(Event::Failed { id, attempt, failed, error });
+        }
+        self.make_ready(at);
+    }
+
+    /// Somebody settles by a lease that ran out: its consumer lives, so the message did not end it.
+    pub fn clear_suspect(&mut self, token: u64, id: u64) {
+        if let Some(at) = self.records.find(id).filter(|&at| self.records.suspect(at) == token) {
+            self.records.set_suspect(at, 0);
+        }
+    }
+
     /// An attempt failed: the retry policy decides.
     pub(super) fn fail(&mut self, at: u32, failure: Failure<'_>, budget: &mut Budget) -> Failed {
         let error = match failure {
-            Failure::Nack { error, .. } => error,
-            Failure::Expired => "lease expired",
+            Failure::Nack { error, .. } => {
+                // Its handler ended by itself.
+                self.records.set_suspect(at, 0);
+                error
+            }
+            Failure::Expired => EXPIRED,
             Failure::Revoked => "revoked",
         };
         self.note_error(at, error);
@@ -298,6 +331,9 @@ fn backoff(retry: &Retry, id: u64, attempt: u32) -> u64 {
     let part = (spread % 65_536) as f64 / 65_536.0;
     plain / 2 + ((plain - plain / 2) as f64 * part) as u64
 }
+
+/// The error of an attempt whose lease ran out.
+const EXPIRED: &str = "lease expired";
 
 /// A backoff is multiplied no more often: by then it is the longest, or does not grow.
 const MULTIPLIED: u32 = 1000;

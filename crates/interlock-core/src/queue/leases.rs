@@ -233,8 +233,20 @@ impl Leases {
     }
 
     /// A new deadline for all that a token still holds, unless it is over; `None`: it holds nothing.
-    pub fn extend_batch(&mut self, token: u64, deadline: Time, now: Time) -> Option<()> {
-        self.batches.extend(token, deadline, now)
+    pub fn extend_batch(
+        &mut self,
+        token: u64,
+        deadline: Time,
+        waits: bool,
+        now: Time,
+    ) -> Option<()> {
+        self.batches.extend(token, deadline, waits, now)
+    }
+
+    /// Returns whether the lease at this place is one of which no handler has begun, as its holder said.
+    pub fn waits(&self, place: u32) -> bool {
+        let batch = self.slab[place].batch;
+        batch != NONE && self.batches.waits(batch)
     }
 
     /// Shows the leases of the batches that end first, if they have: all that end at that time.
@@ -256,10 +268,10 @@ impl Leases {
     }
 
     /// The leases of many messages: token, deadline, and those of their leases that still stand.
-    pub fn batches(&self) -> impl Iterator<Item = (u64, Time, Vec<&Lease>)> {
-        self.batches.all().map(|(token, deadline, members)| {
+    pub fn batches(&self) -> impl Iterator<Item = (u64, Time, bool, Vec<&Lease>)> {
+        self.batches.all().map(|(token, deadline, waits, members)| {
             let leases = members.iter().filter_map(|&place| self.slab.get(place));
-            (token, deadline, leases.filter(|lease| lease.token == token).collect())
+            (token, deadline, waits, leases.filter(|lease| lease.token == token).collect())
         })
     }
 
@@ -278,8 +290,9 @@ impl Leases {
         self.insert_in_batch(NONE, (token, deadline), message, consumer, at)
     }
 
-    pub fn restore_batch(&mut self, token: u64, deadline: Time, members: Vec<u32>) {
+    pub fn restore_batch(&mut self, token: u64, deadline: Time, waits: bool, members: Vec<u32>) {
         let batch = self.batches.begin(token, deadline);
+        self.batches.set_waits(batch, waits);
         for &place in &members {
             self.slab[place].batch = batch;
         }

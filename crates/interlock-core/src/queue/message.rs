@@ -35,6 +35,9 @@ pub struct Extra {
     /// Its sequence, if that is not its id: it was delayed.
     pub sequence: u64,
     pub size: u64,
+    /// The token of the lease that ran out while its handler may have run; 0: none did. It is handed
+    /// out alone (clause 9).
+    pub suspect: u64,
     pub attempt: u32,
     /// Its place among the timers, or the next free record.
     pub timer: u32,

@@ -219,6 +219,18 @@ impl<P> Records<P> {
         self.extra_mut(at).attempt = attempt;
     }
 
+    /// The token of the lease that ran out last, where it is to be handed out alone; 0: it is not.
+    #[inline]
+    pub fn suspect(&self, at: u32) -> u64 {
+        self.extra(at).map_or(0, |extra| extra.suspect)
+    }
+
+    pub fn set_suspect(&mut self, at: u32, token: u64) {
+        if token != self.suspect(at) {
+            self.extra_mut(at).suspect = token;
+        }
+    }
+
     pub fn set_sequence(&mut self, at: u32, sequence: u64) {
         self.extra_mut(at).sequence = sequence;
     }

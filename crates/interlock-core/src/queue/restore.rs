@@ -11,7 +11,7 @@ use crate::queue::delays::DelayedKeys;
 use crate::queue::dump::{
     kept_stats, ATTEMPT, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS, FIRST_VERSION,
     FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE,
-    STATES, VERSION, WINDOW,
+    STATES, SUSPECT, VERSION, WINDOW,
 };
 use crate::queue::lane::Lanes;
 use crate::queue::message::{Message, BARRIER, KEYED, PARKED};
@@ -73,7 +73,7 @@ impl<P> Scheduler<P> {
         for message in &mut placed {
             s.restore_place(message, &lanes)?;
         }
-        s.restore_batches(&mut reader)?;
+        s.restore_batches(&mut reader, version)?;
         s.restore_barriers(&mut reader)?;
         for _ in 0..reader.number("count of late messages")? {
             let id = reader.number("late message")?;
@@ -215,7 +215,7 @@ impl<P> Scheduler<P> {
 
     fn restore_extra(&mut self, reader: &mut Reader<'_>, at: u32) -> Result<(), Damaged> {
         let marks = reader.number("marks of a message")?;
-        if marks & !(SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY) != 0 {
+        if marks & !(SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY | SUSPECT) != 0 {
             return reader.damaged("marks of a message that are known");
         }
         if marks == 0 {
@@ -248,6 +248,9 @@ impl<P> Scheduler<P> {
                 self.records.set_retry(at, read_retry_part(reader)?);
             }
         }
+        if marks & SUSPECT != 0 {
+            self.records.set_suspect(at, reader.number("lease that ran out")?);
+        }
         Ok(())
     }
 
@@ -275,10 +278,11 @@ impl<P> Scheduler<P> {
         Ok(())
     }
 
-    fn restore_batches(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+    fn restore_batches(&mut self, reader: &mut Reader<'_>, version: u8) -> Result<(), Damaged> {
         for _ in 0..reader.number("count of batches")? {
             let token = reader.number("token of a batch")?;
             let deadline = reader.number("deadline of a batch")?;
+            let waits = version > FIRST_VERSION && reader.byte("batch that waits")? != 0;
             let mut members = Vec::new();
             for _ in 0..reader.number("count of leases of a batch")? {
                 let id = reader.number("message of a batch")?;
@@ -289,7 +293,7 @@ impl<P> Scheduler<P> {
             if members.is_empty() {
                 return reader.damaged("leases of a batch");
             }
-            self.leases.restore_batch(token, deadline, members);
+            self.leases.restore_batch(token, deadline, waits, members);
         }
         Ok(())
     }

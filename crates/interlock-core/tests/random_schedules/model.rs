@@ -40,6 +40,8 @@ pub struct Message {
     pub put_at: Time,
     /// Of a dead letter.
     pub died_at: Time,
+    /// A lease of it ran out.
+    pub suspect: bool,
     pub attempt: u32,
     pub error: String,
     pub phase: Phase,
@@ -103,9 +105,10 @@ impl Model {
                 model.counts.acks += 1;
                 model.settle(at);
             }),
-            Call::Nack { token, delay, error } => {
-                self.with_lease(*token, |model, at| model.fail(at, error, *delay))
-            }
+            Call::Nack { token, delay, error } => self.with_lease(*token, |model, at| {
+                model.placed[at].suspect = false;
+                model.fail(at, error, *delay)
+            }),
             Call::Reject { token, reason } => self.with_lease(*token, |model, at| {
                 model.placed[at].error = reason.clone();
                 model.bury_or_hold(at);
@@ -166,7 +169,11 @@ impl Model {
             });
             let Some(at) = expired else { break };
             self.counts.expired += 1;
-            self.fail(at, "lease expired", None);
+            if std::mem::replace(&mut self.placed[at].suspect, true) {
+                self.fail(at, "lease expired", None);
+            } else {
+                self.placed[at].phase = Phase::Queued;
+            }
             left -= 1;
         }
         while left > 0 {
@@ -247,6 +254,7 @@ impl Model {
             dedup: put.dedup.clone(),
             put_at: self.now,
             died_at: 0,
+            suspect: false,
             attempt: 1,
             error: String::new(),
             phase: Phase::Queued,

@@ -96,6 +96,7 @@ impl Model {
         message.dedup = None;
         message.put_at = self.now;
         message.attempt = 1;
+        message.suspect = false;
         message.error.clear();
         message.phase = Phase::Queued;
         let id = message.id;

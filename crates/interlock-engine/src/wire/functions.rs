@@ -23,7 +23,7 @@ pub enum Function {
     Lease,
     /// `il1_settle CONSUMER CALL SETTLEMENT [SETTLEMENT ...]`.
     Settle,
-    /// `il1_extend TOKEN DURATION`.
+    /// `il1_extend TOKEN DURATION [WAITING]`.
     Extend,
     /// `il1_configure [CHANGE | REPLACE] [NAME VALUE ...]`.
     Configure,

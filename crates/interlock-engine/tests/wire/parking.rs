@@ -31,9 +31,11 @@ fn a_wait_ends_with_what_falls_due_and_at_last_with_nothing() {
     bench.tick(1);
     let served = bench.answers();
     assert_eq!(served[0].1.as_ref().unwrap()[7], "late");
+    bench.tick(100);
+    bench.call("lease b 0 0 1 100 any");
     bench.park("lease a 2 500 1 100 any", 2);
     bench.tick(100);
-    assert_eq!(bench.woken(), [], "the lease ran out: it backs off");
+    assert_eq!(bench.woken(), [], "the lease ran out again: it backs off");
     bench.tick(400);
     let served = bench.answers();
     let strings = served[0].1.as_ref().unwrap();
@@ -231,6 +233,8 @@ fn a_result_is_waited_for() {
     let fine = Ok(vec!["done".to_owned(), "fine".to_owned()]);
     assert_eq!(bench.answers(), [(1, fine.clone()), (2, fine)]);
     bench.tick(100);
+    bench.call("lease a 0 0 2 100 any");
+    bench.tick(100);
     let failed = Ok(vec!["failed".to_owned(), "lease expired".to_owned()]);
     assert_eq!(bench.answers(), [(3, failed)]);
     let ids = bench.call("put - 0 0 three 0 0 0");
@@ -255,6 +259,8 @@ fn the_end_of_a_message_and_of_all_is_waited_for() {
     let none = Ok(vec!["0".to_owned(), String::new()]);
     assert_eq!(bench.answers(), [(1, none.clone())]);
     assert_eq!(bench.call("join 0"), ["1", "100"]);
+    bench.tick(100);
+    bench.call("lease a 0 0 2 100 any");
     bench.tick(100);
     assert_eq!(bench.answers(), [(3, none.clone()), (2, none)], "dead, as its lease ran out");
     bench.call("put - 0 0 late 0 0 1 DELAY 900");

@@ -69,21 +69,25 @@ fn what_happens_to_a_message_is_told_in_order() {
     assert_eq!(bench.events(&mut after), expected);
     bench.now += 10;
     bench.call("lease - 0 0 1 10 any");
+    let expected = [format!("expire {a} 1 {}", id(8)), format!("lease {a} 1 {}", id(18))];
+    assert_eq!(bench.events(&mut after), expected, "no attempt is counted");
+    bench.now += 10;
+    bench.call("lease - 0 0 1 10 any");
     let expected =
-        [format!("expire {a} 1 {}", id(8)), format!("retry {a} 1 {}  lease expired", id(8))];
+        [format!("expire {a} 1 {}", id(18)), format!("retry {a} 1 {}  lease expired", id(18))];
     assert_eq!(bench.events(&mut after), expected);
     bench.call(&format!("retry {a}"));
     bench.call("lease - 0 0 1 10 any");
-    bench.call(&format!("settle - 0 REJECT {} {a} bad\u{1e}one", id(18)));
+    bench.call(&format!("settle - 0 REJECT {} {a} bad\u{1e}one", id(28)));
     let expected = [
         format!("readied {a} 2"),
-        format!("lease {a} 2 {}", id(18)),
-        format!("dead {a} 2 {}  bad one", id(18)),
+        format!("lease {a} 2 {}", id(28)),
+        format!("dead {a} 2 {}  bad one", id(28)),
     ];
     assert_eq!(bench.events(&mut after), expected);
     bench.call("put - 0 0 p 0 0 0");
-    bench.call(&format!("cancel {}", id(18)));
-    let expected = [format!("put {} 1", id(18)), format!("cancel {} 1", id(18))];
+    bench.call(&format!("cancel {}", id(28)));
+    let expected = [format!("put {} 1", id(28)), format!("cancel {} 1", id(28))];
     assert_eq!(bench.events(&mut after), expected);
 }
 

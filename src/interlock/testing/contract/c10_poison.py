@@ -109,7 +109,7 @@ async def an_expiry_may_use_up_the_attempts(t: Trial) -> None:
     q = t.queue(lease=10, retry=Retry(attempts=1))
     await q.put(keys="a")
     await q.put("next", keys="a")
-    await q.one()
+    await t.suspected(q)
     await t.advance(10)
     assert (await q.one()).payload == "next"
     assert (await q.dead_letters())[0].error == "lease expired"

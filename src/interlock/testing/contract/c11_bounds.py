@@ -142,7 +142,7 @@ async def a_returning_message_is_not_new(t: Trial) -> None:
     await q.put(b"12345", keys="a")
     await (await q.one()).nack()
     await (await q.one()).release()
-    await q.one()
+    await t.suspected(q)
     await t.advance(10)
     assert (await q.one()).attempt == 3
     with raises(Full):

@@ -59,6 +59,15 @@ class Trial:
         self._queues.append(wrapped)
         return wrapped
 
+    async def suspected(self, queue: QueueFace) -> LeaseFace:
+        """Lease the one message that can be handed out, again after a lease of it has run out: from
+        here on a lease that runs out uses an attempt (clause 9). Leases must last 10 s."""
+        attempt = (await queue.one()).attempt
+        await self.advance(10)
+        again = await queue.one()
+        assert again.attempt == attempt
+        return again
+
     async def advance(self, seconds: float) -> None:
         """Move the clock on; on the asyncio face, let tasks that this wakes have a turn."""
         self.clock.advance(seconds)

@@ -1,17 +1,24 @@
--- il1_extend: token duration
+-- il1_extend: token duration [waiting]
 -- The lease ends so long from now. One write for all its messages, and a repeat does no harm: it takes
--- no call number, so that a heartbeat need not wait for the consumer's other calls.
+-- no call number, so that a heartbeat need not wait for the consumer's other calls. `waiting`: no handler has begun any
+-- of them yet.
 -- Answers the deadline, or LEASELOST.
+
+local WAITING = { waiting = true, told = 'waiting' }
 
 register('extend', function(q, from)
   local token = take_number(from, 'token')
   local duration = take_whole(from, 1, MAX_SPAN, 'duration')
+  local waits = more(from) and take_word(from, WAITING, 'waiting')
   take_end(from)
   begin(q)
   local reply = { 'LEASELOST' }
   if alive(q, token) then
     local lease = lease_of(q, token)
     lease.deadline = digits(q.now + duration)
+    if waits or lease.waits then
+      lease.text = string_sub(lease.text, 1, 40) .. (waits and 'w' or 'g') .. string_sub(lease.text, 42)
+    end
     keep_lease(q, lease)
     fall_due_at(q, q.now + duration, 'a' .. token)
     reply = { lease.deadline }

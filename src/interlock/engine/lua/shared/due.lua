@@ -23,7 +23,7 @@ local function expired(q, left)
     local lease = lease_of(q, token)
     for _, m in ipairs(messages_at(q, places_of(lease))) do
       if m and m.state == 'L' and m.token == token then
-        m.deadline = lease.deadline
+        m.deadline, m.waits = lease.deadline, lease.waits
         over[#over + 1] = m
       end
     end
@@ -52,7 +52,7 @@ local function expire(q, left)
     if q.watched then
       events.happened(q, 'expire', over[i], over[i].token)
     end
-    fail(q, over[i], nil, 'lease expired')
+    ran_out(q, over[i])
   end
   return left - count
 end

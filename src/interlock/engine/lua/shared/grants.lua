@@ -165,6 +165,9 @@ local function grant(q, consumer, wanted, reply)
   if q.watched then
     tell_leases(q, consumer, token, places, taken)
   end
+  if count == 1 and is_alone(taken[1]) then
+    reply[at + 3] = 'alone'
+  end
   at = at + 4
   for i = 1, count do
     local m = taken[i]

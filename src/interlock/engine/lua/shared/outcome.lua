@@ -190,6 +190,20 @@ local function fail(q, m, delay, text)
   return 'RETRIED'
 end
 
+-- A lease ran out (clause 9). The first time nobody knows whether it was this message that ended its consumer: it comes
+-- again at the same attempt, alone. Only then an attempt is counted. Where no handler had begun, all is as before.
+local function ran_out(q, m)
+  local again = m.waits or not (m.extras and m.extras.ALONE)
+  if not m.waits then
+    extra(m, 'ALONE', m.token)
+  end
+  if again then
+    come_again(q, m, 0)
+  else
+    fail(q, m, nil, 'lease expired')
+  end
+end
+
 local function end_backoff(q, m)
   redis_call('ZREM', q.due, 'b' .. m.place)
   q.counters[N.backing_off] = q.counters[N.backing_off] - 1

@@ -249,6 +249,11 @@ local function enough(taken, sum)
   return sum.bytes >= MAX_TOLD
 end
 
+-- A message of which a lease ran out while its handler may have run is handed out alone (clause 9); see record.lua.
+local function is_alone(m)
+  return type(m) == 'table' and m.extras and m.extras.ALONE
+end
+
 -- Hands out up to so many messages, in order, and their places; a plain one (see plain.lua) by its record.
 -- What is found to be paused is set aside (clause 22). `popped` were taken out of `source` already; `texts`
 -- are their records.
@@ -294,14 +299,15 @@ local function take_ready(q, kind, count, popped, texts, source)
           parked = parked + 1
         else
           keys = keys + #m.exclusive + #m.shared
+          local alone = is_alone(m)
           -- One message may have more keys than are left, or it could never be handed out.
-          if keys > MAX_BATCH_KEYS and #taken > 0 then
+          if (keys > MAX_BATCH_KEYS or alone) and #taken > 0 then
             push_back(q, places, i, from, only)
             return taken, of
           end
           taken[#taken + 1] = m
           of[#taken] = places[i]
-          if enough(taken, sum) then
+          if enough(taken, sum) or alone then
             push_back(q, places, i + 1, from, only)
             return taken, of
           end

@@ -183,7 +183,8 @@ local function pack_record(m)
 end
 
 -- What only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the put named them,
--- ID (of a message that was delayed, whose place is another), ATTEMPT from the second on, and ERROR.
+-- ID (of a message that was delayed, whose place is another), ATTEMPT from the second on, ERROR, and
+-- ALONE, the token of the lease that ran out while its handler may have run.
 local function extra(m, name, value)
   m.tail = tail_of(m)
   m.text = nil

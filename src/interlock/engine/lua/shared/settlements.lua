@@ -64,6 +64,10 @@ local function held_ones(q, list)
         held[#held + 1] = one
         messages[#messages + 1] = m
       end
+    elseif m and m.extras and m.extras.ALONE == token then
+      -- Whoever settles by a lease that ran out lives: the message did not end it.
+      extra(m, 'ALONE', nil)
+      changed(q, m)
     end
   end
   return held, messages
@@ -82,6 +86,10 @@ local function settle_one(q, one, m)
     settle(q, m)
     return 'ACKED'
   elseif verb == 'NACK' then
+    if m.extras and m.extras.ALONE then
+      -- Its handler ended by itself.
+      extra(m, 'ALONE', nil)
+    end
     return fail(q, m, one.delay, one.text)
   elseif verb == 'REJECT' then
     return give_up(q, m, one.text, false)
