@@ -19,9 +19,22 @@ _CLOSE = (
     "shutdown(immediate=True) is of a queue in process; across processes there are seal and purge"
 )
 _DEADLOCK = "an engine does not know which of its callers waits for what it handles itself"
+_DEADLOCKS = (
+    "25_a_put_into_a_full_queue_that_the_handler_alone_drains",
+    "25_a_batch_put_into_a_full_queue_that_the_handler_alone_drains",
+    "25_a_put_that_does_not_wait_is_just_full",
+    "25_a_put_that_another_handler_makes_room_for_waits",
+    "25_a_get_after_shutdown_whose_caller_handles_all_that_is_left",
+    "25_a_get_within_the_with_of_all_that_is_left_after_shutdown",
+    "25_shutdown_ends_the_get_of_who_handles_all_that_is_left",
+    "25_gets_after_shutdown_that_wait_for_each_other",
+    "25_a_get_after_shutdown_waits_for_what_may_still_come",
+    "25_a_handler_that_joins_its_own_queue",
+)
+"""The cases of clause 25 about puts, gets and joins; an engine holds those about results."""
 
 CAPABILITIES: dict[int | str, str] = {
-    25: _DEADLOCK,
+    **dict.fromkeys(_DEADLOCKS, _DEADLOCK),
     "08_there_is_no_deadline_unless_asked_for": _DEADLINE,
     "08_extend_gives_a_deadline_to_a_lease_without_one": _DEADLINE,
     "17_a_lease_without_a_deadline_says_so": _DEADLINE,

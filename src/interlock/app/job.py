@@ -51,6 +51,8 @@ class Job(Generic[R]):
             JobFailed: it became a dead letter, was cancelled or skipped; with the last error, and
                 why, as its ``reason``.
             ResultGone: the task keeps no results (``result_ttl``), or the time for that is over.
+            WouldDeadlock: the caller is a handler, gave no timeout, and the job waits for it: for
+                its key, or for a free handler while all wait for results.
         """
         self._check()
         queue, tester = self._app._queue(self._queue), self._app._tested_by

@@ -20,6 +20,7 @@ from interlock.engine.batch import LeasedBatch, exchange, settle
 from interlock.engine.consumed_batch import NOTHING, BatchWatch, ConsumedBatch
 from interlock.engine.handler_time import HandlerTime
 from interlock.engine.lease import RemoteLease
+from interlock.engine.result_wait import Taker
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.message import Kind, _current
 from interlock.retry import Seconds
@@ -55,6 +56,7 @@ class RemoteConsumer(Consumer):
         self._taking = queue._again()
         self._watch = BatchWatch(self._taking)
         self._turns = Turns()
+        self._taker = Taker(self._taking._handle.engine, [queue.name], threads)
         self._left: list[None] = []
         """One for each thread that has ended."""
         super().__init__(queue, handler, threads, timeout, kind)  # type: ignore[arg-type]
@@ -71,6 +73,7 @@ class RemoteConsumer(Consumer):
         # The last of its threads ends the watch.
         if len(self._left) == len(self._bells):
             self._watch.stop()
+            self._taker.close()
 
     def _run(self, bell: _queue.SimpleQueue[None]) -> None:
         times = HandlerTime()
@@ -232,9 +235,10 @@ async def consume_async(
             while True:
                 settled = await _turn(queue, handler, settled, limit, kind, turns)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(threads):
-            group.create_task(work())
+    with contextlib.closing(Taker(queue._handle.engine, [queue.name], threads)):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(threads):
+                group.create_task(work())
 
 
 async def _turn(

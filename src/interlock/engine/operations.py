@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ from interlock.engine.codec import decode_result
 from interlock.engine.declared import DeclaredOptions
 from interlock.engine.records import Letter, Stored
 from interlock.engine.request import Argument, Request
+from interlock.engine.result_wait import FIRST_LOOK, LONGEST_LOOK, ResultWait
 from interlock.engine.session import Session
 from interlock.engine.wire import MAX_EXPLAINED, Sleep
 from interlock.engine.worker_directory import Asked
@@ -200,7 +202,11 @@ class Operations:
         """Wait until a message is settled, and return its result."""
         id = check_id("result()", id)
         end = until("result()", True, timeout)
-        state, said = yield from self._ended(session, id, end)
+        waits = ResultWait.of_caller(self._handle, id) if end is None else None
+        if waits is None:
+            state, said = yield from self._ended(session, id, end)
+        else:
+            state, said = yield from self._ended_in_handler(session, id, waits)
         if state == b"done":
             return decode_result(said, id, wanted) if said else None
         if state == b"failed":
@@ -252,6 +258,19 @@ class Operations:
                 most = int((yield from wire_queue.configured(call))["ATTEMPTS"])
         # 0 is for ever.
         return "exhausted" if 0 < most <= letter.attempt else "rejected"
+
+    def _ended_in_handler(
+        self, session: Session[Any], id: int, waits: ResultWait
+    ) -> Request[tuple[bytes, bytes]]:
+        """Do as `_ended`, without an end; raise WouldDeadlock if nothing could come any more."""
+        seconds = FIRST_LOOK
+        with waits:
+            while True:
+                found = yield from self._ended(session, id, time.monotonic() + seconds)
+                if found[0] != b"pending":
+                    return found
+                yield from waits.look(session)
+                seconds = min(2 * seconds, LONGEST_LOOK)
 
     def _ended(
         self, session: Session[Any], id: int, end: float | None

@@ -196,13 +196,13 @@ class Operator:
         """
         if self._server.is_local or self.stats(queue).get("leased"):
             return True
-        if any(_serves(one, queue, queue) for one in self.workers(queue)):
+        if any(one.serves(queue, queue) for one in self.workers(queue)):
             return True
         names = self.queues() if names is None else names
         for name, reply in zip(names, self.each("workers", names, "", 1), strict=True):
             # Most queues have none, which one round trip for many of them tells.
             found = [] if isinstance(reply, Refused) or not reply else self.workers(name)
-            if any(_serves(one, name, queue) for one in found):
+            if any(one.serves(queue, name) for one in found):
                 return True
         return False
 
@@ -391,11 +391,6 @@ class Operator:
         Returns of each its id and how it stands.
         """
         return self._call(queue, wire_queue.restore, DAY, items)
-
-
-def _serves(worker: Announced, at: str, queue: str) -> bool:
-    queues = worker.said.get("queues") or [at]
-    return isinstance(queues, list) and queue in queues
 
 
 def _asks_to_drain(text: str) -> bool:

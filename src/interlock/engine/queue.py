@@ -262,6 +262,7 @@ class RemoteQueue(Generic[T]):
             TimeoutError: it was not settled in time.
             JobFailed: it is a dead letter, or was cancelled or skipped.
             ResultGone: its ``result_ttl`` is over, or was 0.
+            WouldDeadlock: the caller is a handler, gave no timeout, and the message waits for it.
         """
         return self._run(self._handle, self._operations.result, id, timeout, type)
 

@@ -25,12 +25,48 @@ Installed = tuple[str, str, str]
 """The address of a server, the release of its library, what was done; see `Operator.install`."""
 
 
-class Server:
+class Requests:
+    """Requests to an engine that are not about one queue alone, for both faces."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def _primaries(self, session: Session[Any]) -> Request[list[str]]:
+        try:
+            return (yield from self._engine.nodes.primaries(session, TIMEOUT))
+        except (Broken, Refused) as error:
+            raise _failed(self._engine.target.shown, error) from None
+
+    def all_queues(self, session: Session[Any]) -> Request[list[bytes]]:
+        """Return the names of all queues."""
+        names: list[bytes] = []
+        patience = self._engine.target.timeout
+        for address in (yield from self._primaries(session)):
+            features = yield from _features(address, patience)
+            if "queues-cursor" in features:
+                cursor = b"0"
+                while True:
+                    asked = ("FCALL", "il1_queues", 0, cursor)
+                    cursor, some = wire_queue.names((yield from _asked(address, patience, *asked)))
+                    names += some
+                    if cursor == b"0":
+                        return names
+            if "queues" in features:
+                names += yield from _asked(address, patience, "FCALL", "il1_queues", 0)
+                return names
+            for found in (yield from _scanned(address, patience, "il:{*}:c")):
+                name = found.removeprefix(b"il:{").removesuffix(b"}:c")
+                if b"{" not in name and b"}" not in name:
+                    names.append(name)
+        return names
+
+
+class Server(Requests):
     """The engine that a client is connected to, as an `Operator` uses it."""
 
     def __init__(self, client: Client) -> None:
+        super().__init__(client._engine)
         self._client = client
-        self._engine = client._engine
         self.shown = client.url
         self.is_local = client._engine.target.kind == "memory"
 
@@ -63,7 +99,7 @@ class Server:
 
     def queues(self) -> list[bytes]:
         """Return the names of all queues."""
-        return self._client._sessions.run(None, self._queues)
+        return self._client._sessions.run(None, self.all_queues)
 
     def remove(self, queue: str) -> None:
         """Drop what is left of a queue that nobody uses any more.
@@ -138,34 +174,6 @@ class Server:
             except Broken as error:
                 raise _failed(address, error) from None
         return every
-
-    def _primaries(self, session: Session[Any]) -> Request[list[str]]:
-        try:
-            return (yield from self._engine.nodes.primaries(session, TIMEOUT))
-        except (Broken, Refused) as error:
-            raise _failed(self._engine.target.shown, error) from None
-
-    def _queues(self, session: Session[Any]) -> Request[list[bytes]]:
-        names: list[bytes] = []
-        patience = self._engine.target.timeout
-        for address in (yield from self._primaries(session)):
-            features = yield from _features(address, patience)
-            if "queues-cursor" in features:
-                cursor = b"0"
-                while True:
-                    asked = ("FCALL", "il1_queues", 0, cursor)
-                    cursor, some = wire_queue.names((yield from _asked(address, patience, *asked)))
-                    names += some
-                    if cursor == b"0":
-                        return names
-            if "queues" in features:
-                names += yield from _asked(address, patience, "FCALL", "il1_queues", 0)
-                return names
-            for found in (yield from _scanned(address, patience, "il:{*}:c")):
-                name = found.removeprefix(b"il:{").removesuffix(b"}:c")
-                if b"{" not in name and b"}" not in name:
-                    names.append(name)
-        return names
 
     def _remove(self, session: Session[Any], queue: str) -> Request[None]:
         address = yield from self._engine.nodes.of(key(queue), session, TIMEOUT)

@@ -39,6 +39,11 @@ class Announced:
                 return found
         return {}
 
+    def serves(self, queue: str, at: str) -> bool:
+        """Return whether it takes from a queue; ``at``: the queue at which it announced itself."""
+        queues = self.said.get("queues") or [at]
+        return isinstance(queues, list) and queue in queues
+
 
 @understood
 def workers(reply: Sequence[bytes]) -> list[Announced]:

@@ -16,6 +16,9 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
+from interlock.engine import result_wait
+from interlock.engine.result_wait import ResultWait
+from interlock.errors import WouldDeadlock
 from interlock.failure import text_of
 from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
@@ -63,6 +66,8 @@ class _Link:
         self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._main = threading.get_ident()
         self._runners: Runner | None = None
+        self._looks: dict[int, queue.SimpleQueue[str]] = {}
+        """By the number of a wait for a result: what the worker said when it had looked."""
         self._lost: tuple[int, int] | None = None
         """Id and token of the lease of which the worker said so last."""
         root = logging.getLogger()
@@ -76,6 +81,7 @@ class _Link:
         try:
             app: Any = pickle.loads(self._pipe.recv_bytes()).app()
             importing = False
+            result_wait.relay = self
             tasks = app._as_tasks()
             self._runners = Runner()
             held = self._entered(tasks.scope(False, True))
@@ -136,9 +142,29 @@ class _Link:
                 self._lost = value
             elif what == "stack":
                 self.send("stack", self._stack())
+            elif what == "looked":
+                number, said = value
+                if (answer := self._looks.get(number)) is not None:
+                    answer.put(said)
             else:
                 self._work.put(None)
                 return
+
+    def began(self, wait: ResultWait) -> None:
+        """See ``Relay``."""
+        self._looks[wait.number] = queue.SimpleQueue()
+        self.send("waits", (wait.number, wait.engine, wait.queue, wait.id, wait.own))
+
+    def ended(self, wait: ResultWait) -> None:
+        """See ``Relay``."""
+        self._looks.pop(wait.number, None)
+        self.send("waited", wait.number)
+
+    def look(self, wait: ResultWait) -> None:
+        """See ``Relay``."""
+        self.send("look", wait.number)
+        if said := self._looks[wait.number].get():
+            raise WouldDeadlock(said)
 
     def _is_lost(self, lease: TaskLease) -> bool:
         return self._lost == (lease.id, lease.token)

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from interlock.errors import InterlockError
+from interlock.engine.result_wait import ResultWait
+from interlock.errors import InterlockError, WouldDeadlock
 from interlock.failure import text_of
 from interlock.worker.execution import Execution, Outcome, details, failure
 from interlock.worker.pool import PoolEvents
@@ -172,6 +173,8 @@ class _Child:
         """The reason that the process gave, if it cannot begin."""
         self._killed_for: Execution | None = None
         self._told_lost: Execution | None = None
+        self._waits: dict[int, ResultWait] = {}
+        """The waits of its handler for results, by their numbers there."""
         self._stack: collections.deque[str] = collections.deque()
         self._stack_bell = threading.Semaphore(0)
         self._sending = threading.Lock()
@@ -291,12 +294,47 @@ class _Child:
             elif what == "log":
                 record = logging.makeLogRecord(value)
                 logging.getLogger(record.name).handle(record)
+            elif what == "waits":
+                self._note_wait(*value)
+            elif what == "waited":
+                if (wait := self._waits.pop(value, None)) is not None:
+                    wait.__exit__()
+            elif what == "look":
+                self._send(("looked", (value, self._look(value))))
             elif what == "stack":
                 self._stack.append(value)
                 self._stack_bell.release()
 
+    def _note_wait(
+        self, number: int, engine: str, queue: str, id: int, own: tuple[str, int]
+    ) -> None:
+        """Note that its handler waits for a result; see ``result_wait``."""
+        execution = self.busy
+        if execution is None:
+            return
+        ours = execution.source.queue._handle.engine
+        # One of another engine's is not followed.
+        if ours.memory is None and ours.target.shown == engine:
+            self._waits[number] = ResultWait(ours, queue, id, own).__enter__()
+
+    def _look(self, number: int) -> str:
+        """Return why a wait of its handler would never end; empty if it may end."""
+        execution, wait = self.busy, self._waits.get(number)
+        if execution is None or wait is None:
+            return ""
+        try:
+            execution.source.queue._run(None, wait.look)
+        except WouldDeadlock as error:
+            return str(error)
+        except InterlockError:
+            # The handler's own wait says what is wrong with the engine.
+            pass
+        return ""
+
     def _buried(self) -> None:
         """Note that the process is gone: what it handled has failed, at once."""
+        while self._waits:
+            self._waits.popitem()[1].__exit__()
         assert self._process is not None
         code = self._process.wait()
         with self._sending:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from interlock import _core
+from interlock.engine.result_wait import Taker
 from interlock.message import Kind
 from interlock.retry import Seconds, seconds
 from interlock.worker.execution import Execution, details
@@ -87,6 +88,7 @@ class Worker:
         """The engine, without a password."""
         self._owner = Owner(settings, tasks, self._broke)
         self._meter: Meter | None = None
+        self._taker: Taker | None = None
         self.broken: BaseException | None = None
         """The reason why it ended by itself; None: it has not."""
         self.on_broken: Callable[[], object] = lambda: None
@@ -123,9 +125,12 @@ class Worker:
         sources = [self._source(name, kind) for name in self.settings.queues for kind in kinds]
         for source in sources:
             source.meter = self._meter
+        engine = sources[0].queue._handle.engine
+        self._taker = Taker(engine, self.settings.queues, self.settings.concurrency)
         try:
             self._owner.start(sources)
         except BaseException as error:
+            self._taker.close()
             self.broken = error
             raise
         for each in self._beside:
@@ -218,6 +223,8 @@ class Worker:
             return True
         self._owner.end(patience)
         self._owner.ended.wait()
+        if self._taker is not None:
+            self._taker.close()
         return self._owner.whole
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -188,3 +188,53 @@ async def a_handler_that_joins_its_own_queue(t: Trial) -> None:
 
     await t.handle_all(q, handler)
     assert len(seen) == 1
+
+
+@clause(25)
+async def a_handler_that_waits_for_a_result_behind_its_own_key(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1))
+    first = await q.put("first", keys="a")
+    seen: list[BaseException] = []
+
+    async def handler(payload: Any) -> None:
+        if payload == "first":
+            second = await q.put("second", keys="a", result_ttl=1_000_000)
+            with raises(WouldDeadlock, str(first), str(second), "behind") as caught:
+                await q.result(second)
+            seen.extend(caught)
+
+    await t.handle_all(q, handler)
+    assert len(seen) == 1
+
+
+@clause(25)
+async def the_only_handler_waits_for_a_result_that_it_would_make_itself(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1))
+    first = await q.put("first", keys="a")
+    seen: list[BaseException] = []
+
+    async def handler(payload: Any) -> None:
+        if payload == "first":
+            second = await q.put("second", keys="b", result_ttl=1_000_000)
+            with raises(WouldDeadlock, str(first), str(second), "needs a free handler") as caught:
+                await q.result(second)
+            seen.extend(caught)
+
+    await t.handle_all(q, handler)
+    assert len(seen) == 1
+
+
+@clause(25)
+async def a_result_that_another_handler_makes_is_waited_for(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=1))
+    await q.put("first", keys="a")
+    handled: list[Any] = []
+
+    async def handler(payload: Any) -> None:
+        if payload == "first":
+            second = await q.put("second", keys="b", result_ttl=1_000_000)
+            await q.result(second)
+        handled.append(payload)
+
+    await t.handle_all(q, handler, threads=2)
+    assert handled == ["second", "first"]

@@ -188,6 +188,9 @@ class QueueFace:
     async def consume(self, handler: Callable[[Any], Any], **options: Any) -> Any:
         return await self._call("consume", handler, **options)
 
+    async def result(self, id: int) -> Any:
+        return await self._call("result", id)
+
     # Watching.
 
     async def stats(self) -> Any:
