@@ -22,8 +22,8 @@ from tests.cli.terminal import terminal
 from tests.hub.servers import refusing
 
 WORDS = """
-list stats watch hot peek explain revoke retry skip bury cancel discard pause resume seal reopen
-dead-letters requeue barrier purge drop export import install
+list stats watch hot peek explain roots revoke retry skip bury cancel discard pause resume seal reopen
+configure dead-letters requeue barrier purge drop export import install
 """
 NAMES = tuple(WORDS.split())
 IDS = {"revoke", "retry", "skip", "bury", "cancel", "discard"}
@@ -93,7 +93,7 @@ def test_the_environment_names_the_engine(
         (["peek", "orders", "--limit", "0"], "allowed: a whole number from 1"),
         (["revoke", "orders"], "the following arguments are required: ID"),
         (["revoke", "orders", "1", "--then", "drop"], "invalid choice: 'drop'"),
-        (["explain", "orders"], "give either the ID of a message or --key KEY"),
+        (["explain", "roots", "orders"], "give either the ID of a message or --key KEY"),
         (["explain", "orders", "1", "--key", "k"], "give either the ID of a message or --key KEY"),
         (["explain", "orders", "1", "--limit", "2000"], "--limit 2000; allowed: 1 to 1000"),
         (["requeue", "orders"], "give either IDs, --all or --key KEY"),
