@@ -29,7 +29,7 @@ def all_names(value: object) -> set[str]:
     """The names of an object and of those in its lists."""
     if isinstance(value, list):
         return set().union(*map(all_names, value)) if value else set()
-    return set(value) | all_names(value.get("nodes", value.get("roots", []))) | all_names(
+    return set(value) | all_names(value.get("nodes", [])) | all_names(
         value.get("blocked", [])
     ) if isinstance(value, dict) else set()  # fmt: skip
 
@@ -57,7 +57,6 @@ def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
         ("hot", []),
         ("peek", ["first"]),
         ("explain", ["second"]),
-        ("roots", ["--slow-wait", "1e-6"]),
         ("watch", ["--count", "1"]),
         ("revoke", ["first", "--yes"]),
         ("retry", ["held"]),
