@@ -66,8 +66,8 @@ QUEUE_NAMES = (
     ("`dead-letters`", "dead letter",
      ("id", "attempts", "time", "error", "priority", "keys", "shared", "payload", "format",
       "value")),
-    ("`requeue`", "dead letter", ("id", "new", "of an edited one keys", "shared")),
-    ("`purge`", "queue", ("queue", "dropped", "leased")),
+    ("`requeue`", "dead letter", ("id", "new")),
+    ("`purge`", "queue", ("queue", "purged", "leased")),
     ("`drop`", "queue", ("queue", "dropped", "messages", "leased", "dead", "results")),
     ("`barrier`", "barrier", ("queue", "id", "outcome")),
     ("`import`", "queue", ("queue", "messages", "known", "dead")),
@@ -79,6 +79,7 @@ says, of the first and the third. `outcome` is `settled`, `failed` (the command)
 was over), `lost` (the lease was revoked) or `gone` (somebody else settled it). `export` always
 writes JSON.
 
+Of an edited dead letter `requeue` has its new `keys` and `shared` as well.
 Of a dead letter `peek` has `died` (seconds since 1970) and `freeing` (the command that puts it
 again) as well; `explain` has one node for it, with `id`, `state` (`dead`), `attempt`, `error`,
 `died` and `freeing`. With `--roots` the nodes are the message that was asked for and the roots.

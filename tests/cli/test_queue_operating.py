@@ -125,10 +125,10 @@ def test_purge_drops_what_is_not_leased(cli: Command, queue: RemoteQueue[bytes])
         queue.put(b"%d" % number)
     lease = queue.get()
     said = cli("purge", queue.name, "--yes")
-    assert said.out == f"{queue.name}  4 messages dropped; 1 leased, which are not\n"
+    assert said.out == f"{queue.name}  4 messages cancelled; 1 leased, which are not\n"
     lease.reject("bad")
     told = cli("purge", queue.name, "--dead", "--yes", "--json").json
-    assert told == {"queue": queue.name, "dropped": 1, "leased": 0}
+    assert told == {"queue": queue.name, "purged": 1, "leased": 0}
     assert (queue.stats().unsettled, queue.stats().dead) == (0, 0)
 
 
@@ -137,13 +137,13 @@ def test_purge_of_a_key_leaves_the_others(cli: Command, queue: RemoteQueue[bytes
         queue.put(b"x", keys=key)
     leased = queue.get()
     said = cli("purge", queue.name, "--key", "a", "--yes")
-    assert said.out == (f"{queue.name}  2 messages with key a dropped; 1 leased, which are not\n")
+    assert said.out == (f"{queue.name}  2 messages with key a cancelled; 1 leased, which are not\n")
     for _ in range(2):
         queue.get().reject("bad")
     queue.put(b"x", keys="c")
     queue.get().reject("bad")
     told = cli("purge", queue.name, "--dead", "--key", "b", "--yes", "--json").json
-    assert told == {"queue": queue.name, "dropped": 2, "leased": 0}
+    assert told == {"queue": queue.name, "purged": 2, "leased": 0}
     assert (queue.stats().unsettled, queue.stats().dead) == (1, 1)
     leased.ack()
 

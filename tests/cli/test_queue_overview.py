@@ -155,7 +155,7 @@ def test_discard_drops_dead_letters(cli: Command, queue: RemoteQueue[bytes]) -> 
     queue.get().reject("bad")
     assert cli("discard", queue.name, id).code == 2
     said = cli("discard", queue.name, id, "--yes")
-    assert (said.code, said.out.strip()) == (0, f"{id}  dropped")
+    assert (said.code, said.out.strip()) == (0, f"{id}  discarded")
     said = cli("discard", queue.name, id, "--yes")
     assert said.code == 1 and f"message {id} is no dead letter" in said.err
     assert queue.dead_letters() == []

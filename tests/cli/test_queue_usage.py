@@ -175,7 +175,7 @@ def test_on_a_terminal_it_asks_before_something_is_lost(
 ) -> None:
     queue.put(b"a")
     with terminal("purge", queue.name, "--url", url) as opened:
-        opened.until(f"drop 1 message of {queue.name}? [y/N] ")
+        opened.until(f"cancel 1 message of {queue.name}? [y/N] ")
         opened.type(f"{answer}\n")
         assert opened.rest() == code
         assert ("nothing was done" in opened.shown) is bool(left)

@@ -29,7 +29,7 @@ def add_to(commands: Any) -> None:
 
 
 def purge(given: argparse.Namespace) -> int:
-    """Drop them, some at a time."""
+    """Cancel or discard them, some at a time."""
 
     def work(operator: Operator) -> int:
         if given.key is not None:
@@ -37,20 +37,21 @@ def purge(given: argparse.Namespace) -> int:
         stats = operator.stats(given.queue)
         number = stats["dead"] if given.dead else stats["unsettled"] - stats["leased"]
         kind = "dead letter" if given.dead else "message"
-        if number and (code := refused(given, f"drop {count(number, kind)} of {given.queue}")):
+        do, done = DONE[given.dead]
+        if number and (code := refused(given, f"{do} {count(number, kind)} of {given.queue}")):
             return code
-        dropped = 0
+        purged = 0
         # A producer that goes on could keep it busy for ever.
-        while dropped < number + MORE:
+        while purged < number + MORE:
             some = operator.purge(given.queue, "dead" if given.dead else "pending")
             if not some:
                 break
-            dropped += some
+            purged += some
         leased = operator.stats(given.queue)["leased"]
         if given.json:
-            emit({"queue": given.queue, "dropped": dropped, "leased": leased})
+            emit({"queue": given.queue, "purged": purged, "leased": leased})
             return 0
-        print(f"{given.queue}  {count(dropped, kind)} dropped", end="")
+        print(f"{given.queue}  {count(purged, kind)} {done}", end="")
         print(f"; {leased:,} leased, which are not" if leased and not given.dead else "")
         return 0
 
@@ -58,7 +59,7 @@ def purge(given: argparse.Namespace) -> int:
 
 
 def of_one_key(operator: Operator, given: argparse.Namespace) -> int:
-    """Drop those of one key that are there now."""
+    """Cancel or discard those of one key that are there now."""
     kind = "dead letter" if given.dead else "message"
     leased = 0
     if given.dead:
@@ -67,18 +68,21 @@ def of_one_key(operator: Operator, given: argparse.Namespace) -> int:
         found = list(of_key(operator.messages(given.queue), given.key))
         ids = sorted(one.id for one in found if one.state != "leased")
         leased = len(found) - len(ids)
-    what = f"drop {count(len(ids), kind)} of {given.queue} with key {given.key}"
+    do, done = DONE[given.dead]
+    what = f"{do} {count(len(ids), kind)} of {given.queue} with key {given.key}"
     if ids and (code := refused(given, what)):
         return code
     function = "discard" if given.dead else "cancel"
-    dropped = sum(operator.change(function, given.queue, id) for id in ids)
+    purged = sum(operator.change(function, given.queue, id) for id in ids)
     if given.json:
-        emit({"queue": given.queue, "dropped": dropped, "leased": leased})
+        emit({"queue": given.queue, "purged": purged, "leased": leased})
         return 0
-    print(f"{given.queue}  {count(dropped, kind)} with key {given.key} dropped", end="")
+    print(f"{given.queue}  {count(purged, kind)} with key {given.key} {done}", end="")
     print(f"; {leased:,} leased, which are not" if leased else "")
     return 0
 
 
 MORE = 100_000
 """Messages that may come while it drops what was there."""
+DONE = {False: ("cancel", "cancelled"), True: ("discard", "discarded")}
+"""Words for what is done to messages, and with --dead to dead letters."""

@@ -73,9 +73,9 @@ ACTS = {
         True,
     ),
     "discard": Act(
-        "drop dead letters",
-        "For good; `purge --dead` drops all of them, or those of a key.",
-        "dropped",
+        "remove dead letters for good",
+        "`purge --dead` discards all of them, or those of a key.",
+        "discarded",
         "no dead letter",
         True,
     ),

@@ -6,7 +6,7 @@ import { coarse, count, rate } from "../format.js";
 const SHOWN = [
   ["queues", "Queues", count], ["ready", "Ready", count], ["waiting", "Waiting", count], ["leased", "Leased", count],
   ["delayed", "Delayed", count], ["backing_off", "Backing off", count], ["held", "Held", count], ["dead", "Dead", count],
-  ["put", "Put/s", rate], ["done", "Done/s", rate], ["oldest_ready", "Oldest ready", (value) => (value ? coarse(value) : "–")],
+  ["put", "Put/s", rate], ["done", "Acked/s", rate], ["oldest_ready", "Oldest ready", (value) => (value ? coarse(value) : "–")],
   ["oldest_waiting", "Oldest waiting", (value) => (value ? coarse(value) : "–")],
 ];
 const ALARMS = new Set(["held", "dead"]);

@@ -87,10 +87,10 @@ function columns(live, marks) {
     figure("delayed", "Delayed", "", { class: "minor" }), figure("backing_off", "Backing off", "", { class: "minor" }),
     figure("held", "Held", "alarm"), figure("dead", "Dead", "alarm"),
     { name: "put", label: "Put/s", number: true, sort: (row) => row.rates.recent("put"), text: (row) => rate(row.rates.recent("put")) },
-    { name: "done", label: "Done/s", number: true, sort: (row) => row.rates.recent("done"), text: (row) => rate(row.rates.recent("done")) },
+    { name: "done", label: "Acked/s", number: true, sort: (row) => row.rates.recent("done"), text: (row) => rate(row.rates.recent("done")) },
     {
       name: "trend", label: "Last minute", class: "trend", stamp: () => "",
-      fill: (row) => spark(`Done a second in ${row.name} over the last minute`),
+      fill: (row) => spark(`Acked a second in ${row.name} over the last minute`),
       each: (row, cell) => cell.firstChild.draw(row.rates.series("done")),
     },
     oldest("oldest_ready", "Oldest ready", live), oldest("oldest_waiting", "Oldest waiting", live),
