@@ -23,10 +23,23 @@ use crate::wake::WakeUp;
 pub enum Event {
     /// Something an operator wants to know of.
     Log { level: Level, text: String },
+    /// An operator has changed a queue.
+    Audit(Box<Change>),
     /// A worker has ended by a fault of its own; the text says which.
     Broken { text: String },
     /// A client waits for the answer.
     Question { asker: Asker, question: Question },
+}
+
+/// An operator's call: who made it, from where, on what, and what came of it.
+#[derive(Debug)]
+pub struct Change {
+    pub user: String,
+    pub address: String,
+    pub action: &'static str,
+    pub queue: Vec<u8>,
+    pub what: Vec<u8>,
+    pub result: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +146,17 @@ impl Events {
         self.push(waiting, Event::Log { level, text });
     }
 
+    /// Notes a change; one that finds no room is counted as a line that was lost.
+    pub fn audit(&self, mut change: Change) {
+        change.result = lines(change.result).replace(['\r', '\n'], " ");
+        let mut waiting = self.waiting.lock();
+        if waiting.events.len() >= MOST_CHANGES {
+            waiting.lost += 1;
+            return;
+        }
+        self.push(waiting, Event::Audit(Box::new(change)));
+    }
+
     /// Always has room: it happens once a worker.
     pub fn broken(&self, text: String) {
         let waiting = self.waiting.lock();
@@ -209,6 +233,7 @@ impl Waiting {
 
 const MOST_LINES: usize = 1024;
 const MOST_KINDS: usize = 64;
+const MOST_CHANGES: usize = 65_536;
 const OTHERS: &str = "others";
 const WHILE: Duration = Duration::from_secs(10);
 

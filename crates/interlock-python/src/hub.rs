@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use interlock_hub::catalog::{self, Command};
-use interlock_hub::events::{Answer, Asker, Event, Level, Question};
+use interlock_hub::events::{Answer, Asker, Change, Event, Level, Question};
 use interlock_hub::info;
 use interlock_hub::server::Server;
 use interlock_hub::settings::Settings;
@@ -256,6 +256,17 @@ fn shown<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
                 Level::Warning => "warning",
             };
             return ("log", level, text).into_pyobject(py);
+        }
+        Event::Audit(change) => {
+            let shown = |bytes: &[u8]| {
+                let text = String::from_utf8_lossy(bytes);
+                let escaped =
+                    |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.into() };
+                text.chars().map(escaped).collect::<String>()
+            };
+            let (queue, what) = (shown(&change.queue), shown(&change.what));
+            let Change { user, address, action, result, .. } = *change;
+            return ("audit", user, address, action, queue, what, result).into_pyobject(py);
         }
         Event::Broken { text } => return ("broken", text).into_pyobject(py),
         Event::Question { asker, question } => {

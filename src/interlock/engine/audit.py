@@ -57,6 +57,11 @@ def recorded(
     return found
 
 
+def told(who: str, address: str, action: str, queue: str, what: str, result: str) -> None:
+    """Record a change that a hub was asked for."""
+    _record(Actor(who, address), action, queue, what, result)
+
+
 def changed(done: object) -> str:
     """Return the result of a change that may have found nothing to do."""
     return "changed" if done else "unchanged"

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from interlock.engine import audit
 from interlock.hub import buffer_limits, passwords
 from interlock.hub.config import ConfigError, Raw
 from interlock.hub.logins import Asker, Login, Logins, origin_of
@@ -90,6 +91,8 @@ class Controller:
         try:
             if event[0] == "log":
                 logger.log(LEVELS[event[1]], "%s", event[2])
+            elif event[0] == "audit":
+                audit.told(*event[1:])
             elif event[0] == "broken":
                 logger.critical("%s", event[1])
                 if self._hub.on_broken is not None:
@@ -105,7 +108,7 @@ class Controller:
         except Exception:
             # Whatever it is, the next event must be taken.
             logger.exception("an event of the hub could not be handled")
-            if event[0] not in {"log", "broken"}:
+            if event[0] not in {"log", "audit", "broken"}:
                 self._answer(event[1], "ERR the hub could not do it; its log says why")
 
     def _answer(self, asker: Asker, error: str | None) -> None:

@@ -42,6 +42,10 @@ class Log(logging.Handler):
         logger.addHandler(log)
         logger.propagate = False
         logger.setLevel(config["log.level"].upper())
+        # An operator's changes, whatever the level of the rest.
+        audit = logging.getLogger("interlock.audit")
+        audit.addHandler(log)
+        audit.setLevel(logging.INFO)
         return log
 
     def apply(self, config: Configuration) -> None:

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use interlock_engine::{Account, Args, Class, Function, Outcome, Served};
+use interlock_engine::{queue_name, Account, Args, Class, Function, Outcome, Served};
 
 use super::Call;
-use crate::events::Answer;
+use crate::events::{Answer, Change};
 use crate::pending::Pending;
 use crate::queues::ticket;
 use crate::registry::Card;
@@ -30,7 +30,12 @@ pub fn call(call: &mut Call<'_, '_>) {
     }
     let (token, arguments) = (call.state.card.token, call.arguments);
     let payer = call.state.user.as_ref().and_then(|user| user.account.as_ref());
-    match make(call.core, token, payer, function, arguments, call.reply.out) {
+    let from = call.reply.out.len();
+    let outcome = make(call.core, token, payer, function, arguments, call.reply.out);
+    if function == Function::Ask || function.class_of(arguments.get(4)) == Class::Operate {
+        audit(call, function, &outcome, from);
+    }
+    match outcome {
         Outcome::Done => {}
         Outcome::Parked => {
             call.state.card.blocked.store(true, Relaxed);
@@ -39,6 +44,46 @@ pub fn call(call: &mut Call<'_, '_>) {
         Outcome::Refused(refused) => call.error(&refused.0),
     }
 }
+
+/// Notes an operator's call, whose reply begins at `from`.
+#[cold]
+fn audit(call: &Call<'_, '_>, function: Function, outcome: &Outcome, from: usize) {
+    let result = match outcome {
+        Outcome::Refused(refused) => format!("refused: {}", refused.0),
+        _ if function == Function::Configure => "changed".to_owned(),
+        // What such a call answers is an array of strings, of which the first says it.
+        _ => {
+            let reply = String::from_utf8_lossy(&call.reply.out[from..]);
+            match reply.split("\r\n").nth(2) {
+                Some("1") if function != Function::Purge => "changed".to_owned(),
+                Some("0") if function != Function::Purge => "unchanged".to_owned(),
+                Some(first) if !first.is_empty() => first.to_owned(),
+                _ => "unchanged".to_owned(),
+            }
+        }
+    };
+    // Payloads are nobody's business.
+    let most = match function {
+        Function::Restore => 0,
+        Function::Requeue | Function::Discard => 1,
+        _ => MOST_ARGUMENTS,
+    };
+    let mut what: Vec<u8> = call.arguments.from(4).take(most).collect::<Vec<_>>().join(&b' ');
+    what.truncate(MOST_WHAT);
+    let card = &call.state.card;
+    call.core.shared.events.audit(Change {
+        user: card.user_name(),
+        address: card.address.clone(),
+        action: function.name(),
+        queue: call.arguments.get(3).and_then(queue_name).unwrap_or_default().to_vec(),
+        what,
+        result,
+    });
+}
+
+/// Arguments of a call that the audit log shows, and bytes of them together.
+const MOST_ARGUMENTS: usize = 16;
+const MOST_WHAT: usize = 256;
 
 /// The names of those queues that the user has a right to.
 pub fn list(call: &mut Call<'_, '_>) {
