@@ -23,7 +23,7 @@ from tests.hub.servers import refusing
 
 WORDS = """
 list stats watch hot peek explain roots revoke retry skip bury cancel discard pause resume seal
-reopen configure dead-letters requeue barrier purge drop export import install
+reopen configure dead-letters requeue barrier purge drop export import install check
 """
 NAMES = tuple(WORDS.split())
 IDS = {"revoke", "retry", "skip", "bury", "cancel", "discard"}
@@ -32,7 +32,7 @@ IDS = {"revoke", "retry", "skip", "bury", "cancel", "discard"}
 def words_of(name: str) -> list[str]:
     """The least that a subcommand takes."""
     more = {"explain": ["1"], "requeue": ["1"], "import": ["--file", os.devnull]}
-    return [name, *([] if name in ("list", "install") else ["orders"]),
+    return [name, *([] if name in ("list", "install", "check") else ["orders"]),
             *(["1"] if name in IDS else more.get(name, []))]  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_the_environment_names_the_engine(
         (["peek", "orders", "--limit", "0"], "allowed: a whole number from 1"),
         (["revoke", "orders"], "the following arguments are required: ID"),
         (["revoke", "orders", "1", "--then", "drop"], "invalid choice: 'drop'"),
-        (["explain", "roots", "orders"], "give either the ID of a message or --key KEY"),
+        (["explain", "orders"], "give either the ID of a message or --key KEY"),
         (["explain", "orders", "1", "--key", "k"], "give either the ID of a message or --key KEY"),
         (["explain", "orders", "1", "--limit", "2000"], "--limit 2000; allowed: 1 to 1000"),
         (["requeue", "orders"], "give either IDs, --all or --key KEY"),
@@ -153,7 +153,9 @@ def test_a_server_that_is_not_there_is_1_and_says_what_to_do(
     assert "secret" not in err
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"list", "import", "install"}))
+@pytest.mark.parametrize(
+    "name", sorted({*NAMES} - {"list", "import", "install", "configure", "check"})
+)
 def test_a_queue_that_is_not_there_is_1_and_those_that_are_are_named(
     cli: Command, queue: RemoteQueue[bytes], name: str
 ) -> None:
