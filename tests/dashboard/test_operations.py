@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock import App, JobFailed, Reject
+from interlock import App, JobFailed, Reject, audit
 from interlock.dashboard import payload
-from interlock.engine import audit
 from interlock.engine.client import Client, connect
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
@@ -388,7 +387,8 @@ def test_each_change_is_recorded_with_who_where_and_what_came_of_it(
     page.post(f"queues/{queue.name}/reopen")
     page.post(path(queue, id, "requeue"), {"text": "y", "keys": []})
     lines = [json.loads(audit.JsonLines().format(one)) for one in caplog.records]
-    lines = [line for line in lines if line["queue"] == queue.name]
+    # A hub in this process records the same calls, from the port of the connection.
+    lines = [one for one in lines if one["queue"] == queue.name and ":" not in one["from"]]
     message = f"message {id}"
     assert [(line["action"], line["what"]) for line in lines] == [
         ("pause", "keys k"), ("seal", ""), ("skip", message), ("requeue", message),

@@ -57,8 +57,8 @@ def run(given: argparse.Namespace) -> int:
     """Serve until TERM or INT."""
     import logging
 
+    from interlock import audit
     from interlock.dashboard import service
-    from interlock.engine import audit
 
     try:
         settings, printed = settings_of(given)

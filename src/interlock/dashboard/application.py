@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import cookie_parser
 from starlette.responses import Response
 
+from interlock import audit
 from interlock.dashboard import inventory, messages, operations, queues, workers
 from interlock.dashboard.call import Call, Route, queue_name
 from interlock.dashboard.guard import HEADERS, MARK, Guard
@@ -22,7 +23,6 @@ from interlock.dashboard.pages import Pages
 from interlock.dashboard.paths import decoded, segments
 from interlock.dashboard.refusal import Refusal, is_stranger, of
 from interlock.dashboard.settings import Settings
-from interlock.engine import audit
 from interlock.errors import InterlockError
 
 Scope = MutableMapping[str, Any]

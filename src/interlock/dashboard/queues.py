@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock import audit
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.facts import facts
 from interlock.dashboard.refusal import Refusal, is_stranger, of
-from interlock.engine import audit
 from interlock.engine.operator import Operator
 from interlock.engine.queue_counts import QueueCounts
 from interlock.engine.request import Argument, Refused

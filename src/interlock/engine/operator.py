@@ -12,7 +12,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from interlock.engine import audit, declaration, refusals, wire, wire_queue
+from interlock import audit
+from interlock.engine import declaration, refusals, wire, wire_queue
 from interlock.engine.events import Events
 from interlock.engine.records import Dropped, Letter, NewKeys, Stored
 from interlock.engine.request import Argument, Refused, Request

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine import audit
+from interlock import audit
 from interlock.hub import buffer_limits, passwords
 from interlock.hub.config import ConfigError, Raw
 from interlock.hub.logins import Asker, Login, Logins, origin_of

@@ -75,7 +75,7 @@ def message_id(text: str) -> int:
 
 def ask(given: argparse.Namespace, work: Work) -> int:
     """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
-    from interlock.engine import audit
+    from interlock import audit
     from interlock.engine.client import connect
     from interlock.engine.operator import Operator
     from interlock.engine.refusals import is_advised

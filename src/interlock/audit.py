@@ -58,8 +58,8 @@ def recorded(
 
 
 def told(who: str, address: str, action: str, queue: str, what: str, result: str) -> None:
-    """Record a change that a hub was asked for."""
-    _record(Actor(who, address), action, queue, what, result)
+    """Record a change that a hub was asked for. It is none of this process's own."""
+    _log_change(Actor(who, address), action, queue, what, result)
 
 
 def changed(done: object) -> str:
@@ -122,13 +122,17 @@ def _listen(handler: logging.Handler) -> None:
 
 
 def _record(actor: Actor, action: str, queue: str, what: str, result: str) -> None:
+    _recent.append(_log_change(actor, action, queue, what, result))
+
+
+def _log_change(actor: Actor, action: str, queue: str, what: str, result: str) -> dict[str, object]:
     values = (round(time.time(), 3), actor.who, actor.address, action, queue, what, result)
     fields: dict[str, object] = dict(zip(FIELDS, values, strict=True))
-    _recent.append(fields)
     _log.info(
         "%s of %s in queue %r by %s from %s: %s",
         action, what or "the queue", queue, actor.who, actor.address, result, extra=fields,
     )  # fmt: skip
+    return fields
 
 
 _log = logging.getLogger("interlock.audit")
