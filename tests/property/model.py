@@ -35,6 +35,8 @@ class Entry:
     barrier: bool
     dedup: str | None
     attempt: int = 1
+    suspect: bool = False
+    """A lease of it ran out."""
     state: str = QUEUED
     due: float = 0.0
     """The end of the delay, the backoff or the lease; infinite for a lease without a deadline."""
@@ -63,7 +65,10 @@ class Model:
 
     def _apply_due(self) -> None:
         for entry in self._due(LEASED, self.line):
-            self._fail(entry, "lease expired")
+            if entry.suspect:
+                self._fail(entry, "lease expired")
+            else:
+                entry.suspect, entry.state = True, QUEUED
         for entry in self._due(BACKING_OFF, self.line):
             entry.state = QUEUED
         for entry in self._due(DELAYED, self.delayed):
@@ -171,7 +176,9 @@ class Model:
         self._settle(self._leased(grant))
 
     def nack(self, grant: int, delay: float | None, error: str) -> None:
-        self._fail(self._leased(grant), error, delay)
+        entry = self._leased(grant)
+        entry.suspect = False
+        self._fail(entry, error, delay)
 
     def release(self, grant: int) -> None:
         self._leased(grant).state = QUEUED

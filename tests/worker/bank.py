@@ -9,6 +9,7 @@ import os
 import sqlite3
 import subprocess
 import time
+from pathlib import Path
 
 from interlock import current_lease
 from interlock.app import App
@@ -43,10 +44,13 @@ def unfenced(statement: str) -> str:
 
 @app.task(keys="account:{name}")
 def deposit(name: str, cents: int, fenced: bool, gate: str) -> None:
-    """Writes an account; its first attempt waits before that until the gate is there, if any."""
+    """Writes an account; the first time it waits before that until the gate is there, if any."""
     lease = current_lease()
     shop.note("begun", cents)
-    while gate and lease.attempt == 1 and not os.path.exists(gate):
+    first = gate and not os.path.exists(f"{gate}.begun")
+    if gate:
+        Path(f"{gate}.begun").touch()
+    while first and not os.path.exists(gate):
         time.sleep(0.01)
     took = write(name, cents, lease.token, fenced)
     shop.note("done" if took else "refused", cents)

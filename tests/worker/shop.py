@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from pathlib import Path
 
 from interlock import current_lease
 from interlock.app import App
@@ -75,18 +76,19 @@ def until_file(number: int, path: str) -> None:
 
 @app.task(keys="account:{name}")
 def fenced(name: str, cents: int, path: str) -> None:
-    """Writes an account unless a later lease has; waits for the file before it does, at its first
-    attempt."""
+    """Writes an account unless a later lease has; the first time it waits for the file before it
+    does. Of the cents 1 is added the first time, 2 later."""
     lease = current_lease()
     note("begun", cents)
-    if lease.attempt == 1:
-        while not os.path.exists(path):
-            time.sleep(0.01)
+    run = 1 + os.path.exists(f"{path}.begun")
+    Path(f"{path}.begun").touch()
+    while run == 1 and not os.path.exists(path):
+        time.sleep(0.01)
     opened = database()
     opened.execute(
         "insert into account values (?, ?, ?) on conflict (name) do update set "
         "cents = excluded.cents, token = excluded.token where token <= excluded.token",
-        (name, cents * 100 + lease.attempt, lease.token),
+        (name, cents * 100 + run, lease.token),
     )
     opened.close()
     note("done", cents)

@@ -90,7 +90,8 @@ def test_told_twice_or_too_slow_it_hands_back_and_ends_with_1(
     assert worker.ended() == 1, worker.output
     assert f"{how}: 1 handler was still at work, and its message goes back" in worker.output
     stats = shop.app._queue("default").stats()
-    assert (stats.unsettled, stats.leased, stats.retries) == (1, 0, 1)
+    # That is no fault of the message's: no attempt is counted.
+    assert (stats.unsettled, stats.leased, stats.retries, stats.releases) == (1, 0, 0, 1)
 
 
 @SERVERS
@@ -109,7 +110,7 @@ def test_a_killed_worker_s_message_is_handled_by_another(workers: Workers, tmp_p
     drained()
     assert second.stopped() == 0, second.output
     rows = workers.rows("select process, attempt from done")
-    assert rows == [(second.process.pid, 2)]
+    assert rows == [(second.process.pid, 1)]
 
 
 @SERVERS
@@ -127,8 +128,8 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     drained()
     # A call of the frozen one that waits at the hub may have been given it once more meanwhile.
     ((attempt,),) = workers.rows("select attempt from done")
-    assert attempt == 2 or (attempt == 3 and "interlock:" in os.environ["INTERLOCK_URL"])
-    written = [(500 + int(str(attempt)),)]
+    assert attempt == 1 or (attempt == 2 and "interlock:" in os.environ["INTERLOCK_URL"])
+    written = [(502,)]
     assert workers.rows("select cents from account") == written
     gate.touch()
     frozen.signal(signal.SIGCONT)
