@@ -60,7 +60,9 @@ def test_where_it_may_not_be_asked_the_queue_works_and_the_check_says_so(
     server: redis.Redis, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG, "interlock.queue")
-    server.execute_command("ACL", "SETUSER", "poor", "on", ">p", "+@all", "-info", "~*", "&*")
+    server.acl_setuser(
+        "poor", enabled=True, passwords="+p", commands=["-info"], categories=["+@all"], keys=["*"]
+    )
     with connect(url_of(server, "poor:p@")) as client:
         assert client.queue("q").put(1)
     assert any("its settings could not be checked: NOPERM" in one for one in caplog.messages)

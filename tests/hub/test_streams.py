@@ -140,6 +140,7 @@ def test_whoever_waits_is_seen_to_be_blocked_and_can_be_unblocked(
         words = "FCALL il1_lease 1 il:{q} me 1 60000000 1 1000000 any"
     with Client(stored.url) as operator, Client(stored.url) as client:
         id = client.call("CLIENT", "ID")
+        assert isinstance(id, int)
         assert stored.info()["blocked_clients"] == 0
         assert operator.call("CLIENT", "UNBLOCK", id, reason) == 0
         client._socket.sendall(words.encode() + b"\r\n")
