@@ -187,6 +187,7 @@ def settled_when_it_was_over(scene: Scene) -> None:
 def an_attempt_is_not_counted(scene: Scene) -> None:
     scene.put(1, A, B)
     scene.lease(1, 11)
+    scene.settle(1, 11, "retried", "nack")
     scene.handled(1, 12, 1)
 
 

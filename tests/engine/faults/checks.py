@@ -173,12 +173,12 @@ def expired(story: Story, lease: float) -> Iterator[Violation]:
 
 
 def attempts(story: Story) -> Iterator[Violation]:
-    """The attempt is one higher after each grant, but after a release."""
+    """The attempt is one higher after each grant, but after a release, or where its lease ran out."""
     hidden = 0
     for message in story.messages.values():
-        before, released, unsure = 0, False, False
+        before, released, unsure, ran_out = 0, False, False, False
         for grant in message.grants:
-            least = before if released else before + 1
+            least = before if released or ran_out else before + 1
             if grant.attempt < least:
                 text = f"attempt {grant.attempt} after {before}"
                 yield Violation("attempts", text, tuple(one.begin for one in message.grants))
@@ -189,6 +189,8 @@ def attempts(story: Story) -> Iterator[Violation]:
             ends = [one.said for one in grant.settlings if one.how == "release"]
             released = "released" in ends or "unknown" in ends
             unsure = "released" not in ends
+            # The first one that runs out is not charged.
+            ran_out = all(one.said in ("lost", "unknown") for one in grant.settlings)
     if hidden > story.unanswered_gets:
         text = (
             f"{hidden} attempts more than were begun, and only {story.unanswered_gets} messages "
