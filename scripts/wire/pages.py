@@ -58,7 +58,7 @@ def classes(wire: Wire) -> str:
             applying = named([one for one in found if not one.reads])
             text += f", which can be called by `FCALL_RO`; and {applying}"
         elif group == "declare":
-            text += "; with `REPLACE` it is of class operate"
+            text += "; with `CHANGE` or `REPLACE` it is of class operate"
         rows.append((group, text))
     return table(("class", "functions"), rows)
 

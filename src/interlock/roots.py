@@ -82,7 +82,7 @@ class Roots:
 
     def __str__(self) -> str:
         if not self.roots:
-            return "nothing is blocked"
+            return "nothing is blocked" if self.exact else NOT_ALL
         return "\n".join([self.summary, *(f"  {root}" for root in self.roots)])
 
     def figures(self) -> dict[str, int]:
@@ -113,6 +113,9 @@ class Roots:
         named = f"{', '.join(first)} and {last}" if first else last
         noun = "message" if self.blocked == 1 else "messages"
         return f"{at_least(self.blocked, self.exact)} {noun} blocked by {named}"
+
+
+NOT_ALL = "nothing that blocks was found, but not everything was looked at"
 
 
 def at_least(count: int, exact: bool) -> str:

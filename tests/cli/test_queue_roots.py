@@ -7,6 +7,7 @@ import shlex
 from interlock.cli import main
 from interlock.engine.queue import RemoteQueue
 from interlock.retry import Retry
+from interlock.roots import Roots
 from tests.cli.conftest import Command
 
 HOLD = Retry(attempts=1, then="hold")
@@ -78,3 +79,8 @@ def test_stats_and_explain_say_that_messages_are_blocked(
     told = cli("stats", queue.name, "--json").json
     assert 0 < told["oldest_waiting"] < 60 and told["oldest_ready"] == 0
     assert "blocks 2 messages" in cli("explain", queue.name, held).out
+
+
+def test_nothing_found_is_not_nothing_blocked() -> None:
+    assert str(Roots((), 0, True)) == "nothing is blocked"
+    assert "not everything was looked at" in str(Roots((), 0, False))

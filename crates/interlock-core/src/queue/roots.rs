@@ -216,9 +216,17 @@ impl<P> Scheduler<P> {
         }
         let lanes: Vec<u32> = behind.keys.iter().filter_map(|&key| self.lanes.find(key)).collect();
         for &lane in &lanes {
-            let mut standing = self.lanes.edges_in(lane).take(walk.steps);
-            let queued = standing.find(|(_, edge)| self.is_queued(edge.message));
-            first = first.min(queued.map_or(u64::MAX, |(_, e)| self.records.sequence(e.message)));
+            for (_, edge) in self.lanes.edges_in(lane) {
+                if walk.steps == 0 {
+                    walk.exact = false;
+                    break;
+                }
+                walk.steps -= 1;
+                if self.is_queued(edge.message) {
+                    first = first.min(self.records.sequence(edge.message));
+                    break;
+                }
+            }
         }
         let behind_barrier = self.behind_barrier(first, &mut walk);
         for &lane in &lanes {

@@ -51,8 +51,10 @@ def _roots(operator: Operator, given: argparse.Namespace) -> int:
         emit({"queue": given.queue, **as_json(found, given)})
     elif found:
         print("\n".join(lines(found, given)))
-    else:
+    elif found.exact:
         print(f"nothing in {given.queue} is blocked")
+    else:
+        print(f"{given.queue}: {found}")
     return 0
 
 

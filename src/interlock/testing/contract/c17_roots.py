@@ -115,6 +115,19 @@ async def a_paused_queue_blocks_all_that_is_not_handed_out(t: Trial) -> None:
     assert _told(found) == [("paused", None, None, 3)]
 
 
+@clause(17)
+async def a_root_is_found_behind_thousands_of_delays(t: Trial) -> None:
+    q = t.queue(retry=Retry(attempts=2, first=500, longest=500, jitter=False))
+    backing_off = await q.put(keys="a")
+    await (await q.one()).nack()
+    await q.put(keys="a")
+    for _ in range(12):
+        await q.put_many([0] * 900, delay=400)
+    found = await q.roots()
+    assert _told(found) == [("backing_off", backing_off, b"a", 1)]
+    assert found.exact
+
+
 @clause(BAD_CALL)
 async def roots_takes_a_limit_seconds_and_a_walk(t: Trial) -> None:
     q = t.queue()

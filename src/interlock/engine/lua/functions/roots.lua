@@ -83,8 +83,9 @@ local function look_at_paused(q, search)
 end
 
 local function look_at_leases(q, search, long)
-  local tokens, more_members = some.due(q, 'a', MAX_NAMED)
-  search.exact = search.exact and not more_members
+  local leased = q.counters[N.leased]
+  local tokens, complete = some.due(q, 'a', MAX_PLACES, math.min(leased, MAX_NAMED), leased)
+  search.exact = search.exact and complete
   for _, token in ipairs(tokens) do
     local lease = lease_of(q, token)
     if to_number(lease.given) + long <= q.now then
@@ -106,6 +107,13 @@ local function look_at_places(q, search, places)
   end
 end
 
+local function look_at_backing_off(q, search)
+  local number = q.counters[N.backing_off]
+  local places, complete = some.due(q, 'b', MAX_PLACES, math.min(number, MAX_ROOTS + 1), number)
+  search.exact = search.exact and complete
+  look_at_places(q, search, places)
+end
+
 register('roots', function(q, from)
   local long = take_whole(from, 0, MAX_SPAN, 'duration')
   local count = take_whole(from, 1, MAX_BATCH, 'count')
@@ -115,7 +123,7 @@ register('roots', function(q, from)
   look_at_paused(q, search)
   look_at_places(q, search, some.held(q, MAX_ROOTS + 1))
   look_at_leases(q, search, long)
-  look_at_places(q, search, (some.due(q, 'b', MAX_NAMED)))
+  look_at_backing_off(q, search)
   table.sort(search.found, deeper)
   local reply = { tostring(#search.found), search.exact and '1' or '0' }
   for i = 1, math.min(count, #search.found) do

@@ -118,7 +118,7 @@ local function oldest_waiting(q, next_place)
     older(first_behind(q, message_at(q, place)))
   end
   local seen = 0
-  local tokens = c[N.leased] > 0 and some.due(q, 'a', MAX_ROOTS) or NONE
+  local tokens = some.due(q, 'a', MAX_NAMED, math.min(c[N.leased], MAX_FRONT), 0)
   for i = 1, math.min(#tokens, MAX_FRONT) do
     local token = tokens[i]
     for _, place in ipairs(places_of(lease_of(q, token))) do
@@ -132,7 +132,7 @@ local function oldest_waiting(q, next_place)
       end
     end
   end
-  local backing_off = c[N.backing_off] > 0 and some.due(q, 'b', MAX_ROOTS) or NONE
+  local backing_off = some.due(q, 'b', MAX_NAMED, math.min(c[N.backing_off], MAX_FRONT), 0)
   for i = 1, math.min(#backing_off, MAX_FRONT) do
     older(first_behind(q, message_at(q, backing_off[i])))
   end

@@ -38,16 +38,23 @@ function some.held(q, most)
   return q.counters[N.held] > 0 and redis_call('ZRANGE', q.held, 0, most - 1) or NONE
 end
 
--- Of the first so many things that fall due, those of a letter (see due.lua); and whether there are more things.
-function some.due(q, letter, most)
-  local found = {}
-  local members = redis_call('ZRANGE', q.due, 0, most - 1)
-  for i = 1, #members do
-    if string_sub(members[i], 1, 1) == letter then
-      found[#found + 1] = string_sub(members[i], 2)
+-- Of the first so many things that fall due, those of a letter (see due.lua), until enough are found; and whether
+-- all were seen, given their number.
+function some.due(q, letter, most, enough, number)
+  local found, at, page = {}, 0, 500
+  while at < most and #found < enough do
+    local members = redis_call('ZRANGE', q.due, at, at + page - 1)
+    for i = 1, #members do
+      if string_sub(members[i], 1, 1) == letter then
+        found[#found + 1] = string_sub(members[i], 2)
+      end
     end
+    if #members < page then
+      return found, true
+    end
+    at = at + page
   end
-  return found, #members == most
+  return found, #found >= number
 end
 
 -- A ready message that is paused waits.
