@@ -173,7 +173,7 @@ def expired(story: Story, lease: float) -> Iterator[Violation]:
 
 
 def attempts(story: Story) -> Iterator[Violation]:
-    """The attempt is one higher after each grant, but after a release, or where its lease ran out."""
+    """The attempt is one higher after each grant, but after a release or a lease that ran out."""
     hidden = 0
     for message in story.messages.values():
         before, released, unsure, ran_out = 0, False, False, False
