@@ -388,6 +388,7 @@ def _flat(chunks: Iterator[list[R]]) -> Iterator[R]:
 class _Calls(KeyedQueue[Future[Any]]):
     """An executor's queue."""
 
+    _public_name = "KeyedExecutor"
     work: Work
 
     def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:

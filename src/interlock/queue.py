@@ -11,6 +11,7 @@ from interlock import _core, roots, watch
 from interlock.consumer import Consumer, consume
 from interlock.errors import NotDrained
 from interlock.explanation import Explanation, from_native
+from interlock.green_threads import refuse_green_threads
 from interlock.limits import MAX_WALKED
 from interlock.message import (
     DeadLetter,
@@ -74,10 +75,12 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
 
     Raises:
         TypeError, ValueError: an argument is of a wrong type or out of its range.
+        RuntimeError: gevent or eventlet has replaced the threads of this process.
 
     In a process made by ``fork`` the queue starts empty: its messages are handled in the parent.
     """
 
+    _public_name = "KeyedQueue"
     _retry: Retry
     _slow_wait: Seconds
     # What a lease's ``with`` asks, natively.
@@ -102,6 +105,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         warn_depth: int = 1000,
         warn_lane_depth: int = 100,
     ) -> Self:
+        refuse_green_threads(cls._public_name)
         for argument, number in (
             ("maxsize", maxsize),
             ("maxbytes", maxbytes),

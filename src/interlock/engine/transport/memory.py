@@ -11,12 +11,14 @@ from typing import Any
 from interlock import _core
 from interlock.engine.memory_rows import MemoryTables
 from interlock.engine.request import Argument, Broken, Refused, Reply
+from interlock.green_threads import refuse_green_threads
 
 
 class MemoryEngine:
     """An engine of this process, and the thread that keeps its time once somebody waits."""
 
     def __init__(self, clock: _core.ManualClock | None = None) -> None:
+        refuse_green_threads("memory://")
         self.core = _core.Engine(clock)
         self.tables = MemoryTables()
         self._clock = clock
