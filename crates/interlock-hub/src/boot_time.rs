@@ -12,7 +12,8 @@ use crate::time::Time;
 pub fn known(folder: &Path) -> Option<Time> {
     let text = fs::read_to_string(folder.join(NAME)).ok()?;
     let (boot, zero) = text.trim_end().rsplit_once(' ')?;
-    (boot == this_boot()?).then(|| zero.parse().ok())?
+    let zero = zero.parse().ok().filter(|&zero| zero < LATEST);
+    (boot == this_boot()?).then_some(zero)?
 }
 
 /// Notes it for the hubs that follow. Where that fails they go by the wall clock.
@@ -32,6 +33,8 @@ fn this_boot() -> Option<String> {
 }
 
 const NAME: &str = "clock";
+/// In the year 2112, µs since 1970. A file with a later time is damaged: queues would have that time for ever.
+const LATEST: Time = 1 << 52;
 
 #[cfg(test)]
 mod tests {
@@ -47,6 +50,11 @@ mod tests {
         for text in ["", "x", "another-boot time:[1] 5", "5\n"] {
             fs::write(folder.join(NAME), text).unwrap();
             assert_eq!(known(&folder), None, "{text}");
+        }
+        let boot = this_boot().unwrap();
+        for damaged in [LATEST, 1 << 62, 1 << 63, Time::MAX] {
+            fs::write(folder.join(NAME), format!("{boot} {damaged}\n")).unwrap();
+            assert_eq!(known(&folder), None, "{damaged}");
         }
         fs::remove_dir_all(&folder).unwrap();
     }
