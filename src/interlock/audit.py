@@ -18,7 +18,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
-from interlock.explanation import PrintableFormatter
+from interlock.errors import EngineUnavailable, InterlockError
+from interlock.explanation import PrintableFormatter, printable
 
 R = TypeVar("R")
 
@@ -44,14 +45,14 @@ def acting(who: str, address: str) -> None:
 def recorded(
     action: str, queue: str, what: object, call: Callable[[], R], told: Callable[[R], str]
 ) -> R:
-    """Make a change, and record it with its result, or with the reason why it was refused."""
+    """Make a change, and record it with its result, or with the reason why there is none."""
     actor = _actor.get()
     if actor is None:
         return call()
     try:
         found = call()
-    except Exception as error:
-        _record(actor, action, queue, str(what), f"refused: {error}")
+    except BaseException as error:
+        _record(actor, action, queue, str(what), _failed(error))
         raise
     _record(actor, action, queue, str(what), told(found))
     return found
@@ -59,7 +60,15 @@ def recorded(
 
 def told(who: str, address: str, action: str, queue: str, what: str, result: str) -> None:
     """Record a change that a hub was asked for. It is none of this process's own."""
-    _log_change(Actor(who, address), action, queue, what, result)
+    _log_change(Actor(who, address), action, queue, what, result, by_hub=True)
+
+
+def _failed(error: BaseException) -> str:
+    if isinstance(error, EngineUnavailable):
+        return f"not known, it may have been made: {error}"
+    if isinstance(error, (InterlockError, ValueError)):
+        return f"refused: {error}"
+    return f"not known, it broke off: {str(error) or type(error).__name__}"
 
 
 def changed(done: object) -> str:
@@ -100,6 +109,8 @@ def to_file() -> Iterator[None]:
         raise ValueError(
             f"INTERLOCK_AUDIT_LOG names {path!r}, which cannot be written: {error.strerror}"
         ) from None
+    # Whoever asked a hub of this same process has recorded it already.
+    handler.addFilter(lambda record: not getattr(record, "by_hub", False))
     write_json(handler)
     try:
         yield
@@ -125,12 +136,17 @@ def _record(actor: Actor, action: str, queue: str, what: str, result: str) -> No
     _recent.append(_log_change(actor, action, queue, what, result))
 
 
-def _log_change(actor: Actor, action: str, queue: str, what: str, result: str) -> dict[str, object]:
+def _log_change(
+    actor: Actor, action: str, queue: str, what: str, result: str, by_hub: bool = False
+) -> dict[str, object]:
     values = (round(time.time(), 3), actor.who, actor.address, action, queue, what, result)
     fields: dict[str, object] = dict(zip(FIELDS, values, strict=True))
+    # One line for each, whatever handler prints it: names of keys and users are anybody's.
+    texts = (what or "the queue", actor.who, actor.address, result)
+    named, who, address, told = (printable(text) for text in texts)
     _log.info(
         "%s of %s in queue %r by %s from %s: %s",
-        action, what or "the queue", queue, actor.who, actor.address, result, extra=fields,
+        action, named, queue, who, address, told, extra={**fields, "by_hub": by_hub},
     )  # fmt: skip
     return fields
 

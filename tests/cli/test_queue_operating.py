@@ -281,6 +281,26 @@ def test_keys_of_an_edited_message_are_stated(
     assert "a barrier, which takes no keys" in edited("--new-key", "k", barrier=True).err
 
 
+def test_a_purge_and_an_import_leave_one_line_each_in_the_audit_log(
+    cli: Command, queue: RemoteQueue[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.put_many([b""] * 1000, keys="a")
+    queue.put_many([b""] * 5)
+    exported = tmp_path / "exported"
+    exported.write_text(cli("export", queue.name, "--move").out)
+    file = tmp_path / "audit.jsonl"
+    monkeypatch.setenv("INTERLOCK_AUDIT_LOG", str(file))
+    cli("purge", queue.name, "--yes")
+    assert cli("import", queue.name, "--file", exported).err == ""
+    cli("configure", queue.name, "--maxsize", "7")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["action"], line["what"], line["result"]) for line in lines] == [
+        ("purge", "pending", "1005 cancelled"),
+        ("import", f"{queue.name}, 1,005 messages", "1005 put, 0 known already"),
+        ("configure", "MAXSIZE 7", "changed"),
+    ]
+
+
 def test_changes_by_a_command_are_appended_to_the_audit_log(
     cli: Command, queue: RemoteQueue[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,11 @@ class Operator:
         def change() -> dict[str, str]:
             return self._call(queue, wire_queue.configured, *declaration.change(changed))
 
-        return audit.recorded("configure", queue, ", ".join(changed), change, audit.changed)
+        what = ", ".join(
+            f"{name} {value.decode() if isinstance(value, bytes) else value}"
+            for name, value in changed.items()
+        )
+        return audit.recorded("configure", queue, what, change, audit.changed)
 
     def stats(self, queue: str) -> dict[str, int]:
         """Return the counts, by name."""
@@ -316,14 +320,21 @@ class Operator:
         """Drop a dead letter. Returns False if there is none of this id."""
         return self.change("discard", queue, id)
 
-    def purge(self, queue: str, what: Literal["pending", "dead"]) -> int:
-        """Cancel or drop some; return how many, 0 once nothing is left."""
+    def purge(self, queue: str, what: Literal["pending", "dead"], most: int) -> int:
+        """Cancel or drop all, some at a call; return how many. It ends behind `most` at the latest.
+
+        A producer that goes on could keep it busy for ever.
+        """
+        done = 0
 
         def purge() -> int:
-            return self._call(queue, wire_queue.purge, what)
+            nonlocal done
+            while done < most and (some := self._call(queue, wire_queue.purge, what)):
+                done += some
+            return done
 
-        done = "cancelled" if what == "pending" else "discarded"
-        return audit.recorded("purge", queue, what, purge, lambda count: f"{count} {done}")
+        word = "cancelled" if what == "pending" else "discarded"
+        return audit.recorded("purge", queue, what, purge, lambda count: f"{count} {word}")
 
     def paused(self, queue: str) -> set[bytes]:
         """Return the paused keys; an empty one is the queue itself."""

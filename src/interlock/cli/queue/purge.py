@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.flags import Flag
 from interlock.cli.queue.confirmation import YES, refused
@@ -40,13 +40,8 @@ def purge(given: argparse.Namespace) -> int:
         do, done = DONE[given.dead]
         if number and (code := refused(given, f"{do} {count(number, kind)} of {given.queue}")):
             return code
-        purged = 0
-        # A producer that goes on could keep it busy for ever.
-        while purged < number + MORE:
-            some = operator.purge(given.queue, "dead" if given.dead else "pending")
-            if not some:
-                break
-            purged += some
+        what: Literal["dead", "pending"] = "dead" if given.dead else "pending"
+        purged = operator.purge(given.queue, what, number + MORE)
         leased = operator.stats(given.queue)["leased"]
         if given.json:
             emit({"queue": given.queue, "purged": purged, "leased": leased})

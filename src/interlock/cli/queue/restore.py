@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
+from interlock import audit
 from interlock.cli.flags import Flag
 from interlock.cli.queue.show import from_json
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, declare, emit, failed
@@ -73,7 +74,13 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
         for some in apart(paused):
             operator.gate("pause", given.queue, some)
     restore = Restore(operator, given.queue, str(head["queue"]))
-    restore.run(items)
+    audit.recorded(
+        "import",
+        given.queue,
+        f"{head['queue']}, {count(len(items), 'message')}",
+        lambda: restore.run(items),
+        lambda _: f"{restore.new + restore.dead} put, {restore.known} known already",
+    )
     if restore.behind:
         told.append(
             f"{count(restore.behind, 'message')} that {'was' if restore.behind == 1 else 'were'} "

@@ -1,0 +1,38 @@
+"""The audit log: one line for each change, whoever named what it is of."""
+
+from __future__ import annotations
+
+import contextvars
+
+import pytest
+
+from interlock import audit
+from interlock.errors import EngineUnavailable, InterlockError
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (InterlockError("NOPERM"), "refused: NOPERM"),
+        (EngineUnavailable("no answer"), "not known, it may have been made: no answer"),
+        (KeyboardInterrupt(), "not known, it broke off: KeyboardInterrupt"),
+    ],
+)
+def test_a_change_that_fails_is_recorded_as_what_is_known_of_it(
+    error: BaseException, result: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "interlock.audit")
+
+    def change() -> None:
+        raise error
+
+    def act() -> None:
+        audit.acting("eve\n2026 INFO purge of pending", "host")
+        with pytest.raises(type(error)):
+            audit.recorded("pause", "q\n", "keys a\nb", change, audit.changed)
+
+    contextvars.copy_context().run(act)
+    (record,) = caplog.records
+    assert vars(record)["result"] == result
+    assert "\n" not in record.getMessage()
+    assert vars(record)["what"] == "keys a\nb"
