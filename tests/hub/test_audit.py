@@ -36,6 +36,7 @@ def test_each_change_is_recorded_with_who_from_where_on_what_and_its_result(
         call("pause", "key\x1b")
         call("skip", id)
         call("stats")
+        call("forget", 1)
         call("configure", "CHANGE", "MAXSIZE", 5)
         call("ask", "worker", "drain")
         call("purge", "pending")
