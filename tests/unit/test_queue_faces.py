@@ -29,6 +29,7 @@ OF_ONE_FACE = {
     "resume",
     "retry",
     "revoke",
+    "roots",
     "skip",
     "stats",
 }
