@@ -100,7 +100,8 @@ def test_dead_letters_arrive_as_dead_letters(
     assert cli("import", other.name, "--file", file, "--json").json["dead"] == 3
     letters = cli("dead-letters", other.name, "--json").lines
     assert [(one["payload"], one["error"], one["keys"]) for one in letters] == [
-        (str(number), f"bad {number}", ["same"]) for number in range(3)
+        (str(number), f"bad {number}", ["same"])
+        for number in (2, 1, 0)  # The newest first.
     ]
     assert other.stats().unsettled == 0
 
@@ -114,7 +115,8 @@ def test_dead_letters_keep_the_order_in_which_they_died(
     moved(cli, queue, file)
     assert cli("import", other.name, "--file", file).code == 0
     letters = cli("dead-letters", other.name, "--limit", 100, "--json").lines
-    assert [letter["payload"] for letter in letters] == [str(number) for number in range(30)]
+    # The newest first.
+    assert [letter["payload"] for letter in letters] == [str(29 - number) for number in range(30)]
 
 
 def test_a_queue_in_use_is_refused_unless_a_copy_is_wanted(

@@ -109,7 +109,11 @@ def test_a_join_is_woken_by_a_lease_that_runs_out_where_nobody_consumes(
 ) -> None:
     queue = client.queue(uuid.uuid4().hex)
     id = queue.put(1, retry=Retry(attempts=1))
-    assert Queue(server.connection, queue.name).lease(1, 200_000).messages
+    calls = Queue(server.connection, queue.name)
+    # The first lease to run out is not charged, the second one ends the message.
+    assert calls.lease(1, 1).messages
+    while not calls.lease(1, 200_000).messages:
+        pass
     start(queue.join, queue.aio.join).result(30)
     assert [dead.id for dead in queue.dead_letters()] == [id]
 

@@ -33,6 +33,11 @@ def test_join_applies_what_is_due_where_nobody_else_comes(timed: TimedQueue) -> 
     timed.put(message("one", attempts=1))
     timed.lease(1, 50)
     timed.at(50)
+    # The first lease to run out is not charged: the message is ready again.
+    assert timed.call("join", WAIT) == ["1", ""]
+    assert (timed.stats()["ready"], timed.stats()["dead"]) == (1, 0)
+    timed.lease(1, 50)
+    timed.at(100)
     assert timed.call("join", WAIT) == ["0", ""]
     assert timed.stats()["dead"] == 1
 
@@ -72,6 +77,11 @@ def test_a_lease_that_runs_out_for_the_last_time_wakes_who_waits_for_its_end(
     timed.lease(1, 50)
     assert timed.call("join", WAIT, id) == ["1", "50"]
     timed.at(50)
+    timed.call("extend", 5, 1)
+    # The first lease to run out is not charged.
+    assert elements(timed, f"settled:{id}") == 0
+    timed.lease(1, 50)
+    timed.at(100)
     timed.call("extend", 5, 1)
     assert elements(timed, f"settled:{id}") == 1
 
