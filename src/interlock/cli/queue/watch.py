@@ -116,10 +116,11 @@ def page(queue: str, seen: Look) -> str:
     if seen.hot:
         deepest = seen.hot[0][1]
         rows = [
-            (depth, show.short_key(key), show.bar(depth, deepest, BAR), brief(front))
+            (depth, show.short_key(key), show.bar(depth, deepest, BAR), *brief(front))
             for key, depth, front in seen.hot
         ]
-        lines += ["", table(("depth", "hot key", "", "in front"), rows)]
+        head = ("depth", "hot key", "", "in front", "state", "by", "for")
+        lines += ["", table(head, rows)]
     if seen.leases:
         rows_of = [
             (str(node.id), printable(node.consumer), show.seconds(node.held_for),
@@ -147,13 +148,13 @@ def line(queue: str, seen: Look) -> str:
     return f"{time.strftime('%H:%M:%S')} {printable(queue)}  {', '.join(parts) or 'empty'}"
 
 
-def brief(node: ExplainNode | None) -> str:
-    """Return the message in front of a key, in a few words."""
+def brief(node: ExplainNode | None) -> tuple[str, str, str, str]:
+    """Return the message in front of a key: its id, its state, who holds it and how long."""
     if node is None:
-        return ""
-    state = node.state.replace("_", " ")
-    held = f" by {node.consumer} for {show.seconds(node.held_for)}" if node.consumer else ""
-    return f"{node.id} {state}{held}"
+        return "", "", "", ""
+    # Columns of their own: a long name is shortened, and nothing else.
+    consumer, held = node.consumer, show.seconds(node.held_for) if node.consumer else ""
+    return str(node.id), node.state.replace("_", " "), consumer or "", held
 
 
 def record(queue: str, seen: Look) -> dict[str, Any]:
@@ -179,6 +180,6 @@ def record(queue: str, seen: Look) -> dict[str, Any]:
 
 STATES = ("unsettled", "delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")
 SHOWN = 8
-BAR = 24
+BAR = 10
 PAGES = 8
 FOLLOWED = 16
