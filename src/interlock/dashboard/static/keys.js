@@ -17,7 +17,8 @@ const LIST = [
 
 /** `go` takes the part of a path behind "g"; `act` has a function for each other key. */
 export function listen({ go, up, pause, theme }) {
-  let prefix = 0;
+  // When "g" was pressed. Not 0, which is the time at which the page was loaded.
+  let prefix = -Infinity;
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (document.querySelector("dialog[open]")) return;
@@ -30,7 +31,7 @@ export function listen({ go, up, pause, theme }) {
     }
     if (field) return;
     const second = performance.now() - prefix < 1200;
-    prefix = 0;
+    prefix = -Infinity;
     if (second && go(event.key)) return void event.preventDefault();
     const act = {
       "/": find, "j": () => walk(1), "k": () => walk(-1), "?": showKeys, "u": up, ".": pause, "t": theme,
