@@ -81,16 +81,18 @@ def recent() -> list[dict[str, object]]:
     return [*reversed(_recent)]
 
 
-def write_json(handler: logging.Handler) -> None:
-    """Have a handler write the records of the audit log as lines of JSON."""
-    handler.setFormatter(JsonLines())
-    _listen(handler)
-
-
-def write_text(handler: logging.Handler) -> None:
-    """Have a handler write the records of the audit log as text."""
-    handler.setFormatter(PrintableFormatter("%(asctime)s %(message)s"))
-    _listen(handler)
+@contextlib.contextmanager
+def to(handler: logging.Handler, *, as_json: bool = True) -> Iterator[None]:
+    """Have a handler write the records, as lines of JSON or as text. At the end it is closed."""
+    text = PrintableFormatter("%(asctime)s %(message)s")
+    handler.setFormatter(JsonLines() if as_json else text)
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _log.removeHandler(handler)
+        handler.close()
 
 
 @contextlib.contextmanager
@@ -111,12 +113,8 @@ def to_file() -> Iterator[None]:
         ) from None
     # Whoever asked a hub of this same process has recorded it already.
     handler.addFilter(lambda record: not getattr(record, "by_hub", False))
-    write_json(handler)
-    try:
+    with to(handler):
         yield
-    finally:
-        _log.removeHandler(handler)
-        handler.close()
 
 
 class JsonLines(logging.Formatter):
@@ -125,11 +123,6 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record; see ``logging.Formatter``."""
         return json.dumps({name: getattr(record, name, None) for name in FIELDS})
-
-
-def _listen(handler: logging.Handler) -> None:
-    _log.addHandler(handler)
-    _log.setLevel(logging.INFO)
 
 
 def _record(actor: Actor, action: str, queue: str, what: str, result: str) -> None:

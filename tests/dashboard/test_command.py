@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import socket
 import subprocess
@@ -54,12 +55,15 @@ def test_short_and_empty_tokens(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    before = list(logging.getLogger("interlock.audit").handlers)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
         code, err = refused(capsys, "--url", "redis://127.0.0.1:1", "--port", port)
     assert code == 1 and "cannot serve on" in err
+    # What it added would write to a stream that its caller has closed since.
+    assert logging.getLogger("interlock.audit").handlers == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

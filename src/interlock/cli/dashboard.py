@@ -74,10 +74,9 @@ def run(given: argparse.Namespace) -> int:
             if printed:
                 print(f"interlock dashboard: the token is {printed}", flush=True)
 
-    handler = logging.StreamHandler()
-    (audit.write_json if given.log_format == "json" else audit.write_text)(handler)
+    shown = audit.to(logging.StreamHandler(), as_json=given.log_format == "json")
     try:
-        with audit.to_file():
+        with shown, audit.to_file():
             service.serve(settings, ready)
     except ImportError as error:
         return _failed(str(error), BROKEN)
