@@ -246,10 +246,17 @@ class LeaseRenewals:
     ) -> Self:
         """`function` moves the deadline of a lease; the rest is how servers are reached."""
     def hold(
-        self, key: int, address: str, queue: str, token: int, seconds: float, deadline: float
+        self,
+        key: int,
+        address: str,
+        queue: str,
+        token: int,
+        seconds: float,
+        deadline: float,
+        until: float,
     ) -> None:
-        """Take a lease into care, or note that it was renewed. The deadline is by
-        time.monotonic()."""
+        """Take a lease into care, or note that it was renewed. No other lease ever has its key.
+        The deadline is by time.monotonic(), and so is the end of its handler's time."""
     def let_go(self, key: int) -> None:
         """Forget a lease."""
     def bound(self, key: int, until: float) -> None:

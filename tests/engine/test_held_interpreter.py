@@ -7,6 +7,8 @@ import contextlib
 import ctypes
 import math
 import os
+import socket
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -165,7 +167,7 @@ def test_what_is_let_go_over_or_stopped_is_not_renewed(
     lease.stop_renewing()
     native = renewals(engine_port)
     key, address, now = queue._handle.key, f"127.0.0.1:{engine_port}", time.monotonic()
-    native.hold(1, address, key, lease.token, LEASE, now + LEASE)
+    native.hold(1, address, key, lease.token, LEASE, now + LEASE, math.inf)
     if end == "let go":
         native.let_go(1)
     elif end == "bound":
@@ -189,7 +191,7 @@ def test_what_is_renewed_natively_lasts_until_its_handlers_time_is_over(
     lease.stop_renewing()
     native = renewals(engine_port)
     key, address, now = queue._handle.key, f"127.0.0.1:{engine_port}", time.monotonic()
-    native.hold(1, address, key, lease.token, LEASE, now + LEASE)
+    native.hold(1, address, key, lease.token, LEASE, now + LEASE, math.inf)
     while native.renewed < 3:
         time.sleep(0.01)
     assert queue.stats().leased == 1
@@ -204,13 +206,13 @@ def test_what_is_renewed_natively_lasts_until_its_handlers_time_is_over(
 def test_what_cannot_be_renewed_is_reported(engine_port: int) -> None:
     native = renewals(engine_port, password="wrong")
     now = time.monotonic()
-    native.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, LEASE, now + LEASE)
+    native.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, LEASE, now + LEASE, math.inf)
     while not (errors := native.errors()):
         time.sleep(0.01)
     assert f"127.0.0.1:{engine_port}" in errors[0]
     # Of a token that holds nothing: it is forgotten without a word.
     other = renewals(engine_port)
-    other.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, 0.2, now + math.inf)
+    other.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, 0.2, now + math.inf, math.inf)
     assert other.renewed == 0 and other.errors() == []
 
 
@@ -240,3 +242,154 @@ def test_a_closed_client_has_no_thread(redis_url: str) -> None:
                     time.sleep(0.01)
         while threads() or len(server.client_list()) > before:
             time.sleep(0.01)
+
+
+def held(client: Client, lease: float = LEASE) -> tuple[Any, Any]:
+    """Return a queue and a lease of its message that nothing renews."""
+    queue = client.queue(uuid.uuid4().hex, int, lease=lease, retry=Retry(first=0))
+    queue.put(1)
+    found = queue.get()
+    found.stop_renewing()
+    return queue, found
+
+
+def listening(stack: ExitStack) -> tuple[socket.socket, str]:
+    """Return a socket on which nobody answers unless the test does, and its address."""
+    found = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    found.settimeout(30)
+    return found, f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def test_a_lease_is_renewed_where_its_client_has_found_the_queue_since(
+    client: Client, engine_port: int
+) -> None:
+    queue, lease = held(client)
+    native, now = renewals(engine_port), time.monotonic()
+    with ExitStack() as stack:
+        _, gone = listening(stack)
+    for address in (gone, f"127.0.0.1:{engine_port}"):
+        native.hold(1, address, queue._handle.key, lease.token, LEASE, now + LEASE, math.inf)
+    while native.renewed == 0 and queue.stats().leased:
+        time.sleep(0.01)
+    assert native.renewed == 1
+    lease.ack()
+
+
+def test_servers_that_do_not_answer_leave_time_for_the_others(
+    client: Client, engine_port: int
+) -> None:
+    longer = 3 * LEASE
+    queue, lease = held(client, longer)
+    native = renewals(engine_port)
+    with ExitStack() as stack:
+        addresses = [listening(stack)[1] for _ in range(3)]
+        addresses.insert(1, f"127.0.0.1:{engine_port}")
+        now = time.monotonic()
+        for key, address in enumerate(addresses):
+            name = queue._handle.key
+            native.hold(key, address, name, lease.token, longer, now + longer, math.inf)
+        while native.renewed == 0 and queue.stats().leased:
+            time.sleep(0.01)
+        assert native.renewed == 1
+        native.stop()
+    lease.ack()
+
+
+def test_what_is_asked_for_after_a_slow_login_ends_with_the_handlers_time() -> None:
+    native = renewals(0, password="secret")
+    with ExitStack() as stack:
+        server, address = listening(stack)
+        now = time.monotonic()
+        # It is due now, and there is time for a login.
+        native.hold(1, address, "il:{q}", 1, 100.0, now + 10.0, now + 10.5)
+        connection = stack.enter_context(server.accept()[0])
+        connection.settimeout(30)
+        assert b"AUTH" in connection.recv(1000)
+        while time.monotonic() < now + 1.0:
+            time.sleep(0.01)
+        left = now + 10.5 - time.monotonic()
+        connection.sendall(b"+OK\r\n")
+        asked = connection.recv(1000)
+        assert b"FCALL" in asked
+        assert int(asked.split()[-1]) <= left * 1e6
+        native.stop()
+
+
+def test_a_handlers_time_is_known_where_its_lease_is_entered_again(client: Client) -> None:
+    queue, lease = held(client)
+    grant, now = lease._grant, time.monotonic()
+    grant.renew = True
+    grant.bound(lease.id, now + 2 * LEASE)
+    grant.renewer.leave(grant.key)
+    grant.extended(LEASE, now)
+    # From here on it is renewed natively alone.
+    grant.renew = False
+    queue.get(timeout=30).ack()
+    assert queue.stats().expired == 1
+
+
+def test_what_another_thread_stops_while_it_is_renewed_runs_out(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, lease = held(client)
+    grant, nodes = lease._grant, lease._grant.handle.engine.nodes
+    known = nodes.known
+
+    def stopped(key: str) -> str:
+        grant.stop_renewing()
+        address: str = known(key)
+        return address
+
+    grant.renew = True
+    with monkeypatch.context() as patched:
+        # At this moment of it.
+        patched.setattr(nodes, "known", stopped)
+        grant.extended(LEASE, time.monotonic())
+    queue.get(timeout=30).ack()
+    assert queue.stats().expired == 1
+
+
+def test_leases_of_a_loop_that_has_ended_run_out_though_nobody_closed_the_client(url: str) -> None:
+    name = uuid.uuid4().hex
+    kept: list[Any] = []
+
+    async def main() -> None:
+        queue = mine.aio.queue(name, int, lease=LEASE, retry=Retry(first=0))
+        await queue.put(1)
+        kept.append(await queue.get())
+
+    with connect(url) as mine, connect(url) as other:
+        asyncio.run(main())
+        queue = other.queue(name, int, lease=LEASE)
+        queue.get(timeout=30).ack()
+        assert queue.stats().expired == 1
+    # It was held until here, and could not be given back.
+    kept.clear()
+
+
+def test_a_client_that_another_thread_closes_renews_nothing_in_its_loops(url: str) -> None:
+    name = uuid.uuid4().hex
+    kept: list[Any] = []
+    leased, over = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        queue = mine.aio.queue(name, int, lease=LEASE, retry=Retry(first=0))
+        await queue.put(1)
+        kept.append(await queue.get())
+        leased.set()
+        while not over.is_set():
+            await asyncio.sleep(0.01)
+
+    with connect(url) as mine, connect(url) as other:
+        thread = threading.Thread(target=asyncio.run, args=(main(),))
+        thread.start()
+        assert leased.wait(30)
+        mine.close()
+        queue = other.queue(name, int, lease=LEASE)
+        try:
+            queue.get(timeout=30).ack()
+        finally:
+            over.set()
+            thread.join()
+        assert queue.stats().expired == 1
+    kept.clear()

@@ -35,9 +35,19 @@ impl LeaseRenewals {
         LeaseRenewals { renewals, generation: generation() }
     }
 
-    fn hold(&self, key: u64, address: &str, queue: &str, token: u64, seconds: f64, deadline: f64) {
+    #[allow(clippy::too_many_arguments)]
+    fn hold(
+        &self,
+        key: u64,
+        address: &str,
+        queue: &str,
+        token: u64,
+        seconds: f64,
+        deadline: f64,
+        until: f64,
+    ) {
         if self.is_own() {
-            self.renewals.hold(key, address, queue, token, seconds, deadline);
+            self.renewals.hold(key, address, queue, token, seconds, deadline, until);
         }
     }
 

@@ -212,7 +212,7 @@ class LeaseState(Generic[T]):
             return
         self._grant.out.discard(self.id)
         if not self._grant.out:
-            self._grant.renewer.leave(id(self._grant))
+            self._grant.renewer.leave(self._grant.key)
         if not self._of._sessions.alive:
             return
         self._grant.renewer.abandon(

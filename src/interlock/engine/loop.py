@@ -145,7 +145,10 @@ class Home:
             self._loop.call_soon_threadsafe(self._bell.set)
 
     def wake(self, user: Handle | None) -> None:
-        """End the waits of a handle that is closed, None: of all; from any thread."""
+        """End the waits of a handle that is closed, None: of all, and renew nothing more; from any
+        thread."""
+        if user is None:
+            self.renewer.stop()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._interrupt, user)
 
@@ -154,7 +157,6 @@ class Home:
         self._interrupt(None)
         self.renewer.stop()
         if self._task is not None:
-            self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
         if self._tasks:
@@ -163,6 +165,8 @@ class Home:
             self._free.pop().close()
 
     def _interrupt(self, user: Handle | None) -> None:
+        if user is None and self._task is not None:
+            self._task.cancel()
         for session, one in list(self._busy.items()):
             if user is None or one is user:
                 session.interrupt()
@@ -194,7 +198,9 @@ class Home:
                     async with asyncio.timeout(left):
                         await self._bell.wait()
         finally:
-            # asyncio.run cancels this task when the loop ends without a word: nobody else closes.
+            # asyncio.run cancels this task when the loop ends without a word: nobody else closes,
+            # and what is still held runs out.
+            self.renewer.rest()
             for other in [session, *self._free]:
                 other.close()
 

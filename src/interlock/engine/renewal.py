@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import logging
 import math
 import time
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from interlock.engine.watch import Watch
 
 _EXPLAINED = 20
+_keys = itertools.count()
 _IDLE = 5.0
 """Seconds after which a renewer that holds nothing looks again, if it held something before."""
 _log = logging.getLogger("interlock.queue")
@@ -45,6 +47,7 @@ class Grant:
         "deadline",
         "forks",
         "handle",
+        "key",
         "lost",
         "out",
         "renew",
@@ -67,6 +70,8 @@ class Grant:
         ids: set[int] | None = None,
     ) -> None:
         self.handle = handle
+        self.key = next(_keys)
+        """Its name with the renewer. Not its id(), which the next one may have at any time."""
         self.renewer = renewer
         self.token = leased.token
         self.alone = leased.alone
@@ -99,10 +104,21 @@ class Grant:
             return 0.0
         return self.deadline - self.seconds * 2 / 3
 
+    @property
+    def is_entered(self) -> bool:
+        """It is to be renewed natively too."""
+        # Natively nobody says that no handler has begun it.
+        return self.renew and bool(self.out) and not self.lost and not self.waits
+
+    @property
+    def until(self) -> float:
+        """The first time at which the time of a handler is over; infinite: there is none."""
+        return min(self.bounds.values(), default=math.inf) if self.bounds else math.inf
+
     def wait_for_turn(self) -> None:
         """Tell the engine soon, and with each renewal, that no handler has begun it."""
         self.waits = self.unsaid = True
-        self.renewer.leave(id(self))
+        self.renewer.leave(self.key)
         self.renewer.sooner(self)
 
     def begins(self) -> None:
@@ -118,7 +134,7 @@ class Grant:
     def stop_renewing(self) -> None:
         """Renew it no more: it runs out at its deadline, unless it is extended before."""
         self.renew = False
-        self.renewer.leave(id(self))
+        self.renewer.leave(self.key)
 
     def bound(self, id: int, until: float | None) -> None:
         """Set the time at which the time of a message's handler is over; None: it has ended.
@@ -159,8 +175,8 @@ class LeaseRenewer:
     def hold(self, grant: Grant) -> None:
         """Renew a lease until it is let go, settled, or garbage."""
         self._used = True
-        # One that became garbage is forgotten with the next look, or by who has its place.
-        self._held[id(grant)] = weakref.ref(grant)
+        # One that became garbage is forgotten with the next look.
+        self._held[grant.key] = weakref.ref(grant)
         self.enter(grant)
         due = grant.due
         if self._next is None or due < self._next:
@@ -197,16 +213,23 @@ class LeaseRenewer:
 
     def let_go(self, grant: Grant) -> None:
         """Forget a lease: nothing of it is out any more."""
-        self._held.pop(id(grant), None)
-        self.leave(id(grant))
+        self._held.pop(grant.key, None)
+        self.leave(grant.key)
 
     def enter(self, grant: Grant) -> None:
         """Enter a lease with the native thread, or tell it that the lease was renewed."""
-        # Natively nobody says that no handler has begun it.
-        if self._native is not None and grant.renew and not grant.lost and not grant.waits:
-            key = grant.handle.key
-            address = grant.handle.engine.nodes.known(key)
-            self._native.hold(id(grant), address, key, grant.token, grant.seconds, grant.deadline)
+        if self._native is not None and grant.is_entered:
+            queue = grant.handle.key
+            address = grant.handle.engine.nodes.known(queue)
+            until = grant.until
+            self._native.hold(
+                grant.key, address, queue, grant.token, grant.seconds, grant.deadline, until
+            )
+            # Another thread may have settled it meanwhile, or begun a handler.
+            if not grant.is_entered:
+                self.leave(grant.key)
+            elif grant.until != until:
+                self.bound(grant)
 
     def leave(self, key: int) -> None:
         """Have the native thread forget a lease."""
@@ -216,8 +239,15 @@ class LeaseRenewer:
     def bound(self, grant: Grant) -> None:
         """Tell the native thread when the time of the lease's handlers is over."""
         if self._native is not None:
-            bounds = grant.bounds or {}
-            self._native.bound(id(grant), min(bounds.values(), default=math.inf))
+            until = None
+            while until != (until := grant.until):
+                # Handlers on several threads: whoever sets it last has looked again.
+                self._native.bound(grant.key, until)
+
+    def rest(self) -> None:
+        """Renew nothing natively that is held now, until it is renewed here again."""
+        for key in list(self._held):
+            self.leave(key)
 
     def stop(self) -> None:
         """End the native thread."""
@@ -268,7 +298,8 @@ class LeaseRenewer:
         for key, reference in list(self._held.items()):
             grant = reference()
             if grant is None:
-                self._forget(key, reference)
+                self._held.pop(key, None)
+                self.leave(key)
             elif grant.renew and not grant.lost and grant.due <= now:
                 yield from self._renew(session, grant)
             # No name may keep it from being garbage while the renewer sleeps.
@@ -300,14 +331,6 @@ class LeaseRenewer:
         if self._native is not None:
             for error in self._native.errors():
                 _log.warning("a lease that was overdue could not be renewed natively: %s", error)
-
-    def _forget(self, key: int, reference: weakref.ref[Grant]) -> None:
-        # In one step, for another thread may enter a new one there.
-        found = self._held.pop(key, reference)
-        if found is not reference:
-            self._held.setdefault(key, found)
-        else:
-            self.leave(key)
 
     def _look(self, session: Session[Any]) -> Request[None]:
         """Report what has become slow, or deep."""
@@ -352,13 +375,13 @@ class LeaseRenewer:
             # Again soon, as long as there is hope.
             grant.lost = grant.deadline <= time.monotonic()
             if grant.lost:
-                self.leave(id(grant))
+                self.leave(grant.key)
             return
         if kept:
             grant.extended(grant.seconds, started)
         elif grant.out:
             grant.lost = True
-            self.leave(id(grant))
+            self.leave(grant.key)
             _log.warning(
                 "queue %r: the lease of messages %s is lost: it ran out or was revoked",
                 handle.name,

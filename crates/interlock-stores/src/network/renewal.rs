@@ -89,7 +89,9 @@ impl Renewals {
         Renewals { shared: Arc::new(Shared { peer, state: Mutex::new(state), changed, stop }) }
     }
 
-    /// Takes a lease into care, or notes that the client has renewed it. `key` is the client's name for it.
+    /// Takes a lease into care, or notes that the client has renewed it. `key` is the client's name for
+    /// it, which no other lease ever has; `until` as with `bound`.
+    #[allow(clippy::too_many_arguments)]
     pub fn hold(
         &self,
         key: u64,
@@ -98,19 +100,21 @@ impl Renewals {
         token: u64,
         seconds: f64,
         deadline: f64,
+        until: f64,
     ) {
         let shared = &self.shared;
         let mut state = shared.lock();
-        let known = state.leases.get_mut(&key).filter(|known| known.token == token);
-        let due = match known {
+        // The queue may have moved to another server since.
+        let address = state.address(address);
+        let (again, alone) = (0.0, false);
+        let due = match state.leases.get_mut(&key) {
             Some(known) => {
-                (known.seconds, known.deadline, known.again) = (seconds, deadline, 0.0);
-                known.alone = false;
+                (known.address, known.seconds, known.deadline) = (address, seconds, deadline);
+                (known.until, known.again, known.alone) = (until, again, alone);
                 known.due()
             }
             None => {
-                let (address, queue) = (state.address(address), queue.into());
-                let (until, again, alone) = (f64::INFINITY, 0.0, false);
+                let queue = queue.into();
                 let lease = Lease { address, queue, token, seconds, deadline, until, again, alone };
                 let due = lease.due();
                 state.leases.insert(key, lease);
@@ -180,15 +184,18 @@ impl Shared {
         let mut streams: HashMap<Arc<str>, Stream> = HashMap::new();
         loop {
             let Some(due) = self.wait(&mut streams) else { return };
-            for (address, due) in due {
-                let began = now();
-                let left = due.iter().map(|one| one.deadline - began).fold(f64::INFINITY, f64::min);
-                let timeout = Duration::from_secs_f64(left.max(0.2)).min(self.peer.timeout);
+            let first =
+                due.values().flatten().map(|one| one.deadline).fold(f64::INFINITY, f64::min);
+            // One that does not answer leaves time for the others, and for a second attempt.
+            let share = (first - now()) / (due.len() + 1) as f64;
+            let most = self.peer.timeout.as_secs_f64();
+            let timeout = Duration::from_secs_f64(share.max(SHORTEST).min(most));
+            for (address, mut due) in due {
                 let stream = streams.remove(&address);
-                match self.renew(&address, stream, &due, timeout) {
+                match self.renew(&address, stream, &mut due, timeout) {
                     Ok((stream, answers)) => {
                         streams.insert(address, stream);
-                        self.note(due, &answers, began);
+                        self.note(due, &answers);
                     }
                     Err(why) => self.fail(due, format!("{address}: {why}")),
                 }
@@ -205,15 +212,10 @@ impl Shared {
             state.leases.retain(|_, lease| now < lease.deadline + GRACE);
             let mut due: HashMap<Arc<str>, Vec<Due>> = HashMap::new();
             for (&key, lease) in state.leases.iter().filter(|(_, lease)| lease.due() <= now) {
-                let until = lease.until.min(now + lease.seconds);
-                if until > lease.deadline {
-                    let one = Due {
-                        key,
-                        queue: lease.queue.clone(),
-                        token: lease.token,
-                        seconds: until - now,
-                        deadline: lease.deadline,
-                    };
+                if lease.until > now {
+                    let Lease { token, seconds, deadline, until, .. } = *lease;
+                    let queue = lease.queue.clone();
+                    let one = Due { key, queue, token, seconds, deadline, until };
                     due.entry(lease.address.clone()).or_default().push(one);
                 }
             }
@@ -232,7 +234,7 @@ impl Shared {
             }
             state = match state.next.is_finite() {
                 true => {
-                    let left = Duration::from_secs_f64((state.next - now).max(0.0));
+                    let left = between(now, state.next);
                     let waited = self.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -246,7 +248,7 @@ impl Shared {
         &self,
         address: &str,
         stream: Option<Stream>,
-        due: &[Due],
+        due: &mut Vec<Due>,
         timeout: Duration,
     ) -> Result<(Stream, Vec<Answer>), String> {
         let patience = Patience { timeout, stop: &self.stop };
@@ -255,11 +257,14 @@ impl Shared {
             Some((true, stream)) => stream,
             _ => self.connect(address, patience)?,
         };
-        for one in due {
-            let (token, micros) = (one.token.to_string(), (one.seconds * 1e6).max(1.0) as u64);
-            let function = self.peer.function.as_bytes();
-            let queue = one.queue.as_bytes();
-            let micros = micros.to_string();
+        // Connecting has taken time, in which the time of a handler may have ended.
+        let began = now();
+        due.retain(|one| one.until > began);
+        for one in due.iter_mut() {
+            one.deadline = one.until.min(began + one.seconds);
+            let micros = ((one.deadline - began).min(LONGEST) * 1e6).max(1.0) as u64;
+            let (token, micros) = (one.token.to_string(), micros.to_string());
+            let (function, queue) = (self.peer.function.as_bytes(), one.queue.as_bytes());
             let arguments: [&[u8]; 6] =
                 [b"FCALL", function, b"1", queue, token.as_bytes(), micros.as_bytes()];
             wire::request(&mut stream.out, &arguments);
@@ -301,7 +306,7 @@ impl Shared {
         Ok(stream)
     }
 
-    fn note(&self, due: Vec<Due>, answers: &[Answer], began: f64) {
+    fn note(&self, due: Vec<Due>, answers: &[Answer]) {
         let mut state = self.lock();
         for (one, answer) in due.into_iter().zip(answers) {
             match answer {
@@ -309,7 +314,7 @@ impl Shared {
                 Answer::Done => {
                     state.renewed += 1;
                     if let Some(lease) = state.find(&one) {
-                        (lease.deadline, lease.alone) = (began + one.seconds, true);
+                        (lease.deadline, lease.alone) = (one.deadline, true);
                     }
                 }
                 Answer::Refused(text) => {
@@ -370,7 +375,9 @@ struct Due {
     queue: Box<str>,
     token: u64,
     seconds: f64,
+    /// Of the lease, and then of what it is asked for.
     deadline: f64,
+    until: f64,
 }
 
 enum Answer {
@@ -436,6 +443,11 @@ fn spawn(shared: Arc<Shared>) -> bool {
     }
 }
 
+/// The time between two times, of which the second may be without end, as with `extend(1e300)`.
+fn between(now: f64, then: f64) -> Duration {
+    Duration::from_secs_f64((then - now).clamp(0.0, LONGEST))
+}
+
 /// Seconds of the monotonic clock, as the client has them.
 fn now() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -452,6 +464,10 @@ const AGAIN: f64 = 0.5;
 const MOVED: f64 = 0.05;
 /// Seconds after which a thread looks again that has nothing to do, if something was held meanwhile.
 const IDLE: f64 = 5.0;
+/// Seconds that a server has for its answer at least.
+const SHORTEST: f64 = 0.1;
+/// Seconds that are without end: as many as the client asks for at most.
+const LONGEST: f64 = 1e9;
 const MOST_ERRORS: usize = 10;
 
 #[cfg(test)]
@@ -479,6 +495,13 @@ mod tests {
         assert!(
             matches!(answer(b"-ERR no\r\n"), Ok(Some((Answer::Refused(text), 9))) if text == "ERR no")
         );
+    }
+
+    #[test]
+    fn the_longest_lease_is_waited_for() {
+        assert_eq!(between(1.0, 1.5), Duration::from_millis(500));
+        assert_eq!(between(2.0, 1.0), Duration::ZERO);
+        assert_eq!(between(1.0, 1e300), Duration::from_secs_f64(LONGEST));
     }
 
     #[test]
