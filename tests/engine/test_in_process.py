@@ -147,8 +147,11 @@ def test_a_parked_call_is_answered_once_by_its_waker() -> None:
     assert woken == [first]
     clock.advance(dt.timedelta(microseconds=1))
     assert woken == [first, third]
-    # The lease of the first has run out as well, and its message backs off.
-    assert engine.take(third)[:2] == [b"", b""]
+    # The lease of the first has run out as well: its message comes again, alone, uncharged.
+    again = engine.take(third)
+    assert (again[2], again[6], again[7]) == (b"alone", b"1", b"one")
+    with pytest.raises(LookupError):
+        engine.take(third)
     told = engine.start("il1_stats", KEY, [], woken.append)
     assert isinstance(told, list)
 

@@ -93,11 +93,19 @@ def test_leases_that_run_out_together_are_taken_back_a_thousand_messages_a_call(
     assert (timed.stats()["leased"], timed.stats()["ready"]) == (100, 2_000)
     assert timed.lease(1, kind="unkeyed").messages == []
     assert (timed.stats()["leased"], timed.stats()["ready"]) == (0, 2_100)
-    got = [one for _ in range(3) for one in timed.lease(700).messages]
+    # Their first lease that ran out is not charged, and each is leased alone.
+    got = [one for _ in ids for one in timed.lease(700).messages]
     assert [one.id for one in got] == ids
-    assert {one.attempt for one in got} == {2}
+    assert {one.attempt for one in got} == {1}
+    # The second one is charged, and taken back a thousand a call as well.
+    timed.at(10 + LONG)
+    for leased in (1_100, 100, 0):
+        timed.lease(1, kind="unkeyed")
+        assert timed.stats()["leased"] == leased
+    again = [one for _ in ids for one in timed.lease(700).messages]
+    assert [(one.id, one.attempt) for one in again] == [(id, 2) for id in ids]
     for start in range(0, 2_100, 700):
-        timed.ack_all(got[start : start + 700])
+        timed.ack_all(again[start : start + 700])
     assert timed.parts() == {"c", "clock"}
 
 
@@ -112,8 +120,9 @@ def test_a_lease_of_more_than_a_thousand_messages_is_taken_back_by_two_calls(
     for leased in (4, 0):
         timed.lease(1, kind="unkeyed")
         assert timed.stats()["leased"] == leased
-    again = timed.lease(1_024).messages
-    assert [(one.id, one.attempt) for one in again] == [(one.id, 2) for one in first[20:]]
+    # Not charged, and each is leased alone.
+    again = [one for _ in first[20:] for one in timed.lease(1_024).messages]
+    assert [(one.id, one.attempt) for one in again] == [(one.id, 1) for one in first[20:]]
     timed.ack_all(again)
     assert timed.parts() == {"c", "clock"}
 

@@ -44,6 +44,18 @@ def without_history(answer: list[str]) -> list[str]:
     return [part.partition("\x1f")[0] for part in answer]
 
 
+def as_told_today(told: list[list[str]]) -> list[list[str]]:
+    """The answers of a release that charged the first lease to run out, by clause 9 of today."""
+    *before, nothing, stats = told
+    # That message backed off. Now it is leased again at once: alone, and at the same attempt.
+    assert nothing == ["", "", "826", "0"]
+    alone = ["1000000100000000", "1000000160000000", "alone", "1"]
+    alone += ["1000000000000007", "", "1", "once", "1", "0", "d"]
+    counts = dict(zip(stats[::2], stats[1::2], strict=True))
+    counts |= {"leased": "4", "backing_off": "0", "leases": "9", "retries": "1"}
+    return [*before, alone, [part for pair in counts.items() for part in pair]]
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("layout-*.jsonl")), ids=lambda path: path.stem)
 def test_a_queue_of_each_layout_that_was_ever_stored_goes_on(bare: redis.Redis, path: Path) -> None:
     commands, told = read(path)
@@ -51,6 +63,7 @@ def test_a_queue_of_each_layout_that_was_ever_stored_goes_on(bare: redis.Redis, 
         execute(bare, *command)
     queue = TimedQueue(bare, "stored")
     queue.at(5)
+    told = as_told_today(told)
     # A later release counts more.
     now = [answer[: len(then)] for answer, then in zip(answers(queue), told, strict=True)]
     assert [without_history(answer) for answer in now] == told
