@@ -147,13 +147,13 @@ class Leader:
         left = lock.lease_left
         if lock.state != "leased" or (left is not None and left <= 0):
             return None
-        said = [one.payload for one in self._messages() if one.state == "delayed"]
-        # Others were said in terms that are over.
-        said = [one for one in said if (one["lock"], one["attempt"]) == (lock.id, lock.attempt)]
-        if not said:
-            return None
-        last = max(said, key=lambda one: int(one["token"]))
-        return CurrentLeader(last["identity"], last["token"], last["since"])
+        token = self._queue._run(self._queue._handle, self._queue._operations.lease_token, lock.id)
+        for one in self._messages():
+            # Others were said in terms that are over.
+            if one.state == "delayed" and one.payload["token"] == token:
+                said = one.payload
+                return CurrentLeader(said["identity"], said["token"], said["since"])
+        return None
 
     def close(self) -> None:
         """End the campaigns that wait, which raise ``ShutDown``, and resign."""
@@ -170,6 +170,7 @@ class Leader:
             "identity": self.identity,
             "token": term.token,
             "since": time.time(),
+            # Processes that are not updated yet tell terms apart by these.
             "lock": lease.id,
             "attempt": lease.attempt,
         }

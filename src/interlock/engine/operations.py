@@ -240,6 +240,10 @@ class Operations:
                 return state.decode()
             # It was put, or died, between the two questions.
 
+    def lease_token(self, session: Session[Any], id: int) -> Request[int | None]:
+        """Return the token of the lease that has a message; None if none has."""
+        return (yield from wire_queue.lease_token(self.on(session), id))
+
     def _why_dead(self, session: Session[Any], id: int, error: str) -> Request[str]:
         """Return why a message is a dead letter; see JobFailed. The engine keeps no word for it:
         it is told by the error, and by the attempts against those of the policy."""

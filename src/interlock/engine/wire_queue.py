@@ -67,6 +67,13 @@ def peek(call: Call, id: int) -> Request[Stored | None]:
     return peeked((yield from call("peek", id)))
 
 
+def lease_token(call: Call, id: int) -> Request[int | None]:
+    """Return the token of the lease that has a message; None if none has."""
+    reply = yield from call("peek", id)
+    # STATE TOKEN ...
+    return int(reply[1]) if reply and reply[1] else None
+
+
 def explain(
     call: Call, what: Literal["id", "key"], named: int | bytes, limit: int
 ) -> Request[Explanation | None]:
