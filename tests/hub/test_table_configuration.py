@@ -147,7 +147,7 @@ def test_a_hub_makes_tables_and_leaves_them_behind(names: list[str], tmp_path: P
     path = tmp_path / "rows"
     tables = [
         {"name": names[0], "columns": Presence, "capacity": 500, "ttl": 60, "on_full": "raise"},
-        {"name": "file", "columns": "a: U8", "capacity": 10, "path": str(path), "mode": "640"},
+        {"name": "file", "columns": "a: U8", "capacity": 10, "path": str(path), "mode": "660"},
     ]
     with interlock.Hub(port=0, table=tables) as hub, Client(hub.url) as client:
         client.call("HSET", f"{names[0]}:k", "unread", "5")
@@ -155,7 +155,7 @@ def test_a_hub_makes_tables_and_leaves_them_behind(names: list[str], tmp_path: P
     found = SharedTable.attach(names[0], Presence)
     assert (found["k"].unread, found.capacity, found.on_full) == (5, 500, "raise")
     assert found.default_ttl == 60
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_mode & 0o777 == 0o660
     with interlock.Hub(port=0, table=tables) as hub, Client(hub.url) as client:
         assert client.call("HGET", f"{names[0]}:k", "unread") == b"5"
         assert client.call("HGET", "file:k", "a") == b"6", "it is in the file"
