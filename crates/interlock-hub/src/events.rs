@@ -233,7 +233,8 @@ impl Waiting {
 
 const MOST_LINES: usize = 1024;
 const MOST_KINDS: usize = 64;
-const MOST_CHANGES: usize = 65_536;
+/// Untaken changes. At most about 8 MB, which no queue's bound counts.
+const MOST_CHANGES: usize = 8192;
 const OTHERS: &str = "others";
 const WHILE: Duration = Duration::from_secs(10);
 

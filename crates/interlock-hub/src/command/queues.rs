@@ -74,6 +74,7 @@ fn audit(call: &Call<'_, '_>, function: Function, outcome: &Outcome, from: usize
     };
     let mut what: Vec<u8> = call.arguments.from(4).take(most).collect::<Vec<_>>().join(&b' ');
     what.truncate(MOST_WHAT);
+    what.shrink_to_fit();
     let card = &call.state.card;
     call.core.shared.events.audit(Change {
         user: card.user_name(),
