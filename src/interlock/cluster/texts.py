@@ -191,7 +191,11 @@ def shown(value: Any) -> bytes:
         return b"1" if value else b"0"
     if math.isnan(value):
         return b"nan"
-    return _shortest(value).removesuffix(".0").encode()
+    text = _shortest(value)
+    # Without an exponent as far as the digits go, as a hub.
+    if "e" in text and 1e-17 <= abs(value) < 1e21:
+        text = f"{Decimal(text):f}"
+    return text.removesuffix(".0").encode()
 
 
 def bulk(text: bytes) -> bytes:

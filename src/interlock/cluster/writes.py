@@ -89,8 +89,10 @@ class Writes(Call):
         if not text.column.is_float:
             raise Refusal("ERR hash value is not a float")
         by = text.increment(self.arguments[3])
-        if not math.isfinite(by):
+        if math.isnan(by):
             raise Refusal("ERR value is not a valid float")
+        if math.isinf(by):
+            raise Refusal("ERR value is NaN or Infinity")
         return bulk(shown(self.raise_or_create(key, text, by)))
 
     def raise_or_create(self, key: bytes, text: ColumnText, by: int | float) -> Any:
@@ -156,14 +158,13 @@ class Writes(Call):
     def expires(self, name: str, unit: int, *, since_1970: bool) -> bytes:
         """Set a time to live; ``unit`` is the ms in one of what is given."""
         key = self.named(1)
+        words = self.conditions()
         given = integer(self.arguments[2])
         if given is None:
             raise Refusal("ERR value is not an integer or out of range")
-        words = self.conditions()
-        left = given * unit
-        if _is_i64(left) and since_1970:
-            left -= self.now_ms
-        if not _is_i64(left):
+        given *= unit
+        left = given - self.now_ms if since_1970 else given
+        if not -(2**63) <= given < 2**63 or left > LONGEST_MS:
             raise Refusal(f"ERR invalid expire time in '{name}' command")
         # What is over has expired at once.
         left = max(left, 0)
@@ -308,9 +309,7 @@ class Writes(Call):
         return b"*%d\r\n" % len(values) + b"".join(bulk(shown(value)) for value in values)
 
 
-def _is_i64(number: int) -> bool:
-    return -(2**63) <= number < 2**63
-
-
 MOST_ROWS = 1000
 """Rows that one call may name."""
+LONGEST_MS = 500 * 365 * 86_400_000
+"""That a row may be told to live, as a hub has it: 500 years."""

@@ -137,7 +137,8 @@ class WireRows(Generic[W]):
 
     def expire(self, session: Session[Any], key: bytes, ttl: float) -> Request[bool]:
         """See `Rows`."""
-        lives = milliseconds(ttl)
+        # A hub refuses more, which a table of this process takes.
+        lives = min(milliseconds(ttl), LONGEST_MILLISECONDS)
         return bool((yield from self._number(session, "PEXPIRE", self._key(key), lives)))
 
     def persist(self, session: Session[Any], key: bytes) -> Request[bool]:
@@ -304,3 +305,5 @@ def milliseconds(seconds: float) -> int:
 MANY = 500
 """Rows of one command: it holds others up for as long."""
 MOST_MILLISECONDS = 2**53
+LONGEST_MILLISECONDS = 500 * 365 * 86_400_000
+"""That PEXPIRE takes: 500 years."""
