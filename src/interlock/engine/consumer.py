@@ -93,7 +93,7 @@ class RemoteConsumer(Consumer):
         # A function of its own, so that no name holds the last message while the next is awaited.
         while not self._turns.enter():
             # Another is handled alone: nothing is leased meanwhile, and what is done is settled.
-            _say_lost(self._taking.name, settle(self._taking, settled))
+            self._settle(settled)
             settled = []
             self._turns.wait()
         try:
@@ -108,9 +108,19 @@ class RemoteConsumer(Consumer):
             self._turns.leave()
         with self._turns.alone():
             if begins and self._extended(batch, False):
-                return self._handle_batch(batch, times, time.monotonic() + lease)
+                # Settled before the next may begin alone: if that ends this process, this one,
+                # which has ended well, is not charged for it.
+                self._settle(self._handle_batch(batch, times, time.monotonic() + lease))
+                return []
         batch.all_settled()
         return []
+
+    def _settle(self, settled: list[wire.Settlement]) -> None:
+        try:
+            _say_lost(self._taking.name, settle(self._taking, settled))
+        except EngineUnavailable as error:
+            # As in ``_lease``: it may have been settled, and its lease is not renewed any more.
+            _log.warning("%s", error)
 
     def _lease(
         self,
@@ -256,7 +266,9 @@ async def _turn(
         await asyncio.sleep(_AGAIN)
         return []
     _say_lost(queue.name, answers)
-    settled = [await _in_turn(queue, handler, lease, timeout, turns) for lease in leases]
+    settled = []
+    for lease in leases:
+        settled += await _in_turn(queue, handler, lease, timeout, turns)
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         # The handler kept it to itself.
@@ -271,7 +283,7 @@ async def _in_turn(
     lease: AsyncRemoteLease[Any],
     timeout: float | None,
     turns: AsyncTurns,
-) -> wire.Settlement:
+) -> list[wire.Settlement]:
     grant, begun = lease._grant, False
     if grant.alone and turns.busy:
         grant.wait_for_turn()
@@ -281,11 +293,18 @@ async def _in_turn(
                 grant.begins()
                 await lease.extend(grant.seconds)
             begun = True
-            return await _handled(queue, handler, lease, timeout)
+            ended = await _handled(queue, handler, lease, timeout)
+            if not grant.alone:
+                return [ended]
+            # As in ``RemoteConsumer._turn``: settled before the next may begin alone.
+            await _settle_last(queue, ended)
+            return []
     except InterlockError:
+        if begun:
+            raise
         # Lost, or the engine is not there; either way no handler has begun.
         lease.stop_renewing()
-        return wire.releasing(lease.token, lease.id)
+        return [wire.releasing(lease.token, lease.id)]
     except asyncio.CancelledError:
         if not begun:
             await _settle_last(queue, lease.releasing())
