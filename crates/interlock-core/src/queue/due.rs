@@ -109,7 +109,7 @@ impl<P> Scheduler<P> {
     /// A message comes again at that time.
     pub(super) fn back_off(&mut self, at: u32, until: Time) {
         self.records.set_stopped(at, State::BackingOff);
-        let due = Due { at: until, id: self.records[at].id, owner: at };
+        let due = Due { at: until, id: self.records.sequence(at), owner: at };
         let records = &mut self.records;
         self.backoffs.insert(due, |owner, position| records.set_timer(owner, position));
     }

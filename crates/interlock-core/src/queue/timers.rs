@@ -8,7 +8,7 @@ use crate::queue::types::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Due {
     pub at: Time,
-    /// Ties fall by the message's id (clause 20).
+    /// Breaks ties (clause 20): the message's id, or its sequence if it backs off.
     pub id: u64,
     pub owner: u32,
 }
