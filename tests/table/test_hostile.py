@@ -193,6 +193,8 @@ def test_a_batch_that_had_to_wait_sets_no_row_twice(table: SharedTable[Wide], na
 def test_a_signal_ends_a_resize_that_waits(table: SharedTable[Wide], name: str) -> None:
     patient = SharedTable.attach(name, Wide, patience=10)
     table["rest"] = Wide(count=5)
+    # A process that a shell has started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with held(table):
         timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -205,6 +207,7 @@ def test_a_signal_ends_a_resize_that_waits(table: SharedTable[Wide], name: str) 
         assert table.capacity == 1000
         with pytest.raises(RowBusy):
             SharedTable.attach(name, Wide, patience=0).resize(5000)
+    signal.signal(signal.SIGINT, before)
     assert patient.resize(5000).moved == 3
     assert table.capacity == 5000 and table["rest"].count == 6
 
