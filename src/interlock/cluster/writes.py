@@ -312,4 +312,4 @@ class Writes(Call):
 MOST_ROWS = 1000
 """Rows that one call may name."""
 LONGEST_MS = 500 * 365 * 86_400_000
-"""That a row may be told to live, as a hub has it: 500 years."""
+"""Longest time to live of a row, as on a hub: 500 years."""

@@ -306,4 +306,4 @@ MANY = 500
 """Rows of one command: it holds others up for as long."""
 MOST_MILLISECONDS = 2**53
 LONGEST_MILLISECONDS = 500 * 365 * 86_400_000
-"""That PEXPIRE takes: 500 years."""
+"""Longest time to live that PEXPIRE takes: 500 years."""
