@@ -42,9 +42,8 @@ function letters.drop(q, ids)
   bulk('ZREM', q.xo, ids)
   bulk('HDEL', q.y, ids)
   c[N.dead] = c[N.dead] - #ids
-  if c[N.dead] == 0 then
-    c[N.dead_due] = NEVER
-  end
+  -- The next in line may be older: one that died elsewhere stands where it came.
+  c[N.dead_due] = c[N.dead] == 0 and NEVER or 0
 end
 
 -- They are kept for DEAD_TTL: at dead_due the oldest has been, or it went before.
@@ -57,8 +56,9 @@ end
 
 -- Those that were kept for long enough, the oldest first and at most `left`; and when the next one will be.
 function letters.old(q, left, ttl)
-  local over, some = {}, 50
-  for first = 0, left, some do
+  -- Mostly the first is not over yet: the others are read only behind one that is.
+  local over, first, some = {}, 0, 1
+  repeat
     local ids = redis_call('ZRANGE', q.xo, first, first + some - 1)
     for i, text in ipairs(fetch(q.x, ids)) do
       -- Behind the error and the attempts.
@@ -68,10 +68,9 @@ function letters.old(q, left, ttl)
       end
       over[#over + 1] = ids[i]
     end
-    if #ids < some then
-      break
-    end
-  end
+    local is_all = #ids < some
+    first, some = first + #ids, 50
+  until is_all or first > left
   return over, NEVER
 end
 
