@@ -25,6 +25,8 @@ MAX_NAME = 512
 """Bytes of a queue's name, of a worker's."""
 MAX_SPAN = 1_000_000_000_000_000
 """µs, of a duration: 31 years, so that now and a span together stay below 2⁵³."""
+MAX_ROW_TTL = 15_768_000_000_000
+"""Ms, of the time to live of a table's row: 500 years; a word holds 584 of them in nanoseconds."""
 MAX_COUNT = 1_000_000_000
 """Of attempts, messages, dead letters."""
 MAX_NUMBER = 9_007_199_254_740_991

@@ -100,6 +100,12 @@ def test_peek_filters_by_state_and_key(cli: Command, queue: RemoteQueue[bytes]) 
         leased,
         waiting,
     ]
+    later = [queue.put(b"d", keys=["k", "l"], delay=delay) for delay in (900, 700)]
+    for after, ids in ((None, [leased, waiting, *later[::-1]]), (waiting, later[::-1])):
+        paged = [] if after is None else ["--after", after]
+        for limit in (1, len(ids)):
+            found = cli("peek", queue.name, "--key", "k", "--json", "--limit", limit, *paged).lines
+            assert [one["id"] for one in found] == ids[:limit]
     told = cli("peek", queue.name, leased, "--json").json
     assert told["consumer"]
     assert told["held_for"] >= 0

@@ -120,6 +120,21 @@ class ReadModel(OperatedModel):
     def scan(self) -> list[list[str]]:
         return sorted(self.told(entry) for entry in self.unsettled())
 
+    def scan_key(self, key: str, count: int, after: Entry | None = None) -> list[str]:
+        lane, reply, bytes = self.lane(key), ["0"], 0
+        if after in lane:
+            lane = lane[lane.index(after) + 1 :]
+        for number, entry in enumerate(lane, 1):
+            reply += self.told(entry)
+            bytes += entry.told_bytes()
+            if number == count or bytes >= TOLD:
+                return [str(entry.id), *reply[1:]]
+        return reply
+
+    def scan_delayed(self, key: str) -> list[list[str]]:
+        delayed = [entry for entry in self.unsettled() if entry.state == DELAYED]
+        return sorted(self.told(entry) for entry in delayed if key in entry.keys)
+
     # Why a message waits.
 
     def explain(self, what: str, name: str, limit: int) -> list[str]:

@@ -16,13 +16,9 @@ impl Queue {
         from: &mut Reader<'_, A>,
         cursor: u64,
         count: usize,
+        newest: bool,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        let newest = match from.take(|| "what".into())? {
-            b"dead" => false,
-            b"newest" => true,
-            _ => return from.bad(|| "what".into(), "is not dead or newest"),
-        };
         from.end()?;
         let (mut told, mut next, mut left, mut bytes) = (Strings::default(), 0, count, 0);
         let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {

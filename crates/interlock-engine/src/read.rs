@@ -1,6 +1,7 @@
 //! The calls that only read: what fell due since the last one counts as it did. And `il1_join`, which
 //! applies that, for nobody else may come to do it.
 
+use interlock_core::key::KeyRef;
 use interlock_core::queue::dead::Dead;
 use interlock_core::queue::read::Seen;
 use interlock_core::queue::types::Time;
@@ -48,7 +49,7 @@ impl Queue {
                 let cursor = cursor(&mut from)?;
                 let count = from.natural(1, MAX_BATCH as u64, || "count".into())?;
                 match from.more() {
-                    true => self.scan_dead(&mut from, cursor, count as usize, out)?,
+                    true => self.scan_part(&mut from, cursor, count as usize, out)?,
                     false => self.scan(cursor, count as usize, out),
                 }
             }
@@ -147,6 +148,51 @@ impl Queue {
             bytes += self.tell_message(&seen, &mut told);
             bytes < MAX_TOLD
         });
+        told.end_behind(next, out);
+    }
+
+    /// `il1_scan` of the dead letters, or of the messages that have a key.
+    fn scan_part<A: Args + ?Sized>(
+        &self,
+        from: &mut Reader<'_, A>,
+        cursor: u64,
+        count: usize,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        match from.take(|| "what".into())? {
+            b"dead" => self.scan_dead(from, cursor, count, false, out),
+            b"newest" => self.scan_dead(from, cursor, count, true, out),
+            b"key" => {
+                let key = key(from, || "key".into())?;
+                from.end()?;
+                self.scan_key(key, cursor, count, out);
+                Ok(())
+            }
+            b"delayed" => {
+                let key = key(from, || "key".into())?;
+                from.end()?;
+                let (mut told, mut bytes) = (Strings::default(), 0);
+                let next = self.scheduler.scan_delayed(cursor, count, key.bytes, |seen| {
+                    bytes += self.tell_message(&seen, &mut told);
+                    bytes < MAX_TOLD
+                });
+                told.end_behind(next, out);
+                Ok(())
+            }
+            _ => from.bad(|| "what".into(), "is not dead, newest, key or delayed"),
+        }
+    }
+
+    fn scan_key(&self, key: KeyRef<'_>, cursor: u64, count: usize, out: &mut Vec<u8>) {
+        let (mut told, mut next, mut bytes) = (Strings::default(), 0, 0);
+        for (number, seen) in self.scheduler.on_key(key, cursor).enumerate() {
+            bytes += self.tell_message(&seen, &mut told);
+            if number + 1 == count || bytes >= MAX_TOLD {
+                // Whose page is full does not know whether there are more.
+                next = seen.id;
+                break;
+            }
+        }
         told.end_behind(next, out);
     }
 

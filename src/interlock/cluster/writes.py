@@ -8,6 +8,7 @@ from typing import Any
 from interlock.cluster.calls import Call
 from interlock.cluster.merge import Cells, ClusterColumn
 from interlock.cluster.texts import ColumnText, Refusal, beyond, bulk, integer, shown, sum_reply
+from interlock.limits import MAX_ROW_TTL
 
 __all__ = ["Writes"]
 
@@ -164,7 +165,7 @@ class Writes(Call):
             raise Refusal("ERR value is not an integer or out of range")
         given *= unit
         left = given - self.now_ms if since_1970 else given
-        if not -(2**63) <= given < 2**63 or left > LONGEST_MS:
+        if not -(2**63) <= given < 2**63 or left > MAX_ROW_TTL:
             raise Refusal(f"ERR invalid expire time in '{name}' command")
         # What is over has expired at once.
         left = max(left, 0)
@@ -311,5 +312,3 @@ class Writes(Call):
 
 MOST_ROWS = 1000
 """Rows that one call may name."""
-LONGEST_MS = 500 * 365 * 86_400_000
-"""Longest time to live of a row, as on a hub: 500 years."""

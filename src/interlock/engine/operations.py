@@ -188,12 +188,15 @@ class Operations:
             return one.id > least and state in (None, one.state)
 
         found: dict[int, Stored] = {}
-        cursor = b""
-        while cursor != b"0":
-            cursor, some = yield from wire_queue.scan(self.on(session), cursor or b"0", _PAGE)
-            found |= {one.id: one for one in _on(some, named) if wanted(one)}
-            if len(found) > limit + MAX_BATCH or cursor == b"0":
-                found = {id: found[id] for id in heapq.nsmallest(limit, found)}
+        for part in _parts(named):
+            cursor = b""
+            while cursor != b"0":
+                cursor, some = yield from wire_queue.scan(
+                    self.on(session), cursor or b"0", _PAGE, part, named
+                )
+                found |= {one.id: one for one in some if wanted(one)}
+                if len(found) > limit + MAX_BATCH or cursor == b"0":
+                    found = {id: found[id] for id in heapq.nsmallest(limit, found)}
         return list(found.values())
 
     def result(
@@ -445,10 +448,13 @@ class Operations:
 
     def _pending_on(self, session: Session[Any], key: bytes) -> Request[list[int]]:
         found: set[int] = set()
-        cursor = b""
-        while cursor != b"0":
-            cursor, some = yield from wire_queue.scan(self.on(session), cursor or b"0", _PAGE)
-            found |= {one.id for one in _on(some, key)}
+        for part in _parts(key):
+            cursor = b""
+            while cursor != b"0":
+                cursor, some = yield from wire_queue.scan(
+                    self.on(session), cursor or b"0", _PAGE, part, key
+                )
+                found |= {one.id for one in some}
         # Of what is leased nothing changes.
         return sorted(found)
 
@@ -484,6 +490,14 @@ class Operations:
 def _on(found: Iterable[Held], key: bytes | None) -> list[Held]:
     """Return those that carry the key; None: all."""
     return [one for one in found if key is None or key in one.keys or key in one.shared]
+
+
+def _parts(key: bytes | None) -> tuple[wire_queue.Part | None, ...]:
+    """Return what is gone through for the unsettled messages of a key; None: of all.
+
+    A delayed one that falls due meanwhile goes to the end of the lane, which comes later.
+    """
+    return (None,) if key is None else ("delayed", "key")
 
 
 def _nobodys(id: int) -> bool:

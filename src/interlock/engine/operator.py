@@ -115,10 +115,34 @@ class Operator:
         """Return the dead letters with all that is known of them, in the order of their deaths."""
         return self._scanned(queue, "dead")
 
-    def _scanned(self, queue: str, what: Literal["dead"] | None = None) -> Iterator[Stored]:
+    def lane(
+        self, queue: str, key: bytes, after: int | None = None, page: int | None = None
+    ) -> Iterator[Stored]:
+        """Yield the messages in a key's lane, each once, in order, at most `page` in a call.
+
+        If message `after` is in the lane, those behind it. Delayed messages are in no lane.
+        """
+        seen: set[int] = set()
+        cursor = str(after or 0).encode()
+        while True:
+            cursor, some = self._call(queue, wire_queue.scan, cursor, page or PAGE, "key", key)
+            for message in some:
+                if message.id not in seen:
+                    seen.add(message.id)
+                    yield message
+            if cursor == b"0":
+                return
+
+    def delayed(self, queue: str, key: bytes) -> Iterator[Stored]:
+        """Yield the delayed messages of a key, in no order."""
+        return self._scanned(queue, "delayed", key)
+
+    def _scanned(
+        self, queue: str, part: wire_queue.Part | None = None, key: bytes | None = None
+    ) -> Iterator[Stored]:
         cursor = b""
         while cursor != b"0":
-            cursor, some = self.page(queue, cursor or b"0", PAGE, what)
+            cursor, some = self._call(queue, wire_queue.scan, cursor or b"0", PAGE, part, key)
             yield from some
 
     def page(

@@ -54,11 +54,15 @@ def configured(call: Call, *options: Argument) -> Request[dict[str, str]]:
     return words((yield from call("configure", *options)))
 
 
+Part = Literal["dead", "newest", "key", "delayed"]
+"""What il1_scan goes through: dead letters, a key's lane, or a key's delayed messages."""
+
+
 def scan(
-    call: Call, cursor: bytes, count: int, what: Literal["dead", "newest"] | None = None
+    call: Call, cursor: bytes, count: int, part: Part | None = None, key: bytes | None = None
 ) -> Request[tuple[bytes, list[Stored]]]:
     """Return the next cursor, b"0" at the end, and some unsettled messages, or dead letters."""
-    more = () if what is None else (what,)
+    more = [one for one in (part, key) if one is not None]
     return scanned((yield from call("scan", cursor, count, *more)))
 
 

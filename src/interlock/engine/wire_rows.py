@@ -21,6 +21,7 @@ from interlock.errors import (
     TableFull,
     TableKept,
 )
+from interlock.limits import MAX_ROW_TTL
 from interlock.table.row import Row
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class WireRows(Generic[W]):
     def expire(self, session: Session[Any], key: bytes, ttl: float) -> Request[bool]:
         """See `Rows`."""
         # A hub refuses more, which a table of this process takes.
-        lives = min(milliseconds(ttl), LONGEST_MILLISECONDS)
+        lives = min(milliseconds(ttl), MAX_ROW_TTL)
         return bool((yield from self._number(session, "PEXPIRE", self._key(key), lives)))
 
     def persist(self, session: Session[Any], key: bytes) -> Request[bool]:
@@ -305,5 +306,3 @@ def milliseconds(seconds: float) -> int:
 MANY = 500
 """Rows of one command: it holds others up for as long."""
 MOST_MILLISECONDS = 2**53
-LONGEST_MILLISECONDS = 500 * 365 * 86_400_000
-"""Longest time to live that PEXPIRE takes: 500 years."""

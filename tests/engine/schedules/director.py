@@ -303,6 +303,11 @@ class Director:
                 self._call("join", arguments, model.join(*arguments))
             scanned = [part for one in model.scan() for part in one]
             self._call("scan", ["0", "1000"], ["0", *scanned])
+            for cursor in ("0", id, gone):
+                told = model.scan_key(key, limit, model.find(cursor))
+                self._call("scan", [cursor, most, "key", key], told)
+            delayed = [part for one in model.scan_delayed(key) for part in one]
+            self._call("scan", ["0", "1000", "delayed", key], ["0", *delayed])
             self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])
             self._call("scan", ["0", most, "dead"], model.scan_dead(limit))
             self._call("scan", ["0", most, "newest"], model.scan_dead(limit, newest=True))

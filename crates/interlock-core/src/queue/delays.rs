@@ -56,6 +56,13 @@ impl Delays {
         exclusive.chain(delayed.shared.iter().map(|key| (key.clone(), true))).collect()
     }
 
+    /// Returns whether a message is delayed and has a key.
+    pub fn has_key(&self, id: u64, key: &[u8]) -> bool {
+        self.keys.get(&id).is_some_and(|delayed| {
+            delayed.keys.iter().chain(&delayed.shared).any(|one| one.as_bytes() == key)
+        })
+    }
+
     /// Counts the keys of a message, if it is delayed.
     pub fn key_count(&self, id: u64) -> Option<usize> {
         self.keys.get(&id).map(|delayed| delayed.keys.len() + delayed.shared.len())

@@ -164,6 +164,37 @@ impl<P> Scheduler<P> {
         })
     }
 
+    /// The unsettled messages in a key's lane, in sequence: those behind message `after`, or all if it is
+    /// not in the lane.
+    pub fn on_key(&self, key: KeyRef<'_>, after: u64) -> impl Iterator<Item = Seen<'_, P>> {
+        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0);
+        let edges = lane.map(|lane| {
+            let last = self.records.find(after).map(|at| &self.records[at]);
+            let last = last.filter(|message| message.state != Some(State::Delayed));
+            let mut edges = last.into_iter().flat_map(|last| self.lanes.edges_of(last.first_edge));
+            match edges.find(|(_, edge)| edge.lane() == lane) {
+                Some((edge, _)) => self.lanes.standing_from(self.lanes.next_of(edge)),
+                None => self.lanes.standing_from(self.lanes.first_of(lane)),
+            }
+        });
+        edges.into_iter().flatten().map(|edge| self.seen_at(edge.message))
+    }
+
+    /// As `scan`, the delayed messages that have a key.
+    pub fn scan_delayed(
+        &self,
+        from: u64,
+        count: usize,
+        key: &[u8],
+        mut each: impl FnMut(Seen<'_, P>) -> bool,
+    ) -> u64 {
+        some_places(from, self.records.end(), count, |at| {
+            let message = self.records.get(at)?;
+            let delayed = message.state == Some(State::Delayed);
+            (delayed && self.delays.has_key(message.id, key)).then(|| each(self.seen_at(at)))
+        })
+    }
+
     /// As `scan`, of the lanes with messages that have a place: key and depth.
     pub fn scan_lanes(&self, from: u64, count: usize, mut each: impl FnMut(&[u8], u32)) -> u64 {
         some_places(from, self.lanes.end(), count, |at| {

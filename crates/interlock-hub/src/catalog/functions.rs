@@ -132,9 +132,9 @@ pub const OF_FCALL: &[Command] = &[
     function(
         "fcall|il1_scan",
         READ,
-        "Goes through the unsettled messages, or the dead letters",
+        "Goes through the unsettled messages, those of a key, or the dead letters",
         "O(N) of the messages told",
-        &[CURSOR, COUNT, ONE_WHAT],
+        &[CURSOR, COUNT, ONE_WHAT, ONE_KEY],
     ),
     function("fcall|il1_paused", READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
     function(
@@ -219,9 +219,9 @@ pub const OF_FCALL_RO: &[Command] = &[
     function(
         "fcall_ro|il1_scan",
         READ,
-        "Goes through the unsettled messages, or the dead letters",
+        "Goes through the unsettled messages, those of a key, or the dead letters",
         "O(N) of the messages told",
-        &[CURSOR, COUNT, ONE_WHAT],
+        &[CURSOR, COUNT, ONE_WHAT, ONE_KEY],
     ),
     function("fcall_ro|il1_paused", READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
     function(

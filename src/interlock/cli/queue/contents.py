@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import heapq
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive
@@ -42,7 +43,7 @@ def add_to(commands: Any) -> None:
         "the first messages of a queue, or those named",
         (LIMIT, STATE, KEY, AFTER),
         about="Without ids it goes through all messages, for a queue does not keep them in "
-        "one row; with --key only through those in front on it. Payloads that are JSON or "
+        "one row; with --key only through those that have the key. Payloads that are JSON or "
         "MessagePack are shown as what they say. Of one "
         "message, all attempts that failed are shown, with where they did.",
         ids="[ID]",
@@ -86,17 +87,18 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
             else:
                 code = failed(gone.text(given.queue, id))
     else:
-        key = None if given.key is None else given.key.encode(errors="surrogateescape")
         behind = _behind(operator, given)
-        listed = None if key is None else _front_of(operator, given, key, behind)
-        wanted = (
-            message
-            for message in (operator.messages(given.queue) if listed is None else listed)
-            if given.state in (None, message.state)
-            and (behind is None or place(message) > behind)
-            and (key is None or key in message.keys or key in message.shared)
-        )
-        found = heapq.nsmallest(given.limit, wanted, key=place)
+
+        def wanted(message: Stored) -> bool:
+            return given.state in (None, message.state) and (
+                behind is None or place(message) > behind
+            )
+
+        if given.key is None:
+            unsettled = filter(wanted, operator.messages(given.queue))
+            found = heapq.nsmallest(given.limit, unsettled, key=place)
+        else:
+            found = _on_key(operator, given, wanted)
     # What the server's clock says of each; the message may have gone meanwhile.
     looked = [
         (message, None if message.state == "dead" else node_of(operator, given.queue, message.id))
@@ -122,33 +124,22 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
     return code
 
 
-def _front_of(
-    operator: Operator, given: argparse.Namespace, key: bytes, behind: tuple[bool, int, int] | None
-) -> list[Stored] | None:
-    """Return the first messages of a key, enough for a page; None if that needs a look at all.
-
-    The engine tells those in front on a key in their order, however many messages it has. It knows
-    no place of a delayed message, which stands on no key yet.
-    """
-    limit = given.limit
-    while True:
-        found = operator.explain(given.queue, key=key, limit=min(limit, MOST_EXPLAINED))
-        nodes = () if found is None else found.nodes
-        looked = [operator.peek(given.queue, node.id) for node in nodes]
-        listed = [one for one in looked if one and (key in one.keys or key in one.shared)]
-        fit = [
-            one
-            for one in listed
-            if given.state in (None, one.state) and (behind is None or place(one) > behind)
-        ]
-        if len(fit) >= given.limit:
-            return listed
-        # What stands in front of those on other keys is told once all on this key are.
-        if found is None or not found.truncated or len(listed) < len(nodes):
-            return None if operator.stats(given.queue)["delayed"] else listed
-        if limit >= MOST_EXPLAINED:
-            return None
-        limit *= 4
+def _on_key(
+    operator: Operator, given: argparse.Namespace, wanted: Callable[[Stored], bool]
+) -> list[Stored]:
+    """Return the first wanted messages of the key: of its lane, then those that are delayed."""
+    key = given.key.encode(errors="surrogateescape")
+    found: list[Stored] = []
+    if given.state != "delayed":
+        # A state may be rare: then pages are not small.
+        page = min(given.limit, 100) if given.state is None else None
+        lane = operator.lane(given.queue, key, given.after, page)
+        found = list(itertools.islice(filter(wanted, lane), given.limit))
+    left = given.limit - len(found)
+    if left and given.state in (None, "delayed"):
+        delayed = filter(wanted, operator.delayed(given.queue, key))
+        found += heapq.nsmallest(left, delayed, key=place)
+    return found
 
 
 def _behind(operator: Operator, given: argparse.Namespace) -> tuple[bool, int, int] | None:
@@ -239,7 +230,5 @@ def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
         yield f"    failed: {printable(message.error)}"
 
 
-MOST_EXPLAINED = 1_000
-"""Messages that an engine explains at once."""
 BAR = 40
 WIDTH = 100

@@ -353,6 +353,9 @@ async def what_is_listed_may_be_some_of_it_in_pages(t: Trial) -> None:
     assert [one.id for one in await q.messages(key="all", after=ids[7])] == ids[8:]
     assert [one.id for one in await q.messages(1, key="key 1", after=ids[1])] == ids[4:5]
     assert [one.id for one in await q.messages(state="ready")] == ids[:3]
+    later = await q.put("later", keys="key 1", shared="all", delay=60)
+    assert [one.id for one in await q.messages(key="key 1")] == [*ids[1::3], later]
+    assert await q.cancel(later)
     assert await q.messages(state="held") == [] == await q.messages(key="nobody's")
     assert await q.messages(after=ids[-1]) == []
     await q.cancel(ids[2])

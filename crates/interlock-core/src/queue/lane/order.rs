@@ -19,7 +19,12 @@ impl Lanes {
 
     /// The messages of a lane in sequence: the granted ones first.
     pub fn standing(&self, lane: u32) -> impl Iterator<Item = &Edge> {
-        let mut at = self.lanes[lane].head;
+        self.standing_from(self.lanes[lane].head)
+    }
+
+    /// An edge and those behind it in its lane; `NONE`: no edges.
+    pub fn standing_from(&self, edge: u32) -> impl Iterator<Item = &Edge> {
+        let mut at = edge;
         std::iter::from_fn(move || {
             if at == NONE {
                 return None;
@@ -28,6 +33,11 @@ impl Lanes {
             at = edge.next;
             Some(edge)
         })
+    }
+
+    /// The first edge of a lane; `NONE`: it has none.
+    pub fn first_of(&self, lane: u32) -> u32 {
+        self.lanes[lane].head
     }
 
     /// The edge behind an edge in its lane; `NONE`: it is the last one.

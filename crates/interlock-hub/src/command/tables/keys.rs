@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use interlock_engine::MAX_ROW_TTL;
+
 use super::{answer, Asked, Named, Refusal};
 use crate::command::Call;
 use crate::resp::parse::integer;
@@ -116,7 +118,7 @@ fn expires(call: &mut Call<'_, '_>, name: &str, unit: i64, since_1970: bool) {
         let wall = i128::from(wall);
         let given = given.checked_mul(unit).map(|given| i128::from(given) * 1000);
         let left = given.map(|given| if since_1970 { given - wall } else { given });
-        let left = left.filter(|left| *left <= LONGEST);
+        let left = left.filter(|left| *left <= i128::from(MAX_ROW_TTL) * 1000);
         let left = left.ok_or_else(|| format!("ERR invalid expire time in '{name}' command"))?;
         // What is over has expired at once.
         let left = Duration::from_micros(left.max(0) as u64);
@@ -127,9 +129,6 @@ fn expires(call: &mut Call<'_, '_>, name: &str, unit: i64, since_1970: bool) {
         Ok(())
     });
 }
-
-/// µs that a row may have to live, 500 years: of nanoseconds a word holds 584.
-const LONGEST: i128 = 500 * 365 * 86_400 * 1_000_000;
 
 /// The condition on which another time to live is taken.
 #[derive(Default)]

@@ -1,9 +1,11 @@
--- il1_scan: cursor count [dead|newest]
+-- il1_scan: cursor count [dead|newest|key KEY|delayed KEY]
 -- All unsettled messages in no order, about so many at a time. Answers the next cursor, then messages.
 -- Or the dead letters, in the order in which they died, or the newest first; the cursor is the last one that
--- was told.
+-- was told. Or a key's lane in sequence, the cursor is the last one that was told: if that is settled, from the
+-- front again. Or the delayed messages of a key, the first due first.
 
-local DEAD_ONES = { dead = 'Z', newest = 'ZREV', told = 'dead or newest' }
+local DEAD_ONES = { dead = 'Z', newest = 'ZREV' }
+local PARTS = { dead = true, newest = true, key = true, delayed = true, told = 'dead, newest, key or delayed' }
 
 local function scan_dead(q, cursor, count, way)
   local rank = cursor ~= '0' and redis_call(way .. 'RANK', q.xo, cursor)
@@ -23,14 +25,87 @@ local function scan_dead(q, cursor, count, way)
   return reply
 end
 
+local function has_key(m, key)
+  for _, keys in ipairs({ m.exclusive, m.shared }) do
+    for i = 1, #keys do
+      if keys[i] == key then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+-- The message that a cursor names; nil if there is none.
+local function at_cursor(q, cursor)
+  return is_place(cursor) and find(q, cursor) or nil
+end
+
+local function scan_key(q, cursor, count, key)
+  local reply, bytes = { '0' }, 0
+  local last, node = at_cursor(q, cursor), nil
+  if last and last.state ~= 'D' and has_key(last, key) then
+    node = redis_call('HGET', q.n, last.place .. key)
+  else
+    local text = get(hash(q, 'l'), key)
+    node = text and lane_of(q, text).head
+  end
+  while node do
+    local place = string_sub(node, 2)
+    local m = message_at(q, place)
+    bytes, count = bytes + tell(q, m, reply), count - 1
+    if count == 0 or bytes >= MAX_TOLD then
+      -- Whose page is full does not know whether there are more.
+      reply[1] = m.id
+      return reply
+    end
+    node = redis_call('HGET', q.n, place .. key)
+  end
+  return reply
+end
+
+-- Leases and backoffs are in the same set; one call looks at so many messages that do not have the key.
+local function scan_delayed(q, cursor, count, key)
+  local reply, bytes, looked_at = { '0' }, 0, 0
+  local rank = is_place(cursor) and redis_call('ZRANK', q.due, 'd' .. cursor)
+  local at = rank and rank + 1 or 0
+  repeat
+    local members = redis_call('ZRANGE', q.due, at, at + READ_AT_ONCE - 1)
+    at = at + #members
+    for i = 1, #members do
+      if string_sub(members[i], 1, 1) == 'd' then
+        local id = string_sub(members[i], 2)
+        local m = message_at(q, id)
+        looked_at = looked_at + 1
+        if has_key(m, key) then
+          bytes, count = bytes + tell(q, m, reply), count - 1
+        end
+        if count == 0 or bytes >= MAX_TOLD or looked_at == MAX_LOOKED_AT then
+          reply[1] = id
+          return reply
+        end
+      end
+    end
+  until #members < READ_AT_ONCE
+  return reply
+end
+
 register('scan', function(q, from)
   local cursor = take_cursor(from)
   local count = take_whole(from, 1, MAX_BATCH, 'count')
-  local dead = more(from) and take_word(from, DEAD_ONES, 'what')
+  local part = more(from) and take_word(from, PARTS, 'what')
+  local key = (part == 'key' or part == 'delayed') and take_text(from, MAX_KEY_BYTES, 'key')
+  if key == '' then
+    bad(from, 'key', 0, 'is empty')
+  end
   take_end(from)
   look(q)
-  if dead then
-    return scan_dead(q, cursor, count, DEAD_ONES[dead])
+  if part == 'key' then
+    return scan_key(q, cursor, count, key)
+  elseif part == 'delayed' then
+    return scan_delayed(q, cursor, count, key)
+  elseif part then
+    return scan_dead(q, cursor, count, DEAD_ONES[part])
   end
   local reply = { '' }
   -- A message is not the only field that c has of it.
