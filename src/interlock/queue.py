@@ -77,6 +77,9 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         TypeError, ValueError: an argument is of a wrong type or out of its range.
         RuntimeError: gevent or eventlet has replaced the threads of this process.
 
+    The options hold for as long as the queue lives: it belongs to one program, which makes another
+    queue for other options. (A queue on an engine outlives its programs, so it has ``configure``.)
+
     In a process made by ``fork`` the queue starts empty: its messages are handled in the parent.
     """
 

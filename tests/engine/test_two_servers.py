@@ -131,3 +131,18 @@ def test_what_one_call_cannot_do_the_next_ones_do_alike(
         both.call("lease", "", 0, 0, 1, 900, "any")
         both.tick(1)
         both.call("extend", 5, 6)
+
+
+def test_lanes_that_were_not_finished_go_on_in_one_order(both: Both) -> None:
+    # Clause 20: one call readies 1,000 readers; the next begins with the last lane that this one left.
+    keys = [f"key {n}" for n in range(16)]
+    both.call("put", "", 0, 0, *message("writer", keys))
+    both.put(len(keys) * 200, lambda n: message("reader", [], [keys[n // 200]]))
+    both.ack(both.lease(1, 60_000_000))
+    finished: list[str] = []
+    while len(finished) < len(keys):
+        # Asks for what there is none of, and goes on with the lanes.
+        both.call("lease", "", 0, 0, 1, 60_000_000, "unkeyed")
+        told = {key: both.call("scan", 0, 1_024, "key", key).count(b"ready") for key in keys}
+        finished += [key for key in reversed(keys) if told[key] == 200 and key not in finished]
+    assert sorted(finished) == sorted(keys)

@@ -274,8 +274,14 @@ def test_a_server_that_is_stopped_is_given_up_and_gets_everything_once_it_goes_o
             assert "nothing moved for 1 s" in agent.wait_for_log(hub, "WARNING")
         finally:
             far.process.send_signal(signal.SIGCONT)
-        found = wait_until_delivered(hub)
-        assert (found["failing"], found["connected"]) == (0, 1)
+        # On a busy machine it may be given up once more.
+        while True:
+            found = wait_until_delivered(hub)
+            if (found["failing"], found["connected"]) == (0, 1):
+                break
+        # What the server has taken its store writes later.
+        while len(lines(tmp_path)) < 3000:
+            pass
     assert lines(tmp_path) == [f"m{number}" for number in range(3000)]
 
 

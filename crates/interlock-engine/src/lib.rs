@@ -70,8 +70,7 @@ mod wire;
 mod words;
 mod workers;
 
-use std::sync::atomic::Ordering;
-use std::sync::Arc;
+use std::sync::{atomic::Ordering, Arc};
 
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};

@@ -55,7 +55,7 @@ def configured(call: Call, *options: Argument) -> Request[dict[str, str]]:
 
 
 Part = Literal["dead", "newest", "key", "delayed"]
-"""What il1_scan goes through: dead letters, a key's lane, or a key's delayed messages."""
+"""Part that il1_scan reads: dead letters, a key's lane, or a key's delayed messages."""
 
 
 def scan(
