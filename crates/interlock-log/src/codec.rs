@@ -1,0 +1,138 @@
+//! Numbers and byte strings as bytes, and back without trust.
+//!
+//! Numbers have seven bits to a byte, the lowest first; byte strings have their length before them.
+//! Whatever the bytes are, reading ends with a value or with [`Damaged`].
+
+use std::hash::Hasher;
+
+/// The bytes are not what a writer of this version writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
+
+/// Appends a number.
+pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Appends a byte string.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// The checksum of some bytes that follow others, whose checksum is `before`.
+pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
+    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(before, 0x696e_7465_726c_6f63);
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Reads what the functions above have written.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The number of bytes that are left.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub fn byte(&mut self) -> Result<u8, Damaged> {
+        let (&first, rest) = self.rest.split_first().ok_or(Damaged)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Damaged)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub fn word(&mut self) -> Result<u64, Damaged> {
+        Ok(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| Damaged)?))
+    }
+
+    /// A number in the one form that [`put_number`] writes.
+    pub fn number(&mut self) -> Result<u64, Damaged> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            if shift == 63 && byte > 1 || shift > 0 && byte == 0 {
+                return Err(Damaged);
+            }
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Damaged)
+    }
+
+    /// A number of things that follow, each of at least `least` bytes: so never more than there can be.
+    pub fn count(&mut self, least: usize) -> Result<usize, Damaged> {
+        let count = usize::try_from(self.number()?).map_err(|_| Damaged)?;
+        if count > self.left() / least.max(1) {
+            return Err(Damaged);
+        }
+        Ok(count)
+    }
+
+    /// A byte string of at most `most` bytes.
+    pub fn bytes(&mut self, most: usize) -> Result<&'a [u8], Damaged> {
+        let length = usize::try_from(self.number()?).map_err(|_| Damaged)?;
+        if length > most {
+            return Err(Damaged);
+        }
+        self.take(length)
+    }
+
+    /// Ends the reading: nothing may be left.
+    pub fn end(self) -> Result<(), Damaged> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Damaged)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_strings_come_back() {
+        let numbers = [0, 1, 127, 128, 300, 1 << 32, u64::MAX - 1, u64::MAX];
+        let mut out = Vec::new();
+        for number in numbers {
+            put_number(&mut out, number);
+        }
+        put_bytes(&mut out, b"abc");
+        let mut reader = Reader::new(&out);
+        for number in numbers {
+            assert_eq!(reader.number(), Ok(number));
+        }
+        assert_eq!(reader.bytes(3), Ok(&b"abc"[..]));
+        assert_eq!(reader.end(), Ok(()));
+    }
+
+    #[test]
+    fn a_number_has_one_form_and_a_string_its_bound() {
+        assert_eq!(Reader::new(&[0x80, 0]).number(), Err(Damaged));
+        assert_eq!(Reader::new(&[0xff; 10]).number(), Err(Damaged));
+        assert_eq!(Reader::new(&[3, 1, 2]).bytes(9), Err(Damaged));
+        assert_eq!(Reader::new(&[2, 1, 2]).bytes(1), Err(Damaged));
+        assert_eq!(Reader::new(&[5, 1, 2]).count(1), Err(Damaged));
+    }
+}
