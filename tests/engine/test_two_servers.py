@@ -134,7 +134,7 @@ def test_what_one_call_cannot_do_the_next_ones_do_alike(
 
 
 def test_lanes_that_were_not_finished_go_on_in_one_order(both: Both) -> None:
-    # Clause 20: one call readies 1,000 readers; the next begins with the last lane that this one left.
+    # Clause 20: one call readies 1,000 readers; the next begins with the last lane that was left.
     keys = [f"key {n}" for n in range(16)]
     both.call("put", "", 0, 0, *message("writer", keys))
     both.put(len(keys) * 200, lambda n: message("reader", [], [keys[n // 200]]))
