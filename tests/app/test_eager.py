@@ -63,7 +63,7 @@ def test_a_request_that_awaits_its_result_is_answered_at_once() -> None:
     async def main() -> None:
         async with app.testing(eager=True) as worker:
             assert await endpoint(4) == 8
-            assert [call.args for call in worker.done] == [("k", 4)]
+            assert [call.args for call in worker.acked] == [("k", 4)]
 
     asyncio.run(main())
 
@@ -81,7 +81,7 @@ def test_a_plain_program_has_its_result_too() -> None:
     with app.testing(eager=True) as worker:
         assert plain.send("k", 2).result(timeout=5) == 6
         assert double.send("k", 2).result(timeout=5) == 4
-        assert len(worker.done) == 2
+        assert len(worker.acked) == 2
     with app.testing():
         plain.send("k", 2)
     assert len(seen) == 2

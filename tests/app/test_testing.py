@@ -74,7 +74,7 @@ def test_what_is_sent_is_handled_with_its_arguments_encoded_and_decoded(worker: 
     keys, shared = frozenset({b"order:3"}), frozenset({b"rates"})
     sent = TestCall("ship", (order,), {"note": "x"}, "default", job.id, keys, shared)
     done = dataclasses.replace(sent, attempt=1)
-    assert (worker.sent, worker.done, worker.dead) == ([sent], [done], [])
+    assert (worker.sent, worker.acked, worker.dead) == ([sent], [done], [])
 
 
 def test_a_coroutine_function_is_awaited_with_or_without_a_running_loop(worker: TestWorker) -> None:
@@ -117,7 +117,7 @@ def test_steering_is_no_error(worker: TestWorker) -> None:
 def test_what_a_handler_sends_is_handled_too_on_all_queues(worker: TestWorker) -> None:
     follows.send(3)
     assert worker.run_until_idle() == 4
-    assert [call.args for call in worker.done] == [(3,), (2,), (1,), (0,)]
+    assert [call.args for call in worker.acked] == [(3,), (2,), (1,), (0,)]
 
 
 def test_what_is_delayed_waits_for_the_clock(worker: TestWorker) -> None:
@@ -140,11 +140,11 @@ def test_a_shuffled_run_keeps_the_order_of_each_key_and_no_other(
     for number in range(20):
         ship.send(Order(number % 4), str(number))
     worker.shuffle(seed).run_until_idle()
-    numbers = [int(call.kwargs.get("note") or call.args[1]) for call in worker.done]
+    numbers = [int(call.kwargs.get("note") or call.args[1]) for call in worker.acked]
     assert sorted(numbers) == list(range(20)) and numbers != list(range(20))
     for key in range(4):
         assert [n for n in numbers if n % 4 == key] == list(range(key, 20, 4))
-    assert all(call.attempt == 1 for call in worker.done)
+    assert all(call.attempt == 1 for call in worker.acked)
 
 
 def test_a_seed_repeats_its_order() -> None:
@@ -153,7 +153,7 @@ def test_a_seed_repeats_its_order() -> None:
             for number in range(20):
                 ship.send(Order(number))
             worker.shuffle(seed).run_until_idle()
-            return [call.args for call in worker.done]
+            return [call.args for call in worker.acked]
 
     assert order(1) == order(1) != order(2)
 

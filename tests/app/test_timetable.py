@@ -326,7 +326,7 @@ def test_the_timers_of_a_release_end_with_its_last_worker(
     worker.clock.advance(3600)
     keeper.step(0.0)
     worker.run_until_idle()
-    assert [call.args for call in worker.done] == [("23 15:00",)]
+    assert [call.args for call in worker.acked] == [("23 15:00",)]
 
 
 def test_an_engine_that_came_back_empty_gets_its_timers_again(shop: Shop) -> None:

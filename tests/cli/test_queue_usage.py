@@ -250,7 +250,7 @@ def test_watch_as_json_is_an_object_each_time(cli: Command, queue: RemoteQueue[b
     assert first["counts"]["unsettled"] == 2
     assert first["hot"] == [{"key": "hot", "depth": 2, "front": lease.id}]
     assert [one["id"] for one in first["leases"]] == [lease.id]
-    assert first["oldest"]["id"] > lease.id
+    assert first["oldest_waiting"]["id"] > lease.id
     lease.ack()
 
 

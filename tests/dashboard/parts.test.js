@@ -48,7 +48,7 @@ test("a message is drawn on each of its keys and on its worker, from its lease t
   assert.deepEqual([a.spans[0].start, a.spans[0].end, a.spans[0].worker], [11, Infinity, "web/4/x"]);
   assert.equal(tracks.workers.get("web/4/x").open.size, 1);
   told(tracks, event(13, "ack", 1, ["a", "b"]));
-  assert.deepEqual([a.spans[0].end, a.spans[0].outcome, a.here.size], [13, "done", 0]);
+  assert.deepEqual([a.spans[0].end, a.spans[0].outcome, a.here.size], [13, "acked", 0]);
   assert.equal(tracks.workers.get("web/4/x").open.size, 0);
   assert.deepEqual(tracks.waits, [{ wait: 1, key: "a" }]);
 });

@@ -334,7 +334,7 @@ class Model:
         if verb in ("ACK", "DONE"):
             self.counts["acks"] += 1
             self.happened("ack", entry, entry.token)
-            self.keep(entry, "done", "".join(rest))
+            self.keep(entry, "acked", "".join(rest))
             self.end(entry)
             return "ACKED"
         if verb in ("RELEASE", "DEFER"):

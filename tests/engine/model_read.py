@@ -60,11 +60,11 @@ class ReadModel(OperatedModel):
             return ["pending"]
         for entry in self.dead:
             if str(entry.id) == id:
-                return ["failed", entry.newest_error()]
+                return ["dead", entry.newest_error()]
         ended, until, result = self.kept.get(int(id), ("gone", self.now + 1, ""))
         if until <= self.now:
             return ["gone"]
-        return [ended, result] if ended in ("done", "expired") else [ended]
+        return [ended, result] if ended in ("acked", "expired") else [ended]
 
     def dead_letters(self, count: int, after: str, key: str | None) -> list[str]:
         letters = self.dead

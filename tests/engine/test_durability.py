@@ -97,7 +97,7 @@ def test_a_full_server_is_operated_and_takes_nothing_new(tmp_path: Path) -> None
         ]
         for name, *arguments in read:
             assert len(queue.call(str(name), *arguments)) > 3
-        assert queue.call("result", ids[0], 0) == ["failed", "bad"]
+        assert queue.call("result", ids[0], 0) == ["dead", "bad"]
         assert queue.call("purge", "pending") == ["3"]
         assert queue.call("purge", "dead") == ["1"]
         assert queue.parts() == {"c"}

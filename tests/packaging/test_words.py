@@ -1,10 +1,24 @@
 """The check of names: private words are found in every part of an identifier, and only there."""
 
+import argparse
+import ast
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from scripts.words import names, refused
+from interlock.app.job import JobState
+from interlock.cli import parser
+from interlock.engine import wire
+from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
+from interlock.queue_figures import QUEUE_FAMILIES
+from interlock.worker.harness import TestWorker as Harness
+from scripts.completions import actions
+from scripts.words import ROOT, names, refused
+
+RETIRED = {"done": "acked", "oldest": "oldest_ready or oldest_waiting", "deleted": "cancelled"}
+"""With what docs/glossary.md says in their place, under "One word each"."""
 
 
 @pytest.mark.parametrize(
@@ -35,3 +49,33 @@ def test_comments_and_strings_have_no_names(file: str, text: str, tmp_path: Path
     assert [(line, name) for line, name in found if name == "taken"] == [
         (text.count("\n", 0, text.index("taken")) + 1, "taken")
     ]
+
+
+def json_fields(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            for key in node.keys:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value
+
+
+def shown_names() -> Iterator[str]:
+    """Yield the names that users type or parse for what becomes of messages."""
+    yield from get_args(JobState)
+    yield from (*wire._ANSWERS.values(), *OUTCOMES)
+    yield from (name for name in vars(Harness) if not name.startswith("_"))
+    for family in (*WORKER_FAMILIES.values(), *QUEUE_FAMILIES):
+        yield family.name.removeprefix("interlock_").removesuffix("_total")
+        yield from family.name.removesuffix("_total").split("_")[-1:]
+    for action in actions(parser()):
+        assert isinstance(action, argparse.Action)
+        yield from (flag.lstrip("-") for flag in action.option_strings)
+    for path in (ROOT / "src/interlock/cli/queue").glob("*.py"):
+        yield from json_fields(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_words_that_were_given_up_do_not_come_back() -> None:
+    shown = list(shown_names())
+    assert {"acked", "dead", "oldest_waiting", "state"} <= set(shown)
+    found = {name: RETIRED[name] for name in shown if name in RETIRED}
+    assert not found, f"say {found}"

@@ -175,7 +175,7 @@ def work() -> None:
         assert_type(trial.shuffle(7).run_until_idle(raise_errors=False), int)
         trial.advance(60)
         assert_type(trial.errors, list[BaseException])
-        assert_type(trial.sent + trial.done + trial.dead, list[TestCall])
+        assert_type(trial.sent + trial.acked + trial.dead, list[TestCall])
 
 
 async def awork() -> None:

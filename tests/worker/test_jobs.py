@@ -71,7 +71,7 @@ def test_a_job_tells_its_state_from_the_send_to_the_end(app: App) -> None:
         assert first.result(PATIENCE) == "a"
         gone = send(app, "unkept", "b")
         wait_for(lambda: gone.state() == "gone", "it is not settled")
-    assert [job.state() for job in (delayed, first, second)] == ["delayed", "done", "cancelled"]
+    assert [job.state() for job in (delayed, first, second)] == ["delayed", "acked", "cancelled"]
     again: Job[object] = app.tasks["echo"].job(first.id)
     assert (again, again.result(1), again.known) == (first, "a", False)
     assert app.tasks["echo"].job(7).state() == app.tasks["echo"].job(-7).state() == "gone"

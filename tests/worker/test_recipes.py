@@ -56,4 +56,4 @@ def test_each_span_of_the_traces_is_ended_once(app: App, pool: str) -> None:
         assert len(ids) == MANY
     told = [span.attributes or {} for span in spans if span.kind is SpanKind.CONSUMER]
     outcomes = collections.Counter(str(one["interlock.outcome"]) for one in told)
-    assert outcomes == {"done": 300, "rejected": 100}
+    assert outcomes == {"acked": 300, "rejected": 100}

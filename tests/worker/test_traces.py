@@ -174,7 +174,7 @@ def test_the_names_are_those_of_the_conventions(sampled: Traced) -> None:
     ) | {
         "interlock.attempt": 1,
         "interlock.token": told(process)["interlock.token"],
-        "interlock.outcome": "done",
+        "interlock.outcome": "acked",
     }
     assert parent_of(wait) == parent_of(process) == id_of(sent)
 
@@ -309,8 +309,8 @@ def test_a_failure_is_an_error_and_steering_is_none(sampled: Traced) -> None:
     found = {(told(one)["interlock.keys"][0], told(one)["interlock.attempt"]): one for one in spans}
     outcomes = {at: told(one)["interlock.outcome"] for at, one in found.items()}
     assert outcomes == {
-        ("a:raise", 1): "failed", ("a:raise", 2): "done", ("a:later", 1): "retry_after",
-        ("a:later", 2): "done", ("a:reject", 1): "rejected",
+        ("a:raise", 1): "failed", ("a:raise", 2): "acked", ("a:later", 1): "deferred",
+        ("a:later", 2): "acked", ("a:reject", 1): "rejected",
     }  # fmt: skip
     wrong = [at for at, one in found.items() if one.status.status_code is StatusCode.ERROR]
     assert wrong == [("a:raise", 1)]

@@ -373,7 +373,7 @@ impl Queue {
             }
             (Some(kept), _) => reply::texts(out, &[kept.end.text()]),
             (None, Some(dead)) => {
-                reply::texts(out, &[b"failed", history::newest(&to_bytes(&dead.error))])
+                reply::texts(out, &[b"dead", history::newest(&to_bytes(&dead.error))])
             }
             (None, None) => reply::texts(out, &[b"gone"]),
         }

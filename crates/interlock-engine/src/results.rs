@@ -19,7 +19,7 @@ pub enum End {
 impl End {
     pub fn text(self) -> &'static [u8] {
         match self {
-            End::Done => b"done",
+            End::Done => b"acked",
             End::Cancelled => b"cancelled",
             End::Skipped => b"skipped",
             End::Expired => b"expired",

@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 JobState = Literal[
     "delayed", "waiting", "ready", "leased", "backing_off", "held",
-    "dead", "done", "expired", "cancelled", "skipped", "gone",
+    "dead", "acked", "expired", "cancelled", "skipped", "gone",
 ]  # fmt: skip
 """The states of a message, from a job's point of view."""
 
@@ -80,7 +80,7 @@ class Job(Generic[R]):
         """Return how far it is.
 
         ``"delayed"``, ``"waiting"`` (for its keys), ``"ready"``, ``"leased"`` (a worker has it),
-        ``"backing_off"`` or ``"held"``; ``"dead"``; ``"done"``, ``"expired"``, ``"cancelled"`` or
+        ``"backing_off"`` or ``"held"``; ``"dead"``; ``"acked"``, ``"expired"``, ``"cancelled"`` or
         ``"skipped"``, for as long as the task's ``result_ttl``; else ``"gone"``: it is settled, and
         nothing is kept of it, or there was no such message.
         """

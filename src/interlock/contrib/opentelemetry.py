@@ -165,14 +165,14 @@ class Tracing(Middleware):
 
     def after_handle(self, handling: Handling, result: Any) -> None:
         """End the span of a handling."""
-        self._end(handling, "done", None)
+        self._end(handling, "acked", None)
 
     def on_error(self, handling: Handling, error: BaseException) -> None:
         """End the span of a handling that has failed; to steer by an exception is no failure."""
         # By its class: an exception of a handler may raise when it is asked for it.
         kind = type(error)
         if issubclass(kind, RetryAfter):
-            self._end(handling, "retry_after", None)
+            self._end(handling, "deferred", None)
         elif issubclass(kind, Reject):
             self._end(handling, "rejected", None)
         else:

@@ -551,7 +551,7 @@ class AsyncRemoteQueue(Generic[T]):
         """Return the state of a message, by its id.
 
         ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` of
-        one that is unsettled; ``"dead"``; ``"done"``, ``"cancelled"`` or ``"skipped"`` while its
+        one that is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its
         result is kept (``result_ttl``); else ``"gone"``: it is settled, or never was.
         """
         return await self._run(self._handle, self._operations.state, id)

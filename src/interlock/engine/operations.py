@@ -210,9 +210,9 @@ class Operations:
             state, said = yield from self._ended(session, id, end)
         else:
             state, said = yield from self._ended_in_handler(session, id, waits)
-        if state == b"done":
+        if state == b"acked":
             return decode_result(said, id, wanted) if said else None
-        if state == b"failed":
+        if state == b"dead":
             error, _, traceback = said.decode(errors="backslashreplace").partition("\n")
             reason = yield from self._why_dead(session, id, error)
             raise JobFailed(id, error, reason, traceback)
@@ -239,7 +239,7 @@ class Operations:
             if found is not None:
                 return found.state
             state, _ = yield from wire_queue.result(call, asked, 0)
-            if state not in (b"pending", b"failed"):
+            if state not in (b"pending", b"dead"):
                 return state.decode()
             # It was put, or died, between the two questions.
 

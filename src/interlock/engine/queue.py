@@ -507,7 +507,7 @@ class RemoteQueue(Generic[T]):
         """Return the state of a message, by its id.
 
         ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` of
-        one that is unsettled; ``"dead"``; ``"done"``, ``"cancelled"`` or ``"skipped"`` while its
+        one that is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its
         result is kept (``result_ttl``); else ``"gone"``: it is settled, or never was.
         """
         return self._run(self._handle, self._operations.state, id)

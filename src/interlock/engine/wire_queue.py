@@ -258,7 +258,7 @@ def bounds(options: dict[str, str]) -> tuple[int, int]:
 def ended(reply: Sequence[bytes]) -> tuple[bytes, bytes]:
     """Parse the reply of il1_result."""
     state = first(reply)
-    return state, reply[1] if state in (b"done", b"failed", b"expired") else b""
+    return state, reply[1] if state in (b"acked", b"dead", b"expired") else b""
 
 
 def counts(counted: dict[str, int]) -> Stats:

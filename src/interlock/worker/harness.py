@@ -35,7 +35,7 @@ class TestWorker:
         with app.testing() as worker:
             transfer.send("a", "b", 100)
             worker.run_until_idle()
-            assert [call.args for call in worker.done] == [("a", "b", 100)]
+            assert [call.args for call in worker.acked] == [("a", "b", 100)]
 
     While it is entered, what the app sends goes to an engine of its own, encoded and decoded as
     for any other. Handlers run in the calling thread, one at a time; by ``arun_until_idle`` in the
@@ -73,9 +73,9 @@ class TestWorker:
         return list(self._noted.sent)
 
     @property
-    def done(self) -> list[TestCall]:
+    def acked(self) -> list[TestCall]:
         """All calls whose handler has returned, in the order in which they did."""
-        return list(self._noted.done)
+        return list(self._noted.acked)
 
     @property
     def dead(self) -> list[TestCall]:
@@ -325,7 +325,7 @@ class TestWorker:
         self._runs.settled()
         if raised is None:
             call: Any = invocation.call  # type: ignore[attr-defined]
-            self._noted.done.append(
+            self._noted.acked.append(
                 TestCall(
                     held.task, call.args, call.kwargs, held.queue, held.id, held.keys,
                     held.shared, held.attempt,
@@ -338,6 +338,6 @@ class TestWorker:
         return raised
 
 
-SETTLED = ("dead", "done", "expired", "cancelled", "skipped", "gone")
+SETTLED = ("dead", "acked", "expired", "cancelled", "skipped", "gone")
 MANY = 64
 """Of so many ready messages a shuffled run chooses."""

@@ -32,7 +32,7 @@ class Noted:
     """The record of a test."""
 
     sent: list[TestCall] = field(default_factory=list)
-    done: list[TestCall] = field(default_factory=list)
+    acked: list[TestCall] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
 
 

@@ -230,12 +230,12 @@ fn a_result_is_waited_for() {
     bench.park(&format!("result {} 500", ids[2]), 3);
     let lease = bench.call("lease a 0 0 2 100 any");
     bench.call(&format!("settle a 0 DONE {} {} fine", lease[0], lease[4]));
-    let fine = Ok(vec!["done".to_owned(), "fine".to_owned()]);
+    let fine = Ok(vec!["acked".to_owned(), "fine".to_owned()]);
     assert_eq!(bench.answers(), [(1, fine.clone()), (2, fine)]);
     bench.tick(100);
     bench.call("lease a 0 0 2 100 any");
     bench.tick(100);
-    let failed = Ok(vec!["failed".to_owned(), "lease expired".to_owned()]);
+    let failed = Ok(vec!["dead".to_owned(), "lease expired".to_owned()]);
     assert_eq!(bench.answers(), [(3, failed)]);
     let ids = bench.call("put - 0 0 three 0 0 0");
     bench.park(&format!("result {} 500", ids[0]), 4);

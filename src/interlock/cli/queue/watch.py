@@ -144,7 +144,7 @@ def line(queue: str, seen: Look) -> str:
         key, depth, _ = seen.hot[0]
         parts.append(f"hottest {show.short_key(key)} {depth:,}")
     if seen.oldest:
-        parts.append(f"oldest {show.seconds(seen.oldest.age)}")
+        parts.append(f"oldest waiting {show.seconds(seen.oldest.age)}")
     return f"{time.strftime('%H:%M:%S')} {printable(queue)}  {', '.join(parts) or 'empty'}"
 
 
@@ -169,7 +169,7 @@ def record(queue: str, seen: Look) -> dict[str, Any]:
             {"key": show.as_json(key), "depth": depth, "front": front.id if front else None}
             for key, depth, front in seen.hot
         ],
-        "oldest": {"id": oldest.id, "age": oldest.age} if oldest else None,
+        "oldest_waiting": {"id": oldest.id, "age": oldest.age} if oldest else None,
         "leases": [
             {"id": node.id, "consumer": node.consumer, "held_for": node.held_for,
              "lease_left": node.lease_left}

@@ -47,7 +47,7 @@ export function chosenPanel(place, queue, tracks, id, now, choose) {
   const parts = [messageLink(queue, id, {}, `message ${id}`)];
   if (!message) {
     const span = ended(tracks, id);
-    parts.push(badge("done", span ? span.outcome : "gone"));
+    parts.push(badge("acked", span ? span.outcome : "gone"));
     if (span) parts.push(keyChips(queue, span.keys, span.shared), h("span", { class: "soft" }, `held for ${lasting(span.end - span.start)}${span.worker ? ` by ${span.worker}` : ""}`));
   } else {
     parts.push(badge(message.state), keyChips(queue, message.keys, message.shared),

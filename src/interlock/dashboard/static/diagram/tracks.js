@@ -8,7 +8,7 @@ export const ROWS = 2_000;
 /** Seconds that are kept behind now. */
 export const KEPT = 300;
 
-const CLOSED = { ack: "done", release: "released", defer: "deferred", expire: "expired", retry: "failed", dead: "dead", hold: "held", skip: "skipped", cancel: "cancelled", drop: "expired", due: "over", readied: "over" };
+const CLOSED = { ack: "acked", release: "released", defer: "deferred", expire: "expired", retry: "failed", dead: "dead", hold: "held", skip: "skipped", cancel: "cancelled", drop: "expired", due: "over", readied: "over" };
 /** The states in which a message closes its keys to others. */
 export const HOLDS = new Set(["leased", "backing_off", "held"]);
 

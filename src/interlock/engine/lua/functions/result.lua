@@ -1,5 +1,5 @@
 -- il1_result: id wait
--- Answers pending; done and the result; failed and the error; expired and the reason; cancelled; skipped; or gone. It answers at
+-- Answers pending; acked and the result; dead and the error; expired and the reason; cancelled; skipped; or gone. It answers at
 -- once, for a function cannot wait. Of the errors of a dead letter it tells the newest: see outcome.lua.
 
 register('result', function(q, from)
@@ -12,14 +12,14 @@ register('result', function(q, from)
   end
   local dead = redis_call('HGET', q.x, id)
   if dead then
-    return { 'failed', string_match(cmsgpack.unpack(dead)[1], '^[^\30\31]*') }
+    return { 'dead', string_match(cmsgpack.unpack(dead)[1], '^[^\30\31]*') }
   end
   local text = redis_call('HGET', q.res, id)
   if not text or to_number(string_sub(text, 2, 17)) <= q.now then
     return { 'gone' }
   end
   local ended = ENDS[string_sub(text, 1, 1)]
-  if ended == 'done' or ended == 'expired' then
+  if ended == 'acked' or ended == 'expired' then
     return { ended, string_sub(text, 18) }
   end
   return { ended }

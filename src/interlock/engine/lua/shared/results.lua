@@ -11,7 +11,7 @@ local function note_ended(q, ids)
   end
 end
 
-local ENDS = { d = 'done', c = 'cancelled', s = 'skipped', e = 'expired' }
+local ENDS = { d = 'acked', c = 'cancelled', s = 'skipped', e = 'expired' }
 
 local function drop_results(q, ids)
   for i, text in ipairs(fetch(q.res, ids)) do
