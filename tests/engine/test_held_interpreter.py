@@ -8,6 +8,8 @@ import ctypes
 import math
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -22,9 +24,11 @@ import redis
 import interlock
 from interlock import LeaseLost, Retry, _core, connect, current_lease
 from interlock.engine.client import Client
+from interlock.engine.renewal import SHORTEST
 from tests.engine.nodes import cluster
 from tests.hub.certificates import Authority
 from tests.hub.servers import hub_process, needs_hub, redis_server
+from tests.worker.workers import ROOT
 
 LEASE = 1.0
 """Seconds; renewed natively when half of it is over."""
@@ -139,6 +143,44 @@ def test_beyond_its_timeout_a_handler_that_holds_the_gil_has_no_lease(url: str) 
                 time.sleep(0.01)
         # Its lease ran out, and for the first time: no attempt is counted.
         assert (attempts, queue.stats().expired) == ([1, 1], 1)
+
+
+def close_a_loop(url: str) -> None:
+    """Close a loop without a word to its tasks, with a lease held, and wait until no thread
+    renews it."""
+
+    client, loop = connect(url), asyncio.new_event_loop()
+
+    async def main() -> tuple[object, ...]:
+        queue = client.queue(uuid.uuid4().hex, int, lease=LEASE).aio
+        await queue.put(1)
+        return client, await queue.get()
+
+    held = loop.run_until_complete(main())
+    while not threads():
+        time.sleep(0.01)
+    loop.close()
+    while threads():
+        time.sleep(0.01)
+    # Neither collected before, which would end the thread as well.
+    assert held
+
+
+def test_a_loop_that_is_closed_with_its_lease_held_renews_nothing(url: str) -> None:
+    # In a process of its own: such a loop leaves its connections open.
+    program = f"from {__name__} import close_a_loop; close_a_loop({url!r})"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=30)
+
+
+def test_a_lease_extended_by_a_moment_is_not_renewed_all_the_time(client: Client) -> None:
+    queue = client.queue(uuid.uuid4().hex, int, lease=LEASE)
+    queue.put(1)
+    lease = queue.get()
+    lease.extend(0.001)
+    assert lease._grant.seconds == SHORTEST
+    # It may have run out before the first renewal.
+    with contextlib.suppress(LeaseLost):
+        lease.ack()
 
 
 @pytest.fixture

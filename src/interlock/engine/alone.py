@@ -36,8 +36,13 @@ class Turns:
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether one runs alone, or waits for that."""
+        return bool(self._alone)
+
     def leave(self) -> None:
-        """End what ``enter`` began."""
+        """End what ``enter`` began; all of it is settled."""
         with self._changed:
             self._running -= 1
             self._changed.notify_all()
@@ -65,30 +70,48 @@ class AsyncTurns:
         self._running = 0
         self._alone = 0
 
-    @property
-    def busy(self) -> bool:
+    def enter(self) -> bool:
         """See ``Turns``."""
-        return bool(self._running or self._alone)
+        if self._alone:
+            return False
+        self._running += 1
+        return True
+
+    async def wait(self) -> None:
+        """See ``Turns``."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._alone)
+
+    @property
+    def is_awaited(self) -> bool:
+        """See ``Turns``."""
+        return bool(self._alone)
+
+    def leave(self) -> None:
+        """See ``Turns``."""
+        self._running -= 1
+        if self._alone:
+            self._tell_soon()
 
     @contextlib.asynccontextmanager
-    async def turn(self, alone: bool) -> AsyncIterator[None]:
-        """Run when nobody else does, or when nobody runs alone nor waits for that."""
-        async with self._changed:
-            self._alone += alone
-            try:
-                await self._changed.wait_for(lambda: not (self._running if alone else self._alone))
-            except BaseException:
-                self._alone -= alone
-                self._changed.notify_all()
-                raise
-            self._running += 1
+    async def alone(self) -> AsyncIterator[None]:
+        """See ``Turns``."""
+        self._alone += 1
         try:
-            yield
+            async with self._changed:
+                await self._changed.wait_for(lambda: not self._running)
+                self._running += 1
+            try:
+                yield
+            finally:
+                self._running -= 1
         finally:
-            # Not awaited: whoever is cancelled here must leave all the same.
-            self._running -= 1
-            self._alone -= alone
-            asyncio.get_running_loop().create_task(self._tell())
+            self._alone -= 1
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        # Not awaited: whoever is cancelled here must leave all the same.
+        asyncio.get_running_loop().create_task(self._tell())
 
     async def _tell(self) -> None:
         async with self._changed:

@@ -85,27 +85,37 @@ class RemoteConsumer(Consumer):
             # What was to be settled was settled before that was found.
             return
         if settled:
-            _say_lost(self._taking.name, settle(self._taking, settled))
+            try:
+                _say_lost(self._taking.name, settle(self._taking, settled))
+            finally:
+                self._turns.leave()
 
     def _turn(
         self, settled: list[wire.Settlement], bell: _queue.SimpleQueue[None], times: HandlerTime
     ) -> list[wire.Settlement]:
         # A function of its own, so that no name holds the last message while the next is awaited.
-        while not self._turns.enter():
-            # Another is handled alone: nothing is leased meanwhile, and what is done is settled.
+        # Whoever has something to settle is in its turn still: no other runs alone before it is.
+        if settled and self._turns.is_awaited:
             self._settle(settled)
             settled = []
-            self._turns.wait()
+            self._turns.leave()
+        if not settled:
+            # Another is handled alone: nothing is leased meanwhile.
+            while not self._turns.enter():
+                self._turns.wait()
+        done: list[wire.Settlement] = []
         try:
             asked, lease = time.monotonic(), self._taking._handle.lease
             batch = self._lease(settled, bell, times, asked + min(lease / 3, _LONGEST_WAIT))
             if batch is None:
                 return []
             if not batch.alone or len(self._bells) == 1:
-                return self._handle_batch(batch, times, asked + lease)
+                done = self._handle_batch(batch, times, asked + lease)
+                return done
             begins = self._extended(batch, True)
         finally:
-            self._turns.leave()
+            if not done:
+                self._turns.leave()
         with self._turns.alone():
             if begins and self._extended(batch, False):
                 # Settled before the next may begin alone: if that ends this process, this one,
@@ -237,7 +247,7 @@ async def consume_async(
 ) -> None:
     """See ``AsyncRemoteQueue.consume``."""
     limit = check(handler, threads, timeout, kind)
-    turns = AsyncTurns()
+    turns = AsyncTurns() if threads > 1 else None
 
     async def work() -> None:
         settled: list[wire.Settlement] = []
@@ -257,58 +267,94 @@ async def _turn(
     settled: list[wire.Settlement],
     timeout: float | None,
     kind: Kind,
-    turns: AsyncTurns,
+    turns: AsyncTurns | None,
 ) -> list[wire.Settlement]:
+    # As in ``RemoteConsumer._turn``.
+    if settled and turns is not None and turns.is_awaited:
+        try:
+            await _settle_last(queue, *settled)
+        finally:
+            turns.leave()
+        settled = []
+    if not settled and turns is not None:
+        while not turns.enter():
+            await turns.wait()
+    suspect: AsyncRemoteLease[Any] | None = None
+    done: list[wire.Settlement] = []
     try:
-        answers, leases = await queue.exchange(settled, 1, kind=kind)
+        # Not for ever: whoever is to run alone waits until it has returned.
+        wait = min(queue._handle.lease / 3, _LONGEST_WAIT)
+        answers, leases = await queue.exchange(settled, 1, timeout=wait, kind=kind)
+        _say_lost(queue.name, answers)
+        for lease in leases:
+            if turns is not None and lease._grant.alone:
+                suspect = lease
+                suspect._grant.wait_for_turn()
+            else:
+                done.append(await _handled(queue, handler, lease, timeout))
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # The handler kept it to itself.
+            await _settle_last(queue, *done)
+            done = []
+            raise asyncio.CancelledError
     except EngineUnavailable as error:
         _log.warning("%s", error)
         await asyncio.sleep(_AGAIN)
         return []
-    _say_lost(queue.name, answers)
-    settled = []
-    for lease in leases:
-        settled += await _in_turn(queue, handler, lease, timeout, turns)
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        # The handler kept it to itself.
-        await _settle_last(queue, *settled)
-        raise asyncio.CancelledError
-    return settled
+    finally:
+        if turns is not None and not done:
+            turns.leave()
+    if turns is not None and suspect is not None:
+        lost = await _alone(queue, handler, suspect, timeout, turns)
+        if lost:
+            await _settle_last(queue, *lost)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+    return done
 
 
-async def _in_turn(
+async def _alone(
     queue: AsyncRemoteQueue[Any],
     handler: Callable[[Any], Awaitable[object]],
     lease: AsyncRemoteLease[Any],
     timeout: float | None,
     turns: AsyncTurns,
 ) -> list[wire.Settlement]:
-    grant, begun = lease._grant, False
-    if grant.alone and turns.busy:
-        grant.wait_for_turn()
+    begun = False
     try:
-        async with turns.turn(grant.alone):
-            if grant.waits:
-                grant.begins()
-                await lease.extend(grant.seconds)
-            begun = True
-            ended = await _handled(queue, handler, lease, timeout)
-            if not grant.alone:
-                return [ended]
-            # As in ``RemoteConsumer._turn``: settled before the next may begin alone.
-            await _settle_last(queue, ended)
-            return []
-    except InterlockError:
-        if begun:
-            raise
-        # Lost, or the engine is not there; either way no handler has begun.
-        lease.stop_renewing()
-        return [wire.releasing(lease.token, lease.id)]
+        if await _extended(queue, lease, True):
+            async with turns.alone():
+                if await _extended(queue, lease, False):
+                    begun = True
+                    ended = await _handled(queue, handler, lease, timeout)
+                    # As in ``RemoteConsumer._turn``: settled before the next may begin alone.
+                    await _settle_last(queue, ended)
+                    return []
     except asyncio.CancelledError:
         if not begun:
             await _settle_last(queue, lease.releasing())
         raise
+    # Lost, or the engine is not there; either way no handler has begun.
+    lease.stop_renewing()
+    return [wire.releasing(lease.token, lease.id)]
+
+
+async def _extended(
+    queue: AsyncRemoteQueue[Any], lease: AsyncRemoteLease[Any], waits: bool
+) -> bool:
+    """See ``RemoteConsumer._extended``."""
+    grant, handle, started = lease._grant, queue._handle, time.monotonic()
+    if not waits:
+        grant.begins()
+    try:
+        kept = await queue._run(None, handle.extend, grant.token, handle.lease, waits)
+    except InterlockError as error:
+        _log.warning("%s", error)
+        return False
+    grant.extended(handle.lease, started)
+    return kept
 
 
 async def _handled(

@@ -33,6 +33,8 @@ _log = logging.getLogger("interlock.queue")
 _FAREWELL = 1.0
 """Seconds for which a cancelled call waits until what it leased is given back; then that goes on
 without it."""
+_ALWAYS = 1e9
+"""Seconds, more than a loop lives."""
 _AGAIN = 0.5
 """Seconds after which an engine that was not there is tried again."""
 
@@ -90,6 +92,20 @@ class LoopSessions:
         return home
 
 
+class _Life:
+    """Held by a timer of a loop alone. When the loop is closed, nothing of it is renewed natively
+    any more."""
+
+    def __init__(self, renewer: LeaseRenewer) -> None:
+        self._renewer = renewer
+
+    def last(self) -> None:
+        """Do nothing: the timer is there to hold this."""
+
+    def __del__(self) -> None:
+        self._renewer.stop()
+
+
 class Home:
     """One loop's part of a client. Only that loop uses it, but for `ring` and `wake`."""
 
@@ -103,6 +119,8 @@ class Home:
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.renewer = LeaseRenewer(self.ring, engine.renewals())
+        # A loop may be closed without a word: its tasks are not cancelled then, but its timers go.
+        loop.call_later(_ALWAYS, _Life(self.renewer).last)
 
     async def run(self, user: Handle | None, make: Callable[[Session[Any]], Request[R]]) -> R:
         """Run a request on a session of its own."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _EXPLAINED = 20
 _keys = itertools.count()
+SHORTEST = 0.1
+"""Seconds for which a lease is renewed at least: a shorter one would be renewed all the time."""
 _IDLE = 5.0
 """Seconds after which a renewer that holds nothing looks again, if it held something before."""
 _log = logging.getLogger("interlock.queue")
@@ -77,13 +79,14 @@ class Grant:
         self.alone = leased.alone
         """See ``Leased``."""
         self.out = {message.id for message in leased.messages} if ids is None else ids
-        self.seconds = handle.lease
+        self.seconds = max(handle.lease, SHORTEST)
+        """For which it is renewed."""
         self.started = started
         self.slow_after = handle.watch.slow_wait or None
         """Seconds after which it is said that it is held so long; None: it is not, or was said."""
         self.told_from: float | None = None
         """The time at which it was handed out; None: what is handled under it is not logged."""
-        self.deadline = started + self.seconds
+        self.deadline = started + handle.lease
         """By time.monotonic(), at the earliest."""
         self.lost = False
         self.waits = False
@@ -126,8 +129,8 @@ class Grant:
         self.waits = self.unsaid = False
 
     def extended(self, seconds: float, started: float) -> None:
-        """Note that it lasts so long from then on."""
-        self.seconds = seconds
+        """Note that it lasts so long from then on; it is renewed for ``SHORTEST`` at least."""
+        self.seconds = max(seconds, SHORTEST)
         self.deadline = started + seconds
         self.renewer.enter(self)
 

@@ -1,0 +1,116 @@
+"""``consume`` handles a message alone of which a lease ran out (clause 9), on real engines."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from typing import Any
+
+import pytest
+
+from interlock import Retry, connect
+from interlock.engine.client import Client
+
+THREADS = 3
+BEFORE, AFTER = 2, 5
+"""Innocent messages, ready before the suspect and after."""
+SUSPECTS = 1
+PATIENCE = 30.0
+LOOKS = 20
+
+
+@pytest.fixture(params=["redis", "hub"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+class Watched:
+    """A handler that notes what else is under way while a suspect is handled."""
+
+    def __init__(self, client: Client) -> None:
+        self.queue = client.queue(uuid.uuid4().hex, str, lease=3.0, retry=Retry(first=0))
+        kinds = ["innocent"] * BEFORE + ["suspect"] * SUSPECTS + ["innocent"] * AFTER
+        self.queue.put_many(kinds)
+        # Kept: a lease that is dropped tells the engine that its process lives.
+        self.held = held = [self.queue.get() for _ in range(BEFORE + SUSPECTS)]
+        for lease in held[BEFORE:]:
+            lease.stop_renewing()
+            lease.extend(0.001)
+        for lease in held[:BEFORE]:
+            lease.release()
+        self.count = len(kinds)
+        while self.queue.stats().expired < SUSPECTS:
+            # A call that writes ends what has run out.
+            self.queue.put("innocent")
+            self.count += 1
+        self._lock = threading.Lock()
+        self.running = 0
+        self.ended = 0
+        self.seen: list[tuple[int, int, int]] = []
+        self.done = threading.Event()
+
+    def began(self) -> None:
+        with self._lock:
+            self.running += 1
+
+    def look(self) -> None:
+        """Note what runs, what is leased, and what has ended but is not settled."""
+        stats = self.queue.stats()
+        self.seen.append((self.running, stats.leased, self.ended - stats.acks))
+
+    def left(self) -> None:
+        with self._lock:
+            self.running -= 1
+            self.ended += 1
+            if self.ended == self.count:
+                self.done.set()
+
+    def check(self) -> None:
+        assert self.queue.stats().unsettled == 0
+        assert self.seen == [(1, 1, 0)] * (LOOKS * SUSPECTS)
+
+
+def test_nothing_is_in_flight_while_a_thread_handles_a_suspect(url: str) -> None:
+    with connect(url) as client, connect(url) as own:
+        watched = Watched(client)
+
+        def handle(kind: str) -> None:
+            watched.began()
+            if kind == "suspect":
+                for _ in range(LOOKS):
+                    watched.look()
+            watched.left()
+
+        queue: Any = own.queue(watched.queue.name, str, lease=3.0, retry=Retry(first=0))
+        with queue.consume(handle, threads=THREADS):
+            assert watched.done.wait(PATIENCE)
+        watched.check()
+
+
+def test_nothing_is_in_flight_while_a_task_handles_a_suspect(url: str) -> None:
+    async def main() -> None:
+        with connect(url) as client:
+            watched = Watched(client)
+
+            async def handle(kind: str) -> None:
+                watched.began()
+                # The other tasks go on meanwhile.
+                await asyncio.sleep(0)
+                if kind == "suspect":
+                    for _ in range(LOOKS):
+                        await asyncio.to_thread(watched.look)
+                watched.left()
+
+            async with connect(url) as own:
+                queue = own.queue(watched.queue.name, str, lease=3.0, retry=Retry(first=0))
+                task = asyncio.create_task(queue.consume(handle, threads=THREADS))
+                assert await asyncio.to_thread(watched.done.wait, PATIENCE)
+                while watched.queue.stats().unsettled:
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.wait([task])
+            watched.check()
+
+    asyncio.run(main())
