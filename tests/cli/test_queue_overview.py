@@ -178,6 +178,9 @@ def test_nothing_in_a_text_moves_the_cursor(cli: Command, queue: RemoteQueue[byt
     queue.put(b"\x1b[2J", keys=b"\x1b[2J")
     for words in (("peek",), ("hot",)):
         assert "\x1b" not in cli(*words, queue.name).out
+    for words in (("pause",), ("resume",), ("purge", "--yes")):
+        said = cli(*words, queue.name, "--key", "\x1b[2J")
+        assert (said.code, "\\x1b[2J" in said.out, "\x1b" in said.out) == (0, True, False), words
 
 
 def test_a_key_that_only_looks_like_a_queue_s_hides_no_queue(

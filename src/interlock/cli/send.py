@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
+from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
     import inspect
@@ -197,16 +198,19 @@ def named(given: Any) -> dict[str, str]:
 
 def refuse(message: str) -> int:
     """Tell of wrong usage or bad input, and return the exit code for it."""
-    print(f"interlock: {message}", file=sys.stderr, flush=True)
+    print(f"interlock: {printable(message, LINES)}", file=sys.stderr, flush=True)
     return BAD_INPUT
 
 
 def failed(error: Exception) -> int:
     """Tell what went wrong, and return the exit code for it."""
     reason = getattr(error, "reason", "")
-    print(f"interlock: {error}{f' ({reason})' if reason else ''}", file=sys.stderr, flush=True)
+    told = f"{error}{f' ({reason})' if reason else ''}"
+    print(f"interlock: {printable(told, LINES)}", file=sys.stderr, flush=True)
     return BROKEN
 
 
 BROKEN = 1
 BAD_INPUT = 2
+LINES = "\n"
+"""Characters that a text of several lines keeps."""

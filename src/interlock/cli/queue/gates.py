@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
+from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -54,7 +55,7 @@ def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int
                 if given.json:
                     emit({"queue": given.queue, "key": what, "changed": one})
                     continue
-                shown = f"key {what}" if what is not None else given.queue
+                shown = f"key {printable(what)}" if what is not None else given.queue
                 print(f"{shown}  {f'{name}d' if one else f'was {name}d already'}"
                       .replace("was resumed already", "was not paused"))  # fmt: skip
             return 0

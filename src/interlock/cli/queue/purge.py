@@ -9,6 +9,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.confirmation import YES, refused
 from interlock.cli.queue.dead import of_key
 from interlock.cli.queue.subcommand import count, declare, emit, on_queue
+from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -72,7 +73,8 @@ def of_one_key(operator: Operator, given: argparse.Namespace) -> int:
     if given.json:
         emit({"queue": given.queue, "purged": purged, "leased": leased})
         return 0
-    print(f"{given.queue}  {count(purged, kind)} with key {given.key} {done}", end="")
+    key = printable(given.key)
+    print(f"{given.queue}  {count(purged, kind)} with key {key} {done}", end="")
     print(f"; {leased:,} leased, which are not" if leased else "")
     return 0
 
