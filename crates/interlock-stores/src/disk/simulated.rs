@@ -2,7 +2,7 @@
 //! it; names are lost that were not synced with their folder; writes and syncs fail; it is full, not to be
 //! written, or gone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ struct State {
     kept: BTreeMap<String, Item>,
     /// Changes of names that were not synced, in order, each with its folder.
     changes: Vec<(String, Change)>,
-    nodes: HashMap<u64, Node>,
+    nodes: BTreeMap<u64, Node>,
     next: u64,
     locks: Vec<String>,
     faults: Faults,
@@ -98,7 +98,7 @@ impl Simulated {
             names: BTreeMap::new(),
             kept: BTreeMap::new(),
             changes: Vec::new(),
-            nodes: HashMap::new(),
+            nodes: BTreeMap::new(),
             next: 1,
             locks: Vec::new(),
             faults: Faults::default(),

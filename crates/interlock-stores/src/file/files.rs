@@ -91,10 +91,23 @@ impl Files {
 
     /// A file has another name now.
     pub fn renamed(&mut self, from: &str, number: u64, to: &str) {
-        let Some(key) = self.by_path.remove(from) else { return };
-        if let Some(closed) = self.all.get_mut(&key).filter(|closed| closed.number == number) {
+        let Some(key) = self.by_path.get(from).copied() else { return };
+        if self.all.get(&key).is_none_or(|closed| closed.number != number) {
+            return self.forget(from);
+        }
+        self.by_path.remove(from);
+        self.forget(to);
+        if let Some(closed) = self.all.get_mut(&key) {
             to.clone_into(&mut closed.path);
             self.by_path.insert(to.to_owned(), key);
+        }
+    }
+
+    /// Another file is to have this path. The one that is known by it went without the store: whatever
+    /// was to be done with it, such as to compress it, must not be done with the other one.
+    pub fn forget(&mut self, path: &str) {
+        if let Some(gone) = self.by_path.remove(path).and_then(|key| self.all.remove(&key)) {
+            self.bytes -= gone.bytes;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Opening a store: the files that were found go to their chains, and the newest of each is written to again.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 
 use crate::disk::{parent, Access, Disk, File};
@@ -48,7 +48,8 @@ impl<D: Disk> FileStore<D> {
 
     /// Takes in the files that were found, by chains.
     fn take_found(&mut self, found: Vec<Found>, report: &mut Report) -> Result<(), StoreError> {
-        let mut chains: HashMap<Option<Vec<u8>>, Vec<Found>> = HashMap::new();
+        // In an order of its own, here and wherever the disk is touched: a run of a test then follows from its seed.
+        let mut chains: BTreeMap<Option<Vec<u8>>, Vec<Found>> = BTreeMap::new();
         for one in found {
             let topic = one.known.head.by_topic.then(|| one.known.topics[0].clone());
             chains.entry(topic).or_default().push(one);

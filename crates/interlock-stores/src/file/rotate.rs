@@ -98,6 +98,7 @@ impl<D: Disk> FileStore<D> {
             made.map_err(|error| StoreError::new("making", &self.disk.describe(&folder), error))?;
         self.folders.extend(fresh);
         self.displace(&path, time)?;
+        self.files.forget(&path);
         self.make_way();
         let chain = &self.chains[place];
         let kept = if chain.waiting.written > 0 { chain.waiting.reached } else { chain.kept };
@@ -112,7 +113,8 @@ impl<D: Disk> FileStore<D> {
             by_topic: topic.is_some(),
         };
         // Those that wait are not in it: they are written behind it.
-        let origins = chain.written_origins();
+        let mut origins: Vec<_> = chain.written_origins().into_iter().collect();
+        origins.sort_unstable();
         let store = self.settings.name.as_bytes();
         let origins = origins.into_iter();
         let begun =

@@ -1,6 +1,6 @@
 //! The file store: messages are taken, written together, and kept as its settings say.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::disk::{parent, Disk};
 use crate::error::StoreError;
@@ -38,9 +38,9 @@ pub struct FileStore<D: Disk> {
     pub(super) open: Vec<usize>,
     pub(super) uses: u64,
     /// Folders with names in them that may not be on disk.
-    pub(super) folders: HashSet<String>,
+    pub(super) folders: BTreeSet<String>,
     /// Files that were to get another name, and may have it by halves.
-    pub(super) renames: HashMap<String, (String, u64)>,
+    pub(super) renames: BTreeMap<String, (String, u64)>,
     /// The latest time of any message: none is before it.
     pub(super) time: u64,
     /// The time of day, for the dates in names; see [`FileStore::set_clock`].
@@ -155,8 +155,8 @@ impl<D: Disk> FileStore<D> {
             due: VecDeque::new(),
             open: Vec::new(),
             uses: 0,
-            folders: HashSet::new(),
-            renames: HashMap::new(),
+            folders: BTreeSet::new(),
+            renames: BTreeMap::new(),
             time: 0,
             present: u64::MAX,
             ages: true,
@@ -554,7 +554,7 @@ impl<D: Disk> FileStore<D> {
         if fresh {
             self.disk.sync_folder(parent(path))?;
         }
-        while let Some(folder) = self.folders.iter().next().cloned() {
+        while let Some(folder) = self.folders.first().cloned() {
             match self.disk.sync_folder(&folder) {
                 // Somebody removed it; whatever was in it is missed elsewhere.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

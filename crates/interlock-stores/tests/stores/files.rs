@@ -34,6 +34,22 @@ fn texts(disk: &Simulated) -> Vec<String> {
     contents(disk).into_iter().map(|(_, text)| text).collect()
 }
 
+/// A closed file keeps its name until the next one needs it, and somebody may remove it before.
+#[test]
+fn a_file_that_is_written_to_is_not_compressed_in_place_of_one_that_was_removed() {
+    let disk = Simulated::new(1);
+    let mut store = open(&disk, &Settings { compression: Some(1), ..settings("[topic].log") });
+    put(&mut store, "old", NOON);
+    store.rotate().unwrap();
+    disk.remove_all("");
+    put(&mut store, "new", NOON);
+    while store.upkeep(NOON).unwrap() {}
+    assert_eq!(disk.files(), ["a.log", "a.log.idx"]);
+    assert_eq!(store.usage().0, 1, "the one that was removed is not counted any more");
+    put(&mut store, "newer", NOON);
+    assert_eq!(texts(&disk), ["new\nnewer\n"]);
+}
+
 #[test]
 fn a_file_is_as_long_as_it_may_be_and_names_sort_by_time() {
     let disk = Simulated::new(1);

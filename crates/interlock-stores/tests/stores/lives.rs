@@ -419,7 +419,8 @@ fn faults(rng: &mut Rng) -> Faults {
     faults
 }
 
-fn live(seed: u64, seen: &mut Seen) {
+/// Lives through it; returns the disk as it is at the end.
+fn live(seed: u64, seen: &mut Seen) -> Simulated {
     let mut life = Life::new(seed);
     let mut disk = Simulated::new(life.rng.u64(..));
     // No more than the process died since it was compared last.
@@ -464,11 +465,24 @@ fn live(seed: u64, seen: &mut Seen) {
             disk = disk.restart();
         }
     }
+    disk
 }
 
 /// Returns whether nothing is named that had to be there: the head of a file is not synced alone.
 fn allowed(report: &Report) -> bool {
     report.damaged.iter().all(|one| one.messages == 0 && one.why.contains("head of its index"))
+}
+
+#[test]
+fn a_life_follows_from_its_seed() {
+    for n in 0..share(10) {
+        let lived = || {
+            let disk = live(seed().wrapping_add(n), &mut Seen::default());
+            let content = |file: String| (disk.content(&file), file);
+            disk.files().into_iter().map(content).collect::<Vec<_>>()
+        };
+        assert!(lived() == lived(), "seed {}", seed().wrapping_add(n));
+    }
 }
 
 #[test]
