@@ -8,5 +8,13 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`codec`] | numbers and byte strings as bytes, and back without trust |
+//! | `pack` | numbers, texts and lists as msgpack, each in its shortest form |
+//! | [`stamp`] | the order of changes: hybrid times and who wrote |
+//! | `column` | the merge kinds: how each is set, raised, joined and shown |
+//! | [`state`] | one row with all that is needed to join it with another of its key |
 
 pub mod codec;
+mod column;
+mod pack;
+pub mod stamp;
+pub mod state;

@@ -1,0 +1,92 @@
+//! Sums of floats, whose differences are not exact.
+//!
+//! The register holds the value, and behind it of each writer what it had added by then: so a column is
+//! what it was set to, however large the totals are. Older lineages are not put together.
+
+use super::totals::{self, Total};
+use crate::pack::{self, Items};
+use crate::stamp::{self, Stamp};
+
+const F32_MOST: f64 = f32::MAX as f64;
+
+pub fn value(base: &[u8], totals: &[u8]) -> f64 {
+    let mut found = Items::of(base).and_then(|mut base| pack::float(base.next()?)).unwrap_or(0.0);
+    for total in totals::all(totals) {
+        let of = pack::float(total.total).unwrap_or(0.0);
+        let added = of - observed(base, total.name);
+        // inf less inf is no number, and nothing was added.
+        found += if added.is_nan() && !of.is_nan() { 0.0 } else { added };
+    }
+    found
+}
+
+/// A writer's total when the column was set.
+fn observed(base: &[u8], writer: &[u8]) -> f64 {
+    let Some(mut items) = Items::of(base) else { return 0.0 };
+    items.next();
+    while let (Some(name), Some(total)) = (items.next(), items.next()) {
+        if pack::text(name) == Some(writer) {
+            return pack::float(total).unwrap_or(0.0);
+        }
+    }
+    0.0
+}
+
+/// Notes that the column was set, and what was added by then.
+pub fn put(cell: &mut Vec<u8>, totals: &[u8], value: f64) {
+    pack::put_list(cell, 1 + 2 * totals::all(totals).count());
+    pack::put_float(cell, value);
+    for total in totals::all(totals) {
+        pack::put_text(cell, total.name);
+        cell.extend_from_slice(total.total);
+    }
+}
+
+/// Notes what this writer has added in all.
+pub fn add(cell: &mut Vec<u8>, before: &[u8], by: f64, stamp: &Stamp) {
+    let writer = totals::writer(stamp.writer);
+    let own = totals::of(before, writer.as_bytes()).and_then(pack::float).unwrap_or(0.0);
+    let mut total = Vec::with_capacity(9);
+    pack::put_float(&mut total, own + by);
+    pack::put_list(cell, 3);
+    Total { name: writer.as_bytes(), total: &total, at: stamp.reading }.put(cell);
+}
+
+/// The nearest float of 32 bits; beyond them the greatest or least.
+pub fn narrow(number: f64) -> f64 {
+    let narrow = f64::from(number as f32);
+    if narrow.is_infinite() && number.is_finite() {
+        F32_MOST.copysign(number)
+    } else {
+        narrow
+    }
+}
+
+/// Returns whether it is a float in its only form.
+pub fn is_float(item: &[u8]) -> bool {
+    let Some(number) = pack::float(item) else { return false };
+    item.len() == 9 && (!number.is_nan() || item[1..] == pack::NAN.to_be_bytes())
+}
+
+/// Returns whether a register's value is one that `put` writes.
+pub fn check_base(item: &[u8], is_value: impl Fn(&[u8]) -> bool) -> bool {
+    let Some(items) = Items::of(item) else { return false };
+    let mut rest = items.clone();
+    let mut last: &[u8] = &[];
+    let mut again = Vec::with_capacity(item.len());
+    pack::put_list(&mut again, items.left());
+    let Some(value) = rest.next() else { return false };
+    again.extend_from_slice(value);
+    while let Some(name) = rest.next() {
+        let Some(name) = pack::text(name) else { return false };
+        let Some(total) = rest.next() else { return false };
+        let is_writer = matches!(stamp::parts(name), Some((_, Some(_))));
+        if name <= last || !is_writer || !is_float(total) {
+            return false;
+        }
+        pack::put_text(&mut again, name);
+        again.extend_from_slice(total);
+        last = name;
+    }
+    is_value(value) && again == item
+}

@@ -1,0 +1,349 @@
+//! Columns as states keep them: for each merge kind how it is set, raised, joined and shown.
+//!
+//! A state is a list, of which each column has some cells: a *register* has a value and the stamp at
+//! which it was set, of two the later is left. Cells that nobody has set are nil. What a stamp is
+//! there, a small number may stand for: [`BORN`] for the stamp of the row's creation, [`LIFE`] for
+//! that of its time to live; so a row that was set as a whole has no stamp beside those.
+//!
+//! | kind | cells |
+//! |---|---|
+//! | last | value, stamp: what the column was last set to |
+//! | sum | value, stamp, totals: what it was set to, and what each writer has added since ever |
+//! | max | the greatest value; of floats, no number is less than all numbers, and -0.0 than 0.0 |
+//! | flags | each writer's bits: of what happens at once to a bit, set is left |
+
+mod flags;
+mod float_sum;
+mod sum;
+mod totals;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use interlock_table::{Column as Declared, Kind, Value};
+
+use crate::pack;
+use crate::stamp::Stamp;
+
+/// One item of a state, as msgpack.
+pub type Cell<'a> = Cow<'a, [u8]>;
+
+/// Stands for the stamp of the row's creation.
+pub const BORN: &[u8] = &[1];
+/// Stands for the stamp of the row's time to live.
+pub const LIFE: &[u8] = &[2];
+
+/// The kind of a merge: of two changes of a column that did not know of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// The later one is left. For every type.
+    Last,
+    /// Both are added. For numbers.
+    Sum,
+    /// The greater one is left. For numbers and bools.
+    Max,
+    /// Bit by bit; set is left. For unsigned integers.
+    Flags,
+}
+
+impl Merge {
+    /// The kind of this name: `last`, `sum`, `max` or `flags`.
+    pub fn of(name: &str) -> Option<Merge> {
+        [Merge::Last, Merge::Sum, Merge::Max, Merge::Flags].into_iter().find(|m| m.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Merge::Last => "last",
+            Merge::Sum => "sum",
+            Merge::Max => "max",
+            Merge::Flags => "flags",
+        }
+    }
+
+    /// Returns whether a column of this type can be merged so.
+    pub fn fits(self, kind: Kind) -> bool {
+        let is_unsigned = matches!(kind, Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64);
+        match self {
+            Merge::Last => true,
+            Merge::Sum => !kind.is_sized() && kind != Kind::Bool,
+            Merge::Max => !kind.is_sized(),
+            Merge::Flags => is_unsigned,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Last,
+    Sum,
+    FloatSum,
+    Max,
+    Flags,
+}
+
+/// A column, and where its cells are.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub kind: Kind,
+    /// The first of its cells.
+    pub at: usize,
+    how: How,
+    range: (i128, i128),
+}
+
+impl Column {
+    pub fn new(declared: &Declared, merge: Merge, at: usize) -> Column {
+        let is_float = matches!(declared.kind, Kind::F32 | Kind::F64);
+        let how = match merge {
+            Merge::Last => How::Last,
+            Merge::Sum if is_float => How::FloatSum,
+            Merge::Sum => How::Sum,
+            Merge::Max => How::Max,
+            Merge::Flags => How::Flags,
+        };
+        Column { kind: declared.kind, at, how, range: declared.range().unwrap_or((0, 0)) }
+    }
+
+    /// The number of its cells.
+    pub fn width(&self) -> usize {
+        match self.how {
+            How::Last => 2,
+            How::Sum | How::FloatSum => 3,
+            How::Max | How::Flags => 1,
+        }
+    }
+
+    /// Returns whether it begins with a value and a stamp, of two of which the later is left.
+    #[inline]
+    pub fn is_register(&self) -> bool {
+        !matches!(self.how, How::Max | How::Flags)
+    }
+
+    /// The cell that `join` is for; `None` where the register is all.
+    #[inline]
+    pub fn joined_at(&self) -> Option<usize> {
+        match self.how {
+            How::Last => None,
+            How::Sum | How::FloatSum => Some(self.at + 2),
+            How::Max | How::Flags => Some(self.at),
+        }
+    }
+
+    /// The value that it shows where nobody has set it.
+    pub fn zero(&self) -> Value<'static> {
+        match self.kind {
+            Kind::F32 | Kind::F64 => Value::Float(0.0),
+            Kind::Bool => Value::Bool(false),
+            Kind::Str(_) => Value::Str("".into()),
+            Kind::Bytes(_) => Value::Bytes([].as_slice().into()),
+            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => Value::Unsigned(0),
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => Value::Signed(0),
+        }
+    }
+
+    /// The value as the table has it.
+    pub fn value<'a>(&self, cell: impl Fn(usize) -> &'a [u8]) -> Value<'a> {
+        match self.how {
+            How::Last | How::Max => self.decode(cell(self.at)).unwrap_or_else(|| self.zero()),
+            How::Sum => self.integer(sum::value(cell(self.at), cell(self.at + 2))),
+            How::FloatSum => {
+                let sum = float_sum::value(cell(self.at), cell(self.at + 2));
+                Value::Float(if self.kind == Kind::F32 { float_sum::narrow(sum) } else { sum })
+            }
+            How::Flags => Value::Unsigned(flags::bits_on(cell(self.at))),
+        }
+    }
+
+    /// Notes in a change that the column was set.
+    ///
+    /// `before` are the cells of the row in the same life, as it is before; `mark` is the stamp as a
+    /// state keeps it.
+    pub fn put<'a>(
+        &self,
+        delta: &mut [Cell<'a>],
+        before: Option<&[Cell<'_>]>,
+        value: &Value,
+        mark: &Cell<'a>,
+        stamp: &Stamp,
+    ) {
+        let there = |at: usize| before.map_or(pack::NIL, |cells| &cells[at]);
+        let mut cell = Vec::with_capacity(16);
+        match self.how {
+            How::Last | How::Max => put_value(&mut cell, value),
+            How::Sum => sum::put(&mut cell, there(self.at + 2), whole(value)),
+            How::FloatSum => float_sum::put(&mut cell, there(self.at + 2), real(value)),
+            How::Flags => {
+                let bits = whole(value) as u64;
+                flags::change(&mut cell, there(self.at), bits, bits, stamp);
+                if cell.is_empty() {
+                    return;
+                }
+            }
+        }
+        delta[self.at] = cell.into();
+        if self.is_register() {
+            delta[self.at + 1] = mark.clone();
+        }
+    }
+
+    /// Notes in a change that the column was raised from what is shown of it to `value`.
+    ///
+    /// Of a row that is not there zero is shown, whatever `before` has of it.
+    pub fn raise<'a>(
+        &self,
+        delta: &mut [Cell<'a>],
+        before: Option<&[Cell<'_>]>,
+        (shown, value): (&Value, &Value),
+        mark: &Cell<'a>,
+        stamp: &Stamp,
+    ) {
+        let there = |at: usize| before.map_or(pack::NIL, |cells| &cells[at]);
+        let mut cell = Vec::with_capacity(32);
+        match self.how {
+            How::Last | How::Max => return self.put(delta, before, value, mark, stamp),
+            How::Sum => {
+                let by = whole(value) - whole(shown);
+                sum::add(&mut cell, there(self.at + 2), by, stamp);
+            }
+            How::FloatSum => {
+                let by = real(value) - real(shown);
+                float_sum::add(&mut cell, there(self.at + 2), by, stamp);
+            }
+            How::Flags => {
+                let (value, shown) = (whole(value) as u64, whole(shown) as u64);
+                flags::change(&mut cell, there(self.at), value | !shown, value & !shown, stamp);
+                if cell.is_empty() {
+                    return;
+                }
+            }
+        }
+        delta[self.joined_at().unwrap_or(self.at)] = cell.into();
+    }
+
+    /// Two of the cells at `joined_at` as one; neither is nil. `None`: it is the same as ours.
+    pub fn join<'a>(&self, ours: &[u8], theirs: &Cell<'a>) -> Option<Cell<'a>> {
+        if ours == &**theirs {
+            return None;
+        }
+        match self.how {
+            How::Last => None,
+            How::Max => (self.order(theirs, ours) == Ordering::Greater).then(|| theirs.clone()),
+            How::Sum | How::FloatSum => totals::join(ours, theirs).map(Cow::Owned),
+            How::Flags => flags::join(ours, theirs).map(Cow::Owned),
+        }
+    }
+
+    fn order(&self, one: &[u8], other: &[u8]) -> Ordering {
+        match (pack::float(one), pack::float(other)) {
+            // No number comes before all.
+            (Some(one), Some(other)) => {
+                (!one.is_nan()).cmp(&!other.is_nan()).then_with(|| one.total_cmp(&other))
+            }
+            _ if self.kind == Kind::Bool => one.cmp(other),
+            _ => pack::integer(one).cmp(&pack::integer(other)),
+        }
+    }
+
+    /// Returns whether these cells could have been written here, in their only form.
+    ///
+    /// `lives`: the state has a time to live, for whose stamp a mark may stand.
+    pub fn check(&self, cells: &[Cell<'_>], lives: bool, born: bool) -> bool {
+        let cell = |at: usize| &*cells[self.at + at];
+        if self.is_register() {
+            let (value, mark) = (cell(0), cell(1));
+            let is_mark = match mark {
+                BORN => born,
+                LIFE => lives,
+                _ => is_stamp(mark),
+            };
+            let is_unset = value == pack::NIL && mark == pack::NIL;
+            let is_value = || match self.how {
+                How::FloatSum => float_sum::check_base(value, |float| self.is_value(float)),
+                How::Sum => sum::is_number(value),
+                _ => self.is_value(value),
+            };
+            let is_set = is_mark && is_value();
+            if !is_unset && !is_set {
+                return false;
+            }
+        }
+        match self.how {
+            How::Last => true,
+            How::Max => cell(0) == pack::NIL || self.is_value(cell(0)),
+            How::Sum => totals::check(cell(2), true, sum::is_number),
+            How::FloatSum => totals::check(cell(2), false, float_sum::is_float),
+            How::Flags => cell(0) == pack::NIL || flags::check(cell(0), self.range.1 as u64),
+        }
+    }
+
+    /// Returns whether it is a value that the column can hold, in its only form.
+    fn is_value(&self, item: &[u8]) -> bool {
+        let Some(value) = self.decode(item) else { return false };
+        let fits = match (&value, self.kind) {
+            (Value::Str(text), Kind::Str(size)) => text.len() <= usize::from(size),
+            (Value::Bytes(bytes), Kind::Bytes(size)) => bytes.len() <= usize::from(size),
+            (Value::Float(number), Kind::F32) => {
+                number.is_nan() || f64::from(*number as f32) == *number
+            }
+            (Value::Unsigned(_) | Value::Signed(_), _) => {
+                pack::integer(item).is_some_and(|n| self.range.0 <= n && n <= self.range.1)
+            }
+            _ => true,
+        };
+        let mut again = Vec::with_capacity(item.len());
+        put_value(&mut again, &value);
+        fits && again == item
+    }
+
+    fn decode<'a>(&self, item: &'a [u8]) -> Option<Value<'a>> {
+        Some(match self.kind {
+            Kind::F32 | Kind::F64 => Value::Float(pack::float(item)?),
+            Kind::Bool => Value::Bool(pack::boolean(item)?),
+            Kind::Str(_) => Value::Str(std::str::from_utf8(pack::text(item)?).ok()?.into()),
+            Kind::Bytes(_) => Value::Bytes(pack::bytes(item)?.into()),
+            _ => self.integer(pack::integer(item)?),
+        })
+    }
+
+    /// A number in the column's range; beyond it the end of the range.
+    fn integer(&self, number: i128) -> Value<'static> {
+        let number = number.clamp(self.range.0, self.range.1);
+        match self.kind {
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => Value::Signed(number as i64),
+            _ => Value::Unsigned(number as u64),
+        }
+    }
+}
+
+/// Returns whether it is a packed stamp, as an item.
+pub fn is_stamp(item: &[u8]) -> bool {
+    item.first() == Some(&0xC4) && pack::bytes(item).is_some_and(crate::stamp::is_packed)
+}
+
+/// Writes a value in its only form.
+pub fn put_value(to: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Unsigned(number) => pack::put_integer(to, (*number).into()),
+        Value::Signed(number) => pack::put_integer(to, (*number).into()),
+        Value::Float(number) => pack::put_float(to, *number),
+        Value::Bool(is) => pack::put_boolean(to, *is),
+        Value::Str(text) => pack::put_text(to, text.as_bytes()),
+        Value::Bytes(bytes) => pack::put_bytes(to, bytes),
+    }
+}
+
+fn whole(value: &Value) -> i128 {
+    match value {
+        Value::Unsigned(number) => (*number).into(),
+        Value::Signed(number) => (*number).into(),
+        _ => 0,
+    }
+}
+
+fn real(value: &Value) -> f64 {
+    match value {
+        Value::Float(number) => *number,
+        _ => 0.0,
+    }
+}

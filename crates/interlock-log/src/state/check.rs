@@ -1,0 +1,52 @@
+//! Checking bytes from outside: only what these rules could have written is a state.
+
+use super::{Rules, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
+use crate::column::{is_stamp, BORN};
+use crate::pack::{self, Items};
+use crate::stamp::{self, READINGS};
+
+/// Longest time at which a row expires, in ms since 1970: a reading of it is one of a clock.
+const LATEST: u64 = (READINGS - 1) >> stamp::COUNTER_BITS;
+
+/// Returns whether it is a state in its only form, so that every join of it is one too.
+pub(super) fn is_state(rules: &Rules, bytes: &[u8]) -> bool {
+    let Some(items) = Items::of(bytes) else { return false };
+    if items.left() != rules.width || pack::length(bytes) != Some(bytes.len()) {
+        return false;
+    }
+    // A list in a longer form than it needs.
+    let mut head = Vec::with_capacity(5);
+    pack::put_list(&mut head, rules.width);
+    if !bytes.starts_with(&head) {
+        return false;
+    }
+    let cells = rules.cells(bytes);
+    let (floor, birth, alive) = (&*cells[FLOOR], &*cells[BIRTH], &*cells[ALIVE]);
+    let Some(expires) = pack::unsigned(&cells[EXPIRES]) else { return false };
+    let mut again = Vec::with_capacity(9);
+    pack::put_integer(&mut again, expires.into());
+    let (is_born, is_made) = (birth != NEVER, alive != pack::NIL);
+    let right = is_floor(floor)
+        && (!is_born || is_stamp(birth))
+        && (!is_made || is_born && (alive == BORN || is_stamp(alive)))
+        && (is_made || expires == 0)
+        // A tombstone has a floor, and nothing else.
+        && (is_born || floor != NEVER && cells[super::FIRST..].iter().all(|c| **c == *pack::NIL))
+        && *again == *cells[EXPIRES]
+        && expires <= LATEST
+        && rules.columns.iter().all(|column| column.check(&cells, is_made, is_born));
+    if !right {
+        return false;
+    }
+    let mut folded = rules.spread(&cells);
+    rules.fold(&mut folded);
+    folded == cells
+}
+
+/// A floor is nothing, a delete's stamp, or the end of a life that expired, which nobody wrote.
+fn is_floor(item: &[u8]) -> bool {
+    let end = |packed: &[u8]| packed.len() == 8 && stamp::reading(packed) < READINGS;
+    item == NEVER
+        || is_stamp(item)
+        || item.starts_with(&[0xC4, 8]) && pack::bytes(item).is_some_and(end)
+}

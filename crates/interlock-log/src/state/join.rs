@@ -1,0 +1,223 @@
+//! Joining: two states of a key as one.
+
+use std::cmp::Ordering;
+
+use super::{Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
+use crate::column::{Cell, BORN, LIFE};
+use crate::pack;
+use crate::stamp;
+
+/// Two states as one.
+pub(super) enum Joined<'a> {
+    /// The same as ours.
+    Ours,
+    Theirs,
+    New(Vec<Cell<'a>>),
+}
+
+impl Rules {
+    /// Two states of a key as one. `None`: the same as ours.
+    pub fn join(&self, ours: Option<&State>, theirs: &State) -> Option<State> {
+        let Some(ours) = ours else { return Some(theirs.clone()) };
+        self.join_bytes(&ours.0, theirs)
+    }
+
+    /// As `join`, of the bytes of a state.
+    pub fn join_bytes(&self, ours: &[u8], theirs: &State) -> Option<State> {
+        if *ours == *theirs.0 {
+            return None;
+        }
+        match self.joined(&self.cells(ours), &self.cells(&theirs.0)) {
+            Joined::Ours => None,
+            Joined::Theirs => Some(theirs.clone()),
+            Joined::New(cells) => Some(self.encode(&cells)),
+        }
+    }
+
+    pub(super) fn joined<'a>(&self, ours: &[Cell<'a>], theirs: &[Cell<'a>]) -> Joined<'a> {
+        if ours[FLOOR] != theirs[FLOOR] || ours[BIRTH] != theirs[BIRTH] {
+            return self.joined_apart(ours, theirs);
+        }
+        if &*theirs[ALIVE] != pack::NIL && theirs[ALIVE] != ours[ALIVE] {
+            return differing(self.joined_whole(ours, theirs), ours);
+        }
+        self.joined_columns(ours, theirs)
+    }
+
+    /// Both as one, where the stamps of their creation and time to live are the same, or theirs has no
+    /// time to live.
+    fn joined_columns<'a>(&self, ours: &[Cell<'a>], theirs: &[Cell<'a>]) -> Joined<'a> {
+        let mut joined: Option<Vec<Cell<'a>>> = None;
+        for column in &self.columns {
+            let at = column.at;
+            if column.is_register() {
+                let (mark, our_mark) = (&theirs[at + 1], &ours[at + 1]);
+                if &**mark == pack::NIL || mark == our_mark {
+                } else if is_later(stamp_of(mark, theirs), stamp_of(our_mark, ours)) {
+                    let joined = joined.get_or_insert_with(|| ours.to_vec());
+                    joined[at] = theirs[at].clone();
+                    joined[at + 1] =
+                        folded(stamp_of(mark, theirs).clone(), &ours[BIRTH], &ours[ALIVE]);
+                }
+            }
+            let Some(at) = column.joined_at().filter(|at| &*theirs[*at] != pack::NIL) else {
+                continue;
+            };
+            let cell = if &*ours[at] == pack::NIL {
+                Some(theirs[at].clone())
+            } else {
+                column.join(&ours[at], &theirs[at])
+            };
+            if let Some(cell) = cell {
+                joined.get_or_insert_with(|| ours.to_vec())[at] = cell;
+            }
+        }
+        joined.map_or(Joined::Ours, Joined::New)
+    }
+
+    /// Both as one, whatever their stamps are; their floor is the same.
+    fn joined_whole<'a>(&self, ours: &[Cell<'a>], theirs: &[Cell<'a>]) -> Vec<Cell<'a>> {
+        let mut joined = self.spread(ours);
+        let other = self.spread(theirs);
+        if is_later(&other[BIRTH], &joined[BIRTH]) {
+            joined[BIRTH] = other[BIRTH].clone();
+        }
+        if is_later(&other[ALIVE], &joined[ALIVE]) {
+            joined[ALIVE] = other[ALIVE].clone();
+            joined[EXPIRES] = other[EXPIRES].clone();
+        }
+        for column in &self.columns {
+            let at = column.at;
+            if column.is_register() && is_later(&other[at + 1], &joined[at + 1]) {
+                joined[at] = other[at].clone();
+                joined[at + 1] = other[at + 1].clone();
+            }
+            let Some(at) = column.joined_at().filter(|at| &*other[*at] != pack::NIL) else {
+                continue;
+            };
+            if &*joined[at] == pack::NIL {
+                joined[at] = other[at].clone();
+            } else if let Some(cell) = column.join(&joined[at], &other[at]) {
+                joined[at] = cell;
+            }
+        }
+        self.fold(&mut joined);
+        joined
+    }
+
+    /// Both as one, where they are of different lives, or of two creations of one.
+    fn joined_apart<'a>(&self, ours: &[Cell<'a>], theirs: &[Cell<'a>]) -> Joined<'a> {
+        if ours[FLOOR] == theirs[FLOOR] {
+            let ours_is_older = order(&ours[BIRTH], &theirs[BIRTH]) != Ordering::Greater;
+            let (older, newer) = if ours_is_older { (ours, theirs) } else { (theirs, ours) };
+            // The newer was made by one who had forgotten that the older ever was.
+            if expires(older) > 0 && self.is_out_of_force(end(older), newer) {
+                return if ours_is_older { Joined::Theirs } else { Joined::Ours };
+            }
+            return differing(self.joined_whole(ours, theirs), ours);
+        }
+        let ours_is_lower = order(&ours[FLOOR], &theirs[FLOOR]) == Ordering::Less;
+        let (lower, higher) = if ours_is_lower { (ours, theirs) } else { (theirs, ours) };
+        let (all_lower, all_higher) = if ours_is_lower {
+            (Joined::Ours, Joined::Theirs)
+        } else {
+            (Joined::Theirs, Joined::Ours)
+        };
+        if !self.is_out_of_force(reading(&higher[FLOOR]), lower) {
+            return all_higher;
+        }
+        // The lower was made by one who had forgotten the delete; both may live.
+        if &*higher[ALIVE] == pack::NIL && &*higher[BIRTH] == NEVER {
+            return all_lower;
+        }
+        if expires(higher) > 0 && self.is_out_of_force(end(higher), lower) {
+            return all_lower;
+        }
+        let mut joined = lower.to_vec();
+        joined[FLOOR] = higher[FLOOR].clone();
+        differing(self.joined_whole(&joined, higher), ours)
+    }
+
+    /// Returns whether a row was made so long after this end of a life that it does not count.
+    fn is_out_of_force(&self, end: u64, cells: &[Cell<'_>]) -> bool {
+        &*cells[BIRTH] != NEVER
+            && reading(&cells[BIRTH]) >= end.saturating_add(stamp::hybrid(self.age_ms))
+    }
+
+    /// Cells in which each stamp stands where it belongs.
+    pub(super) fn spread<'a>(&self, cells: &[Cell<'a>]) -> Vec<Cell<'a>> {
+        let mut found = cells.to_vec();
+        found[ALIVE] = stamp_of(&cells[ALIVE], cells).clone();
+        for at in self.registers() {
+            found[at + 1] = stamp_of(&cells[at + 1], cells).clone();
+        }
+        found
+    }
+
+    /// Puts numbers for stamps that stand elsewhere.
+    pub(super) fn fold(&self, cells: &mut [Cell<'_>]) {
+        for at in self.registers() {
+            let stamp = std::mem::replace(&mut cells[at + 1], pack::NIL.into());
+            cells[at + 1] = folded(stamp, &cells[BIRTH], &cells[ALIVE]);
+        }
+        if cells[ALIVE] == cells[BIRTH] {
+            cells[ALIVE] = BORN.into();
+        }
+    }
+}
+
+fn differing<'a>(joined: Vec<Cell<'a>>, ours: &[Cell<'a>]) -> Joined<'a> {
+    if joined == ours {
+        Joined::Ours
+    } else {
+        Joined::New(joined)
+    }
+}
+
+/// A stamp of a register as a state keeps it.
+fn folded<'a>(stamp: Cell<'a>, birth: &[u8], alive: &[u8]) -> Cell<'a> {
+    if *stamp == *pack::NIL {
+        stamp
+    } else if *stamp == *birth {
+        BORN.into()
+    } else if *stamp == *alive {
+        LIFE.into()
+    } else {
+        stamp
+    }
+}
+
+/// The stamp that a cell is, or that it stands for.
+fn stamp_of<'c, 'a>(mark: &'c Cell<'a>, cells: &'c [Cell<'a>]) -> &'c Cell<'a> {
+    match &**mark {
+        BORN => &cells[BIRTH],
+        LIFE if &*cells[ALIVE] == BORN => &cells[BIRTH],
+        LIFE => &cells[ALIVE],
+        _ => mark,
+    }
+}
+
+/// The order of two stamps; nil is before all.
+fn order(one: &[u8], other: &[u8]) -> Ordering {
+    pack::bytes(one).cmp(&pack::bytes(other))
+}
+
+fn is_later(one: &[u8], than: &[u8]) -> bool {
+    order(one, than) == Ordering::Greater
+}
+
+fn reading(item: &[u8]) -> u64 {
+    stamp::reading(pack::bytes(item).unwrap_or(&[]))
+}
+
+pub(super) fn expires(cells: &[Cell<'_>]) -> u64 {
+    pack::unsigned(&cells[EXPIRES]).unwrap_or(0)
+}
+
+/// The end of a life that expires, as a reading.
+///
+/// A time to live that was over when it was set ends by then: else the next life, which begins on this
+/// floor, could come before the one that it is after.
+pub(super) fn end(cells: &[Cell<'_>]) -> u64 {
+    stamp::hybrid(expires(cells)).max(reading(stamp_of(&cells[ALIVE], cells)))
+}

@@ -1,0 +1,290 @@
+//! States: a row with all that is needed to join it with another of its key, as bytes.
+//!
+//! A state has a *floor*, the stamp of the newest delete that its life comes after; of two with
+//! different floors the higher is left as a whole, so a delete wins over what is changed at the same
+//! time. Two with the same floor are joined column by column. A change is a state too, of the columns
+//! that it changes; a state without a time to live is of a row whose creation has not come yet, or of a
+//! deleted one (a tombstone), and shows no row.
+//!
+//! Joining is associative, commutative and idempotent, also while nodes forget tombstones, as long as
+//! every change is everywhere within half of the age at which they do.
+//!
+//! A state is a msgpack list: the floor, the stamp of the row's creation, that of its time to live, when
+//! it expires (ms since 1970; 0: never), and the cells of the columns. It is kept in memory as it is
+//! written: to join two is to copy most of one. Equal states are equal bytes.
+
+mod change;
+mod check;
+mod join;
+
+use interlock_table::{Kind, Schema, Value};
+
+use crate::column::{Cell, Column, BORN};
+use crate::pack::{self, Items};
+use crate::stamp;
+
+pub use crate::column::Merge;
+pub use change::Change;
+
+// The cells in front of those of the columns.
+const FLOOR: usize = 0;
+const BIRTH: usize = 1;
+const ALIVE: usize = 2;
+const EXPIRES: usize = 3;
+const FIRST: usize = 4;
+
+/// A packed stamp that is before all others, as an item.
+const NEVER: &[u8] = &[0xC4, 0];
+
+/// A state, or a change, of one row. It was made by [`Rules`], or is checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State(Box<[u8]>);
+
+impl State {
+    /// As [`Rules::check`] takes it.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes alone, for whoever keeps many.
+    pub fn into_bytes(self) -> Box<[u8]> {
+        self.0
+    }
+}
+
+/// The reason for which there can be no such rules, or no such state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid(pub String);
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// The states of one table: how they are made, joined, and seen as rows.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    schema: Schema,
+    columns: Vec<Column>,
+    merges: Vec<Merge>,
+    age_ms: u64,
+    width: usize,
+}
+
+impl Rules {
+    /// Rules for rows of these columns, each with its merge kind.
+    ///
+    /// `age_ms`: for how long nodes remember a deleted or expired row. The same at all nodes, for it
+    /// decides how states are joined. Errors: it is 0, or a merge kind is not for its column's type.
+    pub fn new(schema: Schema, merges: &[Merge], age_ms: u64) -> Result<Rules, Invalid> {
+        let declared = schema.columns();
+        if age_ms == 0 {
+            return Err(Invalid("the age of tombstones is 0; allowed: 1 ms or more".to_owned()));
+        }
+        if declared.len() != merges.len() {
+            let (columns, kinds) = (declared.len(), merges.len());
+            return Err(Invalid(format!("{columns} columns, and merge kinds for {kinds}")));
+        }
+        let mut at = FIRST;
+        let mut columns = Vec::with_capacity(merges.len());
+        for (column, merge) in declared.iter().zip(merges) {
+            if !merge.fits(column.kind) {
+                let (name, kind, merge) = (&column.name, column.kind, merge.name());
+                return Err(Invalid(format!("column {name}: {kind} cannot be merged as {merge}")));
+            }
+            columns.push(Column::new(column, *merge, at));
+            at += columns[columns.len() - 1].width();
+        }
+        Ok(Rules { schema, columns, merges: merges.to_vec(), age_ms, width: at })
+    }
+
+    /// The rules of a text, as [`Rules::fingerprint`] writes it.
+    pub fn parse(fingerprint: &str) -> Result<Rules, Invalid> {
+        let invalid = || Invalid(format!("{fingerprint:?} are no rules of a table"));
+        let mut parts = fingerprint.rsplitn(3, "; ");
+        let (age, merges, schema) = (parts.next(), parts.next(), parts.next());
+        let age = age.and_then(|age| age.strip_suffix(" ms")?.parse().ok()).ok_or_else(invalid)?;
+        let merges: Option<Vec<_>> = merges.unwrap_or("").split(", ").map(Merge::of).collect();
+        let schema = Schema::parse(schema.unwrap_or("")).map_err(|_| invalid())?;
+        Rules::new(schema, &merges.ok_or_else(invalid)?, age)
+    }
+
+    /// The settings that all nodes of a cluster must have in common, as text.
+    pub fn fingerprint(&self) -> String {
+        let merges: Vec<_> = self.merges.iter().map(|merge| merge.name()).collect();
+        format!("{}; {}; {} ms", self.schema, merges.join(", "), self.age_ms)
+    }
+
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    pub fn merges(&self) -> &[Merge] {
+        &self.merges
+    }
+
+    /// For how long a deleted or expired row is remembered, in ms.
+    pub fn age_ms(&self) -> u64 {
+        self.age_ms
+    }
+
+    /// Takes bytes from outside. Errors: they are no state that these rules could have written.
+    pub fn check(&self, bytes: &[u8]) -> Result<State, Invalid> {
+        if check::is_state(self, bytes) {
+            Ok(State(bytes.into()))
+        } else {
+            Err(Invalid("no state of a row of this table".to_owned()))
+        }
+    }
+
+    /// Takes bytes that were a state's. What else they are shows no row, or a wrong one.
+    pub fn trust(&self, bytes: Box<[u8]>) -> State {
+        State(bytes)
+    }
+
+    /// The row that a state shows at a time, in ms since 1970.
+    pub fn view<'a>(&'a self, state: Option<&'a State>, now_ms: u64) -> View<'a> {
+        self.view_of(state.map(|state| &*state.0), now_ms)
+    }
+
+    /// As `view`, of the bytes of a state.
+    pub fn view_of<'a>(&'a self, state: Option<&'a [u8]>, now_ms: u64) -> View<'a> {
+        let cells = state.map_or_else(Vec::new, |state| self.raw(state));
+        let is_there = !cells.is_empty() && is_alive(cells[ALIVE], cells[EXPIRES], now_ms);
+        View { rules: self, cells, is_there }
+    }
+
+    /// The life of a state's row, whatever columns it has.
+    pub fn life(&self, state: &[u8]) -> Life {
+        let mut items = Items::of(state);
+        let mut next = || items.as_mut().and_then(Iterator::next).unwrap_or(pack::NIL);
+        let (floor, birth, alive, expires) = (next(), next(), next(), next());
+        let stamp = |item| stamp::reading(pack::bytes(item).unwrap_or(&[]));
+        let expires_at = pack::unsigned(expires).unwrap_or(0);
+        let set = if alive == BORN { birth } else { alive };
+        let end = stamp::hybrid(expires_at).max(stamp(set));
+        let is_tombstone = alive == pack::NIL && birth == NEVER;
+        let forgettable_at = if is_tombstone {
+            stamp::ms_above(stamp(floor)).saturating_add(self.age_ms)
+        } else if expires_at > 0 {
+            stamp::ms_above(end).saturating_add(self.age_ms)
+        } else {
+            0
+        };
+        Life { is_made: alive != pack::NIL, is_tombstone, expires_at, forgettable_at }
+    }
+
+    /// The data centre in which the row was made. `None`: there is no row.
+    pub fn origin<'a>(&self, state: &'a [u8]) -> Option<&'a [u8]> {
+        let birth = pack::bytes(Items::of(state)?.nth(BIRTH)?)?;
+        stamp::parts(birth.get(8..)?).map(|(dc, _)| dc)
+    }
+
+    /// The newest stamp of a state, packed: what a clock must be told of.
+    pub fn newest<'a>(&self, state: &'a State) -> &'a [u8] {
+        let cells = self.raw(&state.0);
+        let at = [FLOOR, BIRTH, ALIVE].into_iter().chain(self.registers().map(|at| at + 1));
+        at.filter_map(|at| pack::bytes(cells[at])).max().unwrap_or(&[])
+    }
+
+    /// The items of a state; nil for those that it has not.
+    fn raw<'a>(&self, state: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut cells = Vec::with_capacity(self.width);
+        cells.extend(Items::of(state).into_iter().flatten().take(self.width));
+        cells.resize(self.width, pack::NIL);
+        cells
+    }
+
+    fn cells<'a>(&self, state: &'a [u8]) -> Vec<Cell<'a>> {
+        let mut cells = Vec::with_capacity(self.width);
+        let items = Items::of(state).into_iter().flatten().take(self.width);
+        cells.extend(items.map(Cell::Borrowed));
+        cells.resize(self.width, pack::NIL.into());
+        cells
+    }
+
+    fn encode(&self, cells: &[Cell<'_>]) -> State {
+        let size: usize = cells.iter().map(|cell| cell.len()).sum();
+        let mut state = Vec::with_capacity(size + if self.width < 16 { 1 } else { 3 });
+        pack::put_list(&mut state, cells.len());
+        cells.iter().for_each(|cell| state.extend_from_slice(cell));
+        State(state.into_boxed_slice())
+    }
+
+    fn registers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.columns.iter().filter(|column| column.is_register()).map(|column| column.at)
+    }
+}
+
+/// The life of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// It was made, and is there unless it has expired.
+    pub is_made: bool,
+    /// It is what a delete leaves.
+    pub is_tombstone: bool,
+    /// In ms since 1970; 0: never, or no row.
+    pub expires_at: u64,
+    /// From when a node may forget it, in ms since 1970; 0: never. A node that has forgotten a state
+    /// and one that has not still come to the same rows.
+    pub forgettable_at: u64,
+}
+
+impl Life {
+    /// Returns whether there is a row.
+    pub fn is_alive(&self, now_ms: u64) -> bool {
+        self.is_made && !(self.expires_at > 0 && self.expires_at <= now_ms)
+    }
+}
+
+/// The row that a state shows at a time.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    rules: &'a Rules,
+    cells: Vec<&'a [u8]>,
+    is_there: bool,
+}
+
+impl<'a> View<'a> {
+    /// Returns whether there is a row.
+    pub fn is_there(&self) -> bool {
+        self.is_there
+    }
+
+    /// The value of a column by its number; zero or nothing where there is no row.
+    pub fn value(&self, column: usize) -> Value<'a> {
+        let column = &self.rules.columns[column];
+        if self.is_there {
+            column.value(|at| self.cells[at])
+        } else {
+            column.zero()
+        }
+    }
+
+    /// The time at which the row expires, in ms since 1970; 0: never, or no row.
+    pub fn expires_at(&self) -> u64 {
+        if self.is_there {
+            pack::unsigned(self.cells[EXPIRES]).unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    /// The values of all columns. `None`: there is no row.
+    pub fn values(&self) -> Option<Vec<Value<'a>>> {
+        self.is_there.then(|| (0..self.rules.columns.len()).map(|n| self.value(n)).collect())
+    }
+
+    /// Returns whether the column is of floats of 32 bits, which values are given as of 64.
+    pub fn is_narrow(&self, column: usize) -> bool {
+        self.rules.columns[column].kind == Kind::F32
+    }
+}
+
+#[inline]
+fn is_alive(alive: &[u8], expires: &[u8], now_ms: u64) -> bool {
+    alive != pack::NIL && !(1..=now_ms).contains(&pack::unsigned(expires).unwrap_or(0))
+}
