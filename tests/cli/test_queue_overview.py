@@ -176,8 +176,8 @@ def test_what_is_not_there_is_1_and_named(cli: Command, queue: RemoteQueue[bytes
 
 def test_nothing_in_a_text_moves_the_cursor(cli: Command, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"\x1b[2J", keys=b"\x1b[2J")
-    for words in (("peek",), ("hot",)):
-        assert "\x1b" not in cli(*words, queue.name).out
+    for word in ("peek", "hot"):
+        assert "\x1b" not in cli(word, queue.name).out
     for words in (("pause",), ("resume",), ("purge", "--yes")):
         said = cli(*words, queue.name, "--key", "\x1b[2J")
         assert (said.code, "\\x1b[2J" in said.out, "\x1b" in said.out) == (0, True, False), words
