@@ -108,6 +108,7 @@ class Limit:
     lua: bool = False
     rust: str = ""
     core: str = ""
+    rows: str = ""
     python: bool = False
 
     def of(self, server: str) -> int:

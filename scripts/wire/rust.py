@@ -42,6 +42,16 @@ def core_limits(wire: Wire) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
+def rows_limits(wire: Wire) -> str:
+    """Return the limits of the rows of tables."""
+    lines = ["//! The limits of rows."]
+    for limit in wire.limits.values():
+        if limit.rows:
+            lines += ["", *doc(limit.says)]
+            lines.append(f"pub const {limit.name}: {limit.rows} = {number(limit.of('hub'))};")
+    return "\n".join(lines) + "\n"
+
+
 def functions(wire: Wire) -> str:
     """Return the enum of the functions."""
     all_ = wire.functions

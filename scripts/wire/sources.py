@@ -8,6 +8,7 @@ from scripts.wire.text import MADE, ruff, rustfmt
 
 ENGINE = "crates/interlock-engine/src/wire"
 CORE = "crates/interlock-core/src"
+ROWS = "crates/interlock-rows/src"
 HUB = "crates/interlock-hub/src/catalog"
 LUA = "src/interlock/engine/lua/shared"
 PYTHON = "src/interlock"
@@ -22,6 +23,7 @@ def all_of(wire: Wire) -> dict[str, str]:
         f"{ENGINE}/options.rs": rust.options(wire),
         f"{ENGINE}/codes.rs": rust.codes(wire),
         f"{CORE}/limits.rs": rust.core_limits(wire),
+        f"{ROWS}/limits.rs": rust.rows_limits(wire),
         f"{HUB}/functions.rs": commands.hub_functions(wire),
     }
     in_python = {

@@ -80,7 +80,6 @@ pub use declare::Durability;
 pub use shared::{Account, Accounts, EngineSettings, Journal};
 pub use waiters::{Served, Ticket};
 pub use wire::functions::{Class, Function};
-pub use wire::limits::MAX_ROW_TTL;
 pub use wire::records::Recorded;
 
 use args::{refuse, Read, Reader};

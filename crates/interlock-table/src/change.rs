@@ -206,37 +206,43 @@ impl Table {
 impl Column {
     /// The bits of what is in this word and `by`.
     fn sum(&self, word: u64, by: By, overflow: Overflow) -> Result<u64, Error> {
+        self.encode(&self.raised(&self.decode(word), by, overflow)?)
+    }
+
+    /// The sum of a value of this column and `by`. Errors: a column of another type, and, if so told, a sum
+    /// beyond its range.
+    pub fn raised(&self, now: &Value, by: By, overflow: Overflow) -> Result<Value<'static>, Error> {
         let beyond = || Error::Overflow { column: self.name.clone() };
         let other = || self.refuse(format!("it is {}, and is raised by {by:?}", self.kind));
         if let (Some((least, most)), By::Integer(by)) = (self.range(), by) {
-            let now = match self.decode(word) {
-                Value::Unsigned(now) => i128::from(now),
-                Value::Signed(now) => i128::from(now),
+            let now = match now {
+                Value::Unsigned(now) => i128::from(*now),
+                Value::Signed(now) => i128::from(*now),
                 _ => return Err(other()),
             };
             let sum = now.saturating_add(by);
-            return match overflow {
-                _ if (least..=most).contains(&sum) => Ok(sum as u64),
-                Overflow::Refuse => Err(beyond()),
-                // The bits beyond the column are cut off where it is written.
-                Overflow::Wrap => Ok(now.wrapping_add(by) as u64),
-                Overflow::Saturate => Ok(sum.clamp(least, most) as u64),
+            let bits = match overflow {
+                _ if (least..=most).contains(&sum) => sum as u64,
+                Overflow::Refuse => return Err(beyond()),
+                // The bits beyond the column are cut off.
+                Overflow::Wrap => now.wrapping_add(by) as u64,
+                Overflow::Saturate => sum.clamp(least, most) as u64,
             };
+            return Ok(self.decode(self.insert(0, bits)));
         }
         let by = match by {
             By::Integer(by) => by as f64,
             By::Float(by) => by,
         };
-        let Value::Float(now) = self.decode(word) else { return Err(other()) };
+        let Value::Float(now) = *now else { return Err(other()) };
         let (most, sum) = match self.kind {
             Kind::F32 => (f64::from(f32::MAX), f64::from((now + by) as f32)),
             _ => (f64::MAX, now + by),
         };
-        let sum = match sum {
-            sum if sum.is_finite() || !now.is_finite() || !by.is_finite() => sum,
-            sum if overflow == Overflow::Saturate => sum.clamp(-most, most),
-            _ => return Err(beyond()),
-        };
-        self.encode(&Value::Float(sum))
+        match sum {
+            sum if sum.is_finite() || !now.is_finite() || !by.is_finite() => Ok(Value::Float(sum)),
+            sum if overflow == Overflow::Saturate => Ok(Value::Float(sum.clamp(-most, most))),
+            _ => Err(beyond()),
+        }
     }
 }

@@ -17,7 +17,7 @@
 //! | `writer`, `freeze`, `recovery`, `insert` | locks and intents; rows that wait for a resize; what the dead leave; slots for new rows |
 //! | [`migration`] | copying the rows to another memory while others write |
 //! | `file`, [`region`], `participant` | a table's file; making and finding a table; which number a thread has |
-//! | [`table`], [`change`], `expire`, `scan`, `batch`, `resize` | what a user calls |
+//! | [`table`], [`change`], [`decide`], `expire`, `scan`, `batch`, `resize` | what a user calls |
 //! | `models` | the slot protocol under the model checker |
 //!
 //! Imports point one way: a module imports only modules that stand above it in this table.
@@ -66,6 +66,8 @@ pub mod change;
 #[cfg(not(loom))]
 pub mod clock;
 #[cfg(not(loom))]
+pub mod decide;
+#[cfg(not(loom))]
 mod expire;
 #[cfg(not(loom))]
 mod file;
@@ -96,6 +98,7 @@ mod models;
 #[cfg(not(loom))]
 pub use {
     change::{By, Overflow},
+    decide::{Change, Given, Seen},
     error::Error,
     migration::Resized,
     region::{remove, Location},

@@ -142,10 +142,8 @@ impl Column {
                 return Ok(());
             }
         };
+        self.check_size(bytes.len())?;
         let limit = self.kind.bytes() - 2;
-        if bytes.len() > limit {
-            return Err(self.refuse(format!("{} bytes; its size is {limit}", bytes.len())));
-        }
         let (words, at) = (&mut words[self.words()], self.at % 8);
         // Bytes are numbered from the lowest of a word, as a little-endian machine has them.
         words.iter_mut().for_each(|word| *word = word.to_le());
@@ -160,6 +158,16 @@ impl Column {
         rest.fill(0);
         words.iter_mut().for_each(|word| *word = u64::from_le(*word));
         Ok(())
+    }
+
+    /// Refuses so many bytes, of a column that has a size.
+    pub fn check_size(&self, bytes: usize) -> Result<(), Error> {
+        match self.kind.bytes() - 2 {
+            limit if bytes > limit => {
+                Err(self.refuse(format!("{bytes} bytes; its size is {limit}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The number in its word.

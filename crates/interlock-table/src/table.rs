@@ -327,7 +327,7 @@ impl Table {
     }
 
     /// The time at which a row expires that is set now: 0 never, and so where the end of time comes before.
-    pub(crate) fn expiry(&self, ttl: Ttl, now: u64) -> u64 {
+    pub fn expiry(&self, ttl: Ttl, now: u64) -> u64 {
         let ttl = match ttl {
             Ttl::Never => return 0,
             Ttl::Usual if self.made().ttl == 0 => return 0,
@@ -344,6 +344,12 @@ impl Table {
         if now.saturating_sub(access.load(Relaxed)) > ACCESS_GRAIN {
             access.store(now, Relaxed);
         }
+    }
+
+    /// As `accessed`, whenever it was before.
+    #[inline]
+    pub(crate) fn touched(&self, memory: &Memory, slot: usize, now: u64) {
+        memory.word(slot + ACCESS).store(now, Relaxed);
     }
 
     /// Copies a row's words. Returns whether it is there.

@@ -38,10 +38,6 @@ pub const MAX_SPAN: u64 = 1_000_000_000_000_000;
 /// µs since 1970, of what is carried from elsewhere: the year 2096.
 pub const MAX_TIME: u64 = 4_000_000_000_000_000;
 
-/// Ms, of the time to live of a table's row: 500 years; a word holds 584 of them in
-/// nanoseconds.
-pub const MAX_ROW_TTL: i64 = 15_768_000_000_000;
-
 /// Of attempts, messages, dead letters.
 pub const MAX_COUNT: u64 = 1_000_000_000;
 

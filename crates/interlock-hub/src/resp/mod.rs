@@ -2,4 +2,4 @@
 
 pub mod inline;
 pub mod parse;
-pub mod write;
+pub use interlock_rows::write;

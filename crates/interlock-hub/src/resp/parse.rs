@@ -7,6 +7,7 @@
 use std::ops::{Index, Range};
 
 use super::inline;
+pub use interlock_rows::text::integer;
 
 /// The places where arguments begin and end.
 pub type Ranges = Vec<(u32, u32)>;
@@ -342,28 +343,6 @@ fn short(bytes: &[u8]) -> Option<(usize, usize)> {
     (third <= 9 && bytes.get(4) == Some(&b'\r')).then_some((6, first * 100 + second * 10 + third))
 }
 
-/// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
-pub fn integer(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    match digits {
-        [b'0'] if !negative => return Some(0),
-        [b'1'..=b'9', ..] => {}
-        _ => return None,
-    }
-    digits.iter().try_fold(0i64, |value, &digit| {
-        let digit = i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
-        let value = value.checked_mul(10)?;
-        if negative {
-            value.checked_sub(digit)
-        } else {
-            value.checked_add(digit)
-        }
-    })
-}
-
 const LONGEST_LINE: usize = 64 * 1024;
 const STRICT_ARGUMENTS: i64 = 10;
 const STRICT_BULK: i64 = 16384;
@@ -514,24 +493,5 @@ mod tests {
         assert_eq!(parse(b"*11\r\n").as_deref(), Some("unauthenticated multibulk length"));
         assert_eq!(parse(b"*1\r\n$16385\r\n").as_deref(), Some("unauthenticated bulk length"));
         assert_eq!(parse(b"*10\r\n$16384\r\n"), None);
-    }
-
-    #[test]
-    fn numbers_are_read_as_redis_reads_them() {
-        for (text, number) in [
-            ("0", Some(0)),
-            ("-7", Some(-7)),
-            ("9223372036854775807", Some(i64::MAX)),
-            ("-9223372036854775808", Some(i64::MIN)),
-            ("9223372036854775808", None),
-            ("", None),
-            ("-", None),
-            ("-0", None),
-            ("+1", None),
-            ("01", None),
-            ("1 ", None),
-        ] {
-            assert_eq!(integer(text.as_bytes()), number, "{text}");
-        }
     }
 }

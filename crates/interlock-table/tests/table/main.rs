@@ -6,6 +6,7 @@ mod common;
 mod attach;
 mod columns;
 mod damage;
+mod decide;
 mod geometry;
 mod model;
 mod order;

@@ -1,8 +1,9 @@
 //! The commands that Redis has for hashes. A row is one whose columns are all there, as long as it is.
 
-use interlock_table::{By, Column, Kind, Overflow, Row, Ttl, Value, Where, Written};
+use interlock_rows::{text, Verb};
+use interlock_table::{Column, Row, Value};
 
-use super::{answer, values, Asked, Named, Refusal};
+use super::{answer, one, Named, Refusal};
 use crate::command::Call;
 use crate::glob;
 use crate::resp::parse::integer;
@@ -32,7 +33,7 @@ pub fn hstrlen(call: &mut Call<'_, '_>) {
 fn read(named: &Named<'_>, column: &Column) -> Result<Option<Vec<u8>>, Refusal> {
     Ok(match named.table().get_column(named.key, column)? {
         Some(Value::Bytes(bytes)) => Some(bytes.into_owned()),
-        Some(value) => Some(values::text(&value).into_bytes()),
+        Some(value) => Some(text::text(&value).into_bytes()),
         None => None,
     })
 }
@@ -45,7 +46,7 @@ pub fn hmget(call: &mut Call<'_, '_>) {
         let (columns, row) = (columns?, named.table().get(named.key)?);
         reply.array(columns.len());
         columns.into_iter().for_each(|column| match &row {
-            Some(row) => values::put(reply, column, row.words()),
+            Some(row) => text::put_from(reply, column, row.words()),
             None => reply.null(),
         });
         Ok(())
@@ -66,7 +67,7 @@ pub fn hgetall(call: &mut Call<'_, '_>) {
 fn pairs(reply: &mut Writer<'_>, row: &Row, wanted: impl Fn(&Column) -> bool) {
     for column in row.schema().columns().iter().filter(|column| wanted(column)) {
         reply.bulk(column.name.as_bytes());
-        values::put(reply, column, row.words());
+        text::put_from(reply, column, row.words());
     }
 }
 
@@ -88,7 +89,7 @@ pub fn hvals(call: &mut Call<'_, '_>) {
         let columns = row.as_ref().map_or(&[][..], |row| row.schema().columns());
         reply.array(columns.len());
         if let Some(row) = &row {
-            columns.iter().for_each(|column| values::put(reply, column, row.words()));
+            columns.iter().for_each(|column| text::put_from(reply, column, row.words()));
         }
         Ok(())
     });
@@ -158,120 +159,25 @@ pub fn hscan(call: &mut Call<'_, '_>) {
 }
 
 pub fn hset(call: &mut Call<'_, '_>) {
-    answer(call, |asked, reply| {
-        let made = set(asked)?;
-        reply.integer(made as i64);
-        Ok(())
-    });
+    one(call, Verb::Hset, 1);
 }
 
 pub fn hmset(call: &mut Call<'_, '_>) {
-    answer(call, |asked, reply| {
-        set(asked)?;
-        reply.ok();
-        Ok(())
-    });
-}
-
-/// Returns how many of the columns were not there before: all, or none.
-fn set(asked: &Asked<'_>) -> Result<usize, Refusal> {
-    let named = asked.row(1)?;
-    let pairs = asked.pairs(named.table(), 2)?;
-    if !named.set_columns(&pairs)? {
-        return Ok(0);
-    }
-    let mut names: Vec<&str> = pairs.iter().map(|(column, _)| column.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    Ok(names.len())
+    one(call, Verb::Hmset, 1);
 }
 
 pub fn hsetnx(call: &mut Call<'_, '_>) {
-    answer(call, |asked, reply| {
-        let named = asked.row(1)?;
-        let column = named.column(2)?;
-        let value = values::given(column, &asked.arguments[3])?;
-        let row = named.fresh(&[(column, &value)])?;
-        let write =
-            named.call(|table| table.write(named.key, row.words(), Ttl::Usual, Where::Absent))?;
-        reply.integer((write != Written::Not).into());
-        Ok(())
-    });
+    one(call, Verb::Hsetnx, 1);
 }
 
 pub fn hdel(call: &mut Call<'_, '_>) {
-    answer(call, |asked, reply| {
-        let named = asked.row(1)?;
-        let known = (2..asked.arguments.len()).find_map(|index| named.column(index).ok());
-        match known {
-            Some(column) if named.table().contains(named.key)? => Err(format!(
-                "ERR column {} cannot be deleted: a row has all its columns; HSET sets one, DEL \
-                 deletes the row",
-                column.name
-            )
-            .into()),
-            _ => {
-                reply.integer(0);
-                Ok(())
-            }
-        }
-    });
+    one(call, Verb::Hdel, 1);
 }
 
 pub fn hincrby(call: &mut Call<'_, '_>) {
-    answer(call, |asked, reply| {
-        let named = asked.row(1)?;
-        let column = named.column(2)?;
-        let by = integer(&asked.arguments[3]);
-        let by = by.ok_or("ERR value is not an integer or out of range")?;
-        if column.range().is_none() {
-            return Err("ERR hash value is not an integer".into());
-        }
-        let sum = raise(&named, column, By::Integer(by.into()))?;
-        values::sum(reply, &sum);
-        Ok(())
-    });
+    one(call, Verb::Hincrby, 1);
 }
 
 pub fn hincrbyfloat(call: &mut Call<'_, '_>) {
-    answer(call, |asked, reply| {
-        let named = asked.row(1)?;
-        let column = named.column(2)?;
-        if !matches!(column.kind, Kind::F32 | Kind::F64) {
-            return Err("ERR hash value is not a float".into());
-        }
-        let by = match values::increment(column, &asked.arguments[3])? {
-            By::Float(by) if by.is_nan() => return Err("ERR value is not a valid float".into()),
-            By::Float(by) if by.is_infinite() => return Err("ERR value is NaN or Infinity".into()),
-            by => by,
-        };
-        let sum = raise(&named, column, by)?;
-        reply.bulk(values::text(&sum).as_bytes());
-        Ok(())
-    });
-}
-
-/// Raises a column, and makes the row first if there is none.
-fn raise(named: &Named<'_>, column: &Column, by: By) -> Result<Value<'static>, Refusal> {
-    named.call(|table| loop {
-        if let Some(sum) = table.incr(named.key, column, by, Overflow::Refuse)? {
-            return Ok(sum);
-        }
-        let value = match by {
-            By::Integer(by) => match i64::try_from(by) {
-                Ok(by) => Value::Signed(by),
-                Err(_) => return Err(beyond(column)),
-            },
-            By::Float(by) => Value::Float(by),
-        };
-        // What is beyond the column's range is a sum that is, and not a wrong argument.
-        let row = named.fresh(&[(column, &value)]).map_err(|_| beyond(column))?;
-        if table.write(named.key, row.words(), Ttl::Usual, Where::Absent)? != Written::Not {
-            return Ok(column.read(row.words()));
-        }
-    })
-}
-
-fn beyond(column: &Column) -> interlock_table::Error {
-    interlock_table::Error::Overflow { column: column.name.clone() }
+    one(call, Verb::Hincrbyfloat, 1);
 }

@@ -5,13 +5,14 @@ pub mod kept;
 pub mod keys;
 pub mod rows;
 mod scan;
-mod values;
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::time::Duration;
 
-use interlock_table::{Column, Error, Row, Table, Ttl, Value, Where, Written};
+use interlock_rows::{decide, parse, Change, Command, Reply, Verb, View};
+use interlock_table::{Column, Error, Seen, Table, Ttl, Value};
 
 use super::Call;
 use crate::kept::STALE;
@@ -21,11 +22,8 @@ use crate::tables::{ServedTable, Tables};
 use crate::time::Time;
 use crate::users::{named_row, User};
 
+pub use interlock_rows::Refusal;
 pub use scan::{dbsize, scan};
-
-/// The text of an error reply, its code first.
-#[derive(Debug)]
-pub struct Refusal(Vec<u8>);
 
 type Done = Result<(), Refusal>;
 
@@ -112,29 +110,6 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Pairs of column and value, from an argument on.
-    fn pairs(
-        &self,
-        table: &'a Table,
-        from: usize,
-    ) -> Result<Vec<(&'a Column, Value<'a>)>, Refusal> {
-        let mut rest = self.arguments.from(from);
-        let mut pairs = Vec::with_capacity(self.arguments.len().saturating_sub(from) / 2);
-        while let Some(name) = rest.next() {
-            let text = rest.next().ok_or_else(|| self.wrong_count())?;
-            let column = column(table, name)?;
-            pairs.push((column, values::given(column, text)?));
-        }
-        Ok(pairs)
-    }
-
-    fn wrong_count(&self) -> Refusal {
-        let name = self.arguments[0].to_ascii_lowercase();
-        let sub = (name == b"table").then(|| self.arguments[1].to_ascii_lowercase());
-        let name = sub.map_or(name, |sub| [b"table|", &sub[..]].concat());
-        Refusal([b"ERR wrong number of arguments for '", &name[..], b"' command"].concat())
-    }
-
     fn call<R>(
         &self,
         served: &ServedTable,
@@ -161,65 +136,74 @@ impl<'a> Named<'a> {
         self.asked.call(self.served, call)
     }
 
-    /// A row with these columns, the others 0 or empty.
-    fn fresh(&self, pairs: &[(&Column, &Value)]) -> Result<Row, Error> {
-        let mut row = Row::new(self.table().schema());
-        for (column, value) in pairs {
-            column.write(row.words_mut(), value)?;
-        }
-        Ok(row)
+    /// The command of this name on the row, in one step of the table.
+    fn run(&self, verb: Verb, wall: u64) -> Result<Reply, Refusal> {
+        let command = parse(verb, self.table().schema(), self.asked.arguments, wall)?;
+        self.decide(&command, wall)
     }
 
-    /// Sets columns of the row at once, and makes it if there is none. Returns whether it was made.
-    fn set_columns(&self, pairs: &[(&'a Column, Value<'a>)]) -> Result<bool, Refusal> {
-        let pairs: Vec<_> = pairs.iter().map(|(column, value)| (*column, value)).collect();
-        self.call(|table| loop {
-            if table.patch(self.key, &pairs)? {
-                return Ok(false);
-            }
-            let row = self.fresh(&pairs)?;
-            // Somebody may have made it since.
-            if table.write(self.key, row.words(), Ttl::Usual, Where::Absent)? != Written::Not {
-                return Ok(true);
-            }
-        })
+    fn decide(&self, command: &Command<'_>, wall: u64) -> Result<Reply, Refusal> {
+        self.step(|view| decide(command, view.table.schema(), view, wall))
     }
+
+    /// Has a row decide what changes of it, and makes the change.
+    fn step<'c, R>(
+        &self,
+        decide: impl Fn(&Shown<'_>) -> Result<(Option<Change<'c>>, R), Refusal>,
+    ) -> Result<R, Refusal> {
+        self.call(|table| {
+            table.decide(self.key, |row| match decide(&Shown { table, row }) {
+                Ok((change, told)) => (change, Ok(told)),
+                Err(refusal) => (None, Err(refusal)),
+            })
+        })?
+    }
+}
+
+/// A row of a table as commands see it.
+struct Shown<'a> {
+    table: &'a Table,
+    row: Option<Seen<'a>>,
+}
+
+impl View for Shown<'_> {
+    fn is_there(&self) -> bool {
+        self.row.is_some()
+    }
+
+    fn value(&self, column: usize) -> Value<'_> {
+        let column = &self.table.schema().columns()[column];
+        self.row.map_or(Value::Unsigned(0), |row| row.value(column))
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.row.and_then(|row| row.left())
+    }
+
+    fn expiry(&self, ttl: Ttl) -> u64 {
+        self.table.expiry(ttl, self.table.now())
+    }
+}
+
+/// Does one command on the row that an argument names.
+fn one(call: &mut Call<'_, '_>, verb: Verb, at: usize) {
+    let wall = call.core.shared.queues.wall();
+    answer(call, |asked, reply| {
+        asked.row(at)?.run(verb, wall)?.write(reply);
+        Ok(())
+    });
 }
 
 fn column<'a>(table: &'a Table, name: &[u8]) -> Result<&'a Column, Refusal> {
-    let found = table.schema().columns().iter().find(|column| column.name.as_bytes() == name);
-    found.ok_or_else(|| {
-        let names = table.schema().columns().iter().map(|column| column.name.as_str());
-        let names: Vec<_> = names.collect();
-        let there = format!("'; there are {}", names.join(", "));
-        Refusal([b"NOCOLUMN there is no column '", name, there.as_bytes()].concat())
-    })
+    Ok(interlock_rows::parse::column(table.schema(), name)?.1)
 }
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Refusal {
-        let code = match error {
-            Error::RowBusy { .. } | Error::TooManyWriters { .. } => "TRYAGAIN",
-            Error::TableFull => "TABLEFULL",
-            Error::Kept { .. } => "KEPT",
-            Error::Value { .. } => "WRONGTYPE",
-            Error::Overflow { .. } => {
-                return "ERR increment or decrement would overflow".into();
-            }
-            _ => "ERR",
-        };
-        format!("{code} {error}").into()
+impl<'a> interlock_rows::Arguments<'a> for Arguments<'a> {
+    fn count(self) -> usize {
+        self.len()
     }
-}
 
-impl From<String> for Refusal {
-    fn from(text: String) -> Refusal {
-        Refusal(text.into_bytes())
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(text: &str) -> Refusal {
-        Refusal(text.into())
+    fn at(self, index: usize) -> &'a [u8] {
+        self.get(index).unwrap_or_default()
     }
 }

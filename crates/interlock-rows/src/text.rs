@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use interlock_table::{By, Column, Kind, Value};
+use interlock_table::{By, Column, Error, Kind, Value};
 
-use super::Refusal;
-use crate::resp::write::Writer;
+use crate::refusal::Refusal;
+use crate::write::Writer;
 
 /// The value that a text is for a column; whether it has room is the table's to say.
 pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
@@ -13,16 +13,16 @@ pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> 
         Kind::Bytes(_) => Ok(Value::Bytes(Cow::Borrowed(text))),
         Kind::Str(_) => match std::str::from_utf8(text) {
             Ok(text) => Ok(Value::Str(Cow::Borrowed(text))),
-            Err(_) => Err(wrong(column, "text in UTF-8")),
+            Err(_) => Err(Refusal::wrong(column, "text in UTF-8")),
         },
         Kind::Bool => match text {
             b"0" => Ok(Value::Bool(false)),
             b"1" => Ok(Value::Bool(true)),
-            _ => Err(wrong(column, "0 or 1")),
+            _ => Err(Refusal::wrong(column, "0 or 1")),
         },
         Kind::F32 | Kind::F64 => match float(text) {
             Some(number) => Ok(Value::Float(number)),
-            None => Err(wrong(column, "a number")),
+            None => Err(Refusal::wrong(column, "a number")),
         },
         _ => {
             let number = whole(text);
@@ -32,10 +32,32 @@ pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> 
             });
             number.ok_or_else(|| {
                 let (least, most) = column.range().unwrap_or_default();
-                wrong(column, &format!("a whole number from {least} to {most}"))
+                Refusal::wrong(column, &format!("a whole number from {least} to {most}"))
             })
         }
     }
+}
+
+/// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    digits.iter().try_fold(0i64, |value, &digit| {
+        let digit = i64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+        let value = value.checked_mul(10)?;
+        if negative {
+            value.checked_sub(digit)
+        } else {
+            value.checked_add(digit)
+        }
+    })
 }
 
 /// By how much a column is raised.
@@ -45,7 +67,7 @@ pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
             Some(by) => Ok(By::Float(by)),
             None => Err("ERR value is not a valid float".into()),
         },
-        Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => Err(wrong(column, "no increment")),
+        Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => Err(Refusal::wrong(column, "no increment")),
         _ => match whole(text) {
             Some(by) => Ok(By::Integer(by)),
             None => Err("ERR value is not an integer or out of range".into()),
@@ -70,12 +92,47 @@ fn float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-fn wrong(column: &Column, allowed: &str) -> Refusal {
-    format!("WRONGTYPE column {} is {}; allowed: {allowed}", column.name, column.kind).into()
+/// The value as the column holds it. Errors: it cannot.
+pub fn held<'a>(column: &Column, value: Value<'a>) -> Result<Value<'a>, Error> {
+    let size = match (column.kind, &value) {
+        (Kind::Str(_), Value::Str(text)) => text.len(),
+        (Kind::Bytes(_), Value::Bytes(bytes)) => bytes.len(),
+        _ => return Ok(column.decode(column.insert(0, column.encode(&value)?))),
+    };
+    column.check_size(size)?;
+    Ok(value)
 }
 
-/// Writes the value of a column.
-pub fn put(reply: &mut Writer<'_>, column: &Column, words: &[u64]) {
+/// Returns whether two values of a column are the same to the bit.
+pub fn same(one: &Value<'_>, other: &Value<'_>) -> bool {
+    match (one, other) {
+        (Value::Float(one), Value::Float(other)) => one.to_bits() == other.to_bits(),
+        _ => one == other,
+    }
+}
+
+pub fn owned(value: Value<'_>) -> Value<'static> {
+    match value {
+        Value::Unsigned(number) => Value::Unsigned(number),
+        Value::Signed(number) => Value::Signed(number),
+        Value::Float(number) => Value::Float(number),
+        Value::Bool(truth) => Value::Bool(truth),
+        Value::Str(text) => Value::Str(text.into_owned().into()),
+        Value::Bytes(bytes) => Value::Bytes(bytes.into_owned().into()),
+    }
+}
+
+/// Writes a value.
+pub fn put(reply: &mut Writer<'_>, value: &Value<'_>) {
+    match value {
+        Value::Str(text) => reply.bulk(text.as_bytes()),
+        Value::Bytes(bytes) => reply.bulk(bytes),
+        value => reply.bulk(text(value).as_bytes()),
+    }
+}
+
+/// Writes the value of a column, in the words of a row.
+pub fn put_from(reply: &mut Writer<'_>, column: &Column, words: &[u64]) {
     match column.kind {
         Kind::Str(_) | Kind::Bytes(_) => column.bytes_in(words, |bytes| reply.bulk(bytes)),
         _ => reply.bulk(text(&column.decode(words[column.at / 8])).as_bytes()),
@@ -98,15 +155,6 @@ pub fn text(value: &Value) -> String {
         }
         Value::Str(text) => text.to_string(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-    }
-}
-
-/// A sum: an integer of the protocol, as far as that goes.
-pub fn sum(reply: &mut Writer<'_>, value: &Value) {
-    match value {
-        Value::Signed(number) => reply.integer(*number),
-        Value::Unsigned(number) if *number <= i64::MAX as u64 => reply.integer(*number as i64),
-        value => reply.bulk(text(value).as_bytes()),
     }
 }
 
@@ -158,6 +206,25 @@ mod tests {
                 }
                 let _ = increment(column, &text);
             }
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_redis_reads_them() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-7", Some(-7)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("+1", None),
+            ("01", None),
+            ("1 ", None),
+        ] {
+            assert_eq!(integer(text.as_bytes()), number, "{text}");
         }
     }
 }

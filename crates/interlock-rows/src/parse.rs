@@ -1,0 +1,276 @@
+//! Commands from what a client sent. The names of tables and rows are for whoever has the tables.
+
+use std::time::Duration;
+
+use interlock_table::{By, Column, Given, Kind, Overflow, Schema, Ttl, Where};
+
+use crate::command::{Command, Condition, Life, Pairs};
+use crate::refusal::Refusal;
+use crate::text::{given, held, increment, integer};
+
+/// The words that a client sent: the name of a command and what follows.
+pub trait Arguments<'a>: Copy {
+    fn count(self) -> usize;
+    /// One of them; nothing where there are not so many.
+    fn at(self, index: usize) -> &'a [u8];
+}
+
+impl<'a, T: AsRef<[u8]>> Arguments<'a> for &'a [T] {
+    fn count(self) -> usize {
+        self.len()
+    }
+
+    fn at(self, index: usize) -> &'a [u8] {
+        self.get(index).map_or(&[], AsRef::as_ref)
+    }
+}
+
+/// The commands that may change a row of a table, of which they name the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Hset,
+    Hmset,
+    Hsetnx,
+    Hdel,
+    Hincrby,
+    Hincrbyfloat,
+    Del,
+    Persist,
+    Expire,
+    Pexpire,
+    Expireat,
+    Pexpireat,
+    TableSet,
+    TablePatch,
+    TableIncr,
+    TableCas,
+    TablePop,
+}
+
+/// The command that a client asks for, as far as it is of one row of a table with this schema. `now`: µs
+/// since 1970. Errors: it cannot be such a command, whatever the row is. There must be as many arguments
+/// as the command has at least.
+pub fn parse<'a>(
+    verb: Verb,
+    schema: &Schema,
+    arguments: impl Arguments<'a>,
+    now: u64,
+) -> Result<Command<'a>, Refusal> {
+    let column = |index| column(schema, arguments.at(index));
+    match verb {
+        Verb::Hset => Ok(Command::Set { pairs: pairs(schema, arguments, 2, "hset")?, ok: false }),
+        Verb::Hmset => Ok(Command::Set { pairs: pairs(schema, arguments, 2, "hmset")?, ok: true }),
+        Verb::Hsetnx => {
+            let (at, column) = column(2)?;
+            Ok(Command::SetNew { pair: (at, held(column, given(column, arguments.at(3))?)?) })
+        }
+        Verb::Hdel => {
+            let found = (2..arguments.count()).find_map(|index| column(index).ok());
+            Ok(Command::DeleteColumn { column: found.map(|(at, _)| at) })
+        }
+        Verb::Hincrby => {
+            let (at, column) = column(2)?;
+            let by = integer(arguments.at(3)).ok_or_else(Refusal::no_integer)?;
+            if column.range().is_none() {
+                return Err("ERR hash value is not an integer".into());
+            }
+            Ok(Command::Raise { column: at, by: By::Integer(by.into()), float: false })
+        }
+        Verb::Hincrbyfloat => {
+            let (at, column) = column(2)?;
+            if !matches!(column.kind, Kind::F32 | Kind::F64) {
+                return Err("ERR hash value is not a float".into());
+            }
+            match increment(column, arguments.at(3))? {
+                By::Float(by) if by.is_nan() => Err("ERR value is not a valid float".into()),
+                By::Float(by) if by.is_infinite() => Err("ERR value is NaN or Infinity".into()),
+                by => Ok(Command::Raise { column: at, by, float: true }),
+            }
+        }
+        Verb::Del => Ok(Command::Delete),
+        Verb::Persist => Ok(Command::Persist),
+        Verb::Expire => expires(arguments, "expire", 1000, false, now),
+        Verb::Pexpire => expires(arguments, "pexpire", 1, false, now),
+        Verb::Expireat => expires(arguments, "expireat", 1000, true, now),
+        Verb::Pexpireat => expires(arguments, "pexpireat", 1, true, now),
+        Verb::TableSet => table_set(schema, arguments),
+        Verb::TablePatch => {
+            Ok(Command::Patch { pairs: pairs(schema, arguments, 3, "table|patch")? })
+        }
+        Verb::TableIncr => {
+            let (at, column) = column(3)?;
+            let by = increment(column, arguments.at(4))?;
+            let overflow = match arguments.at(5) {
+                _ if arguments.count() < 6 => Overflow::Refuse,
+                word if word.eq_ignore_ascii_case(b"wrap") => Overflow::Wrap,
+                word if word.eq_ignore_ascii_case(b"saturate") => Overflow::Saturate,
+                _ => return Err("ERR syntax error: WRAP or SATURATE".into()),
+            };
+            if arguments.count() > 6 {
+                return Err(Refusal::wrong_count("table|incr"));
+            }
+            Ok(Command::Increase { column: at, by, overflow })
+        }
+        Verb::TableCas => compare_and_set(column(3)?, arguments),
+        Verb::TablePop => Ok(Command::Pop),
+    }
+}
+
+/// The column of a name, and its place.
+pub fn column<'s>(schema: &'s Schema, name: &[u8]) -> Result<(usize, &'s Column), Refusal> {
+    let columns = schema.columns().iter().enumerate();
+    let found = columns.into_iter().find(|(_, column)| column.name.as_bytes() == name);
+    found.ok_or_else(|| Refusal::no_column(schema, name))
+}
+
+/// Pairs of column and value, from an argument on; `name` is that of the command.
+fn pairs<'a>(
+    schema: &Schema,
+    arguments: impl Arguments<'a>,
+    from: usize,
+    name: &str,
+) -> Result<Pairs<'a>, Refusal> {
+    let count = arguments.count();
+    let mut found = Pairs { given: Vec::with_capacity(count.saturating_sub(from) / 2), late: None };
+    for at in (from..count).step_by(2) {
+        if at + 1 == count {
+            return Err(Refusal::wrong_count(name));
+        }
+        let (place, column) = column(schema, arguments.at(at))?;
+        match held(column, given(column, arguments.at(at + 1))?) {
+            Ok(value) => found.given.push((place, value)),
+            Err(error) => found.late = found.late.or_else(|| Some(error.into())),
+        }
+    }
+    Ok(found)
+}
+
+/// `unit`: ms in one of what is given; `since_1970`: it is a time and no duration.
+fn expires<'a>(
+    arguments: impl Arguments<'a>,
+    name: &'static str,
+    unit: i64,
+    since_1970: bool,
+    now: u64,
+) -> Result<Command<'a>, Refusal> {
+    let when = condition(arguments, 3)?;
+    let given = integer(arguments.at(2)).ok_or_else(Refusal::no_integer)?;
+    let micros = given.checked_mul(unit).map(|given| i128::from(given) * 1000);
+    // One that does not fit is longer than any row may live, or ended before all time.
+    let micros = micros.unwrap_or(i128::from(i64::MAX) * 1000);
+    let life = if since_1970 { Life::Until(micros) } else { Life::For(micros) };
+    life.left(name, now)?;
+    Ok(Command::Expire { name, life, when })
+}
+
+fn condition<'a>(arguments: impl Arguments<'a>, from: usize) -> Result<Condition, Refusal> {
+    let mut found = Condition::default();
+    for index in from..arguments.count() {
+        let word = arguments.at(index);
+        match &word.to_ascii_lowercase()[..] {
+            b"nx" => found.without = true,
+            b"xx" => found.with = true,
+            b"gt" => found.greater = true,
+            b"lt" => found.less = true,
+            _ => return Err(Refusal([b"ERR Unsupported option ", word].concat())),
+        }
+    }
+    if found.without && (found.with || found.greater || found.less) {
+        let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
+        return Err(text.into());
+    }
+    if found.greater && found.less {
+        return Err("ERR GT and LT options at the same time are not compatible".into());
+    }
+    Ok(found)
+}
+
+fn table_set<'a>(schema: &Schema, arguments: impl Arguments<'a>) -> Result<Command<'a>, Refusal> {
+    let word = arguments.at(3);
+    let on = [(&b"any"[..], Where::Anywhere), (b"nx", Where::Absent), (b"xx", Where::Present)];
+    let on = on.into_iter().find(|(known, _)| word.eq_ignore_ascii_case(known));
+    let (_, on) = on.ok_or("ERR syntax error: ANY, NX or XX")?;
+    let ttl = match arguments.at(4) {
+        text if text.eq_ignore_ascii_case(b"default") => Ttl::Usual,
+        text if text.eq_ignore_ascii_case(b"never") => Ttl::Never,
+        text => {
+            let left = integer(text).and_then(|left| u64::try_from(left).ok());
+            let left = left.ok_or("ERR syntax error: DEFAULT, NEVER or milliseconds")?;
+            Ttl::For(Duration::from_millis(left))
+        }
+    };
+    let Pairs { given, late } = pairs(schema, arguments, 5, "table|set")?;
+    match late {
+        Some(late) => Err(late),
+        None => Ok(Command::Put { given, on, ttl }),
+    }
+}
+
+fn compare_and_set<'a>(
+    (at, column): (usize, &Column),
+    arguments: impl Arguments<'a>,
+) -> Result<Command<'a>, Refusal> {
+    let [expected, value] = [given(column, arguments.at(4))?, given(column, arguments.at(5))?];
+    let mut pairs = Pairs::default();
+    if !column.kind.is_sized() {
+        let expected = held(column, expected)?;
+        pairs.given.push((at, held(column, value)?));
+        return Ok(Command::CompareAndSet { expected, pairs });
+    }
+    // Where there is no row, a text that is too long is none of its matters.
+    match held(column, value) {
+        Ok(value) => pairs.given.push((at, value)),
+        Err(error) => pairs.late = Some(error.into()),
+    }
+    Ok(Command::CompareAndSet { expected, pairs })
+}
+
+/// Rows of one table that a command sets as a whole: TABLE MSET.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows<'a> {
+    pub keys: Vec<&'a [u8]>,
+    given: Vec<Given<'a>>,
+    columns: usize,
+}
+
+/// Rows that one call may name: others wait meanwhile.
+pub const MOST_ROWS: usize = 1_000;
+
+impl<'a> Rows<'a> {
+    /// From the arguments of TABLE MSET.
+    pub fn parse(schema: &Schema, arguments: impl Arguments<'a>) -> Result<Rows<'a>, Refusal> {
+        let count = integer(arguments.at(3)).and_then(|count| usize::try_from(count).ok());
+        let known = 1..=schema.columns().len();
+        let count = count.filter(|count| known.contains(count)).ok_or_else(Refusal::no_integer)?;
+        let named = (4..arguments.count()).take(count);
+        let columns: Result<Vec<_>, _> =
+            named.map(|index| column(schema, arguments.at(index))).collect();
+        let columns = columns?;
+        let values = arguments.count().saturating_sub(4 + count);
+        if columns.len() < count || values == 0 || !values.is_multiple_of(count + 1) {
+            return Err(Refusal::wrong_count("table|mset"));
+        }
+        let rows = values / (count + 1);
+        if rows > MOST_ROWS {
+            return Err(format!("ERR more than {MOST_ROWS} rows in one call").into());
+        }
+        let mut found = Rows {
+            keys: Vec::with_capacity(rows),
+            given: Vec::with_capacity(rows * count),
+            columns: count,
+        };
+        for from in (4 + count..arguments.count()).step_by(count + 1) {
+            found.keys.push(arguments.at(from));
+            for (number, (place, column)) in columns.iter().enumerate() {
+                let value = given(column, arguments.at(from + 1 + number))?;
+                found.given.push((*place, held(column, value)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The columns of each row.
+    pub fn given(&self) -> impl Iterator<Item = (&'a [u8], &[Given<'a>])> {
+        self.keys.iter().copied().zip(self.given.chunks(self.columns))
+    }
+}

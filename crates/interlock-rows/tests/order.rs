@@ -1,0 +1,9 @@
+//! The imports of the crate point one way, as the table of its `lib.rs` claims.
+
+#[path = "../../interlock-core/tests/imports/table.rs"]
+mod table;
+
+#[test]
+fn a_module_imports_only_what_stands_above_it() {
+    table::check(env!("CARGO_MANIFEST_DIR"), "src/lib.rs");
+}
