@@ -42,7 +42,8 @@ wire; new ones may come.
 # Of which, for each what, names.
 QUEUE_NAMES = (
     ("`list`, `stats`", "queue",
-     ("queue", "and those of [`il1_stats`](engine-wire.md#reading), the oldest in seconds")),
+     ("queue", "and those of [`il1_stats`](engine-wire.md#reading) but time; as seconds",
+      "oldest_ready", "oldest_waiting")),
     ("`hot`", "key", ("key", "depth")),
     ("`peek`", "message",
      ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
@@ -50,12 +51,12 @@ QUEUE_NAMES = (
     ("`explain`", "message that was asked for, or the key",
      ("queue", "truncated", "nodes", "and in each node id", "task", "state", "attempt", "age",
       "consumer", "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",
-      "in which key", "ahead", "exact", "holders")),
+      "in which key", "ahead", "exact", "holders", "blocks", "in which messages", "exact")),
     ("`roots`", "queue",
      ("queue", "blocked", "exact", "roots", "and in each root kind", "id", "key", "blocked",
       "exact", "depth", "leased_for", "due_in", "consumer", "freeing")),
     ("`watch`", "look",
-     ("queue", "time", "counts", "rates", "hot", "oldest", "leases")),
+     ("queue", "time", "counts", "rates", "hot", "oldest_waiting", "leases")),
     ("`watch` without a queue", "queue and look", ("queue", "time", "counts", "rates")),
     ("`revoke`, `retry`, `skip`, `bury`, `cancel`, `discard`", "message", ("id", "changed")),
     ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
@@ -83,6 +84,8 @@ Of an edited dead letter `requeue` has its new `keys` and `shared` as well.
 Of a dead letter `peek` has `died` (seconds since 1970) and `freeing` (the command that puts it
 again) as well; `explain` has one node for it, with `id`, `state` (`dead`), `attempt`, `error`,
 `died` and `freeing`. With `--roots` the nodes are the message that was asked for and the roots.
+`blocks` tells how many messages wait for a node that `freeing` would free, at least so many where
+`exact` is false; it is null for all other nodes, and behind the first 20.
 `task` is null where a message is no call of a task.
 
 ## What export writes

@@ -79,6 +79,10 @@ def test_stats_and_explain_say_that_messages_are_blocked(
     told = cli("stats", queue.name, "--json").json
     assert 0 < told["oldest_waiting"] < 60 and told["oldest_ready"] == 0
     assert "blocks 2 messages" in cli("explain", queue.name, held).out
+    (node,) = cli("explain", queue.name, held, "--json").json["nodes"]
+    assert node["blocks"] == {"messages": 2, "exact": True} and len(node["freeing"]) == 3
+    waits = cli("explain", "--key", "order:7", queue.name, "--json").json["nodes"]
+    assert {one["blocks"] is None for one in waits if one["id"] != held} <= {True}
 
 
 def test_nothing_found_is_not_nothing_blocked() -> None:

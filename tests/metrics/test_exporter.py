@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,21 @@ def test_it_tells_what_the_engine_counts(client: Client) -> None:
     assert samples(text)["interlock_up"] == {frozenset(): 1}
     assert samples(text)["interlock_queues"] == {frozenset(): 1}
     checked("check metrics", given=text)
+
+
+def test_ages_are_of_the_engine_s_clock(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"q{uuid.uuid4().hex}"
+    queue = client.queue(name, str)
+    queue.put("x", keys="k")
+    queue.put("y", keys="k")
+    real = time.time
+    for ahead in (-86_400, 86_400):
+        monkeypatch.setattr(time, "time", lambda ahead=ahead: real() + ahead)
+        told = of_queue(Exporter(operator_of(client), name).text(), name)
+        assert 0 < told["oldest_ready_seconds"] < 3600
+        assert 0 < told["oldest_waiting_seconds"] < 3600
+        stats = queue.stats()
+        assert 0 < stats.oldest_ready < 3600 and 0 < stats.oldest_waiting < 3600
 
 
 def test_the_glob_says_of_which_queues(client: Client) -> None:

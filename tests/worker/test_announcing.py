@@ -208,8 +208,8 @@ def test_a_stack_that_is_long_is_told_from_both_ends() -> None:
     [
         "[" * 60_000,
         '{"state": 5, "queues": 5, "running": 7, "handled": [], "answers": [1]}',
-        '{"state": "\\u001b[2J", "queues": [1, 2], "since": 1e999}',
-        f'{{"since": 1{"0" * 400}, "handled": 1.5, "answers": {{"1": 5}}}}',
+        '{"state": "\\u001b[2J", "queues": [1, 2], "seconds": 1e999}',
+        f'{{"seconds": 1{"0" * 400}, "handled": 1.5, "answers": {{"1": 5}}}}',
     ],
 )
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)

@@ -38,7 +38,7 @@ impl Queue {
         match function {
             Function::Stats => {
                 from.end()?;
-                self.tell_stats(out);
+                self.tell_stats(cx.now, out);
             }
             Function::Peek => {
                 let id = from.number(|| "id".into())?;
@@ -113,10 +113,11 @@ impl Queue {
         ]
     }
 
-    fn tell_stats(&mut self, out: &mut Vec<u8>) {
+    /// The counts, and the time at which they are told: of it and of no other clock ages are reckoned.
+    fn tell_stats(&mut self, now: Time, out: &mut Vec<u8>) {
         let figures = self.figures();
-        reply::array(out, 2 * figures.len());
-        for (name, count) in figures {
+        reply::array(out, 2 * figures.len() + 2);
+        for (name, count) in figures.into_iter().chain([("time", now)]) {
             reply::text(out, name.as_bytes());
             reply::number(out, count);
         }

@@ -66,7 +66,7 @@ def list_all(operator: Operator, given: argparse.Namespace) -> int:
             f"{len(_list(one.said, 'running'))} of {one.said.get('concurrency', '?')}",
             _number(one.said, "handled"),
             _number(one.said, "failed"),
-            _since(one.said.get("since")),
+            _running_for(one),
         ]
         for one in found
     ]
@@ -181,10 +181,13 @@ def _number(said: dict[str, Any], name: str) -> int | str:
     return found if isinstance(found, int) else ""
 
 
-def _since(at: object) -> str:
-    if not isinstance(at, int | float) or not -1e15 < at < 1e15:
+def _running_for(one: Known) -> str:
+    """Return for how long a worker has run: what it told, and how long ago that was."""
+    told = one.said.get("seconds")
+    # Anybody may announce anything, and a worker of an older release tells its clock's time alone.
+    if not isinstance(told, int | float) or not 0 <= told < 1e15:
         return ""
-    seconds = max(time.time() - at, 0.0)
+    seconds = told + one.age
     for length, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"

@@ -150,7 +150,7 @@ class Watcher:
 
     def _take(self, found: dict[str, dict[str, int]]) -> None:
         self.tick += 1
-        self.time = time.time()
+        self.time = self._access.counts.now()
         self._told.clear()
         tick, known = self.tick, self._stats
         for name in [name for name in known if name not in found]:

@@ -40,6 +40,8 @@ class QueueCounts:
         self._named: list[bytes] = []
         self._names_of_counts: list[str] = []
         self._known: dict[str, tuple[list[bytes], dict[str, int]]] = {}
+        self._ahead = 0.0
+        """Seconds by which the engine's clock is before this machine's."""
         self._roots: dict[str, tuple[float, Roots | None]] = {}
         """Until when they are taken as they were."""
 
@@ -57,13 +59,17 @@ class QueueCounts:
         """Return the counts of the queues, by name, in the order of the names.
 
         What only looks like a queue, or is not for this user, is left out. The counts of a queue
-        are the same object as long as they are the same.
+        are the same object as long as they are the same; `now` tells at which time they were.
         """
         names, known = self.names(operator), self._known
         found: dict[str, tuple[list[bytes], dict[str, int]]] = {}
         for name, reply in zip(names, operator.each("stats", names), strict=True):
             if isinstance(reply, Refused):
                 continue
+            # An engine of an older release does not tell its time.
+            if reply[-2:-1] == [b"time"]:
+                self._ahead = int(reply[-1]) / 1e6 - time.time()
+                reply = reply[:-2]
             before = known.get(name)
             # Most queues are as they were, and to compare costs less than to read.
             if before is not None and before[0] == reply:
@@ -72,6 +78,10 @@ class QueueCounts:
                 found[name] = reply, self._numbers(reply)
         self._known = found
         return {name: stats for name, (_, stats) in found.items()}
+
+    def now(self) -> float:
+        """Return the engine's time, seconds since 1970, as `stats` found it to run."""
+        return time.time() + self._ahead
 
     def stalls(
         self, operator: Operator, counts: Mapping[str, Mapping[str, int]], walk: int = WALK

@@ -45,7 +45,7 @@ class Call(Protocol):
 
 
 def stats(call: Call) -> Request[dict[str, int]]:
-    """Return all that il1_stats counts, by name."""
+    """Return all that il1_stats counts, by name; and `time`, the engine's, µs since 1970."""
     return numbers((yield from call("stats")))
 
 
@@ -269,9 +269,11 @@ def counts(counted: dict[str, int]) -> Stats:
 
 def age(counted: dict[str, int], name: str) -> float:
     """Return for how many seconds the oldest message waits that ``oldest_ready`` or
-    ``oldest_waiting`` names, by this machine's clock; 0 if there is none."""
+    ``oldest_waiting`` names, by the engine's clock; 0 if there is none."""
     since = counted.get(name, 0)
-    return max(time.time() - since / 1e6, 0.0) if since else 0.0
+    # An engine of an older release does not tell its time.
+    now = counted["time"] / 1e6 if "time" in counted else time.time()
+    return max(now - since / 1e6, 0.0) if since else 0.0
 
 
 @understood

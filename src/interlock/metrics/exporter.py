@@ -117,7 +117,7 @@ class Exporter:
     def _told(self) -> Told:
         began = time.monotonic()
         found = self._stalled(self._counts.stats(self._operator))
-        families = list(self._figures.told(found, time.time()))
+        families = list(self._figures.told(found, self._counts.now()))
         own = {labels[0] for labels, _ in families[0][1]}
         workers = self._workers(list(found), own)
         keys = list(self._waiting(found, own)) if self._keys else []

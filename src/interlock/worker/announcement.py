@@ -28,6 +28,7 @@ class Description:
         self, worker: Worker, id: str, app: str, version: str, schedules: Sequence[str]
     ) -> None:
         self._worker = worker
+        self._began = time.monotonic()
         settings = worker.settings
         self.facts: dict[str, Any] = {
             "id": id,
@@ -48,6 +49,8 @@ class Description:
         figures = self._worker.figures()
         told = {
             **self.facts,
+            # Those who read it may have another clock.
+            "seconds": round(time.monotonic() - self._began, 3),
             "state": state,
             "handled": figures.handled,
             "failed": figures.failed,

@@ -120,21 +120,30 @@ class Blocks:
         self._queue = queue
         self._left = COUNTED
 
-    def text(self, node: ExplainNode) -> str:
-        """Return how many messages wait for a root; empty if it was not counted."""
+    def count(self, node: ExplainNode) -> tuple[int, bool] | None:
+        """Return how many messages wait for a root, and False if there may be more.
+
+        None if it was not counted.
+        """
         from interlock.errors import InterlockError
-        from interlock.roots import at_least
 
         if not self._left:
-            return ""
+            return None
         self._left -= 1
         ids = () if node.paused else (node.id,)
         # An engine of an older release does not tell.
         with contextlib.suppress(InterlockError):
-            blocked, exact = self._operator.blocked(self._queue, ids, node.paused)
-            number = at_least(blocked, exact)
-            return f"blocks {number} {'message' if blocked == 1 else 'messages'}"
-        return ""
+            return self._operator.blocked(self._queue, ids, node.paused)
+        return None
+
+    def text(self, node: ExplainNode) -> str:
+        """Return the same in words; empty if it was not counted."""
+        from interlock.roots import at_least
+
+        counted = self.count(node)
+        if counted is None:
+            return ""
+        return f"blocks {at_least(*counted)} {'message' if counted[0] == 1 else 'messages'}"
 
 
 def roots_of(found: Explanation) -> list[ExplainNode]:
@@ -201,6 +210,8 @@ def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> di
     if given.roots:
         first = nodes[:1] if given.key is None else ()
         nodes = (*first, *(node for node in roots_of(found) if node not in first))
+    commands = {node.id: list(freeing(node, given)) for node in nodes}
+    blocks = {node.id: given.blocks.count(node) for node in nodes if commands[node.id]}
     return {
         "truncated": found.truncated,
         "nodes": [
@@ -224,11 +235,16 @@ def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> di
                     }
                     for one in node.blocked
                 ],
-                "freeing": list(freeing(node, given)),
+                "blocks": _counted(blocks.get(node.id)),
+                "freeing": commands[node.id],
             }
             for node in nodes
         ],
     }
+
+
+def _counted(found: tuple[int, bool] | None) -> dict[str, Any] | None:
+    return None if found is None else {"messages": found[0], "exact": found[1]}
 
 
 USUAL = 100

@@ -92,7 +92,8 @@ def _stats(operator: Operator, given: argparse.Namespace) -> int:
 
 def aged(counts: dict[str, int]) -> dict[str, float]:
     """Return the counts with the seconds for which the oldest messages wait, under their names."""
-    return counts | {name: round(age(counts, name), 6) for name in OLDEST if name in counts}
+    ages = {name: round(age(counts, name), 6) for name in OLDEST if name in counts}
+    return {name: found for name, found in (counts | ages).items() if name != "time"}
 
 
 def stall(operator: Operator, queue: str) -> str:
@@ -109,7 +110,8 @@ def summary(queue: str, counts: dict[str, int]) -> str:
     """Return the counts by what they mean; those that this release does not know come last."""
     gates = gates_text(counts)
     lines = [f"{printable(queue)}{': ' + gates if gates else ''}"]
-    known = {name for _, names in SECTIONS for name in names} | {"paused", "sealed", *OLDEST}
+    known = {name for _, names in SECTIONS for name in names}
+    known |= {"paused", "sealed", "time", *OLDEST}
     others = tuple(name for name in counts if name not in known)
     for title, names in (*SECTIONS, ("else", others)):
         shown = [name for name in names if name in counts]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue import show
-from interlock.cli.queue.overview import gates_text
+from interlock.cli.queue.overview import aged, gates_text
 from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
 from interlock.cli.queue.watch_all import CLEAR, RATED, fitted, rates_of, watch_all
 from interlock.cli.tables import printable, table
@@ -163,7 +163,7 @@ def record(queue: str, seen: Look) -> dict[str, Any]:
     return {
         "queue": queue,
         "time": time.time(),
-        "counts": seen.counts,
+        "counts": aged(seen.counts),
         "rates": seen.rates,
         "hot": [
             {"key": show.as_json(key), "depth": depth, "front": front.id if front else None}

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from interlock.cli.queue.overview import gates_text
+from interlock.cli.queue.overview import aged, gates_text
 from interlock.cli.queue.subcommand import emit, emit_all
 from interlock.cli.tables import printable, table
 
@@ -35,8 +35,8 @@ def watch_all(operator: Operator, given: argparse.Namespace) -> int:
         if given.json:
             at = time.time()
             emit_all(
-                {"queue": name, "time": at, "counts": counts[name], "rates": rates.get(name, {})}
-                for name in counts
+                {"queue": name, "time": at, "counts": aged(one), "rates": rates.get(name, {})}
+                for name, one in counts.items()
             )
             if not counts:
                 emit({"time": at, "queues": 0})

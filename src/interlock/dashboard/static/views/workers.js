@@ -85,7 +85,7 @@ export function workers({ live, query, note, signal }) {
           ["App", one.app], ["Takes from", h("span", { class: "actions" }, (one.queues ?? [one.queue]).slice(0, 8).map((name) => queueLink(name)))],
           ["Concurrency", one.concurrency ? `${count(one.running?.length ?? 0)} of ${one.concurrency} in work${one.pool ? `, ${one.pool}` : ""}` : null],
           ["Handled", one.handled === undefined ? null : `${count(one.handled)}${one.failed ? `, ${count(one.failed)} failed` : ""}${one.lost ? `, ${count(one.lost)} leases lost` : ""}`],
-          ["Since", one.since ? since(one.since) : null], ["Version", one.version],
+          ["Since", sinceOf(one, at)], ["Version", one.version],
           ["Schedules", one.schedules?.length ? one.schedules.join(", ") : null],
         ]));
         busy.firstChild.style.width = one.concurrency ? `${Math.min(100, (100 * (one.running?.length ?? 0)) / one.concurrency)}%` : "0";
@@ -126,4 +126,6 @@ export function workers({ live, query, note, signal }) {
   }
 }
 
+/** Since when a worker has run, by the engine's clock: its own may differ. */
+const sinceOf = (one, now) => (one.seconds === undefined ? null : since(now - one.age - one.seconds));
 const textOf = (one) => [one.id, one.host, one.app, one.queue, ...(one.queues ?? []), ...(one.running ?? []).map((row) => row.task)].join(" ").toLowerCase();

@@ -172,5 +172,7 @@ register('stats', function(q, from)
     reply[#reply + 1] = name
     reply[#reply + 1] = digits(now[name] or c[N[name]])
   end
+  reply[#reply + 1] = 'time'
+  reply[#reply + 1] = digits(q.now)
   return reply
 end)
