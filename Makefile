@@ -132,7 +132,7 @@ test: $(DEVELOP_TOOLS) ## everything; what takes minutes in small shares, as the
 	@echo
 	@echo "interlock: all tests passed"
 
-PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal --package interlock-log --package interlock-rows --package interlock-stores --package interlock-table
+PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal --package interlock-log --package interlock-node --package interlock-rows --package interlock-stores --package interlock-table
 CARGO_TEST := $(TESTED) cargo test --release --locked
 # In a folder of its own, for cargo locks one, and nothing would be the same as in that of the core.
 TESTS_TARGET := $(if $(INTERLOCK_CHECKED),target,target/tests)

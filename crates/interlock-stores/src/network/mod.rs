@@ -25,7 +25,7 @@ mod upstream;
 mod wire;
 
 pub use renewal::{Peer, Renewals};
-pub use secure::Tls;
+pub use secure::{Session, Tls};
 pub use settings::{Protocol, Settings};
 pub use upstream::{Counters, Undelivered, Upstream};
 

@@ -63,7 +63,8 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), server })
     }
 
-    pub(super) fn begin(&self) -> io::Result<Session> {
+    /// Begins the TLS of one connection.
+    pub fn begin(&self) -> io::Result<Session> {
         let made = ClientConnection::new(self.config.clone(), self.server.clone());
         Ok(Session { connection: made.map_err(io::Error::other)? })
     }
@@ -86,8 +87,8 @@ fn read(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// One connection's TLS.
-pub(super) struct Session {
+/// One connection's TLS: it neither opens a socket nor waits for one.
+pub struct Session {
     connection: ClientConnection,
 }
 

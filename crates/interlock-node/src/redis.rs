@@ -1,0 +1,367 @@
+//! The log on a stream of Redis or Valkey: one connection appends, the other reads.
+//!
+//! Nothing here waits. The owner polls the descriptors ([`Log::descriptors`]) until [`Log::wake_at`], calls
+//! [`Log::drive`], and takes [`Log::event`] events until there is none.
+//!
+//! Each read is followed, in the same pipeline, by a look at the entry that was read last: only if it is
+//! there, and has the bytes it had, is what was read what comes behind it.
+
+mod link;
+mod reader;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use interlock_stores::network::Tls;
+
+use crate::trouble::{Kind, Trouble};
+use link::{Asked, Heard, Link};
+use reader::Reader;
+
+#[derive(Clone)]
+pub struct Settings {
+    /// Each `HOST:PORT`, or `unix:PATH`, with `@` before an abstract name. They are tried in turn.
+    pub addresses: Vec<String>,
+    pub tls: Option<Tls>,
+    /// `None`, with a password: the default user.
+    pub user: Option<String>,
+    pub password: Option<String>,
+    pub database: u32,
+    /// The stream's key.
+    pub stream: Vec<u8>,
+    /// For a connection to be made, and for an engine that does not answer.
+    pub timeout: Duration,
+    /// Tells by its bytes whether an entry can be the first of a log.
+    pub is_first: fn(&[u8]) -> bool,
+}
+
+impl Settings {
+    pub fn new(address: &str, stream: &[u8]) -> Settings {
+        let (tls, user, password) = Default::default();
+        Settings {
+            addresses: vec![address.to_owned()],
+            tls,
+            user,
+            password,
+            database: 0,
+            stream: stream.to_vec(),
+            timeout: Duration::from_secs(5),
+            is_first: |_| true,
+        }
+    }
+}
+
+/// An id of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// The engine's time, in milliseconds since 1970.
+    pub ms: u64,
+    pub number: u64,
+}
+
+impl Id {
+    pub fn read(text: &[u8]) -> Option<Id> {
+        let (ms, number) = std::str::from_utf8(text).ok()?.split_once('-')?;
+        Some(Id { ms: ms.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.number)
+    }
+}
+
+/// What tells an entry from another with its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mark(pub [u8; 16]);
+
+impl Mark {
+    pub fn of(bytes: &[u8]) -> Mark {
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        let mut mark = [0; 16];
+        mark.copy_from_slice(&digest.as_ref()[..16]);
+        Mark(mark)
+    }
+}
+
+/// An entry that was read, by which the log is read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Position {
+    pub id: Id,
+    pub mark: Mark,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub id: Id,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The engine takes entries: what is not appended can be appended now.
+    Open,
+    /// An entry is in the log.
+    Appended { number: u64, id: Id },
+    /// An entry is not in the log. Those behind it may be.
+    Refused { number: u64, trouble: Trouble },
+    /// The connection ended: these entries may be in the log or not.
+    Unknown { first: u64, last: u64, trouble: Trouble },
+    /// What comes behind what was read before. `at_end`: no more was there at that moment. Without entries
+    /// it says that the log has no more.
+    Read { entries: Vec<Entry>, at_end: bool },
+    /// The log cannot be read now. Of history ([`Kind::is_of_history`]): nothing is read until
+    /// [`Log::read_from`]. Otherwise it is tried again.
+    Trouble(Trouble),
+    /// The first and the last entry, as asked for.
+    Ends(Option<(Entry, Entry)>),
+    /// So many entries were cut off, as asked for.
+    Trimmed(Result<u64, Trouble>),
+}
+
+pub struct Log {
+    settings: Settings,
+    appender: Link,
+    reader: Link,
+    reading: Reader,
+    /// Numbers of the entries under way, oldest first, each with the last id that had been read before.
+    flying: VecDeque<(u64, Id)>,
+    flying_bytes: VecDeque<usize>,
+    bytes: usize,
+    last: u64,
+    events: VecDeque<Event>,
+}
+
+impl Log {
+    /// Begins to connect. Nothing is read before [`Log::read_from`].
+    pub fn new(settings: Settings) -> Log {
+        let (flying, flying_bytes, events) = Default::default();
+        let (appender, reader, reading) = (Link::new(), Link::new(), Reader::default());
+        let (bytes, last) = (0, 0);
+        Log { settings, appender, reader, reading, flying, flying_bytes, bytes, last, events }
+    }
+
+    /// Appends an entry, behind those that are under way; returns its number. `None`: the engine takes none
+    /// now, see [`Event::Open`].
+    pub fn append(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.add(bytes, true)
+    }
+
+    /// Appends the first entry of a log that is not there yet.
+    pub fn begin(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.add(bytes, false)
+    }
+
+    fn add(&mut self, bytes: &[u8], is_there: bool) -> Option<u64> {
+        let stream = self.settings.stream.as_slice();
+        let whole: [&[u8]; 6] = [b"XADD", stream, b"NOMKSTREAM", b"*", FIELD, bytes];
+        let first: [&[u8]; 5] = [b"XADD", stream, b"*", FIELD, bytes];
+        let arguments: &[&[u8]] = if is_there { &whole } else { &first };
+        if !self.appender.ask(Asked::Add, arguments) {
+            return None;
+        }
+        self.last += 1;
+        self.flying.push_back((self.last, self.reading.id()));
+        self.flying_bytes.push_back(bytes.len());
+        self.bytes += bytes.len();
+        Some(self.last)
+    }
+
+    /// Entries and their bytes that are under way.
+    pub fn under_way(&self) -> (usize, usize) {
+        (self.flying.len(), self.bytes)
+    }
+
+    /// Returns whether the engine takes entries.
+    pub fn is_open(&self) -> bool {
+        self.appender.is_up()
+    }
+
+    /// Reads on behind an entry; `None`: from the first.
+    pub fn read_from(&mut self, position: Option<Position>) {
+        // What was asked for the old position is not to be heard.
+        if self.reading.is_asking() {
+            self.reader.close();
+        }
+        self.reading.read_from(position);
+    }
+
+    /// The entry up to which the log was read.
+    pub fn position(&self) -> Option<Position> {
+        self.reading.position()
+    }
+
+    /// Asks for the first and the last entry. Returns false if the engine does not answer now.
+    pub fn ask_ends(&mut self) -> bool {
+        let stream = self.settings.stream.clone();
+        let first: [&[u8]; 6] = [b"XRANGE", &stream, b"-", b"+", b"COUNT", b"1"];
+        let last: [&[u8]; 6] = [b"XREVRANGE", &stream, b"+", b"-", b"COUNT", b"1"];
+        self.appender.ask(Asked::First, &first) && self.appender.ask(Asked::Last, &last)
+    }
+
+    /// Cuts off what comes before an entry, which stays. Returns false if the engine does not answer now.
+    pub fn trim_before(&mut self, id: Id) -> bool {
+        let (stream, id) = (self.settings.stream.clone(), id.to_string());
+        let arguments: [&[u8]; 4] = [b"XTRIM", &stream, b"MINID", id.as_bytes()];
+        self.appender.ask(Asked::Trim, &arguments)
+    }
+
+    /// Appends what is to be polled.
+    pub fn descriptors(&self, polled: &mut Vec<libc::pollfd>) {
+        polled.extend(self.appender.interest());
+        polled.extend(self.reader.interest());
+    }
+
+    /// The moment at which [`Log::drive`] is to be called though nothing is readable.
+    pub fn wake_at(&self) -> Instant {
+        let wakes = self.appender.wake_at(&self.settings, Duration::ZERO);
+        if self.reading.is_stopped() {
+            return wakes;
+        }
+        wakes.min(self.reader.wake_at(&self.settings, reader::BLOCK))
+    }
+
+    /// Waits for the next event until a moment: for those who have nothing else to wait for.
+    pub fn wait(&mut self, until: Instant) -> Option<Event> {
+        loop {
+            let now = Instant::now();
+            self.drive(now);
+            if let Some(event) = self.event() {
+                return Some(event);
+            }
+            if now >= until {
+                return None;
+            }
+            let mut polled = Vec::new();
+            self.descriptors(&mut polled);
+            let wait = self.wake_at().min(until).saturating_duration_since(now);
+            // Rounded up, or it would look again and again in the last millisecond.
+            let ms = wait.as_millis() as i32 + 1;
+            // SAFETY: so many entries, whose descriptors are open for as long as the log is.
+            unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
+        }
+    }
+
+    /// Does what can be done without waiting. Returns whether there are events.
+    pub fn drive(&mut self, now: Instant) -> bool {
+        self.drive_appender(now);
+        self.drive_reader(now);
+        !self.events.is_empty()
+    }
+
+    /// The next event, if there is one.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn drive_appender(&mut self, now: Instant) {
+        let mut heard = VecDeque::new();
+        let ended = self.appender.drive(now, &self.settings, Duration::ZERO, &mut heard);
+        for one in heard {
+            self.hear_appender(one);
+        }
+        if let Err(trouble) = ended {
+            self.lose(trouble);
+        }
+    }
+
+    fn hear_appender(&mut self, heard: Heard) {
+        match heard {
+            Heard::Up => self.events.push_back(Event::Open),
+            Heard::Added(done) => {
+                let Some((number, floor)) = self.flying.pop_front() else { return };
+                self.bytes -= self.flying_bytes.pop_front().unwrap_or_default();
+                match done {
+                    Ok(Some(id)) => {
+                        self.events.push_back(Event::Appended { number, id });
+                        if id <= floor {
+                            let text = format!(
+                                "an entry was appended as {id}, though {floor} had been read before: {LOST}"
+                            );
+                            self.stop_reading(Trouble::new(Kind::Forked, text));
+                        }
+                    }
+                    Ok(None) => {
+                        let trouble = Trouble::new(Kind::Gone, GONE);
+                        self.events.push_back(Event::Refused { number, trouble });
+                    }
+                    Err(trouble) => self.events.push_back(Event::Refused { number, trouble }),
+                }
+            }
+            Heard::Ends(ends) => self.events.push_back(Event::Ends(ends)),
+            Heard::Trimmed(done) => self.events.push_back(Event::Trimmed(done)),
+            _ => {}
+        }
+    }
+
+    /// The appending connection has ended.
+    fn lose(&mut self, trouble: Trouble) {
+        let (first, last) = (self.flying.front(), self.flying.back());
+        match first.zip(last) {
+            Some(((first, _), (last, _))) => {
+                let (first, last) = (*first, *last);
+                self.events.push_back(Event::Unknown { first, last, trouble });
+            }
+            None => self.events.push_back(Event::Trouble(trouble)),
+        }
+        self.flying.clear();
+        self.flying_bytes.clear();
+        self.bytes = 0;
+    }
+
+    fn drive_reader(&mut self, now: Instant) {
+        if self.reading.is_stopped() {
+            return;
+        }
+        // A read that is ready may be followed by the next at once.
+        for _ in 0..ROUNDS {
+            self.reading.ask(&mut self.reader, &self.settings, now);
+            let mut heard = VecDeque::new();
+            let ended = self.reader.drive(now, &self.settings, reader::BLOCK, &mut heard);
+            let has_heard = !heard.is_empty();
+            for one in heard {
+                match self.reading.hear(one, &self.settings) {
+                    Ok(Some(event)) => self.events.push_back(event),
+                    Ok(None) => {}
+                    Err(trouble) => {
+                        self.stop_reading(trouble);
+                        return;
+                    }
+                }
+            }
+            if let Err(trouble) = ended {
+                self.reading.lose();
+                self.events.push_back(Event::Trouble(trouble));
+                return;
+            }
+            if !has_heard {
+                return;
+            }
+        }
+    }
+
+    /// The log is not to be read on, or not by this connection.
+    fn stop_reading(&mut self, trouble: Trouble) {
+        if trouble.kind.is_of_history() {
+            if self.reading.is_stopped() {
+                return;
+            }
+            self.reading.stop();
+            self.reader.close();
+        } else {
+            self.reading.lose();
+            self.reader.fail(&self.settings);
+        }
+        self.events.push_back(Event::Trouble(trouble));
+    }
+}
+
+/// The one field of each entry.
+const FIELD: &[u8] = b"e";
+const LOST: &str = "the engine has lost entries; the node goes back to a checkpoint that is still a part of the log";
+const GONE: &str =
+    "the stream of the log is not there any more: it was deleted, or the engine has lost its data";
+/// Reads in one call at most, so that others come to their turn.
+const ROUNDS: usize = 4;

@@ -1,0 +1,415 @@
+//! A connection to the engine that is made again after a failure, with what it was asked.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::connection::{look_up, Connection, Place, Places};
+use crate::redis::{Entry, Id, Mark, Settings, FIELD};
+use crate::reply::{request, Bad, Reply};
+use crate::trouble::{Kind, Trouble};
+
+pub struct Link {
+    state: State,
+    /// Which of the addresses is tried next.
+    turn: usize,
+    failures: u32,
+    /// The first entry, while the last is still to come.
+    first: Option<Entry>,
+}
+
+enum State {
+    Off { again: Option<Instant> },
+    LookingUp { places: Places, since: Instant },
+    On { connection: Box<Connection>, asked: VecDeque<Asked>, moved: Instant, is_up: bool },
+}
+
+/// A command that is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Login,
+    Select,
+    Replication,
+    Memory,
+    Add,
+    Read,
+    /// The entry that was read last.
+    Known,
+    First,
+    Last,
+    Trim,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub enum Heard {
+    Up,
+    Added(Result<Option<Id>, Trouble>),
+    Read(Vec<Entry>),
+    Known(Option<Mark>),
+    Ends(Option<(Entry, Entry)>),
+    Trimmed(Result<u64, Trouble>),
+    /// A reply was longer than may be held.
+    TooLong,
+}
+
+impl Link {
+    pub fn new() -> Link {
+        let state = State::Off { again: None };
+        Link { state, turn: 0, failures: 0, first: None }
+    }
+
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, State::On { is_up: true, .. })
+    }
+
+    /// Asks, if the connection is up.
+    pub fn ask(&mut self, what: Asked, arguments: &[&[u8]]) -> bool {
+        let State::On { connection, asked, moved, is_up: true } = &mut self.state else {
+            return false;
+        };
+        if asked.is_empty() {
+            *moved = Instant::now();
+        }
+        request(&mut connection.out, arguments);
+        asked.push_back(what);
+        true
+    }
+
+    /// Ends the connection: the next is made at once.
+    pub fn close(&mut self) {
+        self.state = State::Off { again: None };
+    }
+
+    /// Ends the connection: the next is made after a while.
+    pub fn fail(&mut self, settings: &Settings) {
+        self.turn += 1;
+        self.failures += 1;
+        // While there are other addresses, they are tried at once.
+        let is_next = self.failures < settings.addresses.len() as u32;
+        let pause = if is_next { Duration::ZERO } else { AGAIN * (1 << self.failures.min(4)) };
+        self.state = State::Off { again: Some(Instant::now() + pause) };
+    }
+
+    pub fn interest(&self) -> Option<libc::pollfd> {
+        match &self.state {
+            State::Off { .. } => None,
+            State::LookingUp { places, .. } => {
+                let fd = places.descriptor();
+                Some(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+            }
+            State::On { connection, .. } => Some(connection.interest()),
+        }
+    }
+
+    pub fn wake_at(&self, settings: &Settings, slack: Duration) -> Instant {
+        match &self.state {
+            State::Off { again } => again.unwrap_or_else(Instant::now),
+            State::LookingUp { since, .. } => *since + settings.timeout,
+            State::On { asked, moved, .. } if !asked.is_empty() => {
+                *moved + settings.timeout + slack
+            }
+            State::On { .. } => Instant::now() + FAR,
+        }
+    }
+
+    /// Does what can be done without waiting. `slack`: how much longer than the timeout an answer may take.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended; what was asked and not heard is lost.
+    pub fn drive(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        slack: Duration,
+        heard: &mut VecDeque<Heard>,
+    ) -> Result<(), Trouble> {
+        let done = self.step(now, settings, slack, heard);
+        if done.is_err() {
+            self.fail(settings);
+        }
+        done
+    }
+
+    fn step(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        slack: Duration,
+        heard: &mut VecDeque<Heard>,
+    ) -> Result<(), Trouble> {
+        match &mut self.state {
+            State::Off { again } if again.is_some_and(|again| again > now) => return Ok(()),
+            State::Off { .. } => {
+                let address = address(settings, self.turn);
+                match look_up(address).map_err(|error| unreachable(address, &error))? {
+                    Ok(places) => self.connect(&places, now, settings)?,
+                    Err(places) => self.state = State::LookingUp { places, since: now },
+                }
+            }
+            State::LookingUp { places, since } => {
+                let address = address(settings, self.turn);
+                match places.found() {
+                    Some(found) => {
+                        let found = found.map_err(|error| unreachable(address, &error))?;
+                        self.connect(&found, now, settings)?;
+                    }
+                    None if now >= *since + settings.timeout => {
+                        let text = format!(
+                            "{address} was not found in {:?}: check the name, or its name servers",
+                            settings.timeout
+                        );
+                        return Err(Trouble::new(Kind::Unreachable, text));
+                    }
+                    None => return Ok(()),
+                }
+            }
+            State::On { .. } => {}
+        }
+        self.listen(now, settings, slack, heard)
+    }
+
+    fn connect(
+        &mut self,
+        places: &[Place],
+        now: Instant,
+        settings: &Settings,
+    ) -> Result<(), Trouble> {
+        let address = address(settings, self.turn);
+        let turn = self.turn / settings.addresses.len().max(1);
+        let Some(place) = places.get(turn % places.len().max(1)) else {
+            let text = format!("{address} has no address: check the name");
+            return Err(Trouble::new(Kind::Unreachable, text));
+        };
+        let made = Connection::begin(place, settings.tls.as_ref(), settings.timeout);
+        let mut connection = Box::new(made.map_err(|error| unreachable(address, &error))?);
+        let (mut asked, out) = (VecDeque::new(), &mut connection.out);
+        if let Some(password) = &settings.password {
+            let user = settings.user.as_deref().map(str::as_bytes);
+            let login = [Some(b"AUTH".as_slice()), user, Some(password.as_bytes())];
+            request(out, &login.into_iter().flatten().collect::<Vec<_>>());
+            asked.push_back(Asked::Login);
+        }
+        if settings.database != 0 {
+            request(out, &[b"SELECT", settings.database.to_string().as_bytes()]);
+            asked.push_back(Asked::Select);
+        }
+        request(out, &REPLICATION);
+        request(out, &MEMORY);
+        asked.extend([Asked::Replication, Asked::Memory]);
+        self.first = None;
+        self.state = State::On { connection, asked, moved: now, is_up: false };
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        now: Instant,
+        settings: &Settings,
+        slack: Duration,
+        heard: &mut VecDeque<Heard>,
+    ) -> Result<(), Trouble> {
+        let State::On { connection, asked, moved, is_up } = &mut self.state else {
+            return Ok(());
+        };
+        let address = address(settings, self.turn);
+        let driven = connection.drive(MOST);
+        if driven.as_ref().is_ok_and(|moved| *moved) {
+            *moved = now;
+        }
+        while let Some(what) = asked.front().copied() {
+            let first = &mut self.first;
+            let next = connection.next(MOST, |reply| answer(what, reply, first, settings));
+            match next {
+                Ok(Some(said)) => heard.extend(said?),
+                Ok(None) => break,
+                Err(bad) => {
+                    if bad == Bad::TooLong {
+                        heard.push_back(Heard::TooLong);
+                    }
+                    return Err(not_understood(address, bad));
+                }
+            }
+            asked.pop_front();
+            if asked.is_empty() && !*is_up {
+                (*is_up, self.failures) = (true, 0);
+                heard.push_back(Heard::Up);
+            }
+        }
+        if asked.is_empty() && connection.held() > 0 {
+            let text = format!("{address} has sent what was not asked: is it a Redis or Valkey?");
+            return Err(Trouble::new(Kind::NotUnderstood, text));
+        }
+        driven.map_err(|error| unreachable(address, &error))?;
+        if connection.has_ended() {
+            let text = format!("{address} has closed the connection");
+            return Err(Trouble::new(Kind::Unreachable, text));
+        }
+        if !asked.is_empty() && now >= *moved + settings.timeout + slack {
+            let text = format!("{address} has not answered for {:?}", settings.timeout);
+            return Err(Trouble::new(Kind::Unreachable, text));
+        }
+        Ok(())
+    }
+
+    /// Asks again whether the engine is a primary that keeps the log.
+    pub fn ask_role(&mut self) {
+        let _ = self.ask(Asked::Replication, &REPLICATION) && self.ask(Asked::Memory, &MEMORY);
+    }
+}
+
+/// What a reply means; an error ends the connection.
+fn answer(
+    what: Asked,
+    reply: Reply<'_>,
+    first: &mut Option<Entry>,
+    settings: &Settings,
+) -> Result<Option<Heard>, Trouble> {
+    let strange = || {
+        let text = format!("{} was answered with what is no answer to it", what.name());
+        Trouble::new(Kind::NotUnderstood, text)
+    };
+    if let Reply::Error(error) = reply {
+        let trouble = Trouble::of(what.name(), error);
+        return match what {
+            Asked::Add => Ok(Some(Heard::Added(Err(trouble)))),
+            Asked::Trim => Ok(Some(Heard::Trimmed(Err(trouble)))),
+            _ => Err(trouble),
+        };
+    }
+    Ok(match (what, reply) {
+        (Asked::Login | Asked::Select, Reply::Text(_)) => None,
+        (Asked::Replication, Reply::Bytes(info)) => {
+            let role = field(info, "role").ok_or_else(strange)?;
+            if role != "master" {
+                let text = format!(
+                    "it is a {role:.20} of {:.100}: name the primary, or wait for the failover",
+                    field(info, "master_host").unwrap_or("another")
+                );
+                return Err(Trouble::new(Kind::NotPrimary, text));
+            }
+            None
+        }
+        (Asked::Memory, Reply::Bytes(info)) => {
+            let policy = field(info, "maxmemory_policy").unwrap_or(KEEPS);
+            if policy != KEEPS {
+                let text = format!(
+                    "its maxmemory-policy is {policy:.40}, which may drop the log: set it to {KEEPS}"
+                );
+                return Err(Trouble::new(Kind::Evicts, text));
+            }
+            None
+        }
+        (Asked::Add, Reply::Nil) => Some(Heard::Added(Ok(None))),
+        (Asked::Add, Reply::Bytes(id)) => {
+            Some(Heard::Added(Ok(Some(Id::read(id).ok_or_else(strange)?))))
+        }
+        (Asked::Trim, Reply::Number(count)) => {
+            Some(Heard::Trimmed(Ok(u64::try_from(count).map_err(|_| strange())?)))
+        }
+        (Asked::Read, Reply::Nil) => Some(Heard::Read(Vec::new())),
+        (Asked::Read, Reply::List(streams)) => {
+            let [Reply::List(stream)] = &streams[..] else { return Err(strange()) };
+            let [Reply::Bytes(name), entries] = &stream[..] else { return Err(strange()) };
+            if *name != settings.stream {
+                return Err(strange());
+            }
+            let entries = entries_of(entries)?;
+            Some(Heard::Read(entries.into_iter().map(owned).collect()))
+        }
+        (Asked::Known, entries) => {
+            let entries = entries_of(&entries)?;
+            Some(Heard::Known(entries.first().map(|(_, bytes)| Mark::of(bytes))))
+        }
+        (Asked::First, entries) => {
+            *first = entries_of(&entries)?.into_iter().next().map(owned);
+            None
+        }
+        (Asked::Last, entries) => {
+            let last = entries_of(&entries)?.into_iter().next().map(owned);
+            Some(Heard::Ends(first.take().zip(last)))
+        }
+        _ => return Err(strange()),
+    })
+}
+
+impl Asked {
+    fn name(self) -> &'static str {
+        match self {
+            Asked::Login => "AUTH",
+            Asked::Select => "SELECT",
+            Asked::Replication | Asked::Memory => "INFO",
+            Asked::Add => "XADD",
+            Asked::Read => "XREAD",
+            Asked::Known | Asked::First => "XRANGE",
+            Asked::Last => "XREVRANGE",
+            Asked::Trim => "XTRIM",
+        }
+    }
+}
+
+fn owned((id, bytes): (Id, &[u8])) -> Entry {
+    Entry { id, bytes: bytes.to_vec() }
+}
+
+fn entries_of<'a>(reply: &Reply<'a>) -> Result<Vec<(Id, &'a [u8])>, Trouble> {
+    let Reply::List(entries) = reply else { return Err(not_entries()) };
+    entries.iter().map(|one| entry_of(one).ok_or_else(not_entries)).collect()
+}
+
+/// An entry with the one field that entries of a log have.
+fn entry_of<'a>(reply: &Reply<'a>) -> Option<(Id, &'a [u8])> {
+    let Reply::List(parts) = reply else { return None };
+    let [Reply::Bytes(id), Reply::List(fields)] = &parts[..] else { return None };
+    let id = Id::read(id)?;
+    match &fields[..] {
+        [Reply::Bytes(FIELD), Reply::Bytes(bytes)] => Some((id, bytes)),
+        // Somebody else's: the owner sees that it is none of its own.
+        _ => Some((id, &[])),
+    }
+}
+
+fn not_entries() -> Trouble {
+    Trouble::new(Kind::NotUnderstood, "it answered with what are no entries of a stream")
+}
+
+fn field<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
+    let info = std::str::from_utf8(info).ok()?;
+    let of = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(of).map(str::trim_end)
+}
+
+fn address(settings: &Settings, turn: usize) -> &str {
+    let addresses = &settings.addresses;
+    addresses.get(turn % addresses.len().max(1)).map_or("", String::as_str)
+}
+
+fn unreachable(address: &str, error: &std::io::Error) -> Trouble {
+    let why = match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+        _ => error.to_string(),
+    };
+    Trouble::new(Kind::Unreachable, format!("{address}: {why}"))
+}
+
+fn not_understood(address: &str, bad: Bad) -> Trouble {
+    let text = match bad {
+        Bad::Garbage => format!(
+            "{address} does not speak the Redis protocol: check the address, and whether it wants TLS"
+        ),
+        Bad::TooLong => {
+            format!("{address} has sent a reply of more than {} MiB", MOST >> 20)
+        }
+    };
+    Trouble::new(Kind::NotUnderstood, text)
+}
+
+const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
+const MEMORY: [&[u8]; 2] = [b"INFO", b"memory"];
+const KEEPS: &str = "noeviction";
+/// The first pause before a connection is made again; it doubles up to sixteen times as long.
+const AGAIN: Duration = Duration::from_millis(50);
+/// Until nothing is to be done.
+const FAR: Duration = Duration::from_secs(60);
+/// Bytes of a reply at most.
+pub const MOST: usize = 256 << 20;

@@ -1,0 +1,238 @@
+//! Reading a stream from one entry to the next, and noticing when it does not hang together.
+
+use std::time::{Duration, Instant};
+
+use crate::redis::link::{Asked, Heard, Link};
+use crate::redis::{Event, Id, Mark, Position, Settings, GONE, LOST};
+use crate::trouble::{Kind, Trouble};
+
+pub struct Reader {
+    state: State,
+    position: Option<Position>,
+    /// Whether the last read found that there is no more: the next one may wait.
+    is_at_end: bool,
+    /// Entries that the next read asks for, and that the last one has asked for.
+    count: usize,
+    asked: usize,
+    /// What was read, while it is not known whether it is what comes behind the position.
+    read: Option<Vec<crate::redis::Entry>>,
+    checked: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Stopped,
+    Idle,
+    Asking,
+    /// The entry that was read last is not there: what is?
+    Wondering {
+        is_other: bool,
+        is_asked: bool,
+    },
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        let (position, read, checked) = Default::default();
+        let state = State::Stopped;
+        Reader { state, position, is_at_end: false, count: FIRST, asked: FIRST, read, checked }
+    }
+}
+
+impl Reader {
+    pub fn read_from(&mut self, position: Option<Position>) {
+        self.position = position;
+        self.lose_replies();
+        self.state = State::Idle;
+    }
+
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    pub fn id(&self) -> Id {
+        self.position.map(|position| position.id).unwrap_or_default()
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.state == State::Stopped
+    }
+
+    pub fn is_asking(&self) -> bool {
+        matches!(self.state, State::Asking | State::Wondering { .. })
+    }
+
+    pub fn stop(&mut self) {
+        self.lose_replies();
+        self.state = State::Stopped;
+    }
+
+    /// The connection has ended.
+    pub fn lose(&mut self) {
+        self.lose_replies();
+        if self.state != State::Stopped {
+            self.state = State::Idle;
+        }
+    }
+
+    fn lose_replies(&mut self) {
+        self.read = None;
+        self.is_at_end = false;
+        self.checked = None;
+    }
+
+    /// Asks for what comes next, if it is time to.
+    pub fn ask(&mut self, link: &mut Link, settings: &Settings, now: Instant) {
+        if !link.is_up() {
+            return;
+        }
+        let stream = settings.stream.as_slice();
+        match &mut self.state {
+            State::Idle => {}
+            State::Wondering { is_asked: false, is_other } => {
+                let first: [&[u8]; 6] = [b"XRANGE", stream, b"-", b"+", b"COUNT", b"1"];
+                let last: [&[u8]; 6] = [b"XREVRANGE", stream, b"+", b"-", b"COUNT", b"1"];
+                link.ask(Asked::First, &first);
+                link.ask(Asked::Last, &last);
+                self.state = State::Wondering { is_other: *is_other, is_asked: true };
+                return;
+            }
+            _ => return,
+        }
+        match self.checked {
+            // The connection has just been made, and was asked then.
+            None => self.checked = Some(now),
+            Some(then) if now >= then + CHECKED => {
+                link.ask_role();
+                self.checked = Some(now);
+            }
+            Some(_) => {}
+        }
+        self.asked = self.count;
+        let (id, count) = (self.id().to_string(), self.count.to_string());
+        let (id, count) = (id.as_bytes(), count.as_bytes());
+        let block = BLOCK.as_millis().to_string();
+        if self.is_at_end {
+            let read: [&[u8]; 8] =
+                [b"XREAD", b"COUNT", count, b"BLOCK", block.as_bytes(), b"STREAMS", stream, id];
+            link.ask(Asked::Read, &read);
+        } else {
+            let read: [&[u8]; 6] = [b"XREAD", b"COUNT", count, b"STREAMS", stream, id];
+            link.ask(Asked::Read, &read);
+        }
+        if self.position.is_some() {
+            link.ask(Asked::Known, &[b"XRANGE", stream, id, id]);
+        }
+        self.state = State::Asking;
+    }
+
+    pub fn hear(&mut self, heard: Heard, settings: &Settings) -> Result<Option<Event>, Trouble> {
+        match heard {
+            Heard::Read(entries) => {
+                self.read = Some(entries);
+                match self.position {
+                    None => self.take(settings).map(Some),
+                    Some(_) => Ok(None),
+                }
+            }
+            Heard::Known(mark) => match (mark, self.position) {
+                (Some(mark), Some(known)) if mark == known.mark => self.take(settings).map(Some),
+                (mark, _) => {
+                    self.read = None;
+                    self.state = State::Wondering { is_other: mark.is_some(), is_asked: false };
+                    Ok(None)
+                }
+            },
+            Heard::Ends(ends) => {
+                let State::Wondering { is_other, .. } = self.state else { return Ok(None) };
+                Err(self.wonder(is_other, ends, settings))
+            }
+            Heard::TooLong => {
+                self.count = (self.count / 8).max(1);
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What was read is what comes behind the position.
+    fn take(&mut self, settings: &Settings) -> Result<Event, Trouble> {
+        let entries = self.read.take().unwrap_or_default();
+        let mut before = self.position.map(|position| position.id);
+        for one in &entries {
+            if before.is_some_and(|before| one.id <= before) {
+                let text = "it answered XREAD with entries that are not in order";
+                return Err(Trouble::new(Kind::NotUnderstood, text));
+            }
+            before = Some(one.id);
+        }
+        if let (None, Some(first)) = (self.position, entries.first()) {
+            if !(settings.is_first)(&first.bytes) {
+                return Err(Trouble::new(Kind::Trimmed, no_beginning(first.id)));
+            }
+        }
+        if let Some(last) = entries.last() {
+            self.position = Some(Position { id: last.id, mark: Mark::of(&last.bytes) });
+            let most = entries.iter().map(|one| one.bytes.len()).max().unwrap_or(0) + SMALL;
+            self.count = (READ / most).clamp(1, MANY);
+        }
+        self.is_at_end = entries.len() < self.asked;
+        self.state = State::Idle;
+        Ok(Event::Read { entries, at_end: self.is_at_end })
+    }
+
+    /// The reason why the position is not in the log.
+    fn wonder(
+        &self,
+        is_other: bool,
+        ends: Option<(crate::redis::Entry, crate::redis::Entry)>,
+        settings: &Settings,
+    ) -> Trouble {
+        let id = self.id();
+        let Some((first, last)) = ends else { return Trouble::new(Kind::Gone, GONE) };
+        if is_other {
+            let text = format!("the entry {id}, which was read, is another now: {LOST}");
+            return Trouble::new(Kind::Forked, text);
+        }
+        if first.id > id {
+            let text = if (settings.is_first)(&first.bytes) {
+                format!(
+                    "another log begins at {}, behind {id}, which was read last: {LOST}",
+                    first.id
+                )
+            } else {
+                format!(
+                    "the log begins at {}, behind {id}, which was read last: it was trimmed; the node \
+                     needs a snapshot of another node",
+                    first.id
+                )
+            };
+            return Trouble::new(Kind::Trimmed, text);
+        }
+        let text = if last.id < id {
+            format!("the log ends at {}, though {id} was read: {LOST}", last.id)
+        } else {
+            format!("the entry {id}, which was read, is not there any more: {LOST}")
+        };
+        Trouble::new(Kind::Forked, text)
+    }
+}
+
+fn no_beginning(id: Id) -> String {
+    format!(
+        "the log begins at {id} with what is not the first entry of a log: it was trimmed; the node needs \
+         a snapshot of another node"
+    )
+}
+
+/// For which a read waits at most.
+pub const BLOCK: Duration = Duration::from_secs(1);
+/// Between two looks at whether the engine is a primary that keeps the log.
+const CHECKED: Duration = Duration::from_secs(1);
+/// Entries that a read asks for before their size is known.
+const FIRST: usize = 64;
+const MANY: usize = 1000;
+/// Bytes that a read asks for, if entries are as long as the longest of the last.
+const READ: usize = 8 << 20;
+/// Bytes of an entry beside what is in it.
+const SMALL: usize = 64;
