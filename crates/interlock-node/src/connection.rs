@@ -19,7 +19,7 @@ pub struct Places {
     woken: UnixStream,
 }
 
-/// Where a connection can be made to.
+/// A place to which a connection can be made.
 #[derive(Clone, Debug)]
 pub enum Place {
     Tcp(SocketAddr),
@@ -110,7 +110,7 @@ impl Connection {
         })
     }
 
-    /// What to poll the descriptor for.
+    /// The descriptor, and the events to poll it for.
     pub fn interest(&self) -> libc::pollfd {
         let wants_write = !self.is_connected
             || match &self.tls {

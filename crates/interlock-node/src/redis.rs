@@ -73,7 +73,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// What tells an entry from another with its id.
+/// A digest that tells an entry from another with its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mark(pub [u8; 16]);
 
@@ -109,7 +109,7 @@ pub enum Event {
     Refused { number: u64, trouble: Trouble },
     /// The connection ended: these entries may be in the log or not.
     Unknown { first: u64, last: u64, trouble: Trouble },
-    /// What comes behind what was read before. `at_end`: no more was there at that moment. Without entries
+    /// Entries behind those that were read before. `at_end`: no more was there at that moment. Without entries
     /// it says that the log has no more.
     Read { entries: Vec<Entry>, at_end: bool },
     /// The log cannot be read now. Of history ([`Kind::is_of_history`]): nothing is read until

@@ -21,7 +21,7 @@ pub enum Bad {
     TooLong,
 }
 
-/// How far the reply at the beginning of a buffer has been looked at.
+/// The place up to which the reply at the beginning of a buffer has been looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scan {
     at: usize,

@@ -1,4 +1,4 @@
-//! What can be wrong with an engine and the log in it, in words that say what to do.
+//! Troubles with an engine and the log in it, in words that say what to do.
 
 use std::fmt;
 
@@ -55,7 +55,7 @@ impl Trouble {
         Trouble { kind, text: text.into() }
     }
 
-    /// What an error of the engine means, in reply to a command.
+    /// The meaning of an error with which the engine replies to a command.
     pub fn of(command: &str, error: &[u8]) -> Trouble {
         let text = String::from_utf8_lossy(&error[..error.len().min(MOST)]);
         let text = text.as_ref();

@@ -365,7 +365,7 @@ fn an_engine_that_does_not_answer_is_given_up() {
     until(&mut log, |event| (event == Event::Open).then_some(()));
 }
 
-/// What an engine answers, from a program that answers anything.
+/// A program that answers anything stands in for the engine.
 #[test]
 fn garbage_is_told_and_never_kept() {
     let folder = std::env::temp_dir().join(format!("interlock-node-fake-{}", std::process::id()));

@@ -10,7 +10,7 @@ use crate::trouble::{Kind, Trouble};
 
 pub struct Link {
     state: State,
-    /// Which of the addresses is tried next.
+    /// The address that is tried next.
     turn: usize,
     failures: u32,
     /// The first entry, while the last is still to come.
@@ -258,7 +258,7 @@ impl Link {
     }
 }
 
-/// What a reply means; an error ends the connection.
+/// The meaning of a reply; an error ends the connection.
 fn answer(
     what: Asked,
     reply: Reply<'_>,

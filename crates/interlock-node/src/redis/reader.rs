@@ -9,12 +9,12 @@ use crate::trouble::{Kind, Trouble};
 pub struct Reader {
     state: State,
     position: Option<Position>,
-    /// Whether the last read found that there is no more: the next one may wait.
+    /// The last read found that there is no more: the next one may wait.
     is_at_end: bool,
     /// Entries that the next read asks for, and that the last one has asked for.
     count: usize,
     asked: usize,
-    /// What was read, while it is not known whether it is what comes behind the position.
+    /// The entries that were read, while it is not known whether it is what comes behind the position.
     read: Option<Vec<crate::redis::Entry>>,
     checked: Option<Instant>,
 }
@@ -155,7 +155,7 @@ impl Reader {
         }
     }
 
-    /// What was read is what comes behind the position.
+    /// Takes what was read: it is what comes behind the position.
     fn take(&mut self, settings: &Settings) -> Result<Event, Trouble> {
         let entries = self.read.take().unwrap_or_default();
         let mut before = self.position.map(|position| position.id);
