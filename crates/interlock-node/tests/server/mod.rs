@@ -128,8 +128,9 @@ pub fn until<T>(log: &mut Log, mut wanted: impl FnMut(Event) -> Option<T>) -> T 
 
 pub fn opened(settings: Settings) -> Log {
     let mut log = Log::new(settings);
-    log.read_from(None);
     until(&mut log, |event| (event == Event::Open).then_some(()));
+    // Now, or what is read before would be passed over.
+    log.read_from(None);
     log
 }
 
