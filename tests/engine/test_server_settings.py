@@ -46,13 +46,13 @@ def test_an_eviction_policy_is_warned_of_once_a_server(
     assert "is allkeys-lru: at its maxmemory the server deletes whole queues; CONFIG SET" in warned
     assert checked(server, capsys) == (1, [
         ("maxmemory-policy", "allkeys-lru", False), ("appendonly", "no", False),
-        ("role", "master", True),
+        ("save", "none", False), ("role", "master", True),
     ])  # fmt: skip
     server.config_set("maxmemory-policy", "noeviction")
     server.config_set("appendonly", "yes")
     assert checked(server, capsys) == (0, [
         ("maxmemory-policy", "noeviction", True), ("appendonly", "yes", True),
-        ("role", "master", True),
+        ("save", "none", True), ("appendfsync", "everysec", True), ("role", "master", True),
     ])  # fmt: skip
 
 
@@ -69,6 +69,39 @@ def test_where_it_may_not_be_asked_the_queue_works_and_the_check_says_so(
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
     assert main(["queue", "check", "--url", url_of(server, "poor:p@")]) == 1
     assert "could not be checked: NOPERM" in capsys.readouterr().out
+
+
+def test_what_is_on_disk_is_judged_by_log_and_save_points(
+    server: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def problems() -> dict[str, str | None]:
+        main(["queue", "check", "--url", url_of(server), "--json"])
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return {one["setting"]: one["problem"] for one in lines}
+
+    server.config_set("save", "")
+    assert "a restart loses all queues" in str(problems()["save"])
+    assert "a restart loses all queues" in str(problems()["appendonly"])
+    server.config_set("save", "3600 1")
+    assert problems()["save"] is None
+    assert "after the last snapshot" in str(problems()["appendonly"])
+    server.config_set("appendonly", "yes")
+    server.config_set("save", "")
+    server.config_set("appendfsync", "no")
+    told = problems()
+    assert (told["appendonly"], told["save"]) == (None, None)
+    assert "has not written yet" in str(told["appendfsync"])
+
+
+def test_without_the_right_to_config_the_rest_is_judged(
+    server: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.acl_setuser(
+        "poor", enabled=True, passwords="+p", commands=["-config"], categories=["+@all"], keys=["*"]
+    )
+    assert main(["queue", "check", "--url", url_of(server, "poor:p@"), "--json"]) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["setting"] for one in lines] == ["maxmemory-policy", "appendonly", "role"]
 
 
 def test_a_replica_is_named(server: redis.Redis) -> None:

@@ -75,6 +75,18 @@ def test_dashboard_and_rules_ask_for_metrics_that_there_are() -> None:
         assert not unknown
 
 
+def test_the_dashboard_shows_whatever_is_told_of_queues() -> None:
+    shown = set(NAME.findall(shipped.dashboard()))
+    assert {family.name for family in QUEUE_FAMILIES} - shown == UNSHOWN
+
+
+UNSHOWN = {
+    # How much there is of what holds no message.
+    "interlock_queue_keys", "interlock_queue_results", "interlock_queues_cut",
+    "interlock_queue_dropped_total", "interlock_queue_dead_expired_total",
+}  # fmt: skip
+
+
 def test_every_panel_says_what_it_shows_and_has_a_place_of_its_own() -> None:
     told = panels()
     assert len({panel["id"] for panel in told}) == len(told)

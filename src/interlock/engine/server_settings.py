@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from interlock.engine.request import Ask, Refused, Request
@@ -37,14 +38,21 @@ def found(address: str, timeout: float) -> Request[list[Finding] | str]:
             return "INFO is no text"
         lines = reply.decode(errors="replace").splitlines()
         told |= dict(line.partition(":")[::2] for line in lines if ":" in line)
+    for name in ("save", "appendfsync"):
+        # INFO has neither. Many managed servers refuse CONFIG: of those they stay unknown.
+        with contextlib.suppress(Refused):
+            reply = yield Ask(address, ("CONFIG", "GET", name), timeout)
+            if isinstance(reply, list) and len(reply) == 2 and type(reply[1]) is bytes:
+                told[name] = reply[1].decode(errors="replace")
     return judged(told)
 
 
 def judged(told: Mapping[str, str]) -> list[Finding]:
-    """Return the findings of what INFO tells."""
+    """Return the findings of what INFO and CONFIG GET tell."""
     most, policy = told.get("maxmemory", "0"), told.get("maxmemory_policy", "noeviction")
     evicts = policy != "noeviction"
     log, role = told.get("aof_enabled", "0") == "1", told.get("role", "master")
+    keeps_nothing = not log and told.get("save") == ""
     return [
         Finding(
             "maxmemory-policy",
@@ -56,9 +64,10 @@ def judged(told: Mapping[str, str]) -> list[Finding]:
         Finding(
             "appendonly",
             "yes" if log else "no",
-            "" if log else "a crash loses what came after the last snapshot",
+            "" if log else NOTHING_KEPT if keeps_nothing else LOST_SINCE,
             "CONFIG SET appendonly yes",
         ),
+        *_of_the_disk(told, log, keeps_nothing),
         Finding(
             "role",
             role,
@@ -66,6 +75,22 @@ def judged(told: Mapping[str, str]) -> list[Finding]:
             "name its primary in the URL",
         ),
     ]
+
+
+def _of_the_disk(told: Mapping[str, str], log: bool, keeps_nothing: bool) -> Iterator[Finding]:
+    if "save" in told:
+        problem = NOTHING_KEPT if keeps_nothing else ""
+        yield Finding("save", told["save"] or "none", problem, 'CONFIG SET save "3600 1 300 100"')
+    if log and "appendfsync" in told:
+        late = told["appendfsync"] == "no"
+        problem = "a crash of the machine loses what its system has not written yet" if late else ""
+        yield Finding(
+            "appendfsync", told["appendfsync"], problem, "CONFIG SET appendfsync everysec"
+        )
+
+
+NOTHING_KEPT = "neither a log nor snapshots are written: a restart loses all queues"
+LOST_SINCE = "a crash loses what came after the last snapshot"
 
 
 def watched(address: str, timeout: float) -> Request[None]:
