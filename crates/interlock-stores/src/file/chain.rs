@@ -188,6 +188,8 @@ impl<F> Chain<F> {
     pub fn undone(&mut self) {
         self.waiting.written = 0;
         self.waiting.reached = self.kept;
+        // Some of it may have been synced in that file. The next one has it again, and not on disk yet.
+        self.durable = self.durable.min(self.kept.sequence);
         self.segment = None;
     }
 

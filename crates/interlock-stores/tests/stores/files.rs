@@ -50,6 +50,33 @@ fn a_file_that_is_written_to_is_not_compressed_in_place_of_one_that_was_removed(
     assert_eq!(texts(&disk), ["new\nnewer\n"]);
 }
 
+/// The mark that closes a full file fails, and what was synced in it is written again to the next one.
+#[test]
+fn what_is_written_again_is_not_said_to_be_on_disk_before_it_is() {
+    let disk = Simulated::new(1);
+    let rotation = Rotation { size: Some(200), minutes: None };
+    let settings = Settings { rotation, fsync: Fsync::Never, ..settings("[date].log") };
+    let mut store = open(&disk, &settings);
+    put(&mut store, &"1".repeat(99), NOON);
+    for payload in ["2".repeat(98), "3".repeat(98)] {
+        store.append(&message(b"a", payload.as_bytes(), NOON)).unwrap();
+    }
+    // The data and the index of the second message, and the mark.
+    disk.set_faults(Faults { fail_write_in: Some(2), ..Faults::default() });
+    let error = store.commit().unwrap_err().to_string();
+    assert!(error.starts_with("closing "), "{error}");
+    disk.set_faults(Faults::default());
+    store.commit().unwrap();
+    assert_eq!(disk.files().len(), 4);
+    for _ in 0..100 {
+        let restarted = disk.restart();
+        let report = FileStore::open(restarted, settings.clone(), NOON).unwrap().1;
+        let lost = report.damaged.iter().find(|one| one.messages > 0);
+        assert!(lost.is_none(), "after a power failure: {report}");
+    }
+    assert_eq!(store.unsynced_messages(), 2);
+}
+
 #[test]
 fn a_file_is_as_long_as_it_may_be_and_names_sort_by_time() {
     let disk = Simulated::new(1);

@@ -129,20 +129,9 @@ impl Life {
     }
 
     fn step(&mut self, disk: &Simulated, store: &mut FileStore<Simulated>, seen: &mut Seen) {
-        match self.rng.u8(0..24) {
+        match self.rng.u8(0..25) {
             0..=12 => {
-                for _ in 0..self.rng.u8(1..8) {
-                    let topic = self.rng.usize(0..TOPICS.len());
-                    let origin = self.rng.usize(0..self.numbers.len());
-                    self.numbers[origin] += 1;
-                    let length = [0, 1, 3, 40, 300, 2_500][self.rng.usize(0..6)];
-                    let payload = (0..length).map(|_| self.rng.u8(b'\n'..b'~')).collect();
-                    let given =
-                        Given { payload, origin: origin as u128 + 1, number: self.numbers[origin] };
-                    let order = self.order.len();
-                    self.order.insert((given.origin, given.number), order);
-                    self.give(store, topic, given, seen);
-                }
+                self.give_some(store, seen);
                 self.commit(store, seen);
             }
             13 | 14 => {
@@ -173,7 +162,31 @@ impl Life {
             }
             22 if self.rng.u8(0..8) == 0 => self.remove_all(disk, store, seen),
             22 => self.read(disk, store),
+            // One of the first writes fails, such as the mark that closes the file before. All is well after that.
+            23 => {
+                self.give_some(store, seen);
+                let fail_write_in = Some(self.rng.u64(0..8));
+                disk.set_faults(Faults { fail_write_in, ..Faults::default() });
+                self.commit(store, seen);
+                let stop_in = self.rng.bool().then(|| self.rng.u64(0..20));
+                disk.set_faults(Faults { stop_in, ..Faults::default() });
+                self.commit(store, seen);
+            }
             _ => disk.set_faults(faults(&mut self.rng)),
+        }
+    }
+
+    fn give_some(&mut self, store: &mut FileStore<Simulated>, seen: &mut Seen) {
+        for _ in 0..self.rng.u8(1..8) {
+            let topic = self.rng.usize(0..TOPICS.len());
+            let origin = self.rng.usize(0..self.numbers.len());
+            self.numbers[origin] += 1;
+            let length = [0, 1, 3, 40, 300, 2_500][self.rng.usize(0..6)];
+            let payload = (0..length).map(|_| self.rng.u8(b'\n'..b'~')).collect();
+            let given = Given { payload, origin: origin as u128 + 1, number: self.numbers[origin] };
+            let order = self.order.len();
+            self.order.insert((given.origin, given.number), order);
+            self.give(store, topic, given, seen);
         }
     }
 
