@@ -12,9 +12,11 @@
 //! | [`stamp`] | the order of changes: hybrid times and who wrote |
 //! | `column` | the merge kinds: how each is set, raised, joined and shown |
 //! | [`state`] | one row with all that is needed to join it with another of its key |
+//! | [`rows`] | all rows of a table |
 
 pub mod codec;
 mod column;
 mod pack;
+pub mod rows;
 pub mod stamp;
 pub mod state;

@@ -1,0 +1,392 @@
+//! All rows of a table as states, with what a node must know of them at once.
+//!
+//! Everything here follows from the calls alone, so nodes that make the same calls have the same: which
+//! rows there are at a log time, how many of each data centre, what is forgotten, the checksum.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use hashbrown::HashTable;
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::codec::{self, Damaged, Reader};
+use crate::stamp;
+use crate::state::{Rules, State};
+
+/// Changes that can be told without looking at all rows.
+const TAIL: usize = 100_000;
+/// Longest key, in bytes.
+pub const MAX_KEY: usize = 1024;
+
+/// A row that changed: its number, key and state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed<'a> {
+    pub number: u64,
+    pub key: &'a [u8],
+    pub state: &'a [u8],
+}
+
+/// The states of all rows.
+#[derive(Clone, Debug)]
+pub struct Store {
+    rules: Rules,
+    /// The most tombstones, and rows that have expired, that are kept.
+    tombstones: usize,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    by_key: HashTable<u32>,
+    hasher: RandomState,
+    /// Rows by the time at which they expire.
+    due: BTreeSet<(u64, u32)>,
+    /// Keys without a row by the time at which they may be forgotten.
+    dead: BTreeSet<(u64, Box<[u8]>)>,
+    /// Rows of each data centre in which they were made.
+    counts: Vec<(Box<[u8]>, u64)>,
+    time: u64,
+    changes: u64,
+    newest: u64,
+    dropped: u64,
+    checksum: u128,
+    tail: VecDeque<(u64, u32)>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The key, and the state behind it.
+    both: Box<[u8]>,
+    /// The number of its last change.
+    changed: u64,
+    key_size: u16,
+    is_alive: bool,
+}
+
+impl Entry {
+    fn key(&self) -> &[u8] {
+        &self.both[..self.key_size.into()]
+    }
+
+    fn state(&self) -> &[u8] {
+        &self.both[self.key_size.into()..]
+    }
+
+    fn hash(&self) -> u128 {
+        let mut hasher = SipHasher13::new_with_keys(u64::from(self.key_size), 0x726f_7773);
+        hasher.write(&self.both);
+        hasher.finish128().as_u128()
+    }
+}
+
+impl Store {
+    pub fn new(rules: Rules, tombstones: usize) -> Store {
+        Store {
+            rules,
+            tombstones,
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_key: HashTable::new(),
+            hasher: RandomState::new(),
+            due: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            counts: Vec::new(),
+            time: 0,
+            changes: 0,
+            newest: 0,
+            dropped: 0,
+            checksum: 0,
+            tail: VecDeque::new(),
+        }
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The log time, in ms since 1970.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// The number of rows that are there.
+    pub fn rows(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The number of rows that are there and were made in this data centre.
+    pub fn rows_of(&self, dc: &str) -> u64 {
+        let found = self.counts.iter().find(|(name, _)| **name == *dc.as_bytes());
+        found.map_or(0, |(_, count)| *count)
+    }
+
+    /// The number of keys that are remembered without a row.
+    pub fn tombstones(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// The number of those that went before their time, for there were too many.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The number of the last change.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The highest reading of all stamps that were put here.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Equal where all rows are equal to the byte, those too that are remembered alone.
+    pub fn checksum(&self) -> u128 {
+        self.checksum
+    }
+
+    /// The state of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.entry(self.find(key)?).map(Entry::state)
+    }
+
+    /// Returns whether the key has a row.
+    pub fn is_alive(&self, key: &[u8]) -> bool {
+        self.find(key).and_then(|slot| self.entry(slot)).is_some_and(|entry| entry.is_alive)
+    }
+
+    /// Sets the state of a key. `reading`: the highest of its stamps that are new.
+    pub fn put(&mut self, key: &[u8], state: &State, reading: u64) {
+        self.newest = self.newest.max(reading);
+        let hash = self.hasher.hash_one(key);
+        let entries = &self.entries;
+        let is_it =
+            |slot: &u32| entries[*slot as usize].as_ref().is_some_and(|entry| entry.key() == key);
+        let slot = match self.by_key.find(hash, is_it) {
+            Some(slot) => *slot,
+            None => {
+                let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
+                if slot as usize == self.entries.len() {
+                    self.entries.push(None);
+                }
+                let (entries, hasher) = (&self.entries, &self.hasher);
+                self.by_key.insert_unique(hash, slot, |slot| {
+                    entries[*slot as usize].as_ref().map_or(0, |entry| hasher.hash_one(entry.key()))
+                });
+                slot
+            }
+        };
+        self.take_out(slot);
+        let mut both = Vec::with_capacity(key.len() + state.as_bytes().len());
+        both.extend_from_slice(key);
+        both.extend_from_slice(state.as_bytes());
+        let both = both.into_boxed_slice();
+        let entry = Entry { both, changed: 0, key_size: key.len() as u16, is_alive: false };
+        self.entries[slot as usize] = Some(entry);
+        self.number(slot);
+        self.put_in(slot);
+        self.limit();
+    }
+
+    /// Lets the log time pass: rows expire, and what may be forgotten is.
+    pub fn advance(&mut self, time: u64) {
+        if time <= self.time {
+            return;
+        }
+        self.time = time;
+        let mut expired = Vec::new();
+        while let Some((_, slot)) = self.due.first().copied().filter(|(due, _)| *due <= time) {
+            self.due.pop_first();
+            expired.push(slot);
+        }
+        // Slots differ between nodes; keys do not.
+        let key = |slot: &u32| self.entry(*slot).map(Entry::key);
+        expired.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
+        for slot in expired {
+            self.uncount(slot);
+            self.number(slot);
+            self.put_in_dead(slot);
+        }
+        while self.dead.first().is_some_and(|(at, _)| *at <= time) {
+            self.forget();
+        }
+        self.limit();
+    }
+
+    /// The next log time at which something expires. `None`: nothing will.
+    pub fn next_due(&self) -> Option<u64> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Rows that changed or expired behind a number, in the order of their last change, so many at most.
+    pub fn changed_since(&self, number: u64, most: usize) -> Vec<Changed<'_>> {
+        let changed = |slot: usize| {
+            let entry = self.entries[slot].as_ref()?;
+            let (key, state) = (entry.key(), entry.state());
+            Some(Changed { number: entry.changed, key, state })
+        };
+        let is_in_tail = self.tail.front().is_some_and(|(first, _)| *first <= number + 1);
+        if is_in_tail || number >= self.changes {
+            let from = self.tail.partition_point(|(at, _)| *at <= number);
+            let last = self.tail.range(from..).filter_map(|(at, slot)| {
+                changed(*slot as usize).filter(|changed| changed.number == *at)
+            });
+            return last.take(most).collect();
+        }
+        let all = (0..self.entries.len()).filter_map(changed);
+        let mut found: Vec<_> = all.filter(|changed| changed.number > number).collect();
+        found.sort_unstable_by_key(|changed| changed.number);
+        found.truncate(most);
+        found
+    }
+
+    /// All that is remembered, in the order of its last change.
+    pub fn all(&self) -> Vec<Changed<'_>> {
+        self.changed_since(0, usize::MAX)
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.time, self.changes, self.newest, self.dropped] {
+            codec::put_number(out, number);
+        }
+        let mut slots: Vec<_> = self.entries.iter().flatten().collect();
+        slots.sort_unstable_by_key(|entry| entry.changed);
+        codec::put_number(out, slots.len() as u64);
+        for entry in slots {
+            codec::put_number(out, entry.changed);
+            codec::put_bytes(out, entry.key());
+            codec::put_bytes(out, entry.state());
+        }
+    }
+
+    /// # Errors
+    ///
+    /// The bytes are none that `encode` writes for such rules.
+    pub fn decode(rules: Rules, tombstones: usize, from: &mut Reader) -> Result<Store, Damaged> {
+        let mut store = Store::new(rules, tombstones);
+        store.time = from.number()?;
+        let changes = from.number()?;
+        let newest = from.number()?;
+        store.dropped = from.number()?;
+        let count = from.count(3)?;
+        store.entries.reserve(count);
+        for _ in 0..count {
+            let number = from.number()?;
+            let key = from.bytes(MAX_KEY)?;
+            let state = store.rules.check(from.bytes(usize::MAX)?).map_err(|_| Damaged)?;
+            if number <= store.changes || number > changes || store.find(key).is_some() {
+                return Err(Damaged);
+            }
+            store.changes = number - 1;
+            store.put(key, &state, 0);
+            if store.changes != number {
+                return Err(Damaged);
+            }
+        }
+        if newest >= stamp::READINGS {
+            return Err(Damaged);
+        }
+        (store.changes, store.newest) = (changes, newest);
+        Ok(store)
+    }
+
+    fn find(&self, key: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        let is_it = |slot: &u32| self.entry(*slot).is_some_and(|entry| entry.key() == key);
+        self.by_key.find(hash, is_it).copied()
+    }
+
+    fn entry(&self, slot: u32) -> Option<&Entry> {
+        self.entries.get(slot as usize)?.as_ref()
+    }
+
+    /// Gives a row the number of a new change.
+    fn number(&mut self, slot: u32) {
+        self.changes += 1;
+        if let Some(entry) = &mut self.entries[slot as usize] {
+            entry.changed = self.changes;
+        }
+        self.tail.push_back((self.changes, slot));
+        if self.tail.len() > TAIL {
+            self.tail.pop_front();
+        }
+    }
+
+    /// Takes a row into the counts, times and the checksum.
+    fn put_in(&mut self, slot: u32) {
+        let Some(entry) = &mut self.entries[slot as usize] else { return };
+        self.checksum = self.checksum.wrapping_add(entry.hash());
+        let life = self.rules.life(entry.state());
+        if !life.is_alive(self.time) {
+            return self.put_in_dead(slot);
+        }
+        entry.is_alive = true;
+        if life.expires_at > 0 {
+            self.due.insert((life.expires_at, slot));
+        }
+        let origin = self.rules.origin(entry.state()).unwrap_or(&[]);
+        match self.counts.iter_mut().find(|(dc, _)| **dc == *origin) {
+            Some((_, count)) => *count += 1,
+            None => self.counts.push((origin.into(), 1)),
+        }
+    }
+
+    fn put_in_dead(&mut self, slot: u32) {
+        if let Some(entry) = self.entry(slot) {
+            let dead = (self.forgettable_at(entry), entry.key().into());
+            self.dead.insert(dead);
+        }
+    }
+
+    /// A change whose row has not come is forgotten last.
+    fn forgettable_at(&self, entry: &Entry) -> u64 {
+        match self.rules.life(entry.state()).forgettable_at {
+            0 => u64::MAX,
+            at => at,
+        }
+    }
+
+    fn take_out(&mut self, slot: u32) {
+        let Some(entry) = self.entry(slot) else { return };
+        let (hash, life) = (entry.hash(), self.rules.life(entry.state()));
+        if !entry.is_alive {
+            let dead = (self.forgettable_at(entry), entry.key().into());
+            self.dead.remove(&dead);
+        } else {
+            if life.expires_at > 0 {
+                self.due.remove(&(life.expires_at, slot));
+            }
+            self.uncount(slot);
+        }
+        self.checksum = self.checksum.wrapping_sub(hash);
+    }
+
+    fn uncount(&mut self, slot: u32) {
+        let Some(entry) = &mut self.entries[slot as usize] else { return };
+        entry.is_alive = false;
+        let origin = self.rules.origin(entry.state()).unwrap_or(&[]);
+        if let Some((_, count)) = self.counts.iter_mut().find(|(dc, _)| **dc == *origin) {
+            *count -= 1;
+        }
+    }
+
+    /// Forgets the key without a row whose time comes first.
+    fn forget(&mut self) {
+        let Some((_, key)) = self.dead.pop_first() else { return };
+        let hash = self.hasher.hash_one(&*key);
+        let entries = &self.entries;
+        let is_it =
+            |slot: &u32| entries[*slot as usize].as_ref().is_some_and(|entry| *entry.key() == *key);
+        if let Ok(found) = self.by_key.find_entry(hash, is_it) {
+            let (slot, _) = found.remove();
+            if let Some(entry) = self.entries[slot as usize].take() {
+                self.checksum = self.checksum.wrapping_sub(entry.hash());
+            }
+            self.free.push(slot);
+        }
+    }
+
+    fn limit(&mut self) {
+        while self.dead.len() > self.tombstones {
+            self.forget();
+            self.dropped += 1;
+        }
+    }
+}
