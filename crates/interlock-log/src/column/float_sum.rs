@@ -49,7 +49,8 @@ pub fn add(cell: &mut Vec<u8>, before: &[u8], by: f64, stamp: &Stamp) {
     let mut total = Vec::with_capacity(9);
     pack::put_float(&mut total, own + by);
     pack::put_list(cell, 3);
-    Total { name: writer.as_bytes(), total: &total, at: stamp.reading }.put(cell);
+    let at = totals::after(before, writer.as_bytes(), stamp.reading);
+    Total { name: writer.as_bytes(), total: &total, at }.put(cell);
 }
 
 /// The nearest float of 32 bits; beyond them the greatest or least.

@@ -32,7 +32,8 @@ pub fn add(cell: &mut Vec<u8>, before: &[u8], by: i128, stamp: &Stamp) {
     let own = totals::of(before, writer.as_bytes()).and_then(pack::number).unwrap_or(0);
     let mut total = Vec::with_capacity(16);
     pack::put_number(&mut total, own.saturating_add(by));
-    let own = Total { name: writer.as_bytes(), total: &total, at: stamp.reading };
+    let at = totals::after(before, writer.as_bytes(), stamp.reading);
+    let own = Total { name: writer.as_bytes(), total: &total, at };
     pack::put_list(cell, 3);
     own.put(cell);
     if totals::all(before).count() > FEW {

@@ -41,6 +41,11 @@ pub fn of<'a>(cell: &'a [u8], writer: &[u8]) -> Option<&'a [u8]> {
     all(cell).find(|total| total.name == writer).map(|total| total.total)
 }
 
+/// The reading of an addition: above the writer's last, also of one that is done late.
+pub fn after(cell: &[u8], writer: &[u8], reading: u64) -> u64 {
+    all(cell).find(|total| total.name == writer).map_or(reading, |own| reading.max(own.at + 1))
+}
+
 /// The name that adds: the bare name of a data centre is for its old lineages, put together.
 pub fn writer(name: &str) -> String {
     if name.as_bytes().contains(&stamp::LINEAGE) {

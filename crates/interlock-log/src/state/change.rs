@@ -1,6 +1,6 @@
 //! Changes: what a write does to a row, as a state that is joined with what there is.
 
-use interlock_table::Value;
+use interlock_table::{Change, Given};
 
 use super::join::{end, Joined};
 use super::{is_alive, Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
@@ -8,33 +8,11 @@ use crate::column::{Cell, BORN, LIFE};
 use crate::pack;
 use crate::stamp::Stamp;
 
-/// A write to one row. Columns are named by their number, values are such as they can hold.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change<'a> {
-    /// Sets a row as a whole: what is not given becomes 0 or empty. Where there is no row, makes one;
-    /// who makes it elsewhere at the same time and gives such a column, gives it.
-    Set {
-        values: Vec<(usize, Value<'a>)>,
-        /// In ms since 1970; 0: never.
-        expires_at: u64,
-    },
-    /// Sets some columns of a row that is there.
-    Patch(Vec<(usize, Value<'a>)>),
-    /// Raises a column to this value, from what is shown of it. Where there is no row, makes one.
-    Raise {
-        column: usize,
-        to: Value<'a>,
-        /// Of a row that is made: when it expires, in ms since 1970; 0: never.
-        expires_at: u64,
-    },
-    /// Has a row that is there expire, in ms since 1970; at 0 never.
-    Expire(u64),
-    /// Deletes a row that is there.
-    Delete,
-}
-
 impl Rules {
     /// The change as a state, which others join. `None`: there is no row that it could change.
+    ///
+    /// A row that is not given as a whole, and that somebody makes elsewhere at the same time, has what is
+    /// given there.
     ///
     /// `stamp` is a new one: later than all that were joined here.
     pub fn delta(
@@ -77,38 +55,45 @@ impl Rules {
     ) -> Option<Vec<Cell<'a>>> {
         let alive = before.filter(|cells| is_alive(&cells[ALIVE], &cells[EXPIRES], now_ms));
         Some(match (change, alive) {
-            (Change::Set { values, expires_at }, Some(cells)) => {
-                self.replaced(cells, values, stamp, *expires_at)
-            }
-            (Change::Set { values, expires_at }, None) => {
+            (
+                Change::Create { given, expires_at } | Change::Replace { given, expires_at },
+                Some(cells),
+            ) => self.replaced(cells, given, stamp, *expires_at),
+            (
+                Change::Create { given, expires_at } | Change::Replace { given, expires_at },
+                None,
+            ) => {
                 let (mut delta, before) = self.born(before, stamp, *expires_at);
-                for (column, value) in values {
+                for (column, value) in *given {
                     let column = &self.columns[*column];
                     column.put(&mut delta, before, value, &BORN.into(), stamp);
                 }
                 delta
             }
-            (Change::Raise { column, to, .. }, Some(cells)) => {
+            (
+                Change::Raise { column, to } | Change::CreateBy { column, value: to, .. },
+                Some(cells),
+            ) => {
                 let column = &self.columns[*column];
                 let shown = column.value(|at| &cells[at]);
                 let (mut delta, mark) = (self.begun(cells), packed(stamp));
                 column.raise(&mut delta, Some(cells), (&shown, to), &mark, stamp);
                 delta
             }
-            (Change::Raise { column, to, expires_at }, None) => {
+            (Change::CreateBy { column, value: to, expires_at }, None) => {
                 let column = &self.columns[*column];
                 let (mut delta, before) = self.born(before, stamp, *expires_at);
                 column.raise(&mut delta, before, (&column.zero(), to), &BORN.into(), stamp);
                 delta
             }
-            (Change::Patch(values), Some(cells)) => {
+            (Change::Patch { given }, Some(cells)) => {
                 let (mut delta, mark) = (self.begun(cells), packed(stamp));
-                for (column, value) in values {
+                for (column, value) in *given {
                     self.columns[*column].put(&mut delta, Some(cells), value, &mark, stamp);
                 }
                 delta
             }
-            (Change::Expire(at), Some(cells)) => {
+            (Change::Expire { at }, Some(cells)) => {
                 let mut delta = self.begun(cells);
                 delta[ALIVE] = packed(stamp);
                 delta[EXPIRES] = number(*at);
@@ -119,14 +104,20 @@ impl Rules {
                 delta[FLOOR] = packed(stamp);
                 delta
             }
-            (Change::Patch(_) | Change::Expire(_) | Change::Delete, None) => return None,
+            (
+                Change::Patch { .. }
+                | Change::Raise { .. }
+                | Change::Expire { .. }
+                | Change::Delete,
+                None,
+            ) => return None,
         })
     }
 
     fn replaced<'a>(
         &self,
         cells: &[Cell<'a>],
-        values: &[(usize, Value)],
+        values: &[Given<'_>],
         stamp: &Stamp,
         expires_at: u64,
     ) -> Vec<Cell<'a>> {

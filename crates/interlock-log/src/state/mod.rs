@@ -24,7 +24,7 @@ use crate::pack::{self, Items};
 use crate::stamp;
 
 pub use crate::column::Merge;
-pub use change::Change;
+pub use interlock_table::Change;
 
 // The cells in front of those of the columns.
 const FLOOR: usize = 0;

@@ -76,13 +76,13 @@ impl History {
         let centre = &self.centres[at];
         let stamp = Stamp { reading, writer: &centre.writer };
         let change = match words[0] {
-            "S" => Change::Set { values: values(words[5]), expires_at: time(words[4]) },
-            "P" => Change::Patch(values(words[4])),
+            "S" => Change::Create { given: values(words[5]).leak(), expires_at: time(words[4]) },
+            "P" => Change::Patch { given: values(words[4]).leak() },
             "R" => {
-                let (column, to) = values(words[5]).remove(0);
-                Change::Raise { column, to, expires_at: time(words[4]) }
+                let (column, value) = values(words[5]).remove(0);
+                Change::CreateBy { column, value, expires_at: time(words[4]) }
             }
-            "E" => Change::Expire(time(words[4])),
+            "E" => Change::Expire { at: time(words[4]) },
             "D" => Change::Delete,
             other => panic!("{other}"),
         };

@@ -17,12 +17,12 @@ fn rules() -> Rules {
 
 fn change(chance: &mut Rng, now: u64) -> Change<'static> {
     let expires_at = if chance.bool() { now + chance.u64(..3000) } else { 0 };
-    let to = Value::Unsigned(chance.u64(..100));
+    let value = Value::Unsigned(chance.u64(..100));
     match chance.u8(..10) {
         0..=2 => Change::Delete,
-        3 => Change::Expire(expires_at),
-        4..=6 => Change::Set { values: vec![(1, to)], expires_at },
-        _ => Change::Raise { column: 0, to, expires_at },
+        3 => Change::Expire { at: expires_at },
+        4..=6 => Change::Create { given: vec![(1, value)].leak(), expires_at },
+        _ => Change::CreateBy { column: 0, value, expires_at },
     }
 }
 

@@ -66,16 +66,16 @@ pub fn change(rules: &Rules, chance: &mut Rng, now: u64) -> Change<'static> {
     let expires_at = if chance.u8(..) < 60 { now + chance.u64(..6000) } else { 0 };
     match chance.u8(..100) {
         ..=5 => Change::Delete,
-        6..=12 => Change::Expire(expires_at),
-        13..=30 => Change::Set { values: values(rules, chance), expires_at },
-        31..=55 => Change::Patch(values(rules, chance)),
+        6..=12 => Change::Expire { at: expires_at },
+        13..=30 => Change::Create { given: values(rules, chance).leak(), expires_at },
+        31..=55 => Change::Patch { given: values(rules, chance).leak() },
         _ => {
-            let (column, to) = values(rules, chance).remove(0);
-            match to {
+            let (column, value) = values(rules, chance).remove(0);
+            match value {
                 Value::Str(_) | Value::Bytes(_) | Value::Bool(_) => {
-                    Change::Patch(vec![(column, to)])
+                    Change::Patch { given: vec![(column, value)].leak() }
                 }
-                _ => Change::Raise { column, to, expires_at },
+                _ => Change::CreateBy { column, value, expires_at },
             }
         }
     }

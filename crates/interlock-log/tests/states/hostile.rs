@@ -74,8 +74,8 @@ fn forged_states_are_refused_or_can_be_joined_shown_and_changed() {
 fn stamps_that_are_no_text_or_beyond_all_clocks_are_refused() {
     let rules = Rules::parse("a: U8; last; 1000 ms").unwrap();
     let set = |reading, writer| {
-        let values = vec![(0, Value::Unsigned(7))];
-        let change = Change::Set { values, expires_at: 0 };
+        let given = &[(0, Value::Unsigned(7))];
+        let change = Change::Create { given, expires_at: 0 };
         rules.delta(None, &change, &Stamp { reading, writer }, NOW).unwrap()
     };
     let state = set(stamp::hybrid(NOW), "east.1");

@@ -142,8 +142,8 @@ fn sums_are_exact_over_lineages_in_any_order() {
             let stamp = Stamp { reading: centre.clock.next(NOW + step), writer: &writer };
             let view = rules.view(centre.state.as_ref(), NOW);
             let Value::Unsigned(shown) = view.value(0) else { panic!() };
-            let to = Value::Unsigned(shown + by);
-            let change = Change::Raise { column: 0, to, expires_at: 0 };
+            let value = Value::Unsigned(shown + by);
+            let change = Change::CreateBy { column: 0, value, expires_at: 0 };
             let before = centre.state.as_ref().map(State::as_bytes);
             let delta = rules.delta(before, &change, &stamp, NOW).unwrap();
             centre.join(&rules, &delta);
@@ -173,9 +173,9 @@ fn sums_are_exact_over_lineages_in_any_order() {
 fn of_a_maximum_zero_is_more_than_minus_zero_whichever_comes_first() {
     let rules = Rules::parse("a: F64; max; 1000 ms").unwrap();
     let set = |value| {
-        let values = vec![(0, Value::Float(value))];
+        let given = &[(0, Value::Float(value))];
         let stamp = Stamp { reading: stamp::hybrid(NOW), writer: "east.1" };
-        rules.delta(None, &Change::Set { values, expires_at: 0 }, &stamp, NOW).unwrap()
+        rules.delta(None, &Change::Create { given, expires_at: 0 }, &stamp, NOW).unwrap()
     };
     let (less, more) = (set(-0.0), set(0.0));
     assert_eq!(joined(&rules, &less, &more), more);
