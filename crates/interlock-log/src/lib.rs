@@ -13,10 +13,24 @@
 //! | `column` | the merge kinds: how each is set, raised, joined and shown |
 //! | [`state`] | one row with all that is needed to join it with another of its key |
 //! | [`rows`] | all rows of a table |
+//! | [`entry`] | the entries of a log |
+//! | [`session`] | which entries of nodes and writes of clients were done |
+//! | [`machine`] | what the log drives, and what it is told |
+//! | [`apply`] | the one function that applies an entry |
+//! | [`checkpoint`] | a state with its place in the log |
+//! | [`ring`] | what was applied and could be put back |
+//! | [`replica`] | a node between the log and its state: the five rules |
 
+pub mod apply;
+pub mod checkpoint;
 pub mod codec;
 mod column;
+pub mod entry;
+pub mod machine;
 mod pack;
+pub mod replica;
+pub mod ring;
 pub mod rows;
+pub mod session;
 pub mod stamp;
 pub mod state;

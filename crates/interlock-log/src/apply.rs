@@ -1,0 +1,379 @@
+//! The one function with which every node applies an entry to its state (rule 1).
+//!
+//! It depends on the state and the entry alone. So nodes that have read the same log are equal, and
+//! each of them knows the replies.
+
+use std::collections::BTreeMap;
+
+use crate::codec::{put_bytes, put_number, Damaged, Reader};
+use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, Source, MOST_BYTES, MOST_NAME};
+use crate::machine::{Judge, Limits, Machine, Moment, Rules};
+use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It was done, now or before. The reply of one that was done before may not be kept any more.
+    Done { reply: Option<Vec<u8>>, refused: bool },
+    /// It was not done and never will be: a later one of its client was.
+    Late,
+    /// It was not done and never will be: its deadline has passed in the log.
+    Past,
+    /// It was not done: the log has as many clients as it may.
+    Full,
+    /// Nobody can say here whether it was done.
+    Unknown,
+}
+
+/// What became of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It was the next of its name.
+    Counted,
+    /// It was counted before; of a put-back, some writes may still have been missing.
+    Repeat,
+    /// One before it is missing.
+    Gap,
+    /// Its writer had read too little, or what it puts back is too old.
+    Stale,
+    /// There is no room for another name.
+    Full,
+    /// A genesis or a state.
+    Taken,
+    /// It came before the genesis, after another genesis, or cannot be read.
+    Void,
+}
+
+/// The effects of an entry on who applied it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    pub fate: Fate,
+    /// By the place of the command in its entry.
+    pub answers: BTreeMap<u64, Answer>,
+    /// What the ring is to keep of it.
+    pub kept: Option<PutBack>,
+}
+
+/// All that the entries of a log add up to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole<M> {
+    pub genesis: Vec<u8>,
+    /// The log time, in ms.
+    pub now: u64,
+    /// How long the log was in use, in ms: the log time without its rests.
+    pub busy: u64,
+    /// The highest stamp.
+    pub reading: u64,
+    pub lineage: u64,
+    pub sessions: Sessions,
+    /// How far the states of others have been joined.
+    pub sources: BTreeMap<Vec<u8>, Mark>,
+    /// None before the genesis.
+    pub machine: Option<M>,
+    swept: u64,
+}
+
+impl<M> Default for Whole<M> {
+    fn default() -> Self {
+        Self {
+            genesis: Vec::new(),
+            now: 0,
+            busy: 0,
+            reading: 0,
+            lineage: 0,
+            sessions: Sessions::default(),
+            sources: BTreeMap::new(),
+            machine: None,
+            swept: 0,
+        }
+    }
+}
+
+impl<M: Machine> Whole<M> {
+    /// Applies an entry that the log has at a place, with the engine's time for it.
+    pub fn apply(
+        &mut self,
+        entry: &Entry,
+        at: Mark,
+        time: u64,
+        limits: &Limits,
+        rules: Rules,
+    ) -> Applied {
+        self.pass(entry, time, limits, rules);
+        if let Body::Genesis(genesis) = &entry.body {
+            return nothing(self.begin(genesis));
+        }
+        if self.machine.is_none() {
+            return nothing(Fate::Void);
+        }
+        match &entry.body {
+            Body::Genesis(_) => nothing(Fate::Void),
+            Body::State { source, bytes } => nothing(
+                self.join(source.as_ref(), bytes, at, rules).map_or(Fate::Void, |()| Fate::Taken),
+            ),
+            Body::Commands(commands) => {
+                if rules.stale && entry.busy + limits.timeout + limits.span < self.busy {
+                    return nothing(Fate::Stale);
+                }
+                match self.count(entry, limits, rules) {
+                    Fate::Counted => self.do_all(commands, limits, rules),
+                    fate => nothing(fate),
+                }
+            }
+            Body::PutBack(lost) => {
+                if rules.stale && lost.busy + limits.span < self.busy {
+                    return nothing(Fate::Stale);
+                }
+                match self.count(entry, limits, rules) {
+                    Fate::Gap => nothing(Fate::Gap),
+                    Fate::Full => nothing(Fate::Full),
+                    fate => self.put_back(lost, fate, rules),
+                }
+            }
+        }
+    }
+
+    /// Lets the log's time pass up to an entry.
+    fn pass(&mut self, entry: &Entry, time: u64, limits: &Limits, rules: Rules) {
+        let before = self.now;
+        let credible = rules.seen && entry.seen <= time.saturating_add(limits.ahead);
+        self.now = self.now.max(time).max(if credible { entry.seen } else { 0 });
+        if before > 0 {
+            self.busy += (self.now - before).min(limits.pause);
+        }
+        let keep = if rules.records { limits.timeout + limits.span } else { limits.timeout / 4 };
+        if self.busy >= self.swept + keep / 8 {
+            self.swept = self.busy;
+            self.sessions.drop_unused(self.busy.saturating_sub(keep));
+        }
+        if let Some(machine) = &mut self.machine {
+            machine.advance(self.now);
+        }
+    }
+
+    fn begin(&mut self, genesis: &[u8]) -> Fate {
+        if self.machine.is_some() {
+            return Fate::Void;
+        }
+        let Ok(machine) = M::begin(genesis) else { return Fate::Void };
+        self.machine = Some(machine);
+        self.genesis = genesis.to_vec();
+        Fate::Taken
+    }
+
+    /// Rule 2: counts an entry that is the next of its name.
+    fn count(&mut self, entry: &Entry, limits: &Limits, rules: Rules) -> Fate {
+        let last = self.sessions.last(&entry.name);
+        if rules.numbers && entry.number != last + 1 {
+            return if entry.number > last { Fate::Gap } else { Fate::Repeat };
+        }
+        if last == 0 && self.sessions.names.len() >= limits.names {
+            return Fate::Full;
+        }
+        self.sessions.count(&entry.name, entry.number.max(last), self.busy);
+        Fate::Counted
+    }
+
+    fn next_stamp(&mut self) -> u64 {
+        self.reading = (self.reading + 1).max(self.now.min(1 << 47) << 16);
+        self.reading
+    }
+
+    fn do_all(&mut self, commands: &[Command], limits: &Limits, rules: Rules) -> Applied {
+        let mut kept = PutBack { time: self.now, busy: self.busy, done: Vec::new() };
+        let mut answers = BTreeMap::new();
+        for (index, command) in (0..).zip(commands) {
+            let answer = match self.refusal(command, limits, rules) {
+                Some(answer) => answer,
+                None => {
+                    let stamp = self.next_stamp();
+                    let answer = self.perform(command, stamp, false, rules);
+                    if !matches!(answer, Answer::Done { refused: true, .. }) {
+                        kept.done.push(Done { index, stamp, command: command.clone() });
+                    }
+                    answer
+                }
+            };
+            answers.insert(index, answer);
+        }
+        Applied { fate: Fate::Counted, answers, kept: Some(kept) }
+    }
+
+    /// The answer to a command that is not done now.
+    fn refusal(&self, command: &Command, limits: &Limits, rules: Rules) -> Option<Answer> {
+        if let Some((client, number)) = command.client.as_ref().filter(|_| rules.clients) {
+            match self.sessions.standing(client, *number) {
+                Standing::Done => return Some(self.answer_again(client, *number)),
+                Standing::Late => return Some(Answer::Late),
+                Standing::New => {}
+            }
+        }
+        // A deadline that is too far ahead could outlive the record of its client.
+        let furthest = self.now + limits.timeout + limits.span;
+        if rules.deadlines && !(self.now..=furthest).contains(&command.deadline) {
+            return Some(Answer::Past);
+        }
+        let (client, _) = command.client.as_ref()?;
+        let clients = &self.sessions.clients;
+        (clients.len() >= limits.clients && !clients.contains_key(client)).then_some(Answer::Full)
+    }
+
+    /// The answer to a write that was done before.
+    pub fn answer_again(&self, client: &[u8], number: u64) -> Answer {
+        let record = self.sessions.clients.get(client);
+        match record.and_then(|record| record.recent(number)) {
+            Some(recent) => Answer::Done { reply: recent.reply.clone(), refused: recent.refused },
+            None => Answer::Done { reply: None, refused: false },
+        }
+    }
+
+    fn perform(&mut self, command: &Command, stamp: u64, put_back: bool, rules: Rules) -> Answer {
+        let client = command.client.as_ref();
+        let moment = Moment {
+            time: self.now,
+            stamp,
+            lineage: self.lineage,
+            put_back: put_back && rules.room,
+            number: client.map_or(0, |(_, number)| *number),
+            client: client.and_then(|(name, _)| self.sessions.clients.get(name)),
+            own_order: rules.own_order,
+            placed: Vec::new().into(),
+        };
+        let Some(machine) = &mut self.machine else { return Answer::Unknown };
+        let outcome = machine.apply(&command.arguments, &moment);
+        let mut stamps = moment.placed.into_inner();
+        if stamps.is_empty() {
+            stamps.push(stamp);
+        }
+        if let Some((name, number)) = client {
+            for stamp in stamps {
+                let reply = Some(outcome.reply.clone()).filter(|reply| reply.len() <= MOST_REPLY);
+                let recent = Recent { number: *number, stamp, refused: outcome.refused, reply };
+                self.sessions.mark(name, self.busy, recent);
+            }
+        }
+        Answer::Done { reply: Some(outcome.reply), refused: outcome.refused }
+    }
+
+    /// Rule 4: does what a lost entry did and this history has not.
+    fn put_back(&mut self, lost: &PutBack, fate: Fate, rules: Rules) -> Applied {
+        let mut kept = PutBack { time: self.now, busy: self.busy, done: Vec::new() };
+        let mut answers = BTreeMap::new();
+        for done in &lost.done {
+            let index = done.index;
+            let mut late = false;
+            if let Some((client, number)) = &done.command.client {
+                match self.sessions.standing(client, *number) {
+                    Standing::Done if rules.clients => {
+                        answers.insert(index, self.answer_again(client, *number));
+                        continue;
+                    }
+                    Standing::Late => late = true,
+                    _ => {}
+                }
+            }
+            if done.command.client.is_none() && fate != Fate::Counted {
+                continue; // it was counted with its entry
+            }
+            let mut stamp = self.next_stamp();
+            if late && rules.first_date {
+                stamp = done.stamp;
+            }
+            let answer = self.perform(&done.command, stamp, true, rules);
+            if !matches!(answer, Answer::Done { refused: true, .. }) {
+                kept.done.push(Done { index, stamp, command: done.command.clone() });
+            }
+            answers.insert(index, answer);
+        }
+        let worth = fate == Fate::Counted || !kept.done.is_empty();
+        Applied { fate, answers, kept: Some(kept).filter(|_| worth) }
+    }
+
+    /// Rule 5: joins a state.
+    fn join(
+        &mut self,
+        source: Option<&Source>,
+        bytes: &[u8],
+        at: Mark,
+        rules: Rules,
+    ) -> Result<(), Damaged> {
+        let mut reader = Reader::new(bytes);
+        let theirs = Self::decode(&mut reader)?;
+        reader.end()?;
+        let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else {
+            return Err(Damaged);
+        };
+        let judge = Judge::new(&self.sessions, &theirs.sessions, rules.own_order);
+        let highest = ours.join(machine, &judge);
+        let lifted = judge.lifted.into_inner();
+        self.reading = self.reading.max(highest);
+        match source {
+            // The numbers of another data centre's names and clients are of its own log.
+            Some(source) => {
+                self.sources.insert(source.name.clone(), source.mark);
+            }
+            None => {
+                let busy = self.busy;
+                let mut sessions = theirs.sessions;
+                sessions.rebase(theirs.busy, busy);
+                self.sessions.join(sessions);
+                for (client, number, stamp) in lifted {
+                    self.sessions.lift(&client, number, stamp);
+                }
+                for (name, mark) in theirs.sources {
+                    let ours = self.sources.entry(name).or_default();
+                    *ours = mark.max(*ours);
+                }
+                self.lineage = at.checksum | 1;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.genesis);
+        for number in [self.now, self.busy, self.reading, self.lineage, self.swept] {
+            put_number(out, number);
+        }
+        self.sessions.encode(out);
+        put_number(out, self.sources.len() as u64);
+        for (name, mark) in &self.sources {
+            put_bytes(out, name);
+            mark.encode(out);
+        }
+        let mut bytes = Vec::new();
+        if let Some(machine) = &self.machine {
+            machine.encode(&mut bytes);
+        }
+        out.push(u8::from(self.machine.is_some()));
+        put_bytes(out, &bytes);
+    }
+
+    /// # Errors
+    ///
+    /// The bytes are no state.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let genesis = reader.bytes(MOST_BYTES)?.to_vec();
+        let mut whole = Self { genesis, ..Self::default() };
+        whole.now = reader.number()?;
+        whole.busy = reader.number()?;
+        whole.reading = reader.number()?;
+        whole.lineage = reader.number()?;
+        whole.swept = reader.number()?;
+        whole.sessions = Sessions::decode(reader)?;
+        for _ in 0..reader.count(10)? {
+            let name = reader.bytes(MOST_NAME)?.to_vec();
+            whole.sources.insert(name, Mark::decode(reader)?);
+        }
+        let begun = reader.byte()?;
+        let bytes = reader.bytes(MOST_BYTES)?;
+        if begun == 1 {
+            whole.machine = Some(M::decode(bytes)?);
+        }
+        Ok(whole)
+    }
+}
+
+fn nothing(fate: Fate) -> Applied {
+    Applied { fate, answers: BTreeMap::new(), kept: None }
+}

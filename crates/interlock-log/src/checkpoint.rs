@@ -1,0 +1,92 @@
+//! A state with the place of the log that it stands for: what is read at a start, gone back to, and
+//! given to a node that has none.
+
+use crate::apply::Whole;
+use crate::codec::{checksum, put_number, Damaged, Reader};
+use crate::entry::Mark;
+use crate::machine::Machine;
+
+/// An entry's id in the engine: increasing, and with holes.
+pub type Id = (u64, u64);
+
+/// The last entry of a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    pub mark: Mark,
+    /// The last entry's id; none at the beginning of a log.
+    pub id: Option<Id>,
+    /// The checksum of the last entry alone.
+    pub entry: u64,
+}
+
+impl Place {
+    /// The place behind the next entry.
+    #[must_use]
+    pub fn then(self, id: Id, entry: &[u8]) -> Self {
+        Self { mark: self.mark.then(entry), id: Some(id), entry: checksum(1, entry) }
+    }
+
+    /// True if what the log has at the last entry's id is this entry. The beginning is in every log.
+    pub fn is_in_log(&self, found: Option<&[u8]>) -> bool {
+        self.id.is_none() || found.is_some_and(|entry| checksum(1, entry) == self.entry)
+    }
+
+    /// True if the last entry is this one.
+    pub fn is(&self, id: Id, entry: &[u8]) -> bool {
+        self.id == Some(id) && checksum(1, entry) == self.entry
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        self.mark.encode(out);
+        let (upper, lower) = self.id.unwrap_or_default();
+        out.push(u8::from(self.id.is_some()));
+        put_number(out, upper);
+        put_number(out, lower);
+        out.extend_from_slice(&self.entry.to_le_bytes());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mark = Mark::decode(reader)?;
+        let some = reader.byte()? == 1;
+        let id = (reader.number()?, reader.number()?);
+        Ok(Self { mark, id: some.then_some(id), entry: reader.word()? })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint<M> {
+    pub place: Place,
+    pub state: Whole<M>,
+}
+
+const VERSION: u8 = 1;
+
+impl<M: Machine> Checkpoint<M> {
+    /// The bytes of a checkpoint at a place; the last eight are a checksum.
+    pub fn bytes(place: Place, state: &Whole<M>) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        place.encode(&mut out);
+        state.encode(&mut out);
+        let sum = checksum(2, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// # Errors
+    ///
+    /// The bytes are no checkpoint of this version, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let (bytes, sum) = bytes.split_at(bytes.len().checked_sub(8).ok_or(Damaged)?);
+        if sum != checksum(2, bytes).to_le_bytes() {
+            return Err(Damaged);
+        }
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != VERSION {
+            return Err(Damaged);
+        }
+        let place = Place::decode(&mut reader)?;
+        let state = Whole::decode(&mut reader)?;
+        reader.end()?;
+        Ok(Self { place, state })
+    }
+}

@@ -1,0 +1,366 @@
+//! The entries of a log, and their bytes.
+//!
+//! An entry names its writer and says how far that had read, so that readers notice a fork. The last
+//! eight bytes are a checksum of the others: what does not fit is no entry, and every reader skips it.
+
+use crate::codec::{checksum, put_bytes, put_number, Damaged, Reader};
+
+const VERSION: u8 = 1;
+const GENESIS: u8 = 1;
+const COMMANDS: u8 = 2;
+const PUT_BACK: u8 = 3;
+const STATE: u8 = 4;
+
+/// The longest name of a node's start, of a client or of a source, in bytes.
+pub const MOST_NAME: usize = 128;
+/// The longest genesis, in bytes.
+pub const MOST_GENESIS: usize = 1 << 20;
+/// The most commands in an entry.
+pub const MOST_COMMANDS: usize = 1 << 16;
+/// The most arguments of a command.
+pub const MOST_ARGUMENTS: usize = 1 << 16;
+/// The longest entry, in bytes.
+pub const MOST_BYTES: usize = 256 << 20;
+
+/// A place of a history: how many entries it has, and the checksum of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Mark {
+    pub position: u64,
+    pub checksum: u64,
+}
+
+impl Mark {
+    /// The place behind the next entry.
+    #[must_use]
+    pub fn then(self, entry: &[u8]) -> Self {
+        Self { position: self.position + 1, checksum: checksum(self.checksum, entry) }
+    }
+
+    pub fn encode(self, out: &mut Vec<u8>) {
+        put_number(out, self.position);
+        out.extend_from_slice(&self.checksum.to_le_bytes());
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self { position: reader.number()?, checksum: reader.word()? })
+    }
+}
+
+/// A write as a client sent it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The client's name and its number for this write; none of a client that does not number.
+    pub client: Option<(Vec<u8>, u64)>,
+    /// The log time after which nobody does it any more, in ms.
+    pub deadline: u64,
+    pub arguments: Vec<Vec<u8>>,
+}
+
+/// A command that a lost entry held and that its first reader did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// Its place in the entry.
+    pub index: u64,
+    /// The stamp that it had first.
+    pub stamp: u64,
+    pub command: Command,
+}
+
+/// What an entry did that the log has lost.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PutBack {
+    /// The log time at which it was done first, in ms.
+    pub time: u64,
+    /// The busy time of then, in ms.
+    pub busy: u64,
+    pub done: Vec<Done>,
+}
+
+/// Whose rows a state entry brings, when it is not this data centre's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    pub name: Vec<u8>,
+    /// How far its history had got.
+    pub mark: Mark,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Begins a log: what all nodes must agree on.
+    Genesis(Vec<u8>),
+    /// Writes; with none, it tells the time, and its writer has read what was before it.
+    Commands(Vec<Command>),
+    /// Rule 4: `name` and `number` of the entry are those of the lost one.
+    PutBack(PutBack),
+    /// Rule 5: a state to join.
+    State { source: Option<Source>, bytes: Vec<u8> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name of the start of a node that wrote it.
+    pub name: Vec<u8>,
+    /// Its number under this name, from 1 on; 0 for kinds that are not counted.
+    pub number: u64,
+    /// How far its writer had read.
+    pub read: Mark,
+    /// The highest log time that its writer has seen, in ms.
+    pub seen: u64,
+    /// The busy time up to which its writer had read, in ms.
+    pub busy: u64,
+    /// Different each time that an entry is appended, so that a late copy of a lost entry is never
+    /// taken for the lost entry itself, even if the engine gives it the same id.
+    pub nonce: u64,
+    pub body: Body,
+}
+
+impl Command {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match &self.client {
+            None => put_bytes(out, b""),
+            Some((client, number)) => {
+                put_bytes(out, client);
+                put_number(out, *number);
+            }
+        }
+        put_number(out, self.deadline);
+        put_number(out, self.arguments.len() as u64);
+        for argument in &self.arguments {
+            put_bytes(out, argument);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let client = reader.bytes(MOST_NAME)?;
+        let client = if client.is_empty() {
+            None
+        } else {
+            let number = reader.number()?;
+            if number == 0 {
+                return Err(Damaged);
+            }
+            Some((client.to_vec(), number))
+        };
+        let deadline = reader.number()?;
+        let count = bounded(reader.count(1)?, MOST_ARGUMENTS)?;
+        let arguments = (0..count).map(|_| Ok(reader.bytes(MOST_BYTES)?.to_vec()));
+        Ok(Self { client, deadline, arguments: arguments.collect::<Result<_, _>>()? })
+    }
+}
+
+impl PutBack {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_number(out, self.time);
+        put_number(out, self.busy);
+        put_number(out, self.done.len() as u64);
+        for done in &self.done {
+            put_number(out, done.index);
+            put_number(out, done.stamp);
+            done.command.encode(out);
+        }
+    }
+
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let (time, busy) = (reader.number()?, reader.number()?);
+        let count = bounded(reader.count(5)?, MOST_COMMANDS)?;
+        let done = (0..count).map(|_| {
+            let (index, stamp) = (reader.number()?, reader.number()?);
+            Ok(Done { index, stamp, command: Command::decode(reader)? })
+        });
+        let done = done.collect::<Result<Vec<_>, _>>()?;
+        if done.windows(2).any(|two| two[0].index >= two[1].index) {
+            return Err(Damaged);
+        }
+        Ok(Self { time, busy, done })
+    }
+}
+
+impl Entry {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_bytes(&mut out, &self.name);
+        put_number(&mut out, self.number);
+        self.read.encode(&mut out);
+        put_number(&mut out, self.seen);
+        put_number(&mut out, self.busy);
+        out.extend_from_slice(&self.nonce.to_le_bytes());
+        match &self.body {
+            Body::Genesis(bytes) => {
+                out.push(GENESIS);
+                put_bytes(&mut out, bytes);
+            }
+            Body::Commands(commands) => {
+                out.push(COMMANDS);
+                put_number(&mut out, commands.len() as u64);
+                for command in commands {
+                    command.encode(&mut out);
+                }
+            }
+            Body::PutBack(lost) => {
+                out.push(PUT_BACK);
+                lost.encode(&mut out);
+            }
+            Body::State { source, bytes } => {
+                out.push(STATE);
+                match source {
+                    None => put_bytes(&mut out, b""),
+                    Some(source) => {
+                        put_bytes(&mut out, &source.name);
+                        source.mark.encode(&mut out);
+                    }
+                }
+                put_bytes(&mut out, bytes);
+            }
+        }
+        let sum = checksum(0, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no entry of this version, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        bounded(bytes.len(), MOST_BYTES)?;
+        let body = bytes.len().checked_sub(8).ok_or(Damaged)?;
+        let (bytes, sum) = bytes.split_at(body);
+        if sum != checksum(0, bytes).to_le_bytes() {
+            return Err(Damaged);
+        }
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != VERSION {
+            return Err(Damaged);
+        }
+        let name = reader.bytes(MOST_NAME)?.to_vec();
+        let number = reader.number()?;
+        let read = Mark::decode(&mut reader)?;
+        let (seen, busy) = (reader.number()?, reader.number()?);
+        let nonce = reader.word()?;
+        let body = match reader.byte()? {
+            GENESIS => Body::Genesis(reader.bytes(MOST_GENESIS)?.to_vec()),
+            COMMANDS => {
+                let count = bounded(reader.count(3)?, MOST_COMMANDS)?;
+                let commands = (0..count).map(|_| Command::decode(&mut reader));
+                Body::Commands(commands.collect::<Result<_, _>>()?)
+            }
+            PUT_BACK => Body::PutBack(PutBack::decode(&mut reader)?),
+            STATE => {
+                let name = reader.bytes(MOST_NAME)?.to_vec();
+                let source = if name.is_empty() {
+                    None
+                } else {
+                    Some(Source { name, mark: Mark::decode(&mut reader)? })
+                };
+                Body::State { source, bytes: reader.bytes(MOST_BYTES)?.to_vec() }
+            }
+            _ => return Err(Damaged),
+        };
+        reader.end()?;
+        let counted = matches!(body, Body::Commands(_) | Body::PutBack(_));
+        if counted != (number > 0) || name.is_empty() {
+            return Err(Damaged);
+        }
+        Ok(Self { name, number, read, seen, busy, nonce, body })
+    }
+}
+
+fn bounded(count: usize, most: usize) -> Result<usize, Damaged> {
+    if count > most {
+        return Err(Damaged);
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries() -> Vec<Entry> {
+        let command = Command {
+            client: Some((b"c".to_vec(), 9)),
+            deadline: 77,
+            arguments: vec![b"HSET".to_vec(), b"a:b".to_vec()],
+        };
+        let lost = PutBack {
+            time: 5,
+            busy: 4,
+            done: vec![Done { index: 2, stamp: 99, command: command.clone() }],
+        };
+        let plain = Command { client: None, ..command.clone() };
+        let source = Source { name: b"north".to_vec(), mark: Mark { position: 3, checksum: 8 } };
+        let bodies = [
+            (0, Body::Genesis(b"cluster".to_vec())),
+            (7, Body::Commands(vec![command, plain])),
+            (8, Body::Commands(Vec::new())),
+            (9, Body::PutBack(lost)),
+            (0, Body::State { source: None, bytes: b"rows".to_vec() }),
+            (0, Body::State { source: Some(source), bytes: b"rows".to_vec() }),
+        ];
+        let read = Mark { position: 12, checksum: u64::MAX };
+        let entry = |(number, body)| Entry {
+            name: b"n".to_vec(),
+            number,
+            read,
+            seen: 6,
+            busy: 3,
+            nonce: 11,
+            body,
+        };
+        bodies.map(entry).to_vec()
+    }
+
+    fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+        let sum = checksum(0, &bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn entries_come_back_and_have_one_form() {
+        for entry in entries() {
+            let bytes = entry.encode();
+            assert_eq!(Entry::decode(&bytes), Ok(entry));
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed() {
+        for entry in entries() {
+            let bytes = entry.encode();
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1;
+                assert_eq!(Entry::decode(&changed), Err(Damaged));
+                assert_eq!(Entry::decode(&bytes[..at]), Err(Damaged));
+            }
+        }
+    }
+
+    /// Bytes that somebody sealed who wants to do harm: they are refused, or mean what they say.
+    #[test]
+    fn hostile_bytes_end_with_an_answer() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let bases = entries();
+        for _ in 0..200_000 {
+            let base = &bases[random.usize(..bases.len())].encode();
+            let mut bytes = base[..base.len() - 8].to_vec();
+            for _ in 0..random.usize(1..4) {
+                match random.usize(..4) {
+                    0 if !bytes.is_empty() => {
+                        let at = random.usize(..bytes.len());
+                        bytes[at] = random.u8(..);
+                    }
+                    1 => bytes.truncate(random.usize(..=bytes.len())),
+                    2 => bytes.insert(random.usize(..=bytes.len()), random.u8(..)),
+                    _ => bytes.extend(std::iter::repeat_with(|| random.u8(..)).take(9)),
+                }
+            }
+            let bytes = sealed(bytes);
+            if let Ok(entry) = Entry::decode(&bytes) {
+                assert_eq!(entry.encode(), bytes, "one entry has two forms");
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What a log drives: a deterministic machine, and what it is told of a command.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::codec::Damaged;
+use crate::session::{Client, Sessions, Standing};
+
+/// The bounds that all nodes of a log share. Times are in ms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The most that a deadline is ahead of the log time.
+    pub timeout: u64,
+    /// The span of the ring: for as long, by busy time, lost entries are put back.
+    pub span: u64,
+    /// The most that one entry adds to the busy time: a log that rests does not age its records.
+    pub pause: u64,
+    /// The most that a writer's log time may be ahead of the engine's; one that is more is ignored.
+    pub ahead: u64,
+    pub names: usize,
+    pub clients: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            timeout: 60_000,
+            span: 600_000,
+            pause: 60_000,
+            ahead: 7 * 86_400_000,
+            names: 65_536,
+            clients: 65_536,
+        }
+    }
+}
+
+/// The rules, each of which a test can leave out, to see that its checks fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Rule 2: only the next number of a name is applied.
+    pub numbers: bool,
+    /// Rule 2: a client's number is done once, and none after its successors.
+    pub clients: bool,
+    /// Rule 3: a node whose history is no prefix of the log goes back.
+    pub goes_back: bool,
+    /// Rule 4: a node puts lost entries back.
+    pub puts_back: bool,
+    /// Rule 4: a late put-back has the date that it had first.
+    pub first_date: bool,
+    /// Rule 4: among the writes of one client the higher number wins.
+    pub own_order: bool,
+    /// Rule 5: what no ring has is joined as a state.
+    pub states: bool,
+    /// Log time does not fall below what an entry's writer has seen.
+    pub seen: bool,
+    /// A command is skipped past its deadline.
+    pub deadlines: bool,
+    /// An entry whose writer has read too little is skipped.
+    pub stale: bool,
+    /// Records are kept for long enough.
+    pub records: bool,
+    /// A put-back is never refused for capacity.
+    pub room: bool,
+    /// Another checksum for a known position is a reason to look.
+    pub checksums: bool,
+    /// No two appends have the same bytes.
+    pub nonces: bool,
+    /// A log whose beginning is gone is not read from its middle.
+    pub gaps: bool,
+}
+
+impl Rules {
+    /// All of them: as every node has it.
+    pub const ALL: Self = Self {
+        numbers: true,
+        clients: true,
+        goes_back: true,
+        puts_back: true,
+        first_date: true,
+        own_order: true,
+        states: true,
+        seen: true,
+        deadlines: true,
+        stale: true,
+        records: true,
+        room: true,
+        checksums: true,
+        nonces: true,
+        gaps: true,
+    };
+}
+
+/// What a machine answered to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub reply: Vec<u8>,
+    /// Nothing was changed, and the command is not put back after a loss.
+    pub refused: bool,
+}
+
+/// A deterministic state: what it does depends on its calls alone.
+pub trait Machine: Sized {
+    /// The state at the beginning of a log.
+    ///
+    /// # Errors
+    ///
+    /// This node cannot work with such a log.
+    fn begin(genesis: &[u8]) -> Result<Self, Damaged>;
+
+    /// Lets the log time pass: rows expire.
+    fn advance(&mut self, time: u64);
+
+    fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome;
+
+    /// Takes in the state of another history; joining the same twice changes nothing.
+    /// Returns the highest stamp that it then holds.
+    fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64;
+
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// # Errors
+    ///
+    /// The bytes are no state.
+    fn decode(bytes: &[u8]) -> Result<Self, Damaged>;
+}
+
+/// When and for whom a command is done.
+#[derive(Debug)]
+pub struct Moment<'a> {
+    /// The log time, in ms.
+    pub time: u64,
+    /// A stamp above all before, or the first date of a late put-back.
+    pub stamp: u64,
+    /// The state entry of this data centre that was joined last; 0 of none. Sums are kept by it.
+    pub lineage: u64,
+    /// The command comes from a lost entry: it is not refused for capacity.
+    pub put_back: bool,
+    pub(crate) number: u64,
+    pub(crate) client: Option<&'a Client>,
+    pub(crate) own_order: bool,
+    pub(crate) placed: RefCell<Vec<u64>>,
+}
+
+impl Moment<'_> {
+    /// The stamp at which this command's value is set over one that has a stamp (0 of none), or
+    /// None if that one stays.
+    pub fn place(&self, existing: u64) -> Option<u64> {
+        let own = self.client.filter(|_| self.put_back && self.own_order);
+        let stamp = match own.and_then(|client| client.with_stamp(existing)) {
+            Some(number) if number > self.number => None,
+            Some(_) => Some(self.stamp.max(existing + 1)),
+            None => Some(self.stamp).filter(|stamp| *stamp > existing),
+        };
+        if let Some(stamp) = stamp {
+            let mut placed = self.placed.borrow_mut();
+            if !placed.contains(&stamp) {
+                placed.push(stamp);
+            }
+        }
+        stamp
+    }
+}
+
+/// Which of two values wins when states are joined.
+#[derive(Debug)]
+pub struct Judge<'a> {
+    ours: &'a Sessions,
+    theirs: &'a Sessions,
+    our_authors: HashMap<u64, (&'a [u8], u64)>,
+    their_authors: HashMap<u64, (&'a [u8], u64)>,
+    own_order: bool,
+    pub(crate) lifted: RefCell<Vec<(Vec<u8>, u64, u64)>>,
+}
+
+/// A winner, and the stamp that it has from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Winner {
+    Ours(u64),
+    Theirs(u64),
+}
+
+impl<'a> Judge<'a> {
+    pub(crate) fn new(ours: &'a Sessions, theirs: &'a Sessions, own_order: bool) -> Self {
+        let (our_authors, their_authors) = (ours.authors(), theirs.authors());
+        let lifted = RefCell::default();
+        Self { ours, theirs, our_authors, their_authors, own_order, lifted }
+    }
+
+    /// Decides between two values: that of one client with the higher number wins; between clients,
+    /// the side that knew of the other's write; otherwise the later stamp.
+    pub fn place(&self, ours: u64, theirs: u64) -> Winner {
+        let our = self.our_authors.get(&ours).copied();
+        let their = self.their_authors.get(&theirs).copied();
+        let (mut they_knew, mut we_knew) = (false, false);
+        if self.own_order && our != their {
+            if let (Some((our_client, our_number)), Some((their_client, their_number))) =
+                (our, their)
+            {
+                if our_client == their_client {
+                    they_knew = their_number > our_number;
+                    we_knew = !they_knew;
+                } else {
+                    they_knew = self.theirs.standing(our_client, our_number) == Standing::Done;
+                    we_knew = self.ours.standing(their_client, their_number) == Standing::Done;
+                }
+            }
+        }
+        match (they_knew, we_knew) {
+            (true, false) if theirs > ours => Winner::Theirs(theirs),
+            (true, false) => Winner::Theirs(self.lift(their, ours + 1)),
+            (false, true) if ours > theirs => Winner::Ours(ours),
+            (false, true) => Winner::Ours(self.lift(our, theirs + 1)),
+            _ if theirs > ours => Winner::Theirs(theirs),
+            _ => Winner::Ours(ours),
+        }
+    }
+
+    fn lift(&self, author: Option<(&[u8], u64)>, stamp: u64) -> u64 {
+        if let Some((client, number)) = author {
+            self.lifted.borrow_mut().push((client.to_vec(), number, stamp));
+        }
+        stamp
+    }
+}

@@ -1,0 +1,97 @@
+//! An engine that holds a log, and what can become of it.
+
+use fastrand::Rng;
+use interlock_log::checkpoint::Id;
+
+pub struct Held {
+    pub id: Id,
+    pub time: u64,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+pub struct Engine {
+    pub log: Vec<Held>,
+    /// Entries that an append has left on the way.
+    pub flying: Vec<Vec<u8>>,
+    pub time: u64,
+    /// Entries were removed from the beginning.
+    pub trimmed: bool,
+    /// How often entries were lost.
+    pub losses: u64,
+    /// The clock falls back when entries are lost.
+    pub falls: bool,
+}
+
+impl Engine {
+    pub fn add(&mut self, bytes: Vec<u8>) -> Id {
+        self.time += 1;
+        let last = self.log.last().map_or((0, 0), |held| held.id);
+        let id = if self.time > last.0 { (self.time, 0) } else { (last.0, last.1 + 1) };
+        self.log.push(Held { id, time: self.time, bytes });
+        id
+    }
+
+    /// Appends, as an engine does that a node cannot hear: at once, late, never, or twice.
+    pub fn append(&mut self, bytes: Vec<u8>, random: &mut Rng) -> Option<Id> {
+        let x = random.f64();
+        let mut id = None;
+        if x < 0.7 {
+            id = Some(self.add(bytes.clone()));
+        } else if x < 0.85 {
+            self.flying.push(bytes.clone());
+        }
+        if x < 0.1 {
+            self.add(bytes);
+        }
+        id.filter(|_| random.bool())
+    }
+
+    pub fn land(&mut self, random: &mut Rng) {
+        if !self.flying.is_empty() {
+            let bytes = self.flying.swap_remove(random.usize(..self.flying.len()));
+            self.add(bytes);
+        }
+    }
+
+    pub fn after(&self, id: Option<Id>) -> &[Held] {
+        let from = self.log.partition_point(|held| Some(held.id) <= id);
+        &self.log[from..]
+    }
+
+    pub fn at(&self, id: Option<Id>) -> Option<&[u8]> {
+        let at = self.log.binary_search_by_key(&id?, |held| held.id).ok()?;
+        Some(&self.log[at].bytes)
+    }
+
+    pub fn lose(&mut self, count: usize) {
+        let left = self.log.len().saturating_sub(count);
+        self.log.truncate(left);
+        self.lost();
+    }
+
+    /// Without a trace of what was trimmed: as a new engine.
+    pub fn lose_all(&mut self) {
+        self.log.clear();
+        self.trimmed = false;
+        self.lost();
+    }
+
+    fn lost(&mut self) {
+        self.losses += 1;
+        if self.falls {
+            self.time = self.log.last().map_or(0, |held| held.time);
+        }
+    }
+
+    /// True if nothing is missing at the beginning.
+    pub fn begins(&self) -> bool {
+        !self.trimmed || self.log.is_empty()
+    }
+
+    pub fn trim(&mut self, before: Id) {
+        let from = self.log.partition_point(|held| held.id < before);
+        self.trimmed |= from > 0;
+        self.log.drain(..from);
+    }
+}

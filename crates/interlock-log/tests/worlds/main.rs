@@ -1,0 +1,114 @@
+//! Worlds of nodes, clients and an engine that loses entries, against the real code.
+//!
+//! Every world follows from its seed. What breaks is printed with it, and with all steps by
+//!
+//!     INTERLOCK_WORLD=KIND:SEED cargo test --release -p interlock-log --test worlds -- --nocapture one_world
+//!
+//! The long run, with the count for each kind:
+//!
+//!     INTERLOCK_WORLDS=100000 cargo test --release -p interlock-log --test worlds -- --nocapture kinds
+
+mod engine;
+mod machine;
+mod world;
+
+use std::collections::BTreeMap;
+
+use interlock_log::machine::Rules;
+use world::{Kind, World};
+
+const STEPS: u64 = 250;
+
+fn kinds() -> Vec<(&'static str, Kind)> {
+    let plain = Kind::PLAIN;
+    vec![
+        ("plain", plain),
+        ("rising", Kind { falls: false, ..plain }),
+        ("shared", Kind { shared: true, ..plain }),
+        ("trims", Kind { trims: true, ..plain }),
+        ("short", Kind { short: true, ..plain }),
+        ("ring", Kind { ring: 12, ..plain }),
+        ("disks", Kind { disks: true, ..plain }),
+        ("capacity", Kind { capacity: 2, ..plain }),
+        ("everything", Kind { trims: true, short: true, disks: true, ring: 12, ..plain }),
+    ]
+}
+
+fn worlds(kind: Kind, rules: Rules, seeds: std::ops::Range<u64>) -> BTreeMap<String, (u64, u64)> {
+    let mut broken = BTreeMap::new();
+    for seed in seeds {
+        if let Err(what) = World::new(seed, kind, rules, false).run(STEPS) {
+            let what = what.split(':').next().unwrap_or_default().to_owned();
+            broken.entry(what).or_insert((0, seed)).0 += 1;
+        }
+    }
+    broken
+}
+
+fn count() -> u64 {
+    std::env::var("INTERLOCK_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+}
+
+#[test]
+fn one_world() {
+    let Ok(text) = std::env::var("INTERLOCK_WORLD") else { return };
+    let (name, seed) = text.split_once(':').expect("KIND:SEED");
+    let kind = kinds().into_iter().find(|(kind, _)| *kind == name).expect("a kind").1;
+    World::new(seed.parse().expect("a seed"), kind, Rules::ALL, true).run(STEPS).expect("holds");
+}
+
+#[test]
+fn kinds_hold() {
+    let mut bad = Vec::new();
+    for (name, kind) in kinds() {
+        let begun = std::time::Instant::now();
+        let broken = worlds(kind, Rules::ALL, 0..count());
+        println!("{name}: {} worlds in {:?}: {broken:?}", count(), begun.elapsed());
+        if !broken.is_empty() && ["plain", "rising", "disks"].contains(&name) {
+            bad.push((name, broken));
+        }
+    }
+    assert!(bad.is_empty(), "{bad:?}");
+}
+
+/// With a rule left out, worlds of some kind break: so the checks can fail, and no rule is idle.
+#[test]
+fn every_rule_is_needed() {
+    let mut idle = Vec::new();
+    for (rule, leave_out) in RULES {
+        let mut rules = Rules::ALL;
+        leave_out(&mut rules);
+        let mut broken = Vec::new();
+        for (name, kind) in kinds() {
+            let here = worlds(kind, rules, 0..count());
+            let all: u64 = here.values().map(|(count, _)| count).sum();
+            if all > 0 {
+                broken.push((name, here));
+            }
+        }
+        println!("without {rule}: {broken:?}");
+        if broken.is_empty() {
+            idle.push(rule);
+        }
+    }
+    assert!(idle.is_empty(), "nothing breaks without: {idle:?}");
+}
+
+type LeaveOut = fn(&mut Rules);
+const RULES: [(&str, LeaveOut); 15] = [
+    ("numbers", |rules| rules.numbers = false),
+    ("clients", |rules| rules.clients = false),
+    ("goes_back", |rules| rules.goes_back = false),
+    ("puts_back", |rules| rules.puts_back = false),
+    ("first_date", |rules| rules.first_date = false),
+    ("own_order", |rules| rules.own_order = false),
+    ("states", |rules| rules.states = false),
+    ("seen", |rules| rules.seen = false),
+    ("deadlines", |rules| rules.deadlines = false),
+    ("stale", |rules| rules.stale = false),
+    ("records", |rules| rules.records = false),
+    ("room", |rules| rules.room = false),
+    ("checksums", |rules| rules.checksums = false),
+    ("nonces", |rules| rules.nonces = false),
+    ("gaps", |rules| rules.gaps = false),
+];

@@ -1,0 +1,529 @@
+//! One world: nodes, clients and an engine, and what happens to them. All of it follows from the seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fastrand::Rng;
+use interlock_log::apply::Answer;
+use interlock_log::checkpoint::{Checkpoint, Place};
+use interlock_log::codec::put_number;
+use interlock_log::entry::{Command, Mark};
+use interlock_log::machine::{Limits, Rules};
+use interlock_log::replica::{Need, Replica, Setup};
+use interlock_log::ring::Memory;
+
+use crate::engine::Engine;
+use crate::machine::{arguments, Toy};
+
+/// What a world has beside the faults of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// All clients write one register.
+    pub shared: bool,
+    /// The engine's clock falls with its entries.
+    pub falls: bool,
+    /// The log is trimmed, and nodes give each other snapshots.
+    pub trims: bool,
+    /// Deadlines and the life of records are short; the log rests sometimes.
+    pub short: bool,
+    /// How many entries a ring keeps beyond its checkpoint.
+    pub ring: usize,
+    /// The most registers.
+    pub capacity: u64,
+    /// Some disks are lost.
+    pub disks: bool,
+    /// The ring does not survive its process.
+    pub forgets: bool,
+}
+
+impl Kind {
+    pub const PLAIN: Self = Self {
+        shared: false,
+        falls: true,
+        trims: false,
+        short: false,
+        ring: 1_000_000,
+        capacity: 1_000_000,
+        disks: false,
+        forgets: false,
+    };
+}
+
+#[derive(Default)]
+struct Disk {
+    checkpoints: Vec<(Place, Vec<u8>)>,
+    ring: Option<Memory>,
+    /// The writes that this disk's node has done.
+    did: BTreeSet<u64>,
+}
+
+struct Node {
+    disk: Disk,
+    replica: Replica<Toy, Memory>,
+    cut: bool,
+    again: bool,
+    machine: u64,
+}
+
+struct Client {
+    /// None of a client that does not number its writes.
+    name: Option<Vec<u8>>,
+    number: u64,
+    /// Node, its machine's number, and step of the last sending; 0 of none.
+    sent: (usize, u64, u64),
+    write: u64,
+    deadline: u64,
+}
+
+/// The sessions, numbers, and answers of a write.
+#[derive(Default, Clone)]
+struct Write {
+    client: usize,
+    number: u64,
+    begun: u64,
+    answered: Option<u64>,
+    /// It was answered that it was not and will not be done.
+    denied: bool,
+    /// How often the engine had lost entries before it began.
+    losses: u64,
+}
+
+pub struct World {
+    seed: u64,
+    kind: Kind,
+    rules: Rules,
+    random: Rng,
+    engine: Engine,
+    nodes: Vec<Node>,
+    born: u64,
+    clients: Vec<Client>,
+    writes: BTreeMap<u64, Write>,
+    step: u64,
+    trace: bool,
+    disks_lost: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, kind: Kind, rules: Rules, trace: bool) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let engine = Engine { falls: kind.falls, time: 1000, ..Engine::default() };
+        let count = random.usize(2..=4);
+        let name = |name: &str| Some(name.as_bytes().to_vec());
+        let clients = [name("a"), name("b"), None].map(|name| Client {
+            name,
+            number: 0,
+            sent: (0, 0, 0),
+            write: 0,
+            deadline: 0,
+        });
+        let mut world = Self {
+            seed,
+            kind,
+            rules,
+            random,
+            engine,
+            nodes: Vec::new(),
+            born: 0,
+            clients: clients.into(),
+            writes: BTreeMap::new(),
+            step: 0,
+            trace,
+            disks_lost: 0,
+        };
+        for _ in 0..count {
+            let node = world.start(Disk::default());
+            world.nodes.push(node);
+        }
+        world
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:>4} {}", self.step, what());
+        }
+    }
+
+    fn start(&mut self, mut disk: Disk) -> Node {
+        self.born += 1;
+        let mut genesis = Vec::new();
+        put_number(&mut genesis, self.kind.capacity);
+        let limits = if self.kind.short {
+            Limits { timeout: 60, span: 200, pause: 60, ..Limits::default() }
+        } else {
+            Limits::default()
+        };
+        let name = format!("n{}", self.born).into_bytes();
+        let setup = Setup { name, genesis, limits, rules: self.rules };
+        let ring = disk.ring.take().filter(|_| !self.kind.forgets);
+        let ring = ring.unwrap_or_else(|| Memory::new(self.kind.ring));
+        if self.kind.forgets {
+            disk.did.clear();
+        }
+        let newest = disk.checkpoints.last().and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
+        let replica = Replica::new(setup, ring, newest);
+        Node { disk, replica, cut: false, again: false, machine: self.born }
+    }
+
+    /// Runs the world, and returns what it breaks.
+    pub fn run(mut self, steps: u64) -> Result<(), String> {
+        let bad = self.random.f64();
+        for step in 1..=steps {
+            self.step = step;
+            self.engine.time += self.random.u64(..3);
+            let i = self.random.usize(..self.nodes.len());
+            self.ask();
+            let x = self.random.f64();
+            if x < 0.45 {
+                self.append(i);
+            } else if x < 0.80 {
+                let most = [1, 3, 100][self.random.usize(..3)];
+                self.read(i, most);
+            } else if x < 0.86 {
+                self.save(i);
+            } else if x < 0.89 {
+                self.restart(i);
+            } else if x < 0.93 {
+                self.nodes[i].cut ^= true;
+                self.say(|| format!("node {i} is cut: {}", self.nodes[i].cut));
+            } else if x < 0.95 {
+                self.engine.land(&mut self.random);
+            } else if x < 0.95 + 0.02 * bad {
+                let count = [1, 2, 5, 20][self.random.usize(..4)];
+                self.say(|| format!("the engine loses {count}"));
+                self.engine.lose(count);
+            } else if x < 0.95 + 0.03 * bad {
+                self.say(|| "the engine loses everything".into());
+                self.engine.lose_all();
+            } else if x < 0.985 {
+                if self.kind.trims {
+                    self.trim(i);
+                }
+            } else if self.kind.short {
+                let by = [5, 50, 500, 100_000][self.random.usize(..4)];
+                self.say(|| format!("time passes: {by}"));
+                self.engine.time += by;
+            }
+        }
+        self.settle()?;
+        self.check()
+    }
+
+    // --- Clients ---
+
+    fn ask(&mut self) {
+        for c in 0..self.clients.len() {
+            let (node, machine, sent) = self.clients[c].sent;
+            let lives = self.nodes[node].machine == machine;
+            if sent > 0 && self.step - sent <= 40 && lives {
+                continue;
+            }
+            let node = self.random.usize(..self.nodes.len());
+            if !self.nodes[node].replica.serves() {
+                continue;
+            }
+            let client = &mut self.clients[c];
+            if sent == 0 || client.name.is_none() {
+                client.number += 1;
+                client.write = self.writes.len() as u64 + 1;
+                let timeout = if self.kind.short { self.random.u64(10..90) } else { 60_000 };
+                client.deadline = self.nodes[node].replica.deadline(0, timeout);
+                let write = Write {
+                    client: c,
+                    number: client.number,
+                    begun: self.step,
+                    ..Write::default()
+                };
+                self.writes.insert(client.write, write);
+            }
+            client.sent = (node, self.nodes[node].machine, self.step);
+            let register = if self.kind.shared { 0 } else { c as u64 + 1 };
+            let command = Command {
+                client: client.name.clone().map(|name| (name, client.number)),
+                deadline: client.deadline,
+                arguments: arguments(client.write, register, 0),
+            };
+            let write = client.write;
+            self.say(|| format!("client {c} sends write {write} to node {node}"));
+            self.nodes[node].replica.submit(write, command);
+            self.hear(node);
+        }
+    }
+
+    fn hear(&mut self, node: usize) {
+        for (write, answer) in self.nodes[node].replica.answers() {
+            self.say(|| format!("node {node} answers write {write}: {answer:?}"));
+            let Some(known) = self.writes.get_mut(&write) else { continue };
+            let client = &mut self.clients[known.client];
+            if client.write == write {
+                client.sent.2 = 0;
+            }
+            match answer {
+                Answer::Done { refused: false, .. } => {
+                    known.answered.get_or_insert(self.step);
+                }
+                Answer::Done { refused: true, .. } | Answer::Late | Answer::Past | Answer::Full => {
+                    known.denied = true;
+                }
+                Answer::Unknown => {}
+            }
+        }
+    }
+
+    // --- Nodes ---
+
+    fn append(&mut self, i: usize) {
+        let node = &mut self.nodes[i];
+        if node.cut {
+            return;
+        }
+        let mut entries = Vec::new();
+        if node.again || self.random.u8(..4) == 0 {
+            entries = node.replica.again();
+            node.again = false;
+        }
+        if node.replica.serves() && self.random.bool() {
+            entries.push(node.replica.append());
+        }
+        for bytes in entries {
+            let id = self.engine.append(bytes, &mut self.random);
+            self.say(|| format!("node {i} appends {id:?}"));
+            if let Some(id) = id {
+                self.nodes[i].replica.appended(id);
+            }
+        }
+    }
+
+    fn read(&mut self, i: usize, most: usize) {
+        if self.nodes[i].cut {
+            return;
+        }
+        for _ in 0..4 {
+            let engine = &self.engine;
+            let node = &mut self.nodes[i];
+            match node.replica.need() {
+                Need::Entries(after) => {
+                    if after.is_none() && !engine.begins() {
+                        node.replica.is_trimmed();
+                        continue;
+                    }
+                    let fetched = engine.after(after);
+                    if !node.replica.last_is(engine.at(after)) {
+                        self.say(|| format!("node {i} has lost its place"));
+                        continue;
+                    }
+                    for held in fetched.iter().take(most) {
+                        if node.replica.place().id >= Some(held.id) {
+                            continue;
+                        }
+                        node.again |= node.replica.read(held.id, held.time, &held.bytes);
+                        if !matches!(node.replica.need(), Need::Entries(_)) {
+                            break;
+                        }
+                    }
+                    if let Some(toy) = &node.replica.state().machine {
+                        node.disk.did.extend(toy.writes.keys());
+                    }
+                    let at = node.replica.place();
+                    if self.trace {
+                        println!("{:>4} node {i} has read to {at:?}", self.step);
+                    }
+                    if engine.after(at.id).is_empty() && node.replica.need() == Need::Entries(at.id)
+                    {
+                        let most = [1, 3, 1000][self.random.usize(..3)];
+                        for bytes in self.nodes[i].replica.at_the_end(most) {
+                            self.say(|| format!("node {i} puts back"));
+                            self.engine.append(bytes, &mut self.random);
+                        }
+                    }
+                    break;
+                }
+                Need::Comparison(after) => {
+                    let next = engine.after(after).first();
+                    node.replica.compare(next.map(|held| (held.id, &held.bytes[..])));
+                    while let Need::Comparison(after) = node.replica.need() {
+                        let next = engine.after(after).first();
+                        node.replica.compare(next.map(|held| (held.id, &held.bytes[..])));
+                    }
+                    self.say(|| {
+                        format!("node {i} has compared: {:?}", self.nodes[i].replica.need())
+                    });
+                }
+                Need::Checkpoint(before) => {
+                    let usable = |place: &Place| {
+                        place.mark.position < before && place.is_in_log(engine.at(place.id))
+                    };
+                    let found = node.disk.checkpoints.iter().rev().find(|(place, _)| usable(place));
+                    let found = found.and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
+                    node.disk.checkpoints.retain(|(place, _)| usable(place));
+                    let place = found.as_ref().map(|it| it.place);
+                    node.replica.go_back(found, engine.begins());
+                    self.say(|| format!("node {i} goes back to {place:?}"));
+                }
+                Need::Snapshot => {
+                    let from = self.random.usize(..self.nodes.len());
+                    let given = self.nodes[from].replica.checkpoint().filter(|_| from != i);
+                    let given = given.and_then(|bytes| Checkpoint::decode(&bytes).ok());
+                    let given = given.filter(|it| it.place.is_in_log(self.engine.at(it.place.id)));
+                    let begins = self.engine.begins();
+                    if given.is_some() || begins {
+                        self.say(|| format!("node {i} takes a snapshot of node {from}"));
+                        self.nodes[i].replica.go_back(given, begins);
+                    }
+                }
+            }
+        }
+        self.hear(i);
+    }
+
+    fn save(&mut self, i: usize) {
+        let node = &mut self.nodes[i];
+        let place = node.replica.place();
+        if node.cut || !place.is_in_log(self.engine.at(place.id)) {
+            return;
+        }
+        if let Some(bytes) = node.replica.checkpoint() {
+            node.disk.checkpoints.push((place, bytes));
+            if node.disk.checkpoints.len() > 3 {
+                node.disk.checkpoints.remove(0);
+            }
+            node.replica.saved(place.mark.position);
+            self.say(|| format!("node {i} saves at {place:?}"));
+        }
+    }
+
+    fn restart(&mut self, i: usize) {
+        let node = &mut self.nodes[i];
+        let mut disk = std::mem::take(&mut node.disk);
+        disk.ring = Some(node.replica.ring().clone());
+        if self.kind.disks && self.random.u8(..4) == 0 {
+            disk = Disk::default();
+            self.disks_lost += 1;
+        }
+        self.say(|| format!("node {i} starts again"));
+        self.nodes[i] = self.start(disk);
+    }
+
+    fn trim(&mut self, i: usize) {
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != i);
+        let others = others.flat_map(|(_, node)| node.disk.checkpoints.iter());
+        let others: Vec<Mark> = others.map(|(place, _)| place.mark).collect();
+        let node = &self.nodes[i];
+        let place = node.replica.place();
+        if node.cut || !place.is_in_log(self.engine.at(place.id)) {
+            return;
+        }
+        let oldest = node.disk.checkpoints.first().map(|(place, _)| *place);
+        if let Some(before) = oldest.and_then(|oldest| node.replica.trim(oldest, &others)) {
+            self.say(|| format!("node {i} trims before {before:?}"));
+            self.engine.trim(before);
+        }
+    }
+
+    // --- The end ---
+
+    fn settle(&mut self) -> Result<(), String> {
+        self.step += 1;
+        for node in &mut self.nodes {
+            node.cut = false;
+        }
+        for bytes in std::mem::take(&mut self.engine.flying) {
+            self.engine.add(bytes);
+        }
+        for round in 0..100 {
+            let before = self.engine.log.last().map(|held| held.id);
+            for i in 0..self.nodes.len() {
+                for _ in 0..12 {
+                    self.read(i, usize::MAX);
+                }
+            }
+            for bytes in std::mem::take(&mut self.engine.flying) {
+                self.engine.add(bytes);
+            }
+            for i in 0..self.nodes.len() {
+                for bytes in self.nodes[i].replica.again() {
+                    self.engine.add(bytes);
+                }
+            }
+            let stuck = |node: &Node| node.replica.need() == Need::Snapshot;
+            if self.nodes.iter().all(stuck) {
+                self.say(|| "the operator empties the log".into());
+                self.engine.lose_all();
+                continue;
+            }
+            let after = self.engine.log.last().map(|held| held.id);
+            let at = |node: &Node| {
+                node.replica.need() == Need::Entries(after)
+                    && !node.replica.owes()
+                    && node.replica.serves()
+            };
+            if before == after && self.nodes.iter().all(at) {
+                self.say(|| format!("rest after {round} rounds"));
+                return Ok(());
+            }
+        }
+        Err("no rest".into())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let first = &self.nodes[0];
+        let bytes = first.replica.checkpoint();
+        let Some(toy) = &first.replica.state().machine else { return Err("no machine".into()) };
+        let twice = toy.writes.iter().find(|(_, times)| **times > 1);
+        if let Some((write, _)) = twice {
+            return Err(format!("a write was done twice: {}", self.describe(*write)));
+        }
+        for node in &self.nodes {
+            if node.replica.checkpoint() != bytes {
+                self.say(|| format!("{:#?}\n{:#?}", first.replica.state(), node.replica.state()));
+                self.say(|| format!("{:?}\n{:?}", first.replica.place(), node.replica.place()));
+                return Err("nodes differ".into());
+            }
+            if !node.replica.again().is_empty() {
+                return Err("own writes left".into());
+            }
+            if let Some(gone) = node.disk.did.iter().find(|w| !toy.writes.contains_key(w)) {
+                return Err(format!(
+                    "a write that a living node had done is gone: {}",
+                    self.describe(*gone)
+                ));
+            }
+        }
+        let done =
+            || toy.writes.keys().filter_map(|write| self.writes.get(write).map(|it| (write, it)));
+        for (register, value) in &toy.registers {
+            let Some(there) = self.writes.get(&value.write) else { continue };
+            for (write, other) in done() {
+                let (client, number) = (other.client, other.number);
+                if self.clients[client].name.is_some()
+                    && there.client == client
+                    && number > there.number
+                {
+                    return Err(format!("older write of a client over a newer one: {write}"));
+                }
+                let here = self.kind.shared || *register == client as u64 + 1;
+                let after = there.answered.is_some_and(|answered| other.begun > answered);
+                if here && after && (self.kind.shared || self.clients[client].name.is_some()) {
+                    return Err(format!(
+                        "shared: a value over a write that began after its answer: {write}"
+                    ));
+                }
+            }
+        }
+        for (write, it) in done() {
+            // Around a loss, somebody may have done it in the lost history, and put it back.
+            if it.denied && it.losses == self.engine.losses {
+                return Err(format!("a write was denied and then done: {}", self.describe(*write)));
+            }
+        }
+        let sum: u64 = toy.sums.values().sum();
+        match sum.cmp(&(toy.writes.len() as u64)) {
+            std::cmp::Ordering::Less => Err("sum: too low".into()),
+            std::cmp::Ordering::Greater => Err("sum: too high".into()),
+            std::cmp::Ordering::Equal => Ok(()),
+        }
+    }
+
+    fn describe(&self, write: u64) -> String {
+        let Some(it) = self.writes.get(&write) else { return format!("write {write}") };
+        format!("write {write}, number {} of client {} (seed {})", it.number, it.client, self.seed)
+    }
+}
