@@ -10,7 +10,7 @@ use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, Source, MOST_BYTES
 use crate::machine::{Judge, Limits, Machine, Moment, Rules};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
 
-/// What became of a command.
+/// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// It was done, now or before. The reply of one that was done before may not be kept any more.
@@ -25,7 +25,7 @@ pub enum Answer {
     Unknown,
 }
 
-/// What became of an entry.
+/// The end of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It was the next of its name.
@@ -50,7 +50,7 @@ pub struct Applied {
     pub fate: Fate,
     /// By the place of the command in its entry.
     pub answers: BTreeMap<u64, Answer>,
-    /// What the ring is to keep of it.
+    /// The part that the ring is to keep.
     pub kept: Option<PutBack>,
 }
 
@@ -60,13 +60,13 @@ pub struct Whole<M> {
     pub genesis: Vec<u8>,
     /// The log time, in ms.
     pub now: u64,
-    /// How long the log was in use, in ms: the log time without its rests.
+    /// The time for which the log was in use, in ms: the log time without its rests.
     pub busy: u64,
     /// The highest stamp.
     pub reading: u64,
     pub lineage: u64,
     pub sessions: Sessions,
-    /// How far the states of others have been joined.
+    /// The places up to which the states of others have been joined.
     pub sources: BTreeMap<Vec<u8>, Mark>,
     /// None before the genesis.
     pub machine: Option<M>,
@@ -234,6 +234,7 @@ impl<M: Machine> Whole<M> {
             stamp,
             lineage: self.lineage,
             put_back: put_back && rules.room,
+            lost: put_back,
             number: client.map_or(0, |(_, number)| *number),
             client: client.and_then(|(name, _)| self.sessions.clients.get(name)),
             own_order: rules.own_order,

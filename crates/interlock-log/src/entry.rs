@@ -66,7 +66,7 @@ pub struct Done {
     pub command: Command,
 }
 
-/// What an entry did that the log has lost.
+/// The part of a lost entry that its first reader did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PutBack {
     /// The log time at which it was done first, in ms.
@@ -76,11 +76,11 @@ pub struct PutBack {
     pub done: Vec<Done>,
 }
 
-/// Whose rows a state entry brings, when it is not this data centre's own.
+/// The owner of the rows of a state entry, when they are not this data centre's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     pub name: Vec<u8>,
-    /// How far its history had got.
+    /// The place that its history had reached.
     pub mark: Mark,
 }
 
@@ -102,7 +102,7 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// Its number under this name, from 1 on; 0 for kinds that are not counted.
     pub number: u64,
-    /// How far its writer had read.
+    /// The place up to which its writer had read.
     pub read: Mark,
     /// The highest log time that its writer has seen, in ms.
     pub seen: u64,

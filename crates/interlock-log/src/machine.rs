@@ -1,4 +1,4 @@
-//! What a log drives: a deterministic machine, and what it is told of a command.
+//! A log drives a deterministic machine, and tells it of each command when and for whom it is done.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ impl Rules {
     };
 }
 
-/// What a machine answered to a command.
+/// The answer of a machine to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub reply: Vec<u8>,
@@ -124,7 +124,7 @@ pub trait Machine: Sized {
     fn decode(bytes: &[u8]) -> Result<Self, Damaged>;
 }
 
-/// When and for whom a command is done.
+/// The circumstances of a command.
 #[derive(Debug)]
 pub struct Moment<'a> {
     /// The log time, in ms.
@@ -135,6 +135,7 @@ pub struct Moment<'a> {
     pub lineage: u64,
     /// The command comes from a lost entry: it is not refused for capacity.
     pub put_back: bool,
+    pub(crate) lost: bool,
     pub(crate) number: u64,
     pub(crate) client: Option<&'a Client>,
     pub(crate) own_order: bool,
@@ -145,7 +146,7 @@ impl Moment<'_> {
     /// The stamp at which this command's value is set over one that has a stamp (0 of none), or
     /// None if that one stays.
     pub fn place(&self, existing: u64) -> Option<u64> {
-        let own = self.client.filter(|_| self.put_back && self.own_order);
+        let own = self.client.filter(|_| self.lost && self.own_order);
         let stamp = match own.and_then(|client| client.with_stamp(existing)) {
             Some(number) if number > self.number => None,
             Some(_) => Some(self.stamp.max(existing + 1)),
@@ -161,7 +162,7 @@ impl Moment<'_> {
     }
 }
 
-/// Which of two values wins when states are joined.
+/// Decides which of two values wins when states are joined.
 #[derive(Debug)]
 pub struct Judge<'a> {
     ours: &'a Sessions,

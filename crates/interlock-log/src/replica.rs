@@ -29,21 +29,21 @@ use crate::machine::{Limits, Machine, Rules};
 use crate::ring::{Kept, Ring};
 use crate::session::Standing;
 
-/// How many places of its history a node knows at least.
+/// A node knows at least so many places of its history.
 const KNOWN: usize = 1 << 16;
 
-/// What a node is, from its start on.
+/// The things that do not change while a node runs.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// A name that no start of any node had before.
     pub name: Vec<u8>,
-    /// What the log begins with, if it is empty.
+    /// The first entry of the log, if it is empty.
     pub genesis: Vec<u8>,
     pub limits: Limits,
     pub rules: Rules,
 }
 
-/// What the node's owner is to do next.
+/// The next step of the node's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Fetch entries after an id; look up the last one; then [`Replica::last_is`] and [`Replica::read`].
@@ -65,7 +65,7 @@ struct Batch {
     /// The busy time at which it was first appended.
     busy: u64,
     commands: Vec<Command>,
-    /// Whom the answers are for, until they are given.
+    /// The receivers of the answers, until these are given.
     tickets: Vec<Option<u64>>,
 }
 
@@ -77,13 +77,13 @@ enum Phase {
     Stuck,
 }
 
-/// What a node had before it went back.
+/// The state that a node had before it went back.
 #[derive(Debug)]
 struct Lost<M> {
     state: Whole<M>,
     /// The checksum of its bytes.
     sum: u64,
-    /// Where it went back to, and the last numbers of then: what is beyond them may be lost.
+    /// The place to which it went back, and the last numbers of then: anything beyond them may be lost.
     position: u64,
     lasts: BTreeMap<Vec<u8>, u64>,
 }
@@ -96,7 +96,7 @@ pub struct Replica<M, R> {
     name: Vec<u8>,
     names: u64,
     number: u64,
-    /// How many entries were made to be appended.
+    /// The number of entries that were made to be appended.
     made: Cell<u64>,
     used: u64,
     seen: u64,
@@ -112,7 +112,7 @@ pub struct Replica<M, R> {
     foreign: BTreeSet<Mark>,
     phase: Phase,
     serves: bool,
-    /// What this node had before it went back, until all of it is in the state or in the ring.
+    /// The state before this node went back, until all of it is in the state or in the ring.
     mine: Option<Lost<M>>,
     owes: bool,
     ring: R,
@@ -466,8 +466,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             }
         }
         self.serves = true;
-        if self.owes && self.setup.rules.puts_back {
-            self.put_back(most, &mut entries);
+        if self.owes {
+            if self.setup.rules.puts_back {
+                self.put_back(most, &mut entries);
+            }
             self.owes = !entries.is_empty();
         }
         entries

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{PutBack, MOST_NAME};
 
-/// What an entry did when it was applied, and where that was.
+/// The effects of an entry when it was applied, and where that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// The name and the number of the entry.

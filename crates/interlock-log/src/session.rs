@@ -1,4 +1,4 @@
-//! What the state remembers of nodes and clients, so that each write counts once (rule 2).
+//! The state remembers nodes and clients, so that each write counts once (rule 2).
 //!
 //! A *name* is one start of a node; the state keeps the number of its last entry. A client has the
 //! highest number that was done, a bit for each of the 1,024 numbers below, and the stamps and replies
@@ -43,7 +43,7 @@ pub struct Client {
     used: u64,
 }
 
-/// What a client's record says of a number.
+/// The standing of a number, by its client's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Higher than all that were done.
@@ -75,7 +75,7 @@ impl Client {
         self.highest
     }
 
-    /// What is kept of a number that was done.
+    /// The record of a number that was done, if it is recent.
     pub fn recent(&self, number: u64) -> Option<&Recent> {
         self.recent.iter().rev().find(|recent| recent.number == number)
     }
@@ -150,7 +150,7 @@ impl Client {
     }
 }
 
-/// What the state knows of nodes and clients.
+/// The records of nodes and clients.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sessions {
     pub names: BTreeMap<Vec<u8>, Named>,
@@ -218,7 +218,7 @@ impl Sessions {
         client.add(Recent { number, stamp, refused, reply });
     }
 
-    /// Which client's write had which stamp.
+    /// The client and the number of each recent write, by its stamp.
     pub fn authors(&self) -> HashMap<u64, (&[u8], u64)> {
         let mut authors = HashMap::new();
         for (name, client) in &self.clients {

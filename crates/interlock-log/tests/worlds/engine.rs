@@ -17,7 +17,7 @@ pub struct Engine {
     pub time: u64,
     /// Entries were removed from the beginning.
     pub trimmed: bool,
-    /// How often entries were lost.
+    /// The number of times that entries were lost.
     pub losses: u64,
     /// The clock falls back when entries are lost.
     pub falls: bool,

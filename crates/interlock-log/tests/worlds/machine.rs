@@ -15,7 +15,7 @@ pub struct Value {
 /// Each write has a number of its own, sets a register, and adds one to a sum.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Toy {
-    /// How often a write was done.
+    /// Counts how often a write was done.
     pub writes: BTreeMap<u64, u64>,
     pub registers: BTreeMap<u64, Value>,
     pub sums: BTreeMap<u64, u64>,

@@ -14,7 +14,7 @@ use interlock_log::ring::Memory;
 use crate::engine::Engine;
 use crate::machine::{arguments, Toy};
 
-/// What a world has beside the faults of all.
+/// The faults that a world has beside those of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     /// All clients write one register.
@@ -25,7 +25,7 @@ pub struct Kind {
     pub trims: bool,
     /// Deadlines and the life of records are short; the log rests sometimes.
     pub short: bool,
-    /// How many entries a ring keeps beyond its checkpoint.
+    /// A ring keeps so many entries beyond its checkpoint.
     pub ring: usize,
     /// The most registers.
     pub capacity: u64,
@@ -83,7 +83,7 @@ struct Write {
     answered: Option<u64>,
     /// It was answered that it was not and will not be done.
     denied: bool,
-    /// How often the engine had lost entries before it began.
+    /// The number of losses that the engine had before it began.
     losses: u64,
 }
 
