@@ -1,6 +1,7 @@
 //! The life of a writer: everything, without end, until it is killed; and how it is started.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -21,8 +22,12 @@ pub struct Armed {
 /// A child that was started, and is waited for by `random::await_change`; whether it is at work for certain.
 pub struct Process(pub Child, pub bool);
 
+/// Held while a child is started. Until it runs this program, it has every file open that any test has.
+pub static STARTING: Mutex<()> = Mutex::new(());
+
 pub fn spawn(table: &str, writer: u64, seed: u64, armed: Armed) -> Process {
     let Armed { step, times, signal } = armed;
+    let _alone = STARTING.lock();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["child::child", "--exact", "--nocapture", "--test-threads=1"])
         .env(WHAT, format!("{table} {writer} {seed} {step} {times} {signal}"))

@@ -158,18 +158,10 @@ pub fn attach(name: &str, patience: Duration) -> Table {
     Table::attach(&Location::Name(name.to_owned()), &options).unwrap()
 }
 
-/// Attaches to a table of an earlier boot. A child that another test has just forked may have its file open
-/// for a moment, and then the table counts as in use.
+/// Attaches to a table of an earlier boot, which no process may have open.
 pub fn attach_unused(name: &str) -> Table {
-    let location = Location::Name(name.to_owned());
-    let options = Options { patience: Duration::from_secs(20), ..Options::default() };
-    for _ in 0..2000 {
-        match Table::attach(&location, &options) {
-            Err(Error::Namespace { .. }) => std::thread::sleep(Duration::from_millis(1)),
-            table => return table.unwrap(),
-        }
-    }
-    panic!("{name} stays in use");
+    let _alone = crate::child::STARTING.lock();
+    attach(name, Duration::from_secs(20))
 }
 
 /// Conditions that hold of a writer that is no more, or does nothing: each own row is the last one begun, or,
