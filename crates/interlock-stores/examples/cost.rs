@@ -65,7 +65,7 @@ fn store(folder: &Path, fsync: Fsync, bytes: usize, topics: usize) -> f64 {
     if topics == 1 && fsync == Fsync::Never {
         let mut forward = Reader::new(disk, template, "cost", &names[0]).forward(Position::FIRST);
         let (began, mut read) = (Instant::now(), 0);
-        while began.elapsed() < ROUND && forward.next().expect("a disk that works").is_some() {
+        while began.elapsed() < ROUND && forward.find().expect("a disk that works").is_some() {
             read += 1;
         }
         println!("{bytes:5}  read again {:.0}/s", f64::from(read) / began.elapsed().as_secs_f64());

@@ -366,7 +366,7 @@ fn answer(asked: Asked, waiting: &mut Waiting, out: &mut Vec<u8>) -> Result<bool
     let Asked { worker, token, resp3, question } = asked;
     match question {
         Question::Length { reader } => {
-            let length = reader.len()?;
+            let length = reader.count()?;
             Writer { out, resp3 }.integer(length as i64);
             Ok(true)
         }

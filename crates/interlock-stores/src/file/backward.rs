@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::file::cursor::TRIES;
 use crate::file::frame::{self, Frame, Record, FRAME};
 use crate::file::listing::{Listed, Source};
-use crate::file::missing::{self, Found, Lost, Missing};
+use crate::file::missing::{self, Found, Missing};
 use crate::file::opened::{head_position, position, stored, Opened};
 use crate::message::{Position, Stored};
 
@@ -26,7 +26,6 @@ pub struct Backward<D: Disk> {
     is_last: bool,
     missing: Option<Missing>,
     message: Option<Stored>,
-    lost: Lost,
 }
 
 #[derive(Debug)]
@@ -54,29 +53,7 @@ impl<D: Disk> Backward<D> {
             is_last: false,
             missing: None,
             message: None,
-            lost: Lost::default(),
         })
-    }
-
-    /// Returns the message before; what is missing is left out and [noted](Self::lost).
-    ///
-    /// # Errors
-    ///
-    /// If the disk fails. It can be asked again.
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Stored>, StoreError> {
-        loop {
-            match self.find()? {
-                Some(Found::Message(stored)) => return Ok(Some(stored)),
-                Some(Found::Missing(missing)) => self.lost.missing.push(missing),
-                None => return Ok(None),
-            }
-        }
-    }
-
-    /// Returns what [`Self::next`] left out so far.
-    pub fn lost(&self) -> &Lost {
-        &self.lost
     }
 
     /// Returns the message before, or what is missing between.

@@ -47,16 +47,3 @@ impl Missing {
         (self.from, self.to) = (self.from.min(before.from), to);
     }
 }
-
-/// All that was missing so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    pub missing: Vec<Missing>,
-}
-
-impl Lost {
-    /// Returns how many messages those are; one, where nobody knows.
-    pub fn messages(&self) -> u64 {
-        self.missing.iter().map(|missing| missing.messages.max(1)).sum()
-    }
-}

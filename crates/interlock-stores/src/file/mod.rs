@@ -56,7 +56,7 @@ pub mod verify;
 mod walk;
 
 pub use backward::Backward;
-pub use missing::{Found, Lost, Missing};
+pub use missing::{Found, Missing};
 pub use reader::{Forward, Reader};
 pub use report::Report;
 pub use settings::{Fsync, Retention, Rotation, Settings};

@@ -21,9 +21,9 @@ use crate::file::cursor::{Cursor, TRIES};
 use crate::file::frame::{self, Frame, Record};
 use crate::file::index::Frames;
 use crate::file::listing::Source;
-use crate::file::missing::{Found, Lost};
+use crate::file::missing::Found;
 use crate::file::opened::Opened;
-use crate::message::{Position, Stored};
+use crate::message::Position;
 use crate::template::Template;
 
 /// Reads what a file store holds of a topic, beside the store that writes: in the same process or in
@@ -44,7 +44,7 @@ impl<D: Disk> Reader<D> {
     pub fn forward(&self, from: Position) -> Forward<D> {
         let source = self.source.clone();
         let cursor = Cursor::new(source.disk.clone(), Some(&source.topic), from, false);
-        Forward { source, cursor, lost: Lost::default() }
+        Forward { source, cursor }
     }
 
     /// Reads back from the last message at `to` or before it.
@@ -84,7 +84,7 @@ impl<D: Disk> Reader<D> {
     /// # Errors
     ///
     /// If the disk fails.
-    pub fn len(&self) -> Result<u64, StoreError> {
+    pub fn count(&self) -> Result<u64, StoreError> {
         let mut count = 0;
         let mut files = self.source.list()?;
         let mut tries = 0;
@@ -93,7 +93,7 @@ impl<D: Disk> Reader<D> {
             let failed = |error| self.source.failed(&listed.path, error);
             match Opened::open(&self.source.disk, listed, tries == TRIES).map_err(failed)? {
                 Some(file) => {
-                    count += self.count(&file, listed.limit).map_err(failed)?;
+                    count += self.count_in(&file, listed.limit).map_err(failed)?;
                 }
                 None if tries < TRIES => {
                     // It has another name by now, or it went.
@@ -110,7 +110,7 @@ impl<D: Disk> Reader<D> {
         Ok(count)
     }
 
-    fn count(&self, file: &Opened<D::File>, limit: u64) -> std::io::Result<u64> {
+    fn count_in(&self, file: &Opened<D::File>, limit: u64) -> std::io::Result<u64> {
         let (head, data) = (file.head, file.length()?);
         if let (true, Some(mark)) = (head.by_topic, file.closed()?) {
             let messages = mark.next.saturating_sub(head.first);
@@ -131,15 +131,6 @@ impl<D: Disk> Reader<D> {
         Ok(count)
     }
 
-    /// Returns whether there is no message of the topic.
-    ///
-    /// # Errors
-    ///
-    /// If the disk fails.
-    pub fn is_empty(&self) -> Result<bool, StoreError> {
-        Ok(self.forward(Position::FIRST).next()?.is_none())
-    }
-
     fn is_topic(&self, file: &Opened<D::File>, record: &Record) -> bool {
         file.topic(record.topic).is_some_and(|topic| *topic == self.source.topic)
     }
@@ -149,32 +140,9 @@ impl<D: Disk> Reader<D> {
 pub struct Forward<D: Disk> {
     source: Source<D>,
     cursor: Cursor<D>,
-    lost: Lost,
 }
 
 impl<D: Disk> Forward<D> {
-    /// Returns the next message; `None`: there is none yet. What is missing is left out and
-    /// [noted](Self::lost).
-    ///
-    /// # Errors
-    ///
-    /// If the disk fails. It can be asked again.
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Stored>, StoreError> {
-        loop {
-            match self.find()? {
-                Some(Found::Message(stored)) => return Ok(Some(stored)),
-                Some(Found::Missing(missing)) => self.lost.missing.push(missing),
-                None => return Ok(None),
-            }
-        }
-    }
-
-    /// Returns what [`Self::next`] left out so far.
-    pub fn lost(&self) -> &Lost {
-        &self.lost
-    }
-
     /// Returns the next message, or what is missing before it; `None`: nothing yet.
     ///
     /// # Errors

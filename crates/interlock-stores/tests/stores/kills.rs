@@ -15,6 +15,7 @@ use interlock_stores::spool::{self, Durability, Spool};
 use interlock_stores::{Message, Position};
 
 use crate::everyday::{settings, Scratch, NOON, SECOND};
+use crate::model::Lost;
 use crate::{number, seed};
 
 const FOLDER: &str = "INTERLOCK_STORES_FOLDER";
@@ -142,14 +143,14 @@ fn compare(folder: &Path, said: &[(u64, String)], forgotten: u64, kill: u64) -> 
         let template = store_settings().template;
         let mut forward =
             Reader::new(disk.clone(), template, "keep", &topic(n)).forward(Position::FIRST);
-        let mut before = 0;
-        while let Some(stored) = forward.next().unwrap() {
+        let (mut before, mut lost) = (0, Lost::default());
+        while let Some(stored) = lost.next(|| forward.find()) {
             assert!(stored.number > before, "kill {kill}: {} behind {before}", stored.number);
             assert_eq!((stored.number % TOPICS, stored.origin), (n, ORIGIN));
             before = stored.number;
             found.push((stored.number, String::from_utf8(stored.payload).unwrap()));
         }
-        assert_eq!(forward.lost().messages(), 0, "kill {kill}");
+        assert_eq!(lost.messages(), 0, "kill {kill}");
     }
     found.sort();
     let there = |one: &(u64, String)| found.binary_search(one).is_ok();

@@ -345,7 +345,7 @@ impl Life {
             );
             let step = stored.len() / 2 + 1;
             read_from_places(&reader, &stored, step);
-            let count = reader.len().unwrap();
+            let count = reader.count().unwrap();
             // What was given up and was not whole is counted until another file is begun.
             assert!(
                 count >= stored.len() as u64,

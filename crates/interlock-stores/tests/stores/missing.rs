@@ -248,7 +248,7 @@ fn check(path: &str, way: Way, place: usize) {
     // It is not looked into closed files to count.
     let changed = u64::from([DataChanged, RecordChanged].contains(&way));
     let most = left.len() as u64 + changed;
-    assert!((left.len() as u64..=most).contains(&reader.len().unwrap()), "{what}");
+    assert!((left.len() as u64..=most).contains(&reader.count().unwrap()), "{what}");
 
     let mut survey = Survey::new(files.folder.clone(), None, Some(b"t"), Position::FIRST);
     let (found, missing) = split(&mut survey);

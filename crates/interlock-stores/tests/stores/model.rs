@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use interlock_stores::disk::Disk;
-use interlock_stores::file::{Lost, Reader};
-use interlock_stores::{Position, Stored, Template};
+use interlock_stores::file::{Found, Missing, Reader};
+use interlock_stores::{Position, StoreError, Stored, Template};
 
 /// A message that was given to a store.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,24 +44,50 @@ pub struct Topic {
     pub removed: usize,
 }
 
+/// All that a reader reported missing so far.
+#[derive(Debug, Default)]
+pub struct Lost {
+    pub missing: Vec<Missing>,
+}
+
+impl Lost {
+    /// The next message that a reader finds; what is missing before it is noted.
+    pub fn next(
+        &mut self,
+        mut find: impl FnMut() -> Result<Option<Found>, StoreError>,
+    ) -> Option<Stored> {
+        loop {
+            match find().unwrap()? {
+                Found::Message(stored) => return Some(stored),
+                Found::Missing(missing) => self.missing.push(missing),
+            }
+        }
+    }
+
+    /// The number of these messages; one, where nobody knows.
+    pub fn messages(&self) -> u64 {
+        self.missing.iter().map(|missing| missing.messages.max(1)).sum()
+    }
+}
+
 /// All of a topic, read forward; the same backward and from places within must agree.
 pub fn read_all<D: Disk>(reader: &Reader<D>) -> (Vec<Stored>, Lost) {
     let mut forward = reader.forward(Position::FIRST);
-    let mut found = Vec::new();
-    while let Some(stored) = forward.next().unwrap() {
+    let (mut found, mut lost) = (Vec::new(), Lost::default());
+    while let Some(stored) = lost.next(|| forward.find()) {
         found.push(stored);
     }
-    assert!(forward.next().unwrap().is_none());
+    assert_eq!(forward.find().unwrap(), None);
     for two in found.windows(2) {
         assert!(two[0].position < two[1].position, "{two:?}");
         assert!(two[0].sequence < two[1].sequence && two[0].time <= two[1].time, "{two:?}");
     }
     let mut backward = reader.backward(Position::LAST).unwrap();
     for stored in found.iter().rev() {
-        assert_eq!(backward.next().unwrap().as_ref(), Some(stored));
+        assert_eq!(Lost::default().next(|| backward.find()).as_ref(), Some(stored));
     }
-    assert_eq!(backward.next().unwrap(), None);
-    (found, forward.lost().clone())
+    assert_eq!(Lost::default().next(|| backward.find()), None);
+    (found, lost)
 }
 
 /// The same from each of some places.
@@ -69,13 +95,18 @@ pub fn read_from_places<D: Disk>(reader: &Reader<D>, found: &[Stored], step: usi
     for at in (0..found.len()).step_by(step.max(1)) {
         let from = found[at].position;
         for (from, at) in [(from, at), (from.next(), at + 1)] {
-            let next = reader.forward(from).next().unwrap();
+            let mut forward = reader.forward(from);
+            let next = Lost::default().next(|| forward.find());
             assert_eq!(next.as_ref(), found.get(at), "from {from}");
         }
         let mut backward = reader.backward(from).unwrap();
-        assert_eq!(backward.next().unwrap().as_ref(), Some(&found[at]), "back from {from}");
+        assert_eq!(
+            Lost::default().next(|| backward.find()).as_ref(),
+            Some(&found[at]),
+            "back from {from}"
+        );
         let before = at.checked_sub(1).map(|at| &found[at]);
-        assert_eq!(backward.next().unwrap().as_ref(), before, "back from {from}");
+        assert_eq!(Lost::default().next(|| backward.find()).as_ref(), before, "back from {from}");
     }
 }
 
