@@ -32,6 +32,8 @@ pub struct Settings {
     pub stream: Vec<u8>,
     /// For a connection to be made, and for an engine that does not answer.
     pub timeout: Duration,
+    /// The digest that tells an entry from another with its id.
+    pub mark: fn(&[u8]) -> u64,
     /// Tells by its bytes whether an entry can be the first of a log.
     pub is_first: fn(&[u8]) -> bool,
 }
@@ -47,6 +49,7 @@ impl Settings {
             database: 0,
             stream: stream.to_vec(),
             timeout: Duration::from_secs(5),
+            mark,
             is_first: |_| true,
         }
     }
@@ -73,24 +76,20 @@ impl fmt::Display for Id {
     }
 }
 
-/// A digest that tells an entry from another with its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mark(pub [u8; 16]);
-
-impl Mark {
-    pub fn of(bytes: &[u8]) -> Mark {
-        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-        let mut mark = [0; 16];
-        mark.copy_from_slice(&digest.as_ref()[..16]);
-        Mark(mark)
-    }
+/// A digest that tells an entry from another with its id, unless the settings have another one.
+pub fn mark(bytes: &[u8]) -> u64 {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let mut mark = [0; 8];
+    mark.copy_from_slice(&digest.as_ref()[..8]);
+    u64::from_le_bytes(mark)
 }
 
 /// An entry that was read, by which the log is read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     pub id: Id,
-    pub mark: Mark,
+    /// Of its bytes.
+    pub mark: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::connection::{look_up, Connection, Place, Places};
-use crate::redis::{Entry, Id, Mark, Settings, FIELD};
+use crate::redis::{Entry, Id, Settings, FIELD};
 use crate::reply::{request, Bad, Reply};
 use crate::trouble::{Kind, Trouble};
 
@@ -45,7 +45,7 @@ pub enum Heard {
     Up,
     Added(Result<Option<Id>, Trouble>),
     Read(Vec<Entry>),
-    Known(Option<Mark>),
+    Known(Option<u64>),
     Ends(Option<(Entry, Entry)>),
     Trimmed(Result<u64, Trouble>),
     /// A reply was longer than may be held.
@@ -319,7 +319,7 @@ fn answer(
         }
         (Asked::Known, entries) => {
             let entries = entries_of(&entries)?;
-            Some(Heard::Known(entries.first().map(|(_, bytes)| Mark::of(bytes))))
+            Some(Heard::Known(entries.first().map(|(_, bytes)| (settings.mark)(bytes))))
         }
         (Asked::First, entries) => {
             *first = entries_of(&entries)?.into_iter().next().map(owned);

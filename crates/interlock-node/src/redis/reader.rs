@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::redis::link::{Asked, Heard, Link};
-use crate::redis::{Event, Id, Mark, Position, Settings, GONE, LOST};
+use crate::redis::{Event, Id, Position, Settings, GONE, LOST};
 use crate::trouble::{Kind, Trouble};
 
 pub struct Reader {
@@ -172,7 +172,7 @@ impl Reader {
             }
         }
         if let Some(last) = entries.last() {
-            self.position = Some(Position { id: last.id, mark: Mark::of(&last.bytes) });
+            self.position = Some(Position { id: last.id, mark: (settings.mark)(&last.bytes) });
             let most = entries.iter().map(|one| one.bytes.len()).max().unwrap_or(0) + SMALL;
             self.count = (READ / most).clamp(1, MANY);
         }

@@ -1,0 +1,63 @@
+//! The files of a node: checkpoints, and a ring of what it has applied since.
+//!
+//! Both are in one folder, which one process has at a time. What a crash leaves behind is read as far as
+//! it is whole, and what is not is told ([`Report`]).
+
+mod checkpoints;
+mod ring;
+
+use std::fmt;
+use std::io;
+
+use interlock_stores::disk::{Disk, Entry};
+use interlock_stores::StoreError;
+
+pub use checkpoints::{Checkpoints, Saved};
+pub use ring::{Kept, Limits, Ring};
+
+/// A file that was not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub path: String,
+    pub text: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.text)
+    }
+}
+
+/// Takes the folder for this process, and makes it if it is not there.
+pub fn lock<D: Disk>(disk: &D) -> Result<D::Lock, StoreError> {
+    let wrong = |error| StoreError::new("taking", &disk.describe(""), error);
+    for folder in disk.make_folder("").map_err(wrong)? {
+        disk.sync_folder(&folder).map_err(wrong)?;
+    }
+    disk.lock("lock").map_err(wrong)?.ok_or_else(|| {
+        let error = io::Error::from(io::ErrorKind::ResourceBusy);
+        let advice = "another node has this folder: give each node a folder of its own";
+        StoreError::advised("taking", &disk.describe(""), error, advice)
+    })
+}
+
+/// The numbers of the files whose names begin so, in their order.
+fn numbered<D: Disk>(disk: &D, prefix: &str) -> Result<Vec<u64>, StoreError> {
+    let listed = disk.list("").map_err(|e| StoreError::new("listing", &disk.describe(""), e))?;
+    let number = |entry: &Entry| entry.name.strip_prefix(prefix)?.parse().ok();
+    let mut numbers: Vec<u64> = listed.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn name(prefix: &str, number: u64) -> String {
+    format!("{prefix}{number:020}")
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}

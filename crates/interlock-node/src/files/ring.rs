@@ -1,0 +1,274 @@
+//! The ring: what a node has applied, so that it can be put back if the engine loses it.
+//!
+//! Records are appended to numbered files. A file is removed once the newest checkpoint stands behind all
+//! of its records and they are too old to be put back, or too many.
+
+use std::io;
+
+use interlock_stores::disk::{read_at, Access, Disk, File};
+use interlock_stores::StoreError;
+
+use crate::files::{long, name, numbered, word, Report};
+
+pub struct Ring<D: Disk> {
+    disk: D,
+    limits: Limits,
+    /// Oldest first; the last one is written to.
+    files: Vec<Segment>,
+    file: Option<D::File>,
+    /// Records that are not written yet.
+    waiting: Vec<u8>,
+    /// Of those.
+    ends: End,
+    /// Behind a write that failed there may be a part of it.
+    is_torn: bool,
+}
+
+/// The sizes of a ring, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// After so many the next file begins.
+    pub file: u64,
+    /// More are kept only if no checkpoint has them.
+    pub all: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { file: 16 << 20, all: 256 << 20 }
+    }
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub position: u64,
+    /// By which its age is told.
+    pub time: u64,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    number: u64,
+    length: u64,
+    end: End,
+}
+
+/// The highest position and time of records.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    position: u64,
+    time: u64,
+}
+
+impl End {
+    fn include(&mut self, other: End) {
+        self.position = self.position.max(other.position);
+        self.time = self.time.max(other.time);
+    }
+}
+
+impl<D: Disk> Ring<D> {
+    /// Reads what is there, oldest first. What a crash has left unfinished is cut off and told.
+    pub fn open(
+        disk: D,
+        limits: Limits,
+        mut see: impl FnMut(Kept),
+        reports: &mut Vec<Report>,
+    ) -> Result<Ring<D>, StoreError> {
+        let (files, file, waiting, ends) = Default::default();
+        let mut ring = Ring { disk, limits, files, file, waiting, ends, is_torn: false };
+        let numbers = numbered(&ring.disk, PREFIX)?;
+        for (index, number) in numbers.iter().copied().enumerate() {
+            let is_last = index + 1 == numbers.len();
+            let segment = ring.read(number, is_last, &mut see, reports)?;
+            ring.files.push(segment);
+        }
+        Ok(ring)
+    }
+
+    fn read(
+        &mut self,
+        number: u64,
+        is_last: bool,
+        see: &mut impl FnMut(Kept),
+        reports: &mut Vec<Report>,
+    ) -> Result<Segment, StoreError> {
+        let path = name(PREFIX, number);
+        let place = self.disk.describe(&path);
+        let wrong = |error| StoreError::new("reading", &place, error);
+        let access = if is_last { Access::Write } else { Access::Read };
+        let file = self.disk.open(&path, access).map_err(wrong)?;
+        let mut content = vec![0; file.length().map_err(wrong)? as usize];
+        let found = read_at(&file, 0, &mut content).map_err(wrong)?;
+        content.truncate(found);
+        let mut segment = Segment { number, length: 0, end: End::default() };
+        let mut at = 0;
+        while let Some((kept, next)) = record(&content, at, number) {
+            segment.end.include(End { position: kept.position, time: kept.time });
+            see(kept);
+            at = next;
+        }
+        segment.length = at as u64;
+        if at < content.len() {
+            let lost = content.len() - at;
+            let text = if is_last {
+                format!("the last {lost} bytes are no whole record, as after a crash: cut off")
+            } else {
+                format!("what begins at byte {at} is damaged: {lost} bytes are passed over")
+            };
+            reports.push(Report { path: place.clone(), text });
+        }
+        if is_last {
+            if at < content.len() {
+                file.truncate(at as u64).map_err(wrong)?;
+            }
+            self.file = Some(file);
+        } else {
+            segment.length = content.len() as u64;
+        }
+        Ok(segment)
+    }
+
+    /// Adds a record. It is written by [`Ring::write`].
+    pub fn add(&mut self, position: u64, time: u64, bytes: &[u8]) {
+        // The number of its file is not known yet: it is a part of the checksum when it is written.
+        let length = bytes.len() as u32;
+        self.waiting.extend_from_slice(&length.to_le_bytes());
+        self.waiting.extend_from_slice(&[0; 4]);
+        self.waiting.extend_from_slice(&position.to_le_bytes());
+        self.waiting.extend_from_slice(&time.to_le_bytes());
+        self.waiting.extend_from_slice(bytes);
+        self.ends.include(End { position, time });
+    }
+
+    /// Writes what was added. When it returns, a killed process does not lose it; a machine that stops may,
+    /// before [`Ring::sync`].
+    ///
+    /// # Errors
+    ///
+    /// If it could not be written: it waits for the next call.
+    pub fn write(&mut self) -> Result<(), StoreError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let is_full = self.files.last().is_none_or(|one| one.length >= self.limits.file);
+        if is_full || self.file.is_none() {
+            self.begin()?;
+        }
+        let (Some(file), Some(segment)) = (&self.file, self.files.last_mut()) else {
+            return Ok(());
+        };
+        let path = name(PREFIX, segment.number);
+        let wrong = |error| StoreError::new("writing", &self.disk.describe(&path), error);
+        if self.is_torn {
+            file.truncate(segment.length).map_err(wrong)?;
+            self.is_torn = false;
+        }
+        seal(&mut self.waiting, segment.number);
+        if let Err(error) = file.write(segment.length, &self.waiting) {
+            self.is_torn = true;
+            return Err(wrong(error));
+        }
+        segment.length += self.waiting.len() as u64;
+        segment.end.include(std::mem::take(&mut self.ends));
+        self.waiting.clear();
+        self.waiting.shrink_to(KEPT);
+        Ok(())
+    }
+
+    /// Has what was written survive a stop of the machine.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        let (Some(file), Some(segment)) = (&self.file, self.files.last()) else { return Ok(()) };
+        let place = || self.disk.describe(&name(PREFIX, segment.number));
+        file.sync().map_err(|error| StoreError::new("syncing", &place(), error))
+    }
+
+    /// Begins the next file.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        if self.file.is_some() && !self.is_torn {
+            self.sync()?;
+        }
+        let number = self.files.last().map_or(1, |last| last.number + 1);
+        let path = name(PREFIX, number);
+        let make = || -> io::Result<D::File> {
+            if self.disk.exists(&path)? {
+                self.disk.remove(&path)?;
+            }
+            let file = self.disk.open(&path, Access::Create)?;
+            self.disk.sync_folder("")?;
+            Ok(file)
+        };
+        let file =
+            make().map_err(|error| StoreError::new("making", &self.disk.describe(&path), error))?;
+        self.file = Some(file);
+        self.is_torn = false;
+        self.files.push(Segment { number, length: 0, end: End::default() });
+        Ok(())
+    }
+
+    /// A checkpoint of this position is on disk: removes the oldest files with nothing behind it, if all in
+    /// them is older than `since`, or the ring is too long.
+    pub fn saved(&mut self, position: u64, since: u64) -> Result<(), StoreError> {
+        let mut all: u64 = self.length();
+        while self.files.len() > 1 {
+            let oldest = self.files[0];
+            let is_old = oldest.end.time < since || all > self.limits.all;
+            if oldest.end.position > position || !is_old {
+                break;
+            }
+            let path = name(PREFIX, oldest.number);
+            let wrong = |error| StoreError::new("removing", &self.disk.describe(&path), error);
+            self.disk.remove(&path).map_err(wrong)?;
+            self.files.remove(0);
+            all -= oldest.length;
+        }
+        Ok(())
+    }
+
+    /// Bytes in files.
+    pub fn length(&self) -> u64 {
+        self.files.iter().map(|one| one.length).sum()
+    }
+
+    /// Bytes that wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// The record at a place of a file, and where the next one begins.
+fn record(content: &[u8], at: usize, number: u64) -> Option<(Kept, usize)> {
+    let length = word(content, at)? as usize;
+    let end = at.checked_add(HEAD)?.checked_add(length)?;
+    let whole = content.get(at..end)?;
+    if word(whole, 4)? != checksum(whole, number) {
+        return None;
+    }
+    let (position, time) = (long(whole, 8)?, long(whole, 16)?);
+    Some((Kept { position, time, bytes: whole[HEAD..].to_vec() }, end))
+}
+
+/// Gives records their checksums.
+fn seal(records: &mut [u8], number: u64) {
+    let mut at = 0;
+    while let Some(length) = word(records, at) {
+        let Some(whole) = records.get_mut(at..at + HEAD + length as usize) else { return };
+        let sum = checksum(whole, number);
+        whole[4..8].copy_from_slice(&sum.to_le_bytes());
+        at += whole.len();
+    }
+}
+
+/// The number of the file is a part of it: what an older file had at this place of the disk is no record.
+fn checksum(record: &[u8], number: u64) -> u32 {
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), &record[..4]);
+    crc32c::crc32c_append(sum, &record[8..])
+}
+
+const PREFIX: &str = "ring-";
+/// Bytes in front of a record's own: length, checksum, position, time.
+const HEAD: usize = 24;
+/// Bytes of room that are kept when all is written.
+const KEPT: usize = 4 << 20;

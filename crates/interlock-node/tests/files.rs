@@ -1,0 +1,282 @@
+//! The files of a node, on a disk that behaves badly, and on the real one with a process that is killed.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+use interlock_node::files::{lock, Checkpoints, Kept, Limits, Report, Ring};
+use interlock_stores::disk::folder::Folder;
+use interlock_stores::disk::simulated::{Faults, Simulated};
+use interlock_stores::disk::Disk;
+
+const SMALL: Limits = Limits { file: 200, all: 1000 };
+
+fn opened<D: Disk>(disk: &D, limits: Limits) -> (Ring<D>, Vec<Kept>, Vec<Report>) {
+    let (mut kept, mut reports) = (Vec::new(), Vec::new());
+    let ring = Ring::open(disk.clone(), limits, |one| kept.push(one), &mut reports).unwrap();
+    (ring, kept, reports)
+}
+
+fn kept(position: u64) -> Kept {
+    Kept { position, time: position * 10, bytes: vec![position as u8; position as usize % 50] }
+}
+
+fn add<D: Disk>(ring: &mut Ring<D>, position: u64) {
+    let one = kept(position);
+    ring.add(one.position, one.time, &one.bytes);
+}
+
+fn disk(seed: u64) -> Simulated {
+    let disk = Simulated::new(seed);
+    drop(lock(&disk).unwrap());
+    disk
+}
+
+#[test]
+fn a_folder_is_of_one_process() {
+    let disk = Simulated::new(1);
+    let taken = lock(&disk).unwrap();
+    let error = lock(&disk).err().unwrap().to_string();
+    assert!(error.contains("another node has this folder"), "{error}");
+    drop(taken);
+    lock(&disk).unwrap();
+}
+
+#[test]
+fn the_last_three_checkpoints_are_kept_and_the_newest_whole_one_is_found() {
+    let disk = disk(1);
+    let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
+    let mut reports = Vec::new();
+    assert_eq!(checkpoints.newest(u64::MAX, &mut reports).unwrap(), None);
+    // A node that has gone back has lower positions later.
+    for position in [10, 20, 30, 25] {
+        checkpoints.save(position, format!("state {position}").as_bytes()).unwrap();
+    }
+    assert_eq!(checkpoints.count(), 3);
+    let mut again = Checkpoints::open(disk.clone()).unwrap();
+    let (mut found, mut before) = (Vec::new(), u64::MAX);
+    while let Some(saved) = again.newest(before, &mut reports).unwrap() {
+        assert_eq!(saved.bytes, format!("state {}", saved.position).as_bytes());
+        found.push(saved.position);
+        before = saved.number;
+    }
+    assert_eq!((found, reports.len()), (vec![25, 30, 20], 0));
+    again.remove(4).unwrap();
+    assert_eq!(again.newest(u64::MAX, &mut reports).unwrap().unwrap().position, 30);
+    // A number is not used again while this process has it in mind.
+    again.save(26, b"x").unwrap();
+    assert_eq!(again.newest(u64::MAX, &mut reports).unwrap().unwrap().number, 5);
+}
+
+#[test]
+fn a_checkpoint_with_any_byte_changed_or_missing_is_passed_over() {
+    let disk = disk(1);
+    let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
+    checkpoints.save(1, b"older").unwrap();
+    checkpoints.save(2, b"newer state").unwrap();
+    let path = "checkpoint-00000000000000000002";
+    let whole = disk.content(path).unwrap();
+    let check = |content: &[u8]| {
+        disk.set_content(path, content);
+        let mut reports = Vec::new();
+        let found = checkpoints.newest(u64::MAX, &mut reports).unwrap().unwrap();
+        assert_eq!((found.position, &found.bytes[..], reports.len()), (1, &b"older"[..], 1));
+    };
+    for at in 0..whole.len() {
+        check(&whole[..at]);
+        let mut changed = whole.clone();
+        changed[at] ^= 1 << (at % 8);
+        check(&changed);
+    }
+    check(&[whole.as_slice(), b"x"].concat());
+}
+
+#[test]
+fn a_ring_with_any_byte_changed_or_missing_gives_what_is_before() {
+    let disk = disk(1);
+    let (mut ring, ..) = opened(&disk, SMALL);
+    (1..=4).for_each(|position| add(&mut ring, position));
+    ring.write().unwrap();
+    drop(ring);
+    let path = "ring-00000000000000000001";
+    let whole = disk.content(path).unwrap();
+    let ends: Vec<usize> =
+        (1..=4).map(|n| (1..=n).map(|m| 24 + kept(m).bytes.len()).sum()).collect();
+    assert_eq!(ends[3], whole.len());
+    for at in 0..whole.len() {
+        let before = ends.iter().filter(|end| **end <= at).count();
+        let mut changed = whole.clone();
+        changed[at] ^= 1 << (at % 8);
+        for content in [&whole[..at], &changed] {
+            disk.set_content(path, content);
+            let (mut ring, found, reports) = opened(&disk, SMALL);
+            let wanted: Vec<Kept> = (1..=before as u64).map(kept).collect();
+            assert_eq!(found, wanted);
+            let is_cut = content.len() > before.checked_sub(1).map_or(0, |last| ends[last]);
+            assert_eq!(reports.len(), usize::from(is_cut), "{at}");
+            // And goes on from there.
+            add(&mut ring, 9);
+            ring.write().unwrap();
+            drop(ring);
+            let (_, found, reports) = opened(&disk, SMALL);
+            assert_eq!((found.len(), found.last(), reports.len()), (before + 1, Some(&kept(9)), 0));
+        }
+    }
+}
+
+#[test]
+fn nothing_behind_the_newest_checkpoint_is_dropped() {
+    let disk = disk(1);
+    let (mut ring, ..) = opened(&disk, SMALL);
+    for position in 1..=200 {
+        add(&mut ring, position);
+        ring.write().unwrap();
+    }
+    let whole = ring.length();
+    assert!(whole > SMALL.all);
+    // Too long, but behind the checkpoint.
+    ring.saved(0, u64::MAX).unwrap();
+    assert_eq!(ring.length(), whole);
+    // Too long: it goes down to the bound, old or not.
+    ring.saved(150, 0).unwrap();
+    drop(ring);
+    let (mut ring, found, reports) = opened(&disk, SMALL);
+    let first = found[0].position;
+    assert!(first > 1 && first <= 151 && reports.is_empty(), "{first}");
+    assert_eq!(found, (first..=200).map(kept).collect::<Vec<_>>());
+    // Short enough: only what is old goes.
+    ring.saved(200, 1900).unwrap();
+    let (_, found, _) = opened(&disk, SMALL);
+    let first = found[0].position;
+    assert!((180..=190).contains(&first) && found.last() == Some(&kept(200)), "{first}");
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_waits_is_written_when_there_is_room() {
+    let disk = disk(1);
+    let (mut ring, ..) = opened(&disk, SMALL);
+    let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
+    checkpoints.save(1, b"older").unwrap();
+    disk.set_faults(Faults { capacity: Some(300), ..Faults::default() });
+    let mut failed = 0;
+    for position in 1..=40 {
+        add(&mut ring, position);
+        failed += usize::from(ring.write().is_err());
+    }
+    let error = checkpoints.save(2, &[0; 300]).unwrap_err().to_string();
+    assert!(error.contains("make room"), "{error}");
+    assert!(failed > 0 && ring.waiting() > 0);
+    assert_eq!(checkpoints.newest(u64::MAX, &mut Vec::new()).unwrap().unwrap().position, 1);
+    disk.set_faults(Faults::default());
+    ring.write().unwrap();
+    checkpoints.save(2, &[0; 300]).unwrap();
+    assert_eq!(checkpoints.newest(u64::MAX, &mut Vec::new()).unwrap().unwrap().position, 2);
+    drop(ring);
+    let (_, found, reports) = opened(&disk, SMALL);
+    assert_eq!((found, reports), ((1..=40).map(kept).collect(), Vec::new()));
+}
+
+/// The machine stops at any operation, or a write or a sync fails, and what was synced is there.
+#[test]
+fn what_was_synced_is_there_after_any_stop_of_the_machine() {
+    for seed in 0..2000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let disk = disk(seed);
+        let (mut ring, ..) = opened(&disk, SMALL);
+        let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
+        let stop = random.u64(..120);
+        let mut faults = Faults { stop_in: Some(stop), ..Faults::default() };
+        if seed % 3 == 0 {
+            faults.fail_write_in = Some(random.u64(..40));
+        }
+        disk.set_faults(faults);
+        // Positions that are synced, saved, and dropped behind a checkpoint.
+        let (mut synced, mut saved) = (0, 0);
+        for position in 1..=60u64 {
+            add(&mut ring, position);
+            if ring.write().is_ok() && random.u8(..4) == 0 && ring.sync().is_ok() {
+                synced = position;
+            }
+            if random.u8(..10) == 0 && checkpoints.save(position, &[position as u8; 100]).is_ok() {
+                saved = position;
+                let _ = ring.saved(position, 0);
+            }
+        }
+        drop((ring, checkpoints));
+        let disk = disk.restart();
+        drop(lock(&disk).unwrap());
+        let mut reports = Vec::new();
+        let checkpoints = Checkpoints::open(disk.clone()).unwrap();
+        let found = checkpoints.newest(u64::MAX, &mut reports).unwrap();
+        let position = found.as_ref().map_or(0, |found| found.position);
+        assert!(position >= saved, "seed {seed}: the checkpoint {position}, {saved} was saved");
+        assert!(reports.is_empty(), "seed {seed}: {reports:?}");
+        let (_, found, _) = opened(&disk, SMALL);
+        let positions: Vec<u64> = found.iter().map(|one| one.position).collect();
+        let first = positions.first().copied().unwrap_or(1);
+        let last = positions.last().copied().unwrap_or(0);
+        assert_eq!(positions.len() as u64, last + 1 - first, "seed {seed}");
+        assert!(found.iter().all(|one| *one == kept(one.position)), "seed {seed}");
+        assert!(last >= synced, "seed {seed}: {last} of {synced}");
+        assert!(synced <= position || first <= position + 1, "seed {seed}: a gap at {first}");
+    }
+}
+
+/// The process that is killed: this program again, with a folder in its environment.
+#[test]
+fn a_process_that_is_killed_loses_nothing_that_it_has_written() {
+    const FOLDER: &str = "INTERLOCK_NODE_KILLED";
+    if let Ok(path) = std::env::var(FOLDER) {
+        let disk = Folder::new(path);
+        let _lock = lock(&disk).unwrap();
+        let (mut ring, found, _) = opened(&disk, Limits { file: 5000, all: 20_000 });
+        let mut checkpoints = Checkpoints::open(disk).unwrap();
+        let last = found.last().map_or(0, |one| one.position);
+        for position in last + 1.. {
+            add(&mut ring, position);
+            ring.write().unwrap();
+            if position % 64 == 0 {
+                checkpoints.save(position, &vec![position as u8; 3000]).unwrap();
+                ring.saved(position, 0).unwrap();
+            }
+            println!("written {position}");
+            std::io::stdout().flush().unwrap();
+        }
+    }
+    let path = std::env::temp_dir().join(format!("interlock-node-killed-{}", std::process::id()));
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut last = 0;
+    for _ in 0..20 {
+        let program = std::env::current_exe().unwrap();
+        let test = "a_process_that_is_killed_loses_nothing_that_it_has_written";
+        let mut command = Command::new(program);
+        command.args([test, "--exact", "--nocapture"]).env(FOLDER, &path);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut told = child.stdout.take().unwrap();
+        let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+        let enough = random.usize(100..20_000);
+        while text.len() < enough {
+            let count = told.read(&mut buffer).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&text));
+            text.extend_from_slice(&buffer[..count]);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        told.read_to_end(&mut text).unwrap();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let number = |line: &str| line.split("written ").nth(1)?.parse::<u64>().ok();
+        last = whole.lines().filter_map(number).next_back().unwrap_or(last);
+        let disk = Folder::new(&path);
+        let (_, found, _) = opened(&disk, Limits { file: 5000, all: 20_000 });
+        let there = found.last().map_or(0, |one| one.position);
+        assert!(there >= last, "{there} of {last}");
+        assert!(found.iter().all(|one| *one == kept(one.position)));
+        let mut reports = Vec::new();
+        let newest = Checkpoints::open(disk).unwrap().newest(u64::MAX, &mut reports).unwrap();
+        let position = newest.as_ref().map_or(0, |newest| newest.position);
+        // One may be left out: it was killed between the ring and the checkpoint.
+        assert!(reports.is_empty() && position + 128 >= last, "{position} of {last}: {reports:?}");
+        assert!(found.first().is_none_or(|one| one.position <= position + 1));
+    }
+    std::fs::remove_dir_all(&path).unwrap();
+}
