@@ -8,6 +8,8 @@
 pub const COUNTER_BITS: u32 = 16;
 /// Readings are below: so twice one still is a number of 64 bits, and what follows it a reading.
 pub const READINGS: u64 = 1 << 62;
+/// The last ms since 1970 that has readings.
+pub const LATEST_MS: u64 = (READINGS - 1) >> COUNTER_BITS;
 /// Between a data centre and a lineage in a writer's name.
 pub const LINEAGE: u8 = b'.';
 /// Longest name of a data centre, in bytes.

@@ -1,5 +1,17 @@
 //! The rows of a table as a machine that a log drives.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `store` | the states of all rows: counts, expiry, what is forgotten, checksum, changes |
+//! | `settings` | what a log's genesis says of its table |
+//! | `calls` | the commands that write, by their names |
+//! | `table` | a table: commands in, replies out |
 
+mod calls;
+mod settings;
 mod store;
+mod table;
 
+pub use settings::Settings;
 pub use store::{Changed, Store, MAX_KEY};
+pub use table::{Rows, When};

@@ -137,6 +137,11 @@ impl Store {
         self.newest
     }
 
+    /// Notes a reading: it is not above `newest` from then on.
+    pub fn saw(&mut self, reading: u64) {
+        self.newest = self.newest.max(reading);
+    }
+
     /// Equal where all rows are equal to the byte, those too that are remembered alone.
     pub fn checksum(&self) -> u128 {
         self.checksum
@@ -243,17 +248,22 @@ impl Store {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_part(0, usize::MAX, out);
+    }
+
+    /// As `encode`, of so many rows that changed behind a number. Returns the number of the last.
+    pub fn encode_part(&self, since: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         for number in [self.time, self.changes, self.newest, self.dropped] {
             codec::put_number(out, number);
         }
-        let mut slots: Vec<_> = self.entries.iter().flatten().collect();
-        slots.sort_unstable_by_key(|entry| entry.changed);
-        codec::put_number(out, slots.len() as u64);
-        for entry in slots {
-            codec::put_number(out, entry.changed);
-            codec::put_bytes(out, entry.key());
-            codec::put_bytes(out, entry.state());
+        let rows = self.changed_since(since, most);
+        codec::put_number(out, rows.len() as u64);
+        for row in &rows {
+            codec::put_number(out, row.number);
+            codec::put_bytes(out, row.key);
+            codec::put_bytes(out, row.state);
         }
+        rows.last().map_or(since, |row| row.number)
     }
 
     /// # Errors

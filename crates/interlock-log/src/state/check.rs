@@ -5,9 +5,6 @@ use crate::column::{is_stamp, BORN};
 use crate::pack::{self, Items};
 use crate::stamp::{self, READINGS};
 
-/// Longest time at which a row expires, in ms since 1970: a reading of it is one of a clock.
-const LATEST: u64 = (READINGS - 1) >> stamp::COUNTER_BITS;
-
 /// Returns whether it is a state in its only form, so that every join of it is one too.
 pub(super) fn is_state(rules: &Rules, bytes: &[u8]) -> bool {
     let Some(items) = Items::of(bytes) else { return false };
@@ -33,7 +30,7 @@ pub(super) fn is_state(rules: &Rules, bytes: &[u8]) -> bool {
         // A tombstone has a floor, and nothing else.
         && (is_born || floor != NEVER && cells[super::FIRST..].iter().all(|c| **c == *pack::NIL))
         && *again == *cells[EXPIRES]
-        && expires <= LATEST
+        && expires <= stamp::LATEST_MS
         && rules.columns.iter().all(|column| column.check(&cells, is_made, is_born));
     if !right {
         return false;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
+use super::{Change, Merge, Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
 use crate::column::{Cell, BORN, LIFE};
 use crate::pack;
 use crate::stamp;
@@ -31,6 +31,62 @@ impl Rules {
             Joined::Ours => None,
             Joined::Theirs => Some(theirs.clone()),
             Joined::New(cells) => Some(self.encode(&cells)),
+        }
+    }
+
+    /// As `join_bytes`, where the later is not always left: `place` says of two readings of a value with
+    /// which each counts.
+    pub fn join_placed(
+        &self,
+        ours: &[u8],
+        theirs: &State,
+        place: &dyn Fn(u64, u64) -> (u64, u64),
+    ) -> Option<State> {
+        let (mut one, mut other) = (self.cells(ours), self.cells(&theirs.0));
+        if one[FLOOR] != other[FLOOR] {
+            return self.join_bytes(ours, theirs);
+        }
+        (one, other) = (self.spread(&one), self.spread(&other));
+        for at in std::iter::once(ALIVE).chain(self.registers().map(|at| at + 1)) {
+            let (our, their) = (reading(&one[at]), reading(&other[at]));
+            if our == 0 || their == 0 || one[at] == other[at] {
+                continue;
+            }
+            let (our_new, their_new) = place(our, their);
+            for (cell, before, now) in [(&mut one, our, our_new), (&mut other, their, their_new)] {
+                if now != before {
+                    let stamp = cell[at].to_mut();
+                    stamp[2..10].copy_from_slice(&now.to_be_bytes());
+                }
+            }
+        }
+        self.fold(&mut one);
+        self.fold(&mut other);
+        let one = self.encode(&one);
+        let joined = self.join_bytes(&one.0, &self.encode(&other)).unwrap_or(one);
+        (*joined.0 != *ours).then_some(joined)
+    }
+
+    /// The highest reading of what a change would set over.
+    pub fn latest(&self, before: &[u8], change: &Change) -> u64 {
+        let cells = self.spread(&self.cells(before));
+        let columns = |numbers: &mut dyn Iterator<Item = usize>| {
+            let registers = numbers.map(|n| &self.columns[n]).filter(|c| c.is_register());
+            registers.map(|column| reading(&cells[column.at + 1])).max().unwrap_or(0)
+        };
+        let life = reading(&cells[ALIVE]);
+        let all = || columns(&mut (0..self.columns.len()));
+        match change {
+            Change::Patch { given } => columns(&mut given.iter().map(|(column, _)| *column)),
+            // What is added counts, whenever it comes.
+            Change::Raise { column, .. } if self.merges[*column] == Merge::Last => {
+                columns(&mut std::iter::once(*column))
+            }
+            Change::Raise { .. } => 0,
+            Change::Expire { .. } => life,
+            Change::Replace { .. } => life.max(all()),
+            Change::Create { .. } | Change::CreateBy { .. } => reading(&cells[FLOOR]),
+            Change::Delete => reading(&cells[BIRTH]).max(life).max(all()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! All rows of a table: what is counted, expires, is forgotten and told is what the states say.
 
+mod commands;
+
 use std::collections::BTreeMap;
 
 use fastrand::Rng;

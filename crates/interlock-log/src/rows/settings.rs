@@ -1,0 +1,71 @@
+//! What a log's genesis says of its table: all nodes compute with the same.
+
+use crate::codec::{self, Damaged, Reader};
+use crate::stamp;
+use crate::state::Rules;
+
+/// The version of what is computed: another one begins with an entry, once all nodes know it.
+const VERSION: u64 = 1;
+const MAX_TEXT: usize = 1 << 20;
+
+/// A table as all nodes of a data centre have it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The table's name.
+    pub name: String,
+    /// The data centre of the log.
+    pub dc: String,
+    pub rules: Rules,
+    /// The most rows.
+    pub capacity: u64,
+    /// The number of data centres: each may make its share of the capacity, so that their rows together
+    /// are not more.
+    pub centres: u64,
+    /// The most deleted and expired rows that are remembered.
+    pub tombstones: u64,
+    /// The longest key, in bytes.
+    pub key_size: u64,
+    /// Ms for which rows live that are not told; 0: for ever.
+    pub ttl: u64,
+}
+
+impl Settings {
+    /// The rows that this data centre may make.
+    pub fn share(&self) -> u64 {
+        (self.capacity / self.centres.max(1)).max(1)
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        codec::put_number(out, VERSION);
+        for text in [&self.name, &self.dc, &self.rules.fingerprint()] {
+            codec::put_bytes(out, text.as_bytes());
+        }
+        for number in [self.capacity, self.centres, self.tombstones, self.key_size, self.ttl] {
+            codec::put_number(out, number);
+        }
+    }
+
+    /// # Errors
+    ///
+    /// The bytes are of another version, or none that `encode` writes.
+    pub fn decode(from: &mut Reader) -> Result<Settings, Damaged> {
+        if from.number()? != VERSION {
+            return Err(Damaged);
+        }
+        let mut text = || {
+            let bytes = from.bytes(MAX_TEXT)?;
+            String::from_utf8(bytes.to_vec()).map_err(|_| Damaged)
+        };
+        let (name, dc, rules) = (text()?, text()?, text()?);
+        let rules = Rules::parse(&rules).map_err(|_| Damaged)?;
+        let mut number = || from.number();
+        let (capacity, centres) = (number()?, number()?);
+        let (tombstones, key_size, ttl) = (number()?, number()?, number()?);
+        let found = Settings { name, dc, rules, capacity, centres, tombstones, key_size, ttl };
+        let right = stamp::is_name(found.dc.as_bytes())
+            && capacity > 0
+            && centres > 0
+            && (1..=super::MAX_KEY as u64).contains(&key_size);
+        right.then_some(found).ok_or(Damaged)
+    }
+}

@@ -1,0 +1,333 @@
+//! A table as a node of a log has it: commands in, replies out.
+
+use std::time::Duration;
+
+use interlock_rows::decide::{decide, put};
+use interlock_rows::parse::{parse, Rows as Parsed};
+use interlock_rows::write::Writer;
+use interlock_rows::{Command, Refusal, Reply, View};
+use interlock_table::{Change, Ttl, Value};
+
+use super::calls::{self, Do};
+use super::{Settings, Store, MAX_KEY};
+use crate::codec::{self, Damaged, Reader};
+use crate::stamp::{self, Stamp};
+use crate::state::{self, Rules, State};
+
+const FULL: &str =
+    "TABLEFULL the table has as many rows as its capacity says; delete some, or raise it";
+
+/// The moment of a command.
+pub struct When<'a> {
+    /// The log time, in ms.
+    pub time: u64,
+    /// A reading above all before, or the first date of a lost command that is done late.
+    pub reading: u64,
+    /// The history by which sums are kept.
+    pub lineage: u64,
+    /// It comes from a lost entry: it is not refused for capacity, and what was set later may stay.
+    pub put_back: bool,
+    /// The reading at which a lost command is done over what has this reading. `None`: that stays.
+    pub place: &'a dyn Fn(u64) -> Option<u64>,
+}
+
+/// All rows of a table, and what is computed with them.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    settings: Settings,
+    store: Store,
+}
+
+impl Rows {
+    pub fn new(settings: Settings) -> Rows {
+        let tombstones = usize::try_from(settings.tombstones).unwrap_or(usize::MAX);
+        let store = Store::new(settings.rules.clone(), tombstones);
+        Rows { settings, store }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Lets the log time pass: rows expire.
+    pub fn pass(&mut self, time: u64) {
+        self.store.advance(time);
+    }
+
+    /// Does a command, and writes its reply in RESP2. Errors: the reply is an error, and nothing changed.
+    pub fn run<T: AsRef<[u8]>>(
+        &mut self,
+        arguments: &[T],
+        when: &When,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let mut reply = Writer { out: reply, resp3: false };
+        let done = self.try_run(arguments, when, &mut reply);
+        if let Err(Refusal(text)) = &done {
+            reply.error(text);
+        }
+        done
+    }
+
+    fn try_run<T: AsRef<[u8]>>(
+        &mut self,
+        arguments: &[T],
+        when: &When,
+        reply: &mut Writer,
+    ) -> Result<(), Refusal> {
+        let now = when.time.saturating_mul(1000);
+        match calls::find(arguments)? {
+            Do::One(verb, at) => {
+                let key = self.key(arguments[at].as_ref())?;
+                let command = parse(verb, self.settings.rules.schema(), arguments, now)?;
+                self.decide(key, &command, when)?.write(reply);
+            }
+            Do::DeleteAll => {
+                let keys: Result<Vec<_>, _> =
+                    arguments[1..].iter().map(|name| self.key(name.as_ref())).collect();
+                let mut count = 0;
+                for key in keys? {
+                    let done = self.decide(key, &Command::Delete, when)?;
+                    count += i64::from(done == Reply::Integer(1));
+                }
+                reply.integer(count);
+            }
+            Do::SetAll => {
+                self.named(arguments[2].as_ref())?;
+                let rules = self.settings.rules.clone();
+                let rows = Parsed::parse(rules.schema(), arguments)?;
+                let mut given: Vec<_> = rows.given().collect();
+                let count = given.len();
+                for (key, _) in &given {
+                    self.fits(key)?;
+                }
+                // Of a key that is there twice the last is set: one moment has one change of a row.
+                given.reverse();
+                given.sort_by(|one, other| one.0.cmp(other.0));
+                given.dedup_by(|next, kept| next.0 == kept.0);
+                let is_new = |key: &&[u8]| !self.store.is_alive(key);
+                let new = given.iter().map(|(key, _)| *key).filter(is_new).count();
+                self.room(new as u64, when)?;
+                for (key, given) in given {
+                    let change = put(given, Ttl::Usual, &self.seen(key, when, "").view());
+                    self.change(key, &change, when);
+                }
+                reply.integer(count as i64);
+            }
+            Do::Barrier => reply.ok(),
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, key: &[u8], command: &Command, when: &When) -> Result<Reply, Refusal> {
+        let writer = stamp::writer(&self.settings.dc, when.lineage);
+        let seen = self.seen(key, when, &writer);
+        let now = when.time.saturating_mul(1000);
+        let (change, reply) = decide(command, self.settings.rules.schema(), &seen.view(), now)?;
+        let Some(change) = change else { return Ok(reply) };
+        if matches!(change, Change::Create { .. } | Change::CreateBy { .. }) {
+            self.fits(key)?;
+            self.room(1, when)?;
+        }
+        self.change(key, &change, when);
+        Ok(reply)
+    }
+
+    fn change(&mut self, key: &[u8], change: &Change, when: &When) {
+        let before = self.store.get(key);
+        let mut reading = when.reading;
+        if when.put_back {
+            let existing = before.map_or(0, |before| self.settings.rules.latest(before, change));
+            match (when.place)(existing) {
+                Some(placed) => reading = placed,
+                None => return,
+            }
+        }
+        let writer = stamp::writer(&self.settings.dc, when.lineage);
+        let stamp = Stamp { reading, writer: &writer };
+        if let Some(after) = self.settings.rules.apply(before, change, &stamp, when.time) {
+            self.store.put(key, &after, reading);
+        }
+    }
+
+    fn seen<'s>(&'s self, key: &[u8], when: &When, writer: &'s str) -> Seen<'s> {
+        let state = self.store.get(key);
+        let stamp = Stamp { reading: when.reading, writer };
+        Seen { settings: &self.settings, state, stamp, now: when.time }
+    }
+
+    /// Errors: so many new rows are more than this data centre may make, or than there may be.
+    fn room(&self, new: u64, when: &When) -> Result<(), Refusal> {
+        let own = self.store.rows_of(&self.settings.dc) + new;
+        let all = self.store.rows() + new;
+        let is_full = own > self.settings.share() || all > self.settings.capacity;
+        if new > 0 && is_full && !when.put_back {
+            return Err(FULL.into());
+        }
+        Ok(())
+    }
+
+    /// The key of a row that is named TABLE:KEY.
+    fn key<'a>(&self, name: &'a [u8]) -> Result<&'a [u8], Refusal> {
+        let Some(colon) = name.iter().position(|byte| *byte == b':') else {
+            return Err("ERR a row is named by TABLE:KEY".into());
+        };
+        self.named(&name[..colon])?;
+        Ok(&name[colon + 1..])
+    }
+
+    fn named(&self, table: &[u8]) -> Result<(), Refusal> {
+        if table == self.settings.name.as_bytes() {
+            return Ok(());
+        }
+        Err(Refusal([b"NOTABLE this hub has no table '", table, b"'"].concat()))
+    }
+
+    /// Errors: the table does not take such a key.
+    fn fits(&self, key: &[u8]) -> Result<(), Refusal> {
+        let (size, limit) = (key.len(), self.settings.key_size);
+        if size == 0 {
+            return Err("ERR a key must have at least one byte".into());
+        }
+        if size as u64 > limit || size > MAX_KEY {
+            let why =
+                format!("ERR a key of {size} bytes; the table takes up to {limit} (key_size)");
+            return Err(why.into());
+        }
+        Ok(())
+    }
+
+    /// Takes in the state of a row from elsewhere: another data centre, or a database.
+    pub fn bring(&mut self, key: &[u8], theirs: &State) {
+        let rules = &self.settings.rules;
+        let joined = match self.store.get(key) {
+            Some(ours) => rules.join_bytes(ours, theirs),
+            None => Some(theirs.clone()),
+        };
+        let newest = stamp::reading(rules.newest(theirs));
+        if let Some(joined) = joined {
+            self.store.put(key, &joined, newest);
+        }
+    }
+
+    /// Takes in all rows of another history. `place` says of two readings with which each counts.
+    /// Returns the highest reading.
+    pub fn take_in(&mut self, other: &Rows, place: &dyn Fn(u64, u64) -> (u64, u64)) -> u64 {
+        let rules = self.settings.rules.clone();
+        for row in other.store.all() {
+            let theirs = rules.trust(row.state.into());
+            let joined = match self.store.get(row.key) {
+                Some(ours) => rules.join_placed(ours, &theirs, place),
+                None => Some(theirs),
+            };
+            if let Some(joined) = joined {
+                let newest = stamp::reading(rules.newest(&joined));
+                self.store.put(row.key, &joined, newest);
+            }
+        }
+        self.store.saw(other.store.newest());
+        self.store.newest()
+    }
+
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_part(0, usize::MAX, out);
+    }
+
+    /// Writes so many rows that changed behind a number, as a table that others take in. Returns the
+    /// number of the last.
+    pub fn write_part(&self, since: u64, most: usize, out: &mut Vec<u8>) -> u64 {
+        let mut settings = Vec::new();
+        self.settings.encode(&mut settings);
+        codec::put_bytes(out, &settings);
+        self.store.encode_part(since, most, out)
+    }
+
+    /// # Errors
+    ///
+    /// The bytes are none that `write` writes.
+    pub fn read(bytes: &[u8]) -> Result<Rows, Damaged> {
+        let mut from = Reader::new(bytes);
+        let mut rows = Rows::of_genesis(from.bytes(1 << 22)?)?;
+        let tombstones = usize::try_from(rows.settings.tombstones).unwrap_or(usize::MAX);
+        rows.store = Store::decode(rows.settings.rules.clone(), tombstones, &mut from)?;
+        (from.left() == 0).then_some(rows).ok_or(Damaged)
+    }
+
+    /// # Errors
+    ///
+    /// This version cannot work with such a log.
+    pub fn of_genesis(bytes: &[u8]) -> Result<Rows, Damaged> {
+        let mut from = Reader::new(bytes);
+        let settings = Settings::decode(&mut from)?;
+        (from.left() == 0).then(|| Rows::new(settings)).ok_or(Damaged)
+    }
+}
+
+/// A row as a command finds it.
+struct Seen<'a> {
+    settings: &'a Settings,
+    state: Option<&'a [u8]>,
+    stamp: Stamp<'a>,
+    now: u64,
+}
+
+impl<'a> Seen<'a> {
+    fn view(&self) -> Viewed<'a> {
+        let view = self.settings.rules.view_of(self.state, self.now);
+        Viewed {
+            settings: self.settings,
+            state: self.state,
+            stamp: self.stamp,
+            now: self.now,
+            view,
+        }
+    }
+}
+
+struct Viewed<'a> {
+    settings: &'a Settings,
+    state: Option<&'a [u8]>,
+    stamp: Stamp<'a>,
+    now: u64,
+    view: state::View<'a>,
+}
+
+impl View for Viewed<'_> {
+    fn is_there(&self) -> bool {
+        self.view.is_there()
+    }
+
+    fn value(&self, column: usize) -> Value<'_> {
+        self.view.value(column)
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let expires_at = self.view.expires_at();
+        (expires_at > 0).then(|| Duration::from_millis(expires_at.saturating_sub(self.now)))
+    }
+
+    fn expiry(&self, ttl: Ttl) -> u64 {
+        let left = match ttl {
+            Ttl::Usual if self.settings.ttl > 0 => self.settings.ttl,
+            Ttl::Usual | Ttl::Never => return 0,
+            Ttl::For(left) => left.as_millis().try_into().unwrap_or(u64::MAX),
+        };
+        // 0 is for ever, and behind the last reading there is none.
+        self.now.saturating_add(left).clamp(1, stamp::LATEST_MS)
+    }
+
+    fn raised(&self, column: usize, to: Value<'static>) -> Value<'static> {
+        let rules: &Rules = &self.settings.rules;
+        if rules.merges()[column] == state::Merge::Last {
+            return to;
+        }
+        let change = Change::Raise { column, to: to.clone() };
+        let after = rules.apply(self.state, &change, &self.stamp, self.now);
+        let view = rules.view_of(after.as_ref().map(State::as_bytes).or(self.state), self.now);
+        interlock_rows::text::owned(view.value(column))
+    }
+}
