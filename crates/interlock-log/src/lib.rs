@@ -12,7 +12,6 @@
 //! | [`stamp`] | the order of changes: hybrid times and who wrote |
 //! | `column` | the merge kinds: how each is set, raised, joined and shown |
 //! | [`state`] | one row with all that is needed to join it with another of its key |
-//! | [`rows`] | all rows of a table |
 //! | [`entry`] | the entries of a log |
 //! | [`session`] | which entries of nodes and writes of clients were done |
 //! | [`machine`] | what the log drives, and what it is told |
@@ -20,6 +19,7 @@
 //! | [`checkpoint`] | a state with its place in the log |
 //! | [`ring`] | what was applied and could be put back |
 //! | [`replica`] | a node between the log and its state: the five rules |
+//! | [`rows`] | all rows of a table, as the machine that a log drives |
 
 pub mod apply;
 pub mod checkpoint;

@@ -6,8 +6,10 @@
 //! | `settings` | what a log's genesis says of its table |
 //! | `calls` | the commands that write, by their names |
 //! | `table` | a table: commands in, replies out |
+//! | `drive` | the same as the machine that a log drives |
 
 mod calls;
+mod drive;
 mod settings;
 mod store;
 mod table;

@@ -1,4 +1,4 @@
-//! What a log's genesis says of its table: all nodes compute with the same.
+//! The settings of a table in a log's genesis: all nodes compute with the same.
 
 use crate::codec::{self, Damaged, Reader};
 use crate::stamp;

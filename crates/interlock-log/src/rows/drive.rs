@@ -1,0 +1,44 @@
+//! A table as the machine that a log drives.
+
+use super::table::{Rows, When};
+use crate::codec::Damaged;
+use crate::machine::{Judge, Machine, Moment, Outcome, Winner};
+
+impl Machine for Rows {
+    fn begin(genesis: &[u8]) -> Result<Self, Damaged> {
+        Rows::of_genesis(genesis)
+    }
+
+    fn advance(&mut self, time: u64) {
+        self.pass(time);
+    }
+
+    fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome {
+        let place = |existing| moment.place(existing);
+        let when = When {
+            time: moment.time,
+            reading: moment.stamp,
+            lineage: moment.lineage,
+            put_back: moment.put_back,
+            place: &place,
+        };
+        let mut reply = Vec::with_capacity(16);
+        let refused = self.run(arguments, &when, &mut reply).is_err();
+        Outcome { reply, refused }
+    }
+
+    fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64 {
+        self.take_in(&other, &|ours, theirs| match judge.place(ours, theirs) {
+            Winner::Ours(ours) => (ours, theirs),
+            Winner::Theirs(theirs) => (ours, theirs),
+        })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.write(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Rows::read(bytes)
+    }
+}
