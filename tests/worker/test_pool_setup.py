@@ -335,6 +335,68 @@ def test_an_app_in_the_program_itself_is_handled_in_every_pool(
     assert run_program(tmp_path, first + GUARDED, *how, pool) == ("64\n", "")
 
 
+TWO_APPS = """
+import sys
+from interlock import App, Retry
+
+url, pool = sys.argv[1:]
+app = App("memory://pool")
+
+class Kept:
+    app = App({nowhere!r})
+
+other = App({nowhere!r})
+other.url = "redis://127.0.0.1:2?timeout=0.1"  # the program says otherwise below
+
+@other.task(queue="others")
+def named() -> None: ...
+
+@Kept.app.task(queue="others")
+def nameless() -> None: ...
+
+@app.task(result_ttl=60)
+def sends() -> list[object]:
+    ids = named.send().id, nameless.send().id
+    return [other.send_timeout, Kept.app.retry.attempts, len(set(ids))]
+
+if __name__ == "__main__":
+    app.url = other.url = Kept.app.url = url
+    other.send_timeout, Kept.app.retry = 7.5, Retry(9)
+    with app.worker(pool=pool, threads=1, queues="default"):
+        print(sends.send().result(timeout=40), other._queue("others").qsize())
+"""
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_other_apps_in_the_program_itself_are_as_the_program_has_set_them(
+    tmp_path: Path, url: str, pool: str
+) -> None:
+    text = TWO_APPS.format(nowhere=NOWHERE)
+    assert run_program(tmp_path, text, "program.py", url, pool) == ("[7.5, 9, 2] 2\n", "")
+
+
+ONE_OF_MANY = """
+from interlock import App
+
+def made() -> App:
+    app = App()
+    @app.task
+    def handled() -> None: ...
+    return app
+
+app = made()
+kept = [made(), made()]
+if __name__ == "__main__":
+    app.url = kept[0].url = "memory://named"
+    app.worker(pool="process", threads=1).start()
+"""
+
+
+def test_an_app_that_processes_cannot_tell_from_another_is_named_in_the_log(tmp_path: Path) -> None:
+    _, errors = run_program(tmp_path, ONE_OF_MANY, "program.py")
+    assert "<App of 1 tasks on memory://named> was changed after it was made" in errors
+
+
 def test_a_program_that_starts_its_worker_at_its_import_is_told_to_guard_it(
     tmp_path: Path,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import functools
 import os
@@ -19,7 +18,7 @@ from interlock.app.keyspec import KeySpec
 from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Hooks
 from interlock.app.options import checked
-from interlock.app.place import NoPlace, place_for_pool, place_of
+from interlock.app.place import NoPlace, place_for_pool
 from interlock.app.reach import Reach, check_engine, served
 from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
 from interlock.app.timetable import Args, Cron, Entry, Every, Kwargs, Missed, Schedule
@@ -86,9 +85,11 @@ class App:
             raise TypeError(f"App(): retry is {type(retry).__name__}; allowed: Retry")
         self.url = url
         """The engine; may be set until the first send."""
-        self._made_with_url, self._made_with_retry = url, retry
         self.retry = retry
         self.send_timeout = seconds(send_timeout, "App(): send_timeout")
+        self._made_with = (self.url, self.retry, self.send_timeout)
+        self._was_set_up = False
+        """In a process of a pool: it has what the worker's program has set on it."""
         self.queues = MappingProxyType(checked(queues or {}))
         """The declared options of queues by the queues' names."""
         self.audit = bool(audit)
@@ -505,11 +506,14 @@ class App:
         """Return the policy that a put carries: none where the queue's own holds."""
         return None if self.retry is _DEFAULT_RETRY else self.retry
 
+    @property
+    def _was_changed(self) -> bool:
+        return (self.url, self.retry, self.send_timeout) != self._made_with
+
     def _named(self) -> str | None:
         """Return the engine as somebody has named it; None if nobody has."""
-        if reach.others and self.url == self._made_with_url:
-            with contextlib.suppress(NoPlace):
-                self.url = reach.others.get(place_of(self), self.url)
+        if reach.others and not self._was_set_up:
+            reach.set_up(self)
         return self.url or os.environ.get("INTERLOCK_URL") or None
 
     def _queue_to_send(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from interlock.app.app import App
 
-__all__ = ["MAINS", "NoPlace", "place_for_pool", "place_in_program", "place_of"]
+__all__ = ["MAINS", "NoPlace", "module_of", "names_of", "place_for_pool", "place_in_program"]
 
 MAINS = ("__main__", "__mp_main__")
 """The names of the program itself: the second is multiprocessing's for it."""
@@ -57,21 +57,45 @@ def place_for_pool(app: App) -> str:
 
     An app in the program itself is found there if the program is a module or a file.
     """
-    place = place_in_program(app)
-    module, _, attribute = place.partition(":")
+    module, _, attribute = place_in_program(app).partition(":")
+    module = _name_in_pool(module)
+    place = f"{module}:{attribute}"
     if module not in MAINS:
         return place
-    main = sys.modules["__main__"]
-    name = getattr(main.__spec__, "name", "__main__")
-    if name not in MAINS:
-        return f"{name}:{attribute}"
-    path = getattr(main, "__file__", None)
+    path = getattr(sys.modules["__main__"], "__file__", None)
     if path is None or not os.path.isfile(path):
         raise NoPlace(
             "the app is in a program that is not a file (an interactive session, or python -c); "
             "put it into a module of its own"
         )
     return place
+
+
+def module_of(thing: Any) -> str:
+    """Return the module of a function or class by the name that it has in a pool's process too."""
+    return _name_in_pool(str(getattr(thing, "__module__", None) or ""))
+
+
+def names_of(app: App) -> list[str]:
+    """Return what an app is known by in this program and in the processes of a pool alike: its
+    place, and its tasks, for it may be no global name."""
+    names = [
+        f"{module_of(task.function)}.{getattr(task.function, '__qualname__', '')} as {task.name}"
+        for task in app.tasks.values()
+    ]
+    try:
+        module, _, attribute = place_in_program(app).partition(":")
+    except NoPlace:
+        return names
+    return [f"{_name_in_pool(module)}:{attribute}", *names]
+
+
+def _name_in_pool(module: str) -> str:
+    if module not in MAINS:
+        return module
+    # `python -m shop.tasks`: the processes of a pool import it by its own name.
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec.name if spec is not None and spec.name not in MAINS else "__main__"
 
 
 def _attribute(module: Any, app: App) -> str | None:

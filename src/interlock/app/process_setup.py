@@ -13,20 +13,24 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.util
+import logging
 import pickle
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from interlock.app import reach
-from interlock.app.place import MAINS, NoPlace, place_of
+from interlock.app.place import MAINS, module_of, names_of
+from interlock.app.reach import Settings
 from interlock.worker.tasks import SetupRefused
 
 if TYPE_CHECKING:
     from interlock.app.app import App
 
 __all__ = ["ProcessSetup", "setup_of"]
+
+_log = logging.getLogger("interlock.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,9 @@ class ProcessSetup:
     modules: tuple[str, ...]
     """The modules of everything that is registered; importing them may register it."""
     argv: tuple[str, ...]
-    url: str
-    send_timeout: float
-    retry: bytes | None
-    """The app's retry policy, pickled; None: as the app was made."""
-    others: tuple[tuple[str, str], ...]
-    """The other apps of the program whose engine was set after they were made: place and URL."""
+    settings: Settings
+    others: dict[str, Settings]
+    """Settings of the other apps that were changed after they were made, by each of their names."""
     registered: tuple[str, ...]
     """The tasks, hooks and lifespan of the app, in words."""
 
@@ -73,10 +74,10 @@ class ProcessSetup:
             )
         # What the import has connected is connected to another engine perhaps.
         app.close()
-        app.url = self.url
-        app.send_timeout = self.send_timeout
-        if self.retry is not None:
-            app.retry = pickle.loads(self.retry)
+        self.settings.give(app)
+        for other in list(type(app)._made):
+            if not other._was_set_up:
+                reach.set_up(other)
         return app
 
 
@@ -88,46 +89,64 @@ def setup_of(app: App, reference: str) -> ProcessSetup:
     main = ""
     if reference.partition(":")[0] in MAINS:
         main = str(sys.modules["__main__"].__file__)
-    retry = None
-    if app.retry is not app._made_with_retry:
-        try:
-            retry = pickle.dumps(app.retry)
-        except Exception as error:
-            raise ValueError(
-                f"worker(): pool is 'process', and app.retry, which was set after the app was "
-                f"made, cannot be sent to a process: {error}"
-            ) from error
+    settings = _settings(app)
     functions = [task.function for task in app.tasks.values()]
     functions += [function for _, function in _functions(app)]
-    modules = dict.fromkeys(_module(function) for function in functions)
+    modules = dict.fromkeys(module_of(function) for function in functions)
     return ProcessSetup(
         reference=reference,
         main=main,
         modules=tuple(name for name in modules if name and name not in MAINS),
         argv=tuple(sys.argv),
-        url=app._named() or "memory://",
-        send_timeout=app.send_timeout,
-        retry=retry,
-        others=tuple(_others(app)),
+        settings=replace(settings, url=settings.url or "memory://"),
+        others=_others(app),
         registered=tuple(_registered(app)),
     )
 
 
-def _others(app: App) -> Iterable[tuple[str, str]]:
-    for other in list(type(app)._made):
-        if other is not app and other.url is not None and other.url != other._made_with_url:
-            try:
-                yield place_of(other), other.url
-            except NoPlace:
-                # The app's module cannot name it either.
-                continue
+def _others(app: App) -> dict[str, Settings]:
+    known = {other: names_of(other) for other in list(type(app)._made)}
+    count = collections.Counter(name for names in known.values() for name in names)
+    found: dict[str, Settings] = {}
+    for other, names in known.items():
+        if other is app or not other._was_changed:
+            continue
+        own = [name for name in names if count[name] == 1]
+        try:
+            settings = _settings(other)
+        except ValueError as error:
+            # Perhaps no handler sends to it.
+            _log.warning("%s", error)
+            settings = Settings(other._named(), other.send_timeout, None)
+        found.update(dict.fromkeys(own, settings))
+        if other.tasks and not own:
+            _log.warning(
+                "%r was changed after it was made, and the processes of the pool do not get "
+                "that: it is no global name, and its tasks are the same functions as those of "
+                "another app. Give it a name of its own in the module that makes it",
+                other,
+            )
+    return found
+
+
+def _settings(app: App) -> Settings:
+    retry = None
+    if app.retry is not app._made_with[1]:
+        try:
+            retry = pickle.dumps(app.retry)
+        except Exception as error:
+            raise ValueError(
+                f"worker(): pool is 'process', and app.retry of {app!r}, which was set after the "
+                f"app was made, cannot be sent to a process: {error}"
+            ) from error
+    return Settings(app._named(), app.send_timeout, retry)
 
 
 def _registered(app: App) -> Iterable[str]:
     for name in app.tasks:
         yield f"the task {name!r}"
     for what, function in _functions(app):
-        yield f"{what} {_module(function)}.{getattr(function, '__qualname__', '')}".rstrip(".")
+        yield f"{what} {module_of(function)}.{getattr(function, '__qualname__', '')}".rstrip(".")
 
 
 def _functions(app: App) -> Iterable[tuple[str, Any]]:
@@ -143,15 +162,6 @@ def _underlying(hook: Any) -> Any:
     if owner is not None and not isinstance(owner, type) and hasattr(hook, "__func__"):
         return type(owner)
     return hook if hasattr(hook, "__qualname__") else type(hook)
-
-
-def _module(function: Any) -> str:
-    name = str(getattr(function, "__module__", None) or "")
-    if name not in MAINS:
-        return name
-    # `python -m shop.tasks`: the processes of a pool import it by its own name.
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec.name if spec is not None and spec.name not in MAINS else "__main__"
 
 
 def _found(place: str) -> Any:
