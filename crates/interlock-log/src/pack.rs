@@ -8,7 +8,19 @@ pub const NIL: &[u8] = &[0xC0];
 pub const NAN: u64 = 0x7FF8_0000_0000_0000;
 
 /// Returns the length of the first item. `None`: it is cut off, or of a type that no state has.
+#[inline]
 pub fn length(bytes: &[u8]) -> Option<usize> {
+    // Most items of a state.
+    if let 0x00..=0x7F | 0xC0 = bytes.first()? {
+        return Some(1);
+    }
+    match head(bytes)? {
+        (size, 0) => (size <= bytes.len()).then_some(size),
+        _ => length_of_list(bytes),
+    }
+}
+
+fn length_of_list(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut items) = (0, 1);
     // A list's items follow it: nesting needs no stack.
     while items > 0 {
@@ -34,7 +46,7 @@ fn head(bytes: &[u8]) -> Option<(usize, usize)> {
         0x00..=0x7F | 0xE0..=0xFF | 0xC0 | 0xC2 | 0xC3 => (1, 0),
         short @ 0x90..=0x9F => (1, usize::from(short & 15)),
         short @ 0xA0..=0xBF => (1 + usize::from(short & 31), 0),
-        0xC4 | 0xD9 => (2 + number(1)?, 0),
+        0xC4 | 0xD9 => (2 + usize::from(*bytes.get(1)?), 0),
         0xC5 | 0xDA => (3 + number(2)?, 0),
         0xC6 | 0xDB => (5 + number(4)?, 0),
         0xCC | 0xD0 => (2, 0),
