@@ -24,7 +24,8 @@ DIFFERENCES = (
     ("`XRANGE`, `XREVRANGE`, `XREAD`, `XLEN`",
      "topics that a file [store](../howto/hub-stores.md) keeps; any other is an error",
      "an entry is a message, with the one field `payload`; messages that can no longer be read are "
-     "an entry with the fields `missing`, `from`, `to` and `why`"),
+     "an entry with the fields `missing`, `from`, `to` and `why`; `XLEN` does not count them, "
+     "except a message that was changed within its file"),
     ("`XREADGROUP`, `XGROUP`; `XADD` and other commands on streams",
      "refuses them; does not have them",
      "who publishes fills a topic; who shares work has keyed queues"),
