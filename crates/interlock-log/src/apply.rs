@@ -141,7 +141,9 @@ impl<M: Machine> Whole<M> {
         if before > 0 {
             self.busy += (self.now - before).min(limits.pause);
         }
-        let keep = if rules.records { limits.timeout + limits.span } else { limits.timeout / 4 };
+        // A lost entry was applied at most a span later than it is in this history.
+        let keep =
+            if rules.records { limits.timeout + 2 * limits.span } else { limits.timeout / 4 };
         if self.busy >= self.swept + keep / 8 {
             self.swept = self.busy;
             self.sessions.drop_unused(self.busy.saturating_sub(keep));
@@ -258,14 +260,19 @@ impl<M: Machine> Whole<M> {
 
     /// Rule 4: does what a lost entry did and this history has not.
     fn put_back(&mut self, lost: &PutBack, fate: Fate, rules: Rules) -> Applied {
-        let mut kept = PutBack { time: self.now, busy: self.busy, done: Vec::new() };
+        // The record of its name was not used again by a repeat.
+        let busy = if fate == Fate::Counted { self.busy } else { lost.busy.min(self.busy) };
+        let mut kept = PutBack { time: self.now, busy, done: Vec::new() };
         let mut answers = BTreeMap::new();
         for done in &lost.done {
             let index = done.index;
             let mut late = false;
             if let Some((client, number)) = &done.command.client {
                 match self.sessions.standing(client, *number) {
-                    Standing::Done if rules.clients => {
+                    _ if !rules.clients => {}
+                    // What was refused here was done there, and had an answer.
+                    Standing::Done if !self.sessions.has_done(client, *number) => late = true,
+                    Standing::Done => {
                         answers.insert(index, self.answer_again(client, *number));
                         continue;
                     }
@@ -279,6 +286,7 @@ impl<M: Machine> Whole<M> {
             let mut stamp = self.next_stamp();
             if late && rules.first_date {
                 stamp = done.stamp;
+                self.reading = self.reading.max(stamp);
             }
             let answer = self.perform(&done.command, stamp, true, rules);
             if !matches!(answer, Answer::Done { refused: true, .. }) {

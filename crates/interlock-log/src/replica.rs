@@ -124,13 +124,18 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     pub fn new(setup: Setup, ring: R, newest: Option<Checkpoint<M>>) -> Self {
         let (place, state) =
             newest.map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
+        let mut seen = state.now;
+        ring.each(&mut |kept| {
+            seen = seen.max(kept.did.time);
+            true
+        });
         Self {
             name: setup.name.clone(),
             names: 0,
             number: 0,
             made: Cell::new(0),
             used: state.busy,
-            seen: state.now,
+            seen,
             gathered: Vec::new(),
             pending: VecDeque::new(),
             answers: Vec::new(),
@@ -214,10 +219,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     pub fn append(&mut self) -> Vec<u8> {
         let limits = &self.setup.limits;
         if self.number > 0 && self.state.busy > self.used + (limits.timeout + limits.span) / 2 {
-            self.names += 1;
-            self.number = 0;
-            self.name = self.setup.name.clone();
-            self.name.extend_from_slice(format!("+{}", self.names).as_bytes());
+            self.rename();
         }
         self.number += 1;
         self.used = self.used.max(self.state.busy);
@@ -472,7 +474,35 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             }
             self.owes = !entries.is_empty();
         }
+        if !self.owes {
+            self.give_up();
+        }
         entries
+    }
+
+    /// Gives up entries of this node before which one is missing that nobody puts back any more.
+    fn give_up(&mut self) {
+        let last = |name: &[u8]| self.state.sessions.last(name);
+        let Some(first) = self.pending.front().filter(|it| it.number > last(&it.name) + 1) else {
+            return;
+        };
+        let name = first.name.clone();
+        let (vain, rest) = self.pending.drain(..).partition(|batch| batch.name == name);
+        self.pending = rest;
+        let vain: VecDeque<Batch> = vain;
+        let tickets = vain.into_iter().flat_map(|batch| batch.tickets).flatten();
+        self.answers.extend(tickets.map(|ticket| (ticket, Answer::Unknown)));
+        if name == self.name {
+            self.rename();
+        }
+    }
+
+    /// Takes a name that nobody had before.
+    fn rename(&mut self) {
+        self.names += 1;
+        self.number = 0;
+        self.name = self.setup.name.clone();
+        self.name.extend_from_slice(format!("+{}", self.names).as_bytes());
     }
 
     /// True if entries of a lost history are neither in the state nor can be put back.
@@ -493,7 +523,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             let owed = kept.number > sessions.last(&kept.name)
                 || kept.did.done.iter().any(|done| {
                     let client = done.command.client.as_ref();
-                    client.is_some_and(|(name, n)| sessions.standing(name, *n) != Standing::Done)
+                    client.is_some_and(|(name, n)| !sessions.has_done(name, *n))
                 });
             if owed && kept.did.busy >= since {
                 let body = Body::PutBack(kept.did.clone());
@@ -505,10 +535,12 @@ impl<M: Machine, R: Ring> Replica<M, R> {
 
     // --- Checkpoints ---
 
-    /// The bytes of a checkpoint of now; none where there is nothing to keep, or where the history is
-    /// in doubt. When they are kept, call [`Replica::saved`].
+    /// The bytes of a checkpoint of now; none where there is nothing to keep, where the history is in
+    /// doubt, or while the newest one on disk has something that the log has lost. When they are kept,
+    /// call [`Replica::saved`]; only then drop checkpoints that are not in the log.
     pub fn checkpoint(&self) -> Option<Vec<u8>> {
-        let sound = matches!(self.phase, Phase::Reads) && self.state.machine.is_some();
+        let reads = matches!(self.phase, Phase::Reads) && self.mine.is_none();
+        let sound = reads && self.state.machine.is_some();
         (sound && self.place.id.is_some()).then(|| Checkpoint::bytes(self.place, &self.state))
     }
 

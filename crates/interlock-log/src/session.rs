@@ -130,6 +130,7 @@ impl Client {
             self.set(self.highest - 1 - recent.number);
         }
         self.used = self.used.max(used);
+        self.recent.retain(|r| r.number != recent.number || !r.refused);
         self.add(recent);
     }
 
@@ -170,6 +171,14 @@ impl Sessions {
 
     pub fn standing(&self, client: &[u8], number: u64) -> Standing {
         self.clients.get(client).map_or(Standing::New, |record| record.standing(number))
+    }
+
+    /// True if a client's write was done and not refused.
+    pub fn has_done(&self, client: &[u8], number: u64) -> bool {
+        self.clients.get(client).is_some_and(|record| {
+            record.standing(number) == Standing::Done
+                && !record.recent(number).is_some_and(|recent| recent.refused)
+        })
     }
 
     /// Notes that a client's write was done.
