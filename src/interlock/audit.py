@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from logging.handlers import WatchedFileHandler
 from typing import TypeVar
 
 from interlock.errors import EngineUnavailable, InterlockError
@@ -58,6 +59,23 @@ def recorded(
     return found
 
 
+def refused(action: str, queue: str, what: object, why: str) -> None:
+    """Record that a change was refused before the engine was asked.
+
+    Of one user and action once a second: whoever tries again and again must not fill the log.
+    """
+    actor = _actor.get()
+    if actor is None:
+        return
+    now, known = time.monotonic(), (actor.who, action)
+    if now - _refused.get(known, -1.0) < REFUSED_EVERY:
+        return
+    if len(_refused) >= MOST_REFUSED:
+        _refused.clear()
+    _refused[known] = now
+    _record(actor, action, queue, str(what), f"refused: {why}")
+
+
 def told(who: str, address: str, action: str, queue: str, what: str, result: str) -> None:
     """Record a change that a hub was asked for. It is none of this process's own."""
     _log_change(Actor(who, address), action, queue, what, result, by_hub=True)
@@ -96,23 +114,26 @@ def to(handler: logging.Handler, *, as_json: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def to_file() -> Iterator[None]:
-    """Append to the file of INTERLOCK_AUDIT_LOG, if that is set.
+def to_file(*, by_hub: bool = False) -> Iterator[None]:
+    """Append to the file of INTERLOCK_AUDIT_LOG, if that is set; after it was moved, to a new one.
 
     Raises ValueError where it cannot be written.
+
+    Args:
+        by_hub: write what a hub of this process is asked for, too. Default False: whoever asks it
+            from this same process has recorded it already.
     """
     path = os.environ.get("INTERLOCK_AUDIT_LOG")
     if not path:
         yield
         return
     try:
-        handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+        handler = WatchedFileHandler(path, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ValueError(
             f"INTERLOCK_AUDIT_LOG names {path!r}, which cannot be written: {error.strerror}"
         ) from None
-    # Whoever asked a hub of this same process has recorded it already.
-    handler.addFilter(lambda record: not getattr(record, "by_hub", False))
+    handler.addFilter(lambda record: by_hub or not getattr(record, "by_hub", False))
     with to(handler):
         yield
 
@@ -147,3 +168,9 @@ def _log_change(
 _log = logging.getLogger("interlock.audit")
 _actor: ContextVar[Actor | None] = ContextVar("interlock audit", default=None)
 _recent: deque[dict[str, object]] = deque(maxlen=500)
+_refused: dict[tuple[str, str], float] = {}
+"""Times at which a user was last recorded to have been refused an action."""
+REFUSED_EVERY = 1.0
+"""Seconds."""
+MOST_REFUSED = 1024
+"""Users and actions that are remembered."""

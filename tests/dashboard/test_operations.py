@@ -319,11 +319,26 @@ WRITES = [
 ]  # fmt: skip
 
 
-def test_a_dashboard_that_only_reads_changes_nothing(redis_url: str, serve: Serve) -> None:
+def test_a_dashboard_that_only_reads_changes_nothing_and_records_who_tried(
+    redis_url: str, serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", "interlock.audit")
+    monkeypatch.setattr(audit, "_refused", {})
+    monkeypatch.setattr(audit, "REFUSED_EVERY", 3600.0)
     page = serve(redis_url)
-    for write in WRITES:
+    only_reads = "this dashboard only reads; start it with --write"
+    for write in WRITES * 2:
         answer = page.post(write, {}, 403)
-        assert answer["error"] == "this dashboard only reads; start it with --write", write
+        assert answer["error"] == only_reads, write
+    lines = [vars(one) for one in caplog.records if one.name == "interlock.audit"]
+    # Of each action once in that time.
+    assert [one["action"] for one in lines] == list(
+        dict.fromkeys(write.rpartition("/")[2] for write in WRITES)
+    )
+    assert {(one["queue"], one["from"], one["result"]) for one in lines} == {
+        ("q", "127.0.0.1", f"refused: {only_reads}")
+    }
+    assert (lines[0]["what"], lines[-1]["what"]) == ("message 17", "worker w")
 
 
 def test_nothing_is_done_without_the_mark(redis_url: str, serve: Serve) -> None:

@@ -1,6 +1,6 @@
 //! The denials of ACL LOG: who was refused what for want of a right or a password.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use parking_lot::Mutex;
 
@@ -26,6 +26,8 @@ pub struct Denial {
 #[derive(Default)]
 pub struct Denials {
     entries: Mutex<VecDeque<Denial>>,
+    /// Times at which the audit log last had one of a user and a function. Both are few: no stranger makes them up.
+    recorded: Mutex<BTreeMap<(String, &'static str), Time>>,
 }
 
 impl Denials {
@@ -46,6 +48,17 @@ impl Denials {
         entries.truncate(KEPT);
     }
 
+    /// Returns whether the last one of this user and function that was recorded is a second ago.
+    pub fn is_new(&self, user: &str, function: &'static str, now: Time) -> bool {
+        let mut recorded = self.recorded.lock();
+        let last = recorded.entry((user.to_owned(), function)).or_default();
+        let is_new = *last == 0 || now.saturating_sub(*last) >= RECORDED_EVERY;
+        if is_new {
+            *last = now;
+        }
+        is_new
+    }
+
     /// The newest first.
     pub fn newest(&self, count: usize) -> Vec<Denial> {
         self.entries.lock().iter().take(count).cloned().collect()
@@ -60,5 +73,7 @@ impl Denials {
 const KEPT: usize = 128;
 /// Of a name that somebody made up.
 const MOST_BYTES: usize = 128;
+/// µs.
+const RECORDED_EVERY: Time = 1_000_000;
 /// µs.
 const TOGETHER: Time = 60_000_000;

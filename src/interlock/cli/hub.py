@@ -9,9 +9,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
+from interlock import audit
 from interlock.cli import daemon, hub_backup, hub_clients, hub_info, hub_stores, hub_topics
 from interlock.cli.flags import Flag
 from interlock.cli.hub_check import hash_password, open_to
@@ -123,6 +124,14 @@ def run(given: argparse.Namespace) -> int:
         return _fail(str(error))
 
     def serving(ready: Callable[[str], None]) -> int:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(audit.to_file(by_hub=True))
+            except ValueError as error:
+                return _refuse(str(error))
+            return serving_alone(ready)
+
+    def serving_alone(ready: Callable[[str], None]) -> int:
         try:
             with PidFile(given.pid) if given.pid else nullcontext():
                 return serve(checked, listeners, notifier, ready)

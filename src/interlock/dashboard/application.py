@@ -198,6 +198,10 @@ class Dashboard:
             if identity.id and not self._is_marked(identity.id, headers):
                 raise Refusal(403, WRONG_MARK)
             if route.writes and not self._settings.write:
+                audit.acting(self._who(identity), _address(scope))
+                queue, *one = [decoded(name)[:MOST_NAMED] for name in names]
+                kind = "worker" if path[0] == "workers" else "message"
+                audit.refused(path[-1], queue, f"{kind} {one[0]}" if one else "", ONLY_READS)
                 raise Refusal(403, ONLY_READS)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         mark = self._identities.sessions.mark(identity.id) if identity.id else ""
@@ -304,6 +308,8 @@ async def _body(
 
 _NOBODY: Any = None
 WRONG_MARK = "the request lacks the mark of this page (X-Interlock-CSRF); load the page anew"
+MOST_NAMED = 512
+"""Characters of a name that the audit log has of a request that was refused."""
 ONLY_READS = "this dashboard only reads; start it with --write"
 STREAM = {
     "Content-Type": "text/event-stream",

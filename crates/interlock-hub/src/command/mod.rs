@@ -85,7 +85,13 @@ impl Command {
                     add(&core.shared.counters.permission_errors, 1);
                     let (name, card) = (user.name.as_bytes(), &state.card);
                     core.shared.denials.add(reason, object, name, card, core.now);
-                    return Some(acl::refused(reason, self, object, &user.name).into_bytes());
+                    let text = acl::refused(reason, self, object, &user.name);
+                    if let (Access::Queue, Some(function)) =
+                        (self.access, arguments.get(1).and_then(Function::named))
+                    {
+                        queues::audit_refusal(function, arguments, state, core, &text);
+                    }
+                    return Some(text.into_bytes());
                 }
             }
             None => {}

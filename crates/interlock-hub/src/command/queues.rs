@@ -23,10 +23,12 @@ pub fn call(call: &mut Call<'_, '_>) {
     {
         let (name, user) = (call.command.name, call.state.card.user_name());
         let word = String::from_utf8_lossy(&call.arguments[4]).into_owned();
-        return call.error(&format!(
+        let text = format!(
             "NOPERM this user has no permissions to run the '{name}' command with {word}; on this \
              hub [[user]] {user:?} needs \"@operate\" in commands"
-        ));
+        );
+        audit_refusal(function, call.arguments, call.state, call.core, &text);
+        return call.error(&text);
     }
     let (token, arguments) = (call.state.card.token, call.arguments);
     let payer = call.state.user.as_ref().and_then(|user| user.account.as_ref());
@@ -42,6 +44,26 @@ pub fn call(call: &mut Call<'_, '_>) {
             call.state.pending = Some(Box::new(Pending::Queue));
         }
         Outcome::Refused(refused) => call.error(&refused.0),
+    }
+}
+
+/// Notes an operator's call that its user's rights refuse: of one user and function once a second.
+#[cold]
+pub fn audit_refusal(
+    function: Function,
+    arguments: Arguments<'_>,
+    state: &State,
+    core: &Core<'_>,
+    why: &str,
+) {
+    let operates =
+        function == Function::Ask || function.class_of(arguments.get(4)) == Class::Operate;
+    // The dashboard asks by `il1_forget`, of each queue, whether its user may operate it.
+    if !operates || function == Function::Forget {
+        return;
+    }
+    if core.shared.denials.is_new(&state.card.user_name(), function.name(), core.now) {
+        note(function, arguments, state, core, format!("refused: {why}"));
     }
 }
 
@@ -66,21 +88,31 @@ fn audit(call: &Call<'_, '_>, function: Function, outcome: &Outcome, from: usize
     if function == Function::Forget && result == "unchanged" {
         return;
     }
+    note(function, call.arguments, call.state, call.core, result);
+}
+
+fn note(
+    function: Function,
+    arguments: Arguments<'_>,
+    state: &State,
+    core: &Core<'_>,
+    result: String,
+) {
     // Payloads are nobody's business.
     let most = match function {
         Function::Restore => 0,
         Function::Requeue | Function::Discard => 1,
         _ => MOST_ARGUMENTS,
     };
-    let mut what: Vec<u8> = call.arguments.from(4).take(most).collect::<Vec<_>>().join(&b' ');
+    let mut what: Vec<u8> = arguments.from(4).take(most).collect::<Vec<_>>().join(&b' ');
     what.truncate(MOST_WHAT);
     what.shrink_to_fit();
-    let card = &call.state.card;
-    call.core.shared.events.audit(Change {
+    let card = &state.card;
+    core.shared.events.audit(Change {
         user: card.user_name(),
         address: card.address.clone(),
         action: function.name(),
-        queue: call.arguments.get(3).and_then(queue_name).unwrap_or_default().to_vec(),
+        queue: arguments.get(3).and_then(queue_name).unwrap_or_default().to_vec(),
         what,
         result,
     });
