@@ -23,7 +23,7 @@ pub struct When<'a> {
     pub time: u64,
     /// A reading above all before, or the first date of a lost command that is done late.
     pub reading: u64,
-    /// The history by which sums are kept.
+    /// The history by which sums are kept: another one with each that was joined; 0 at first.
     pub lineage: u64,
     /// It comes from a lost entry: it is not refused for capacity, and what was set later may stay.
     pub put_back: bool,
@@ -36,13 +36,33 @@ pub struct When<'a> {
 pub struct Rows {
     settings: Settings,
     store: Store,
+    /// The history as it was given, and as it stands in names of writers.
+    lineage: (u64, u64),
+    /// The name of whoever writes in it.
+    writer: String,
 }
+
+/// Bits of a lineage that tell two from each other that begin in the same ms.
+const LINEAGE_BITS: u32 = 22;
 
 impl Rows {
     pub fn new(settings: Settings) -> Rows {
         let tombstones = usize::try_from(settings.tombstones).unwrap_or(usize::MAX);
         let store = Store::new(settings.rules.clone(), tombstones);
-        Rows { settings, store }
+        let writer = stamp::writer(&settings.dc, 0);
+        Rows { settings, store, lineage: (0, 0), writer }
+    }
+
+    /// Names the writer anew if the history is another one. A later history has a greater number, for
+    /// old ones are put together in sums by their numbers.
+    fn follow(&mut self, when: &When) {
+        if when.lineage == self.lineage.0 {
+            return;
+        }
+        let ms = when.reading.max(self.store.newest()) >> stamp::COUNTER_BITS;
+        let rest = when.lineage & ((1 << LINEAGE_BITS) - 1);
+        self.lineage = (when.lineage, ms << LINEAGE_BITS | rest);
+        self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
     }
 
     pub fn settings(&self) -> &Settings {
@@ -65,6 +85,7 @@ impl Rows {
         when: &When,
         reply: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
+        self.follow(when);
         let mut reply = Writer { out: reply, resp3: false };
         let done = self.try_run(arguments, when, &mut reply);
         if let Err(Refusal(text)) = &done {
@@ -113,7 +134,7 @@ impl Rows {
                 let new = given.iter().map(|(key, _)| *key).filter(is_new).count();
                 self.room(new as u64, when)?;
                 for (key, given) in given {
-                    let change = put(given, Ttl::Usual, &self.seen(key, when, "").view());
+                    let change = put(given, Ttl::Usual, &self.seen(key, when).view());
                     self.change(key, &change, when);
                 }
                 reply.integer(count as i64);
@@ -124,8 +145,7 @@ impl Rows {
     }
 
     fn decide(&mut self, key: &[u8], command: &Command, when: &When) -> Result<Reply, Refusal> {
-        let writer = stamp::writer(&self.settings.dc, when.lineage);
-        let seen = self.seen(key, when, &writer);
+        let seen = self.seen(key, when);
         let now = when.time.saturating_mul(1000);
         let (change, reply) = decide(command, self.settings.rules.schema(), &seen.view(), now)?;
         let Some(change) = change else { return Ok(reply) };
@@ -147,16 +167,15 @@ impl Rows {
                 None => return,
             }
         }
-        let writer = stamp::writer(&self.settings.dc, when.lineage);
-        let stamp = Stamp { reading, writer: &writer };
+        let stamp = Stamp { reading, writer: &self.writer };
         if let Some(after) = self.settings.rules.apply(before, change, &stamp, when.time) {
             self.store.put(key, &after, reading);
         }
     }
 
-    fn seen<'s>(&'s self, key: &[u8], when: &When, writer: &'s str) -> Seen<'s> {
+    fn seen(&self, key: &[u8], when: &When) -> Seen<'_> {
         let state = self.store.get(key);
-        let stamp = Stamp { reading: when.reading, writer };
+        let stamp = Stamp { reading: when.reading, writer: &self.writer };
         Seen { settings: &self.settings, state, stamp, now: when.time }
     }
 
@@ -243,6 +262,8 @@ impl Rows {
         let mut settings = Vec::new();
         self.settings.encode(&mut settings);
         codec::put_bytes(out, &settings);
+        codec::put_number(out, self.lineage.0);
+        codec::put_number(out, self.lineage.1);
         self.store.encode_part(since, most, out)
     }
 
@@ -252,6 +273,8 @@ impl Rows {
     pub fn read(bytes: &[u8]) -> Result<Rows, Damaged> {
         let mut from = Reader::new(bytes);
         let mut rows = Rows::of_genesis(from.bytes(1 << 22)?)?;
+        rows.lineage = (from.number()?, from.number()?);
+        rows.writer = stamp::writer(&rows.settings.dc, rows.lineage.1);
         let tombstones = usize::try_from(rows.settings.tombstones).unwrap_or(usize::MAX);
         rows.store = Store::decode(rows.settings.rules.clone(), tombstones, &mut from)?;
         (from.left() == 0).then_some(rows).ok_or(Damaged)

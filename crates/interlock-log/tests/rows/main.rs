@@ -1,6 +1,7 @@
 //! All rows of a table: what is counted, expires, is forgotten and told is what the states say.
 
 mod commands;
+mod driven;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,104 @@
+//! A table that a log drives: genesis, writes of clients, checkpoints, the rows of another data centre.
+
+use interlock_log::apply::{Answer, Fate, Whole};
+use interlock_log::codec::Reader;
+use interlock_log::entry::{Body, Command, Entry, Mark, Source};
+use interlock_log::machine::{Limits, Rules as LogRules};
+use interlock_log::rows::Rows;
+
+use crate::commands::settings;
+
+const NOW: u64 = 1_700_000_000_000;
+
+struct Log {
+    whole: Whole<Rows>,
+    at: Mark,
+    number: u64,
+}
+
+impl Log {
+    fn new(dc: &str) -> Log {
+        let mut log = Log { whole: Whole::default(), at: Mark::default(), number: 0 };
+        let mut genesis = Vec::new();
+        settings(dc, 10, 2).encode(&mut genesis);
+        assert_eq!(log.append(0, Body::Genesis(genesis)).0, Fate::Taken);
+        log
+    }
+
+    fn append(&mut self, number: u64, body: Body) -> (Fate, Vec<Answer>) {
+        let (name, read) = (b"node.1".to_vec(), self.at);
+        let busy = self.whole.busy;
+        let entry = Entry { name, number, read, seen: 0, busy, nonce: 1, body };
+        self.at = self.at.then(&entry.encode());
+        let time = NOW + self.at.position;
+        let applied = self.whole.apply(&entry, self.at, time, &Limits::default(), LogRules::ALL);
+        (applied.fate, applied.answers.into_values().collect())
+    }
+
+    fn write(&mut self, client: u64, lines: &[&str]) -> Vec<String> {
+        self.number += 1;
+        let commands = lines.iter().zip(client..).map(|(line, number)| Command {
+            client: Some((b"ann".to_vec(), number)),
+            deadline: NOW + 10_000,
+            arguments: line.split(' ').map(|word| word.as_bytes().to_vec()).collect(),
+        });
+        let (fate, answers) = self.append(self.number, Body::Commands(commands.collect()));
+        assert_eq!(fate, Fate::Counted);
+        let text = |answer| match answer {
+            Answer::Done { reply: Some(reply), .. } => String::from_utf8(reply).unwrap(),
+            other => format!("{other:?}"),
+        };
+        answers.into_iter().map(text).collect()
+    }
+
+    fn rows(&self) -> &Rows {
+        self.whole.machine.as_ref().unwrap()
+    }
+
+    fn encoded(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.whole.encode(&mut bytes);
+        bytes
+    }
+}
+
+#[test]
+fn a_log_drives_a_table() {
+    let mut east = Log::new("east");
+    let first = ["HSET t:a n 5", "HINCRBY t:a n 2", "HSET t:a x 1", "PEXPIRE t:a 3"];
+    let replies = east.write(1, &first);
+    assert_eq!(replies[..2], [":1\r\n", ":7\r\n"]);
+    assert!(replies[2].starts_with("-NOCOLUMN"), "{replies:?}");
+    // A client that sends them again gets the same replies, and nothing is done.
+    let checksum = east.rows().store().checksum();
+    assert_eq!(east.write(1, &first), replies);
+    assert_eq!(east.rows().store().checksum(), checksum);
+    assert_eq!(east.rows().store().rows(), 1);
+    assert_eq!(east.write(5, &["TABLE BARRIER"]), ["+OK\r\n"]);
+    assert_eq!(east.write(6, &["TABLE BARRIER"]), ["+OK\r\n"]);
+    assert_eq!(east.rows().store().rows(), 0, "it has expired by the time of the log");
+
+    let read = Whole::<Rows>::decode(&mut Reader::new(&east.encoded())).unwrap();
+    let machine = read.machine.as_ref().unwrap();
+    assert_eq!(machine.store().checksum(), east.rows().store().checksum());
+    assert!(Whole::<Rows>::default().machine.is_none());
+
+    let mut west = Log::new("west");
+    for number in 1..20 {
+        assert_eq!(west.write(number, &["HINCRBY t:sum n 3"]), [format!(":{}\r\n", number * 3)]);
+    }
+    assert_eq!(east.write(7, &["HINCRBY t:sum n 1"]), [":1\r\n"]);
+    for _ in 0..2 {
+        let source = Some(Source { name: b"west".to_vec(), mark: west.at });
+        let body = Body::State { source, bytes: west.encoded() };
+        assert_eq!(east.append(0, body).0, Fate::Taken);
+    }
+    assert_eq!(east.write(8, &["HINCRBY t:sum n 1"]), [":59\r\n"]);
+    // The own history of another fork: sums go on under another name.
+    for number in 9..30 {
+        let body = Body::State { source: None, bytes: east.encoded() };
+        assert_eq!(east.append(0, body).0, Fate::Taken);
+        let sum = format!(":{}\r\n", number + 51);
+        assert_eq!(east.write(number, &["HINCRBY t:sum n 1"]), [sum]);
+    }
+}

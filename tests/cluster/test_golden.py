@@ -1,0 +1,9 @@
+"""Golden cases of states, by which the Rust form is compared, are what Python makes of them."""
+
+from __future__ import annotations
+
+from tests.cluster import golden
+
+
+def test_golden_histories_are_those_of_this_implementation() -> None:
+    assert golden.histories() == golden.PLACE.read_text()
