@@ -105,7 +105,8 @@ def test_replies_are_the_same_in_both_protocols(queue: Queue) -> None:
         newer = Queue(connection, queue.key[4:-1])
         lease: list[Argument] = ["w", 1, 0, 5, 9_000_000, "any"]
         assert newer.call("lease", *lease) == queue.call("lease", *lease)
-        assert newer.call("stats") == queue.call("stats")
+        # The last of it is the server's time.
+        assert newer.call("stats")[:-2] == queue.call("stats")[:-2]
         assert int(newer.lease().next) > int(queue.lease().next) > 0
 
 
