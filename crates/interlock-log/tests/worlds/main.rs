@@ -48,7 +48,7 @@ fn worlds(kind: Kind, rules: Rules, seeds: std::ops::Range<u64>) -> BTreeMap<Str
 }
 
 fn count() -> u64 {
-    std::env::var("INTERLOCK_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+    std::env::var("INTERLOCK_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::machine::{arguments, Toy};
 
 /// The span of the rings in worlds in which time is short.
-const SPAN: u64 = 200;
+const SPAN: u64 = 60;
 
 /// The faults that a world has beside those of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
