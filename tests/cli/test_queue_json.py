@@ -49,7 +49,8 @@ def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
         else:
             lease.reject("bad")
     ids["first"] = queue.put(b'{"json": 1}', keys="k")
-    ids["second"] = queue.put(b'{"json": 1}', keys="k")
+    queue.put(b'{"json": 1}', keys="k")
+    ids["behind"] = queue.put(b'{"json": 1}', keys="h")
     return ids
 
 
@@ -58,7 +59,7 @@ def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
     [
         ("hot", []),
         ("peek", ["first"]),
-        ("explain", ["second"]),
+        ("explain", ["behind"]),
         ("watch", ["--count", "1"]),
         ("revoke", ["first", "--yes"]),
         ("retry", ["held"]),
