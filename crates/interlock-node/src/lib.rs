@@ -9,12 +9,14 @@
 //! | [`trouble`] | what can be wrong with the engine and its log, in words that say what to do |
 //! | [`redis`] | the log on a stream of Redis or Valkey |
 //! | [`files`] | checkpoints, and a ring of what was applied |
+//! | [`node`] | the loop between clients, log and state |
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("a node runs on Linux only");
 
 pub mod connection;
 pub mod files;
+pub mod node;
 pub mod redis;
 mod reply;
 pub mod trouble;

@@ -88,8 +88,8 @@ pub fn mark(bytes: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     pub id: Id,
-    /// Of its bytes.
-    pub mark: u64,
+    /// Of its bytes; `None`: whatever is there, and whether it is there or not.
+    pub mark: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -52,7 +52,7 @@ fn entries_are_read_in_the_order_in_which_they_were_appended() {
         // Another goes on from the middle.
         let middle = &found[249];
         let mut other = Log::new(server.settings());
-        other.read_from(Some(Position { id: middle.id, mark: mark(&middle.bytes) }));
+        other.read_from(Some(Position { id: middle.id, mark: Some(mark(&middle.bytes)) }));
         assert_eq!(entries(&mut other, 250), found[250..]);
         // What comes later wakes who waits.
         writer.append(b"late").unwrap();

@@ -54,6 +54,11 @@ impl Reader {
         self.position.map(|position| position.id).unwrap_or_default()
     }
 
+    /// The entry that was read last is looked up with each read.
+    fn is_checked(&self) -> bool {
+        self.position.is_some_and(|position| position.mark.is_some())
+    }
+
     pub fn is_stopped(&self) -> bool {
         self.state == State::Stopped
     }
@@ -120,7 +125,7 @@ impl Reader {
             let read: [&[u8]; 6] = [b"XREAD", b"COUNT", count, b"STREAMS", stream, id];
             link.ask(Asked::Read, &read);
         }
-        if self.position.is_some() {
+        if self.is_checked() {
             link.ask(Asked::Known, &[b"XRANGE", stream, id, id]);
         }
         self.state = State::Asking;
@@ -130,13 +135,15 @@ impl Reader {
         match heard {
             Heard::Read(entries) => {
                 self.read = Some(entries);
-                match self.position {
-                    None => self.take(settings).map(Some),
-                    Some(_) => Ok(None),
+                if self.is_checked() {
+                    return Ok(None);
                 }
+                self.take(settings).map(Some)
             }
             Heard::Known(mark) => match (mark, self.position) {
-                (Some(mark), Some(known)) if mark == known.mark => self.take(settings).map(Some),
+                (Some(mark), Some(known)) if Some(mark) == known.mark => {
+                    self.take(settings).map(Some)
+                }
                 (mark, _) => {
                     self.read = None;
                     self.state = State::Wondering { is_other: mark.is_some(), is_asked: false };
@@ -172,7 +179,8 @@ impl Reader {
             }
         }
         if let Some(last) = entries.last() {
-            self.position = Some(Position { id: last.id, mark: (settings.mark)(&last.bytes) });
+            self.position =
+                Some(Position { id: last.id, mark: Some((settings.mark)(&last.bytes)) });
             let most = entries.iter().map(|one| one.bytes.len()).max().unwrap_or(0) + SMALL;
             self.count = (READ / most).clamp(1, MANY);
         }

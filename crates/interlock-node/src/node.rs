@@ -1,0 +1,531 @@
+//! The loop of a node: between its clients, the log, its state and its files. It never waits for any one of
+//! them alone.
+//!
+//! Whatever clients have written since the last append becomes one entry. Several entries are under way.
+//! A client is answered when the node has read its own entry and has what it applied in its ring file.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlock_log::apply::Answer;
+use interlock_log::checkpoint::{Checkpoint, Place};
+use interlock_log::codec::{checksum, Reader};
+use interlock_log::entry::{Body, Command, Entry};
+use interlock_log::machine::Machine;
+use interlock_log::replica::{Need, Replica, Setup};
+use interlock_log::ring::{Kept, Memory, Ring as Keeps};
+use interlock_stores::disk::Disk;
+use interlock_stores::StoreError;
+
+use crate::files::{Checkpoints, Limits, Report, Ring};
+use crate::redis::{Event, Id, Log, Position, Settings};
+
+/// The clients of a node, who wait elsewhere.
+pub trait Clients {
+    /// Readable while there is something to take.
+    fn descriptor(&self) -> RawFd;
+
+    /// Takes up to so many writes, oldest first: by what each is answered, its client and number if it has
+    /// them, and its arguments.
+    fn take(&mut self, most: usize) -> Vec<Write>;
+
+    /// Answers, in the order in which they were applied.
+    fn answer(&mut self, answers: Vec<(u64, Answer)>);
+
+    /// Tells what happens to the node.
+    fn tell(&mut self, news: News);
+}
+
+/// A write of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub ticket: u64,
+    pub client: Option<(Vec<u8>, u64)>,
+    pub arguments: Vec<Vec<u8>>,
+}
+
+/// A thing that happened to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The engine or its log.
+    Trouble(crate::trouble::Trouble),
+    /// A file of the node, or its disk. Nobody is answered until it can write its ring.
+    Disk(String),
+    /// The node goes back to this position: the log has lost what came behind.
+    GoesBack(u64),
+    /// The log does not begin at its beginning, and no checkpoint of this node is in it.
+    Stuck,
+}
+
+/// The sizes and times of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Entries under way at most.
+    pub under_way: usize,
+    /// Writes in an entry at most.
+    pub writes: usize,
+    /// A write is done within this time or not at all.
+    pub timeout: Duration,
+    /// Entries from a checkpoint to the next.
+    pub checkpoint: u64,
+    /// An entry that was not read again in this time is appended again.
+    pub again: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            under_way: 8,
+            writes: 4096,
+            timeout: Duration::from_secs(10),
+            checkpoint: 100_000,
+            again: Duration::from_secs(2),
+        }
+    }
+}
+
+pub struct Node<M, D: Disk, C> {
+    log: Log,
+    replica: Replica<M, InFile<D>>,
+    ring: Arc<Mutex<Ring<D>>>,
+    checkpoints: Checkpoints<D>,
+    clients: C,
+    pace: Pace,
+    /// Answers that are to be given when the ring is written.
+    answers: Vec<(u64, Answer)>,
+    /// Entries that are to be appended when the engine takes them.
+    waiting: VecDeque<Vec<u8>>,
+    /// All that is pending is to be appended again, not before this time.
+    again: Option<Instant>,
+    is_genesis_under_way: bool,
+    is_reading_for: ReadingFor,
+    /// The number of the checkpoint that was gone back to; older ones are tried next.
+    tried: u64,
+    read_at: Instant,
+    written_at: Instant,
+    saved: u64,
+    is_disk_bad: bool,
+    /// An empty entry was appended, by which it learns the log time of now.
+    is_greeted: bool,
+    /// An entry was read since.
+    knows_time: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadingFor {
+    State,
+    Comparison,
+    Nothing,
+}
+
+/// The ring in memory, with its file.
+struct InFile<D: Disk> {
+    memory: Memory,
+    file: Arc<Mutex<Ring<D>>>,
+}
+
+impl<D: Disk> Keeps for InFile<D> {
+    fn add(&mut self, kept: Kept) {
+        let mut bytes = Vec::new();
+        kept.encode(&mut bytes);
+        let (position, time) = (kept.position, kept.did.busy);
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).add(position, time, &bytes);
+        self.memory.add(kept);
+    }
+
+    fn has(&self, name: &[u8], number: u64, since: u64) -> bool {
+        self.memory.has(name, number, since)
+    }
+
+    fn each(&self, call: &mut dyn FnMut(&Kept) -> bool) {
+        self.memory.each(call);
+    }
+
+    fn saved(&mut self, position: u64, since: u64) {
+        self.memory.saved(position, since);
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // A file that cannot be removed costs room alone; the next checkpoint tries again.
+        let _ = file.saved(position, since);
+    }
+}
+
+impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
+    /// Starts with what the folder has. The owner has locked it.
+    pub fn new(
+        mut settings: Settings,
+        setup: Setup,
+        disk: D,
+        mut clients: C,
+        pace: Pace,
+    ) -> Result<Self, StoreError> {
+        settings.is_first = is_genesis;
+        settings.mark = |bytes| checksum(1, bytes);
+        let (mut memory, mut reports) = (Memory::new(MOST_KEPT), Vec::new());
+        let see = |one: crate::files::Kept| {
+            if let Ok(kept) = Kept::decode(&mut Reader::new(&one.bytes)) {
+                memory.add(kept);
+            }
+        };
+        let ring = Ring::open(disk.clone(), Limits::default(), see, &mut reports)?;
+        let ring = Arc::new(Mutex::new(ring));
+        let checkpoints = Checkpoints::open(disk)?;
+        let newest = older(&checkpoints, u64::MAX, &mut reports)?;
+        let (tried, newest) = newest.map_or((u64::MAX, None), |(n, found)| (n, Some(found)));
+        for Report { path, text } in reports {
+            clients.tell(News::Disk(format!("{path}: {text}")));
+        }
+        let saved = newest.as_ref().map_or(0, |found| found.place.mark.position);
+        let replica = Replica::new(setup, InFile { memory, file: ring.clone() }, newest);
+        let mut node = Node {
+            log: Log::new(settings),
+            replica,
+            ring,
+            checkpoints,
+            clients,
+            pace,
+            answers: Vec::new(),
+            waiting: VecDeque::new(),
+            again: None,
+            is_genesis_under_way: false,
+            is_reading_for: ReadingFor::State,
+            tried,
+            read_at: Instant::now(),
+            written_at: Instant::now(),
+            saved,
+            is_disk_bad: false,
+            is_greeted: false,
+            knows_time: false,
+        };
+        node.log.read_from(position(node.replica.place()));
+        Ok(node)
+    }
+
+    pub fn replica_state(&self) -> Option<&M> {
+        self.replica.state().machine.as_ref()
+    }
+
+    pub fn place(&self) -> Place {
+        self.replica.place()
+    }
+
+    /// Returns whether it has read the log to its end since it last went back.
+    pub fn serves(&self) -> bool {
+        self.replica.serves()
+    }
+
+    pub fn clients(&mut self) -> &mut C {
+        &mut self.clients
+    }
+
+    /// Waits until something happens, or until a moment, and does what is to be done.
+    pub fn turn(&mut self, until: Instant) {
+        let now = Instant::now();
+        let mut polled = Vec::new();
+        self.log.descriptors(&mut polled);
+        if self.takes() {
+            let fd = self.clients.descriptor();
+            polled.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        }
+        let mut wake = self.log.wake_at().min(until);
+        if self.log.is_open() && self.log.under_way().0 == 0 {
+            wake = self.again.map_or(wake, |again| wake.min(again));
+        }
+        if self.is_disk_bad {
+            wake = wake.min(now + RETRY);
+        }
+        let wait = wake.saturating_duration_since(now);
+        let ms = if wait.is_zero() { 0 } else { wait.as_millis() as i32 + 1 };
+        // SAFETY: so many entries, whose descriptors are open for as long as their owners are.
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
+        self.work(Instant::now());
+    }
+
+    fn takes(&self) -> bool {
+        self.log.is_open()
+            && self.replica.serves()
+            && self.knows_time
+            && !self.is_disk_bad
+            && self.waiting.is_empty()
+            && self.log.under_way().0 < self.pace.under_way
+    }
+
+    fn work(&mut self, now: Instant) {
+        self.log.drive(now);
+        while let Some(event) = self.log.event() {
+            self.see(event, now);
+        }
+        self.follow();
+        self.write_ring();
+        self.append_again(now);
+        self.gather(now);
+        self.send();
+        self.log.drive(now);
+        self.save();
+    }
+
+    fn see(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Open => self.again = Some(now),
+            // Its id is looked at by the log, against what had been read when it was appended.
+            Event::Appended { .. } => {}
+            Event::Refused { trouble, .. } => {
+                self.again = Some(now + RETRY);
+                self.is_genesis_under_way = false;
+                self.clients.tell(News::Trouble(trouble));
+            }
+            Event::Unknown { trouble, .. } => {
+                self.is_genesis_under_way = false;
+                self.clients.tell(News::Trouble(trouble));
+            }
+            Event::Trouble(trouble) => {
+                let is_of_history = trouble.kind.is_of_history();
+                self.clients.tell(News::Trouble(trouble));
+                if is_of_history {
+                    self.go_back();
+                }
+            }
+            Event::Read { entries, at_end } => match self.is_reading_for {
+                ReadingFor::Nothing => {}
+                ReadingFor::Comparison => self.compare(&entries, at_end),
+                ReadingFor::State => self.apply(&entries, at_end, now),
+            },
+            Event::Ends(_) | Event::Trimmed(_) => {}
+        }
+    }
+
+    fn apply(&mut self, entries: &[crate::redis::Entry], at_end: bool, now: Instant) {
+        for entry in entries {
+            let id = (entry.id.ms, entry.id.number);
+            if self.replica.read(id, entry.id.ms, &entry.bytes) {
+                self.again = Some(now);
+            }
+            if !matches!(self.replica.need(), Need::Entries(_)) {
+                return;
+            }
+        }
+        if !entries.is_empty() {
+            (self.written_at, self.read_at) = (now, now);
+            self.is_genesis_under_way = false;
+            self.knows_time |= self.is_greeted;
+        }
+        if !at_end {
+            return;
+        }
+        // It has caught up: what it may have gone back to before is of no interest any more.
+        self.tried = u64::MAX;
+        let has_state = self.replica.state().machine.is_some();
+        if self.is_genesis_under_way || (has_state && !self.waiting.is_empty()) {
+            return;
+        }
+        let entries = self.replica.at_the_end(MOST_PUT_BACK);
+        self.waiting.extend(entries);
+        if self.replica.serves() && !self.is_greeted {
+            self.is_greeted = true;
+            self.waiting.push_back(self.replica.append());
+        }
+    }
+
+    fn compare(&mut self, entries: &[crate::redis::Entry], at_end: bool) {
+        for entry in entries {
+            let id = (entry.id.ms, entry.id.number);
+            self.replica.compare(Some((id, &entry.bytes)));
+            if !matches!(self.replica.need(), Need::Comparison(_)) {
+                return;
+            }
+        }
+        if at_end {
+            self.replica.compare(None);
+        }
+    }
+
+    /// Reads what the replica needs next.
+    fn follow(&mut self) {
+        loop {
+            let now = self.is_reading_for;
+            match self.replica.need() {
+                Need::Entries(_) if now == ReadingFor::State => return,
+                Need::Comparison(_) if now == ReadingFor::Comparison => return,
+                Need::Snapshot if now == ReadingFor::Nothing => return,
+                Need::Entries(_) => {
+                    self.is_reading_for = ReadingFor::State;
+                    self.log.read_from(position(self.replica.place()));
+                    return;
+                }
+                Need::Comparison(id) => {
+                    self.is_reading_for = ReadingFor::Comparison;
+                    let from = |(ms, number)| Position { id: Id { ms, number }, mark: None };
+                    self.log.read_from(id.map(from));
+                    return;
+                }
+                Need::Checkpoint(_) => self.go_back(),
+                Need::Snapshot => {
+                    self.is_reading_for = ReadingFor::Nothing;
+                    self.clients.tell(News::Stuck);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Rule 3: the newest checkpoint that is not known to be no part of the log; if it is none, the log says
+    /// so, and the one before is tried.
+    fn go_back(&mut self) {
+        if !matches!(self.replica.need(), Need::Checkpoint(_)) {
+            self.replica.last_is(None);
+        }
+        let Need::Checkpoint(before) = self.replica.need() else {
+            // Without a history there is nothing to go back to: the log does not begin at its beginning.
+            self.replica.is_trimmed();
+            return;
+        };
+        let mut reports = Vec::new();
+        let found = loop {
+            match older::<M, D>(&self.checkpoints, self.tried, &mut reports) {
+                Ok(Some((number, found))) => {
+                    self.tried = number;
+                    if found.place.mark.position < before {
+                        break Some(found);
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => {
+                    self.clients.tell(News::Disk(error.to_string()));
+                    break None;
+                }
+            }
+        };
+        for Report { path, text } in reports {
+            self.clients.tell(News::Disk(format!("{path}: {text}")));
+        }
+        // Whether the log begins at its beginning is seen when it is read from there.
+        self.replica.go_back(found, true);
+        let place = self.replica.place();
+        self.clients.tell(News::GoesBack(place.mark.position));
+        self.waiting.clear();
+        (self.is_greeted, self.knows_time, self.is_genesis_under_way) = Default::default();
+        self.saved = self.saved.min(place.mark.position);
+        self.again = Some(Instant::now());
+        self.is_reading_for = ReadingFor::State;
+        self.log.read_from(position(place));
+    }
+
+    /// Nobody is answered before what was applied is in the ring file.
+    fn write_ring(&mut self) {
+        self.answers.extend(self.replica.answers());
+        let written = self.ring.lock().unwrap_or_else(PoisonError::into_inner).write();
+        match written {
+            Ok(()) => {
+                self.is_disk_bad = false;
+                if !self.answers.is_empty() {
+                    self.clients.answer(std::mem::take(&mut self.answers));
+                }
+            }
+            Err(error) => {
+                if !self.is_disk_bad {
+                    self.clients.tell(News::Disk(error.to_string()));
+                }
+                self.is_disk_bad = true;
+            }
+        }
+    }
+
+    /// Appends again, in its order, what is pending and may be lost, when nothing is under way.
+    fn append_again(&mut self, now: Instant) {
+        if now >= self.written_at + self.pace.again {
+            self.written_at = now;
+            self.again = self.again.or(Some(now));
+        }
+        let is_due = self.again.is_some_and(|again| now >= again);
+        let has_state = self.replica.state().machine.is_some();
+        if !is_due || !has_state || !self.can_send() || self.log.under_way().0 > 0 {
+            return;
+        }
+        self.again = None;
+        self.waiting.extend(self.replica.again());
+    }
+
+    fn gather(&mut self, now: Instant) {
+        if !self.takes() {
+            return;
+        }
+        let writes = self.clients.take(self.pace.writes);
+        if writes.is_empty() {
+            return;
+        }
+        let since = now.saturating_duration_since(self.read_at).as_millis() as u64;
+        let deadline = self.replica.deadline(since, self.pace.timeout.as_millis() as u64);
+        for Write { ticket, client, arguments } in writes {
+            self.replica.submit(ticket, Command { client, deadline, arguments });
+        }
+        self.waiting.push_back(self.replica.append());
+    }
+
+    fn can_send(&self) -> bool {
+        self.log.is_open() && self.waiting.is_empty()
+    }
+
+    fn send(&mut self) {
+        while let Some(entry) = self.waiting.front() {
+            let sent = if self.replica.state().machine.is_none() {
+                self.is_genesis_under_way = true;
+                self.log.begin(entry)
+            } else {
+                self.log.append(entry)
+            };
+            if sent.is_none() {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    fn save(&mut self) {
+        let position = self.replica.place().mark.position;
+        if position < self.saved + self.pace.checkpoint || self.is_reading_for != ReadingFor::State
+        {
+            return;
+        }
+        let Some(bytes) = self.replica.checkpoint() else { return };
+        match self.checkpoints.save(position, &bytes) {
+            Ok(()) => self.replica.saved(position),
+            Err(error) => self.clients.tell(News::Disk(error.to_string())),
+        }
+        self.saved = position;
+    }
+}
+
+/// The newest checkpoint before a number that can be read, and its number.
+fn older<M: Machine, D: Disk>(
+    checkpoints: &Checkpoints<D>,
+    mut before: u64,
+    reports: &mut Vec<Report>,
+) -> Result<Option<(u64, Checkpoint<M>)>, StoreError> {
+    while let Some(saved) = checkpoints.newest(before, reports)? {
+        before = saved.number;
+        if let Ok(found) = Checkpoint::decode(&saved.bytes) {
+            return Ok(Some((saved.number, found)));
+        }
+        let path = format!("checkpoint {}", saved.number);
+        let text = "it is of another version of the program, and is passed over".to_owned();
+        reports.push(Report { path, text });
+    }
+    Ok(None)
+}
+
+fn position(place: Place) -> Option<Position> {
+    let from = |(ms, number)| Position { id: Id { ms, number }, mark: Some(place.entry) };
+    place.id.map(from)
+}
+
+fn is_genesis(bytes: &[u8]) -> bool {
+    Entry::decode(bytes).is_ok_and(|entry| matches!(entry.body, Body::Genesis(_)))
+}
+
+/// Entries in the ring that no checkpoint needs.
+const MOST_KEPT: usize = 100_000;
+/// Lost entries that are put back between two reads.
+const MOST_PUT_BACK: usize = 64;
+/// After which what was refused is tried again.
+const RETRY: Duration = Duration::from_millis(100);

@@ -1,0 +1,273 @@
+//! Nodes on one server, with a machine that counts.
+
+mod server;
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use interlock_log::apply::Answer;
+use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
+use interlock_log::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
+use interlock_log::replica::Setup;
+use interlock_node::files::lock;
+use interlock_node::node::{Clients, News, Node, Pace, Write};
+use interlock_stores::disk::folder::Folder;
+use server::Server;
+
+/// Counters by name and lineage: `INCR name`, whose reply is the sum.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Sums(BTreeMap<(Vec<u8>, u64), u64>);
+
+impl Machine for Sums {
+    fn begin(_: &[u8]) -> Result<Self, Damaged> {
+        Ok(Sums::default())
+    }
+
+    fn advance(&mut self, _: u64) {}
+
+    fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome {
+        let name = arguments[0].clone();
+        *self.0.entry((name.clone(), moment.lineage)).or_default() += 1;
+        let sum = self.sum(&name);
+        Outcome { reply: sum.to_le_bytes().to_vec(), refused: false }
+    }
+
+    fn join(&mut self, other: Self, _: &Judge<'_>) -> u64 {
+        for (key, sum) in other.0 {
+            let ours = self.0.entry(key).or_default();
+            *ours = sum.max(*ours);
+        }
+        0
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_number(out, self.0.len() as u64);
+        for ((name, lineage), sum) in &self.0 {
+            put_bytes(out, name);
+            put_number(out, *lineage);
+            put_number(out, *sum);
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let mut sums = Sums::default();
+        for _ in 0..reader.count(3)? {
+            let name = reader.bytes(100)?.to_vec();
+            sums.0.insert((name, reader.number()?), reader.number()?);
+        }
+        reader.end()?;
+        Ok(sums)
+    }
+}
+
+impl Sums {
+    fn sum(&self, name: &[u8]) -> u64 {
+        self.0.iter().filter(|((one, _), _)| one == name).map(|(_, sum)| sum).sum()
+    }
+}
+
+/// Clients that are threads of the test.
+struct Threads {
+    shared: Arc<Shared>,
+    woken: UnixStream,
+}
+
+#[derive(Default)]
+struct Shared {
+    asked: Mutex<Vec<Write>>,
+    answered: Mutex<HashMap<u64, Answer>>,
+    told: Condvar,
+    last: AtomicU64,
+    news: Mutex<Vec<News>>,
+    ends: AtomicBool,
+}
+
+impl Clients for Threads {
+    fn descriptor(&self) -> RawFd {
+        self.woken.as_raw_fd()
+    }
+
+    fn take(&mut self, most: usize) -> Vec<Write> {
+        let mut asked = self.shared.asked.lock().unwrap();
+        let count = asked.len().min(most);
+        if count == asked.len() {
+            let _ = std::io::Read::read(&mut self.woken, &mut [0; 4096]);
+        }
+        asked.drain(..count).collect()
+    }
+
+    fn answer(&mut self, answers: Vec<(u64, Answer)>) {
+        self.shared.answered.lock().unwrap().extend(answers);
+        self.shared.told.notify_all();
+    }
+
+    fn tell(&mut self, news: News) {
+        self.shared.news.lock().unwrap().push(news);
+    }
+}
+
+struct Running {
+    shared: Arc<Shared>,
+    waker: Arc<Mutex<UnixStream>>,
+    thread: std::thread::JoinHandle<Option<Sums>>,
+}
+
+impl Running {
+    fn start(server: &Server, name: &str, pace: Pace) -> Running {
+        let (woken, waker) = UnixStream::pair().unwrap();
+        woken.set_nonblocking(true).unwrap();
+        let shared = Arc::new(Shared::default());
+        let (settings, disk) = (server.settings(), Folder::new(server.folder.join(name)));
+        let nonce = fastrand::u64(..);
+        let setup = Setup {
+            name: format!("{name}-{nonce}").into_bytes(),
+            genesis: b"sums".to_vec(),
+            limits: Limits::default(),
+            rules: Rules::ALL,
+        };
+        let clients = Threads { shared: shared.clone(), woken };
+        let ends = shared.clone();
+        let thread = std::thread::spawn(move || {
+            let _lock = lock(&disk).unwrap();
+            let mut node = Node::<Sums, _, _>::new(settings, setup, disk, clients, pace).unwrap();
+            while !ends.ends.load(SeqCst) {
+                node.turn(Instant::now() + Duration::from_millis(20));
+            }
+            node.replica_state().cloned()
+        });
+        Running { shared, waker: Arc::new(Mutex::new(waker)), thread }
+    }
+
+    /// Writes that are under way together, each answered.
+    fn incr(&self, name: &str, count: u64) -> Vec<Answer> {
+        let first = self.shared.last.fetch_add(count, SeqCst);
+        let write = |n| Write {
+            ticket: first + n,
+            client: None,
+            arguments: vec![name.as_bytes().to_vec()],
+        };
+        self.shared.asked.lock().unwrap().extend((0..count).map(write));
+        let _ = std::io::Write::write(&mut *self.waker.lock().unwrap(), b"x");
+        let mut answered = self.shared.answered.lock().unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut answers = Vec::new();
+        while (answers.len() as u64) < count {
+            let next = first + answers.len() as u64;
+            if let Some(answer) = answered.remove(&next) {
+                answers.push(answer);
+                continue;
+            }
+            let news = self.shared.news.lock().unwrap().clone();
+            assert!(Instant::now() < end, "{} of {count} to {name}; {news:?}", answers.len());
+            let wait = Duration::from_millis(100);
+            answered = self.shared.told.wait_timeout(answered, wait).unwrap().0;
+        }
+        answers
+    }
+
+    fn end(self) -> Option<Sums> {
+        self.shared.ends.store(true, SeqCst);
+        self.thread.join().unwrap()
+    }
+}
+
+fn sums(answers: &[Answer]) -> Vec<u64> {
+    let sum = |answer: &Answer| match answer {
+        Answer::Done { reply: Some(reply), .. } => {
+            u64::from_le_bytes(reply[..].try_into().unwrap())
+        }
+        other => panic!("{other:?}"),
+    };
+    answers.iter().map(sum).collect()
+}
+
+#[test]
+fn two_nodes_do_the_same_and_each_client_is_answered_in_its_order() {
+    let server = Server::start("redis-server", &[]);
+    let nodes = ["a", "b"].map(|name| Running::start(&server, name, Pace::default()));
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let node = &nodes[client % 2];
+            scope.spawn(move || {
+                for round in 0..10u64 {
+                    let own = sums(&node.incr(&format!("own{client}"), 50));
+                    assert_eq!(own, (round * 50 + 1..=round * 50 + 50).collect::<Vec<_>>());
+                    node.incr("shared", 5);
+                }
+            });
+        }
+    });
+    assert_eq!(sums(&nodes[0].incr("shared", 1)), [401]);
+    assert_eq!(sums(&nodes[1].incr("shared", 1)), [402]);
+    let [a, b] = nodes.map(Running::end);
+    let b = b.unwrap();
+    assert_eq!(b.sum(b"shared"), 402);
+    assert_eq!(a.unwrap().sum(b"own3"), 500);
+}
+
+#[test]
+fn a_node_that_starts_again_goes_on_from_its_checkpoint() {
+    let server = Server::start("valkey-server", &[]);
+    let pace = Pace { checkpoint: 10, ..Pace::default() };
+    let node = Running::start(&server, "a", pace);
+    for _ in 0..35 {
+        node.incr("x", 3);
+    }
+    node.end();
+    let names = std::fs::read_dir(server.folder.join("a")).unwrap();
+    let names = names.map(|one| one.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with("checkpoint-")).count(), 3);
+    let node = Running::start(&server, "a", pace);
+    assert_eq!(sums(&node.incr("x", 1)), [106]);
+    assert!(node.shared.news.lock().unwrap().is_empty());
+    node.end();
+}
+
+#[test]
+fn writes_that_the_engine_has_lost_are_put_back_and_count_once() {
+    for restarts in [false, true] {
+        let mut server = Server::start("redis-server", &[]);
+        let nodes = ["a", "b"].map(|name| Running::start(&server, name, Pace::default()));
+        for round in 0..20 {
+            nodes[round % 2].incr("x", 5);
+        }
+        let nodes = if restarts {
+            // Their ring files have it, and they know no more.
+            for node in nodes {
+                node.end();
+            }
+            server.kill();
+            server.run();
+            ["a", "b"].map(|name| Running::start(&server, name, Pace::default()))
+        } else {
+            server.kill();
+            server.run();
+            nodes
+        };
+        for node in &nodes {
+            node.incr("y", 1);
+        }
+        // A node puts back what is missing before or after the first writes; then it is there once.
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut counted = 100;
+        loop {
+            counted += 1;
+            let found = sums(&nodes[0].incr("x", 1))[0];
+            assert!(found <= counted, "{found}");
+            if found == counted {
+                break;
+            }
+            let news = nodes[0].shared.news.lock().unwrap().clone();
+            assert!(Instant::now() < end, "{found} of {counted}: {news:?}");
+        }
+        assert_eq!(sums(&nodes[1].incr("x", 1)), [counted + 1]);
+        for node in nodes {
+            node.end();
+        }
+    }
+}
