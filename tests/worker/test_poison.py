@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from interlock import Retry, connect
+from interlock.app import App
+from interlock.worker import lease_plan
+from interlock.worker.source import SourceState
 from tests.worker import lethal
 from tests.worker.workers import PATIENCE, ROOT
 
@@ -60,3 +64,36 @@ def test_only_the_message_that_ends_its_process_is_charged(
         (letter,) = queue.dead_letters()
         assert (letter.id, letter.attempts, letter.error) == (poison, 1, "lease expired")
         assert lives == LIVES
+
+
+@pytest.mark.parametrize("pool", ["thread", "asyncio"])
+@pytest.mark.parametrize("engine", ["redis", "hub"], indirect=True)
+def test_no_other_queue_is_leased_from_before_the_end_of_a_suspect_is_told(
+    url: str, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The suspect waits until no call waits for work.
+    monkeypatch.setattr(lease_plan, "LONGEST_WAIT", 1.0)
+    app, seen, done = App(url), [], threading.Event()
+
+    @app.task(queue="first")
+    def suspect() -> None:
+        other.send()
+        for _ in range(20):
+            seen.append(second.stats().leases)
+
+    @app.task(queue="second")
+    def other() -> None:
+        seen.append(first.stats().unsettled)
+        done.set()
+
+    first, second = app._queue("first"), app._queue("second")
+    suspect.send()
+    lease = first.get()
+    lease.stop_renewing()
+    with app.worker(pool=pool, threads=3) as worker:
+        while any(each.state is not SourceState.WAITING for each in worker._owner.state.sources):
+            assert worker.broken is None
+        lease.extend(0.001)
+        assert done.wait(PATIENCE), worker.broken
+    assert seen == [0] * 21
+    app.close()

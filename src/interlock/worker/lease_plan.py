@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import time
 
 from interlock.worker.batch_lending import BatchLending
 from interlock.worker.source import Call, Source, SourceState
@@ -74,7 +75,10 @@ class LeasePlan:
             # While it only waits it keeps one place, for others may find work.
             self._state.places.give(source.kind, places - 1)
             places = 1
-        source.wait(places, TIGHT_WAIT if tight else min(LONGEST_WAIT, source.lease / 3))
+        # One that is to be alone waits until no call does: where one was, more may come.
+        lately = bool(others) and time.monotonic() - self._state.alone_at < source.lease
+        longest = min(LONGEST_WAIT, source.lease / 3)
+        source.wait(places, TIGHT_WAIT if tight or lately else longest)
 
     def replied(self, source: Source, call: Call) -> None:
         """Take the answer of a call to the engine."""
@@ -105,4 +109,4 @@ class LeasePlan:
 LONGEST_WAIT = 10.0
 """Seconds for which a call waits for work."""
 TIGHT_WAIT = 0.05
-"""The same where other queues wait for the place that it keeps."""
+"""The same where others wait: for the place that it keeps, or to be handled alone."""

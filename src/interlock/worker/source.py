@@ -192,6 +192,11 @@ class Source:
         calls = self.settling or self.receiving or self.state is SourceState.CALLING
         return bool(calls or self.pending)
 
+    @property
+    def waits(self) -> bool:
+        """Return whether a call waits for work; it may lease something at any time."""
+        return self.state is SourceState.WAITING
+
     def interrupt(self) -> None:
         """End the call that waits for work, and lease nothing any more."""
         self.queue.close()

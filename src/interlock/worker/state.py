@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import enum
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -178,6 +179,8 @@ class Alone:
     """The engine is told that its turn has come."""
     execution: Execution | None = None
     """None: it waits for what still runs."""
+    done: bool = False
+    """It is handled no more; nothing is leased before the engine knows that."""
 
 
 class WorkerState:
@@ -208,6 +211,8 @@ class WorkerState:
         self.deferrals = Deferrals()
         self.alone_one: Alone | None = None
         """While there is one, nothing else is leased, and what is leased all the same goes back."""
+        self.alone_at = -math.inf
+        """The time at which the last one came, by time.monotonic()."""
 
     @property
     def holds(self) -> bool:
@@ -229,7 +234,7 @@ class WorkerState:
         refused = self.phase is not Phase.RUNNING or now - began > source.lease
         refused = refused or self.alone_one is not None
         if batch.alone and not refused:
-            self.alone_one = Alone(source, batch)
+            self.alone_one, self.alone_at = Alone(source, batch), now
             return 0
         found: list[Execution] = []
         for at in places:
@@ -249,11 +254,17 @@ class WorkerState:
     def next_alone(self) -> None:
         """Have the message begin that is to be alone, once nothing else is handled or leased."""
         one = self.alone_one
-        if one is None or one.asked or one.execution is not None:
+        if one is None:
             return
-        if self.phase is not Phase.RUNNING:
+        if one.done:
+            # What is leased before its end is told may end this process, and it would be charged.
+            if self.phase is not Phase.RUNNING or not any(each.is_busy for each in self.sources):
+                self.alone_one = None
+        elif one.asked or one.execution is not None:
+            return
+        elif self.phase is not Phase.RUNNING:
             self._release_alone(one)
-        elif self.holds or any(source.is_busy for source in self.sources):
+        elif self.holds or any(source.is_busy or source.waits for source in self.sources):
             if not one.waits:
                 one.waits = True
                 one.batch.grant.wait_for_turn()
@@ -371,7 +382,7 @@ class WorkerState:
         if self.executions.pop(id(execution), None) is not None:
             self.places.give(execution.source.kind, 1)
             if self.alone_one is not None and self.alone_one.execution is execution:
-                self.alone_one = None
+                self.alone_one.done = True
 
     def give_back(self, execution: Execution) -> None:
         """No handler has begun it: it goes back to the same place, at the same attempt."""
