@@ -14,12 +14,21 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use interlock_log::checkpoint::Checkpoint;
+use interlock_log::codec::checksum;
 use interlock_log::machine::Rules;
 use world::{Kind, World};
 
 const STEPS: u64 = 250;
-/// The kinds that hold.
-const HOLD: [&str; 3] = ["plain", "rising", "disks"];
+/// The kinds that hold, and how a guarantee is narrowed in them: the order of different clients'
+/// writes around a loss, and the sums where a state had to be joined.
+const HOLD: [(&str, &[&str]); 5] = [
+    ("plain", &[]),
+    ("rising", &[]),
+    ("disks", &[]),
+    ("trims", &["joined sum"]),
+    ("ring", &["joined sum"]),
+];
 
 fn kinds() -> Vec<(&'static str, Kind)> {
     let plain = Kind::PLAIN;
@@ -66,7 +75,9 @@ fn kinds_hold() {
         let begun = std::time::Instant::now();
         let broken = worlds(kind, Rules::ALL, 0..count());
         println!("{name}: {} worlds in {:?}: {broken:?}", count(), begun.elapsed());
-        if !broken.is_empty() && HOLD.contains(&name) {
+        let narrowed = HOLD.iter().find(|(held, _)| *held == name).map(|(_, narrowed)| narrowed);
+        let unknown = |what: &String| narrowed.is_some_and(|them| !them.contains(&what.as_str()));
+        if broken.keys().any(unknown) {
             bad.push((name, broken));
         }
     }
@@ -114,3 +125,29 @@ const RULES: [(&str, LeaveOut); 15] = [
     ("nonces", |rules| rules.nonces = false),
     ("gaps", |rules| rules.gaps = false),
 ];
+
+/// Whatever the bytes of a checkpoint are, even if somebody sealed them who wants to do harm.
+#[test]
+fn hostile_checkpoints_end_with_an_answer() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let base = World::new(1, Kind::PLAIN, Rules::ALL, false).into_checkpoint(100);
+    for _ in 0..30_000 {
+        let mut bytes = base[..base.len() - 8].to_vec();
+        for _ in 0..random.usize(1..4) {
+            match random.usize(..3) {
+                0 if !bytes.is_empty() => {
+                    let at = random.usize(..bytes.len());
+                    bytes[at] = random.u8(..);
+                }
+                1 => bytes.truncate(random.usize(..=bytes.len())),
+                _ => bytes.insert(random.usize(..=bytes.len()), random.u8(..)),
+            }
+        }
+        let sum = checksum(2, &bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        if let Ok(it) = Checkpoint::<machine::Toy>::decode(&bytes) {
+            let again = Checkpoint::bytes(it.place, &it.state);
+            assert_eq!(Checkpoint::decode(&again), Ok(it));
+        }
+    }
+}
