@@ -17,7 +17,8 @@ class Proxy:
     """Passes connections on to a server. What is told holds from then on, for all of them.
 
     `requests` and `replies` spoil what goes each way; `split` passes on byte by byte; `silent`
-    passes nothing on and says nothing; `refuse` closes whatever connects.
+    passes nothing on and says nothing; `refuse` closes whatever connects. After `refuse` and `cut`
+    nothing that was connected before passes on any more.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -30,6 +31,8 @@ class Proxy:
         self.refuse = False
         self.silent = False
         self.connections = 0
+        self._lock = threading.Lock()
+        self._cuts = 0
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -40,9 +43,11 @@ class Proxy:
 
     def cut(self) -> None:
         """Cuts every connection there is."""
-        for one in self._open:
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._cuts += 1
+            for one in self._open:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listener.close()
@@ -57,6 +62,7 @@ class Proxy:
             except OSError:
                 return
             self.connections += 1
+            cuts = self._cuts
             if self.refuse:
                 client.close()
                 continue
@@ -65,7 +71,15 @@ class Proxy:
             except OSError:
                 client.close()
                 continue
-            self._open += [client, server]
+            with self._lock:
+                # `cut` does not know it before.
+                cut = self.refuse or self._cuts != cuts
+                if not cut:
+                    self._open += [client, server]
+            if cut:
+                client.close()
+                server.close()
+                continue
             for ends in ((client, server, "requests"), (server, client, "replies")):
                 threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
 

@@ -192,8 +192,8 @@ def test_a_change_whose_reply_was_lost_says_that_nobody_knows(
 
 def test_a_change_that_never_left_is_made_again(queue: RemoteQueue[Any], proxy: Proxy) -> None:
     id = queue.put(1)
-    proxy.cut()
     proxy.refuse = True
+    proxy.cut()
     with pytest.raises(EngineUnavailable, match=str(proxy.port)):
         queue.cancel(id)
     proxy.heal()
