@@ -157,27 +157,35 @@ impl Store {
         self.find(key).and_then(|slot| self.entry(slot)).is_some_and(|entry| entry.is_alive)
     }
 
+    /// The place of a key, which it has until the time passes or another key's state is set.
+    pub fn place(&self, key: &[u8]) -> Option<u32> {
+        self.find(key)
+    }
+
+    /// The state at a place.
+    pub fn state_at(&self, place: u32) -> Option<&[u8]> {
+        self.entry(place).map(Entry::state)
+    }
+
     /// Sets the state of a key. `reading`: the highest of its stamps that are new.
     pub fn put(&mut self, key: &[u8], state: &State, reading: u64) {
+        self.put_at(self.find(key), key, state, reading);
+    }
+
+    /// As `put`, of a key whose place is known; `None`: it has none yet.
+    pub fn put_at(&mut self, place: Option<u32>, key: &[u8], state: &State, reading: u64) {
         self.newest = self.newest.max(reading);
-        let hash = self.hasher.hash_one(key);
-        let entries = &self.entries;
-        let is_it =
-            |slot: &u32| entries[*slot as usize].as_ref().is_some_and(|entry| entry.key() == key);
-        let slot = match self.by_key.find(hash, is_it) {
-            Some(slot) => *slot,
-            None => {
-                let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
-                if slot as usize == self.entries.len() {
-                    self.entries.push(None);
-                }
-                let (entries, hasher) = (&self.entries, &self.hasher);
-                self.by_key.insert_unique(hash, slot, |slot| {
-                    entries[*slot as usize].as_ref().map_or(0, |entry| hasher.hash_one(entry.key()))
-                });
-                slot
+        let slot = place.unwrap_or_else(|| {
+            let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
+            if slot as usize == self.entries.len() {
+                self.entries.push(None);
             }
-        };
+            let (entries, hasher) = (&self.entries, &self.hasher);
+            self.by_key.insert_unique(hasher.hash_one(key), slot, |slot| {
+                entries[*slot as usize].as_ref().map_or(0, |entry| hasher.hash_one(entry.key()))
+            });
+            slot
+        });
         self.take_out(slot);
         let mut both = Vec::with_capacity(key.len() + state.as_bytes().len());
         both.extend_from_slice(key);

@@ -134,8 +134,9 @@ impl Rows {
                 let new = given.iter().map(|(key, _)| *key).filter(is_new).count();
                 self.room(new as u64, when)?;
                 for (key, given) in given {
-                    let change = put(given, Ttl::Usual, &self.seen(key, when).view());
-                    self.change(key, &change, when);
+                    let place = self.store.place(key);
+                    let change = put(given, Ttl::Usual, &self.seen(place, when).view());
+                    self.change(place, key, &change, when);
                 }
                 reply.integer(count as i64);
             }
@@ -145,7 +146,8 @@ impl Rows {
     }
 
     fn decide(&mut self, key: &[u8], command: &Command, when: &When) -> Result<Reply, Refusal> {
-        let seen = self.seen(key, when);
+        let place = self.store.place(key);
+        let seen = self.seen(place, when);
         let now = when.time.saturating_mul(1000);
         let (change, reply) = decide(command, self.settings.rules.schema(), &seen.view(), now)?;
         let Some(change) = change else { return Ok(reply) };
@@ -153,12 +155,12 @@ impl Rows {
             self.fits(key)?;
             self.room(1, when)?;
         }
-        self.change(key, &change, when);
+        self.change(place, key, &change, when);
         Ok(reply)
     }
 
-    fn change(&mut self, key: &[u8], change: &Change, when: &When) {
-        let before = self.store.get(key);
+    fn change(&mut self, place: Option<u32>, key: &[u8], change: &Change, when: &When) {
+        let before = place.and_then(|place| self.store.state_at(place));
         let mut reading = when.reading;
         if when.put_back {
             let existing = before.map_or(0, |before| self.settings.rules.latest(before, change));
@@ -169,12 +171,12 @@ impl Rows {
         }
         let stamp = Stamp { reading, writer: &self.writer };
         if let Some(after) = self.settings.rules.apply(before, change, &stamp, when.time) {
-            self.store.put(key, &after, reading);
+            self.store.put_at(place, key, &after, reading);
         }
     }
 
-    fn seen(&self, key: &[u8], when: &When) -> Seen<'_> {
-        let state = self.store.get(key);
+    fn seen(&self, place: Option<u32>, when: &When) -> Seen<'_> {
+        let state = place.and_then(|place| self.store.state_at(place));
         let stamp = Stamp { reading: when.reading, writer: &self.writer };
         Seen { settings: &self.settings, state, stamp, now: when.time }
     }
