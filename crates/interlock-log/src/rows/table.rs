@@ -42,26 +42,33 @@ pub struct Rows {
     writer: String,
 }
 
-/// Bits of a lineage that tell two from each other that begin in the same ms.
-const LINEAGE_BITS: u32 = 22;
+/// Bits of a lineage that tell two from each other that begin in the same second.
+const LINEAGE_BITS: u32 = 10;
+/// The second since 1970 at which numbers of lineages begin: it keeps names short.
+const LINEAGES_SINCE: u64 = 1_577_836_800;
+/// The lineage of a table that has had no command since it began or took in another: none is given so.
+const NO_LINEAGE: u64 = u64::MAX;
 
 impl Rows {
     pub fn new(settings: Settings) -> Rows {
         let tombstones = usize::try_from(settings.tombstones).unwrap_or(usize::MAX);
         let store = Store::new(settings.rules.clone(), tombstones);
         let writer = stamp::writer(&settings.dc, 0);
-        Rows { settings, store, lineage: (0, 0), writer }
+        Rows { settings, store, lineage: (NO_LINEAGE, 0), writer }
     }
 
-    /// Names the writer anew if the history is another one. A later history has a greater number, for
+    /// Names the writer anew if the history is another one, or begins: a data centre that has lost all it
+    /// had must not count on under a name that others know. A later history has a greater number, for
     /// old ones are put together in sums by their numbers.
     fn follow(&mut self, when: &When) {
         if when.lineage == self.lineage.0 {
             return;
         }
         let ms = when.reading.max(self.store.newest()) >> stamp::COUNTER_BITS;
+        let second = (ms / 1000).saturating_sub(LINEAGES_SINCE);
         let rest = when.lineage & ((1 << LINEAGE_BITS) - 1);
-        self.lineage = (when.lineage, ms << LINEAGE_BITS | rest);
+        let number = second << LINEAGE_BITS | rest;
+        self.lineage = (when.lineage, number.max(self.lineage.1 + 1));
         self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
     }
 
@@ -250,6 +257,11 @@ impl Rows {
                 self.store.put(row.key, &joined, newest);
             }
         }
+        if other.settings.dc == self.settings.dc {
+            // The next command begins one above both.
+            self.lineage = (NO_LINEAGE, self.lineage.1.max(other.lineage.1));
+            self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
+        }
         self.store.saw(other.store.newest());
         self.store.newest()
     }
@@ -276,6 +288,9 @@ impl Rows {
         let mut from = Reader::new(bytes);
         let mut rows = Rows::of_genesis(from.bytes(1 << 22)?)?;
         rows.lineage = (from.number()?, from.number()?);
+        if rows.lineage.1 > u64::MAX >> 1 {
+            return Err(Damaged);
+        }
         rows.writer = stamp::writer(&rows.settings.dc, rows.lineage.1);
         let tombstones = usize::try_from(rows.settings.tombstones).unwrap_or(usize::MAX);
         rows.store = Store::decode(rows.settings.rules.clone(), tombstones, &mut from)?;

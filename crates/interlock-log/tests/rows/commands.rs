@@ -234,3 +234,20 @@ fn of_two_histories_the_side_that_knew_of_the_other_wins() {
     other.rows.take_in(&one.rows, &|ours, theirs| (ours, theirs));
     assert_eq!(other.run("TABLE POP t:a"), "*5 $4 late $1 0 $1 0 $1 0 $1 0");
 }
+
+#[test]
+fn a_data_centre_that_has_lost_all_it_had_counts_under_another_name() {
+    let (mut east, mut west) = (Node::new("east", 100, 2), Node::new("west", 100, 2));
+    let keep = |ours, theirs| (ours, theirs);
+    east.run("HINCRBY t:sum n 5");
+    west.rows.take_in(&east.rows, &keep);
+    east = Node::new("east", 100, 2);
+    east.now += 2000;
+    west.now += 2000;
+    east.run("HINCRBY t:sum n 2");
+    west.run("HINCRBY t:sum n 1");
+    east.rows.take_in(&west.rows, &keep);
+    west.rows.take_in(&east.rows, &keep);
+    assert_eq!(east.run("HINCRBY t:sum n 0"), ":8");
+    assert_eq!(west.run("HINCRBY t:sum n 0"), ":8");
+}
