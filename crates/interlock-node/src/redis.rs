@@ -225,10 +225,13 @@ impl Log {
     /// Waits for the next event until a moment: for those who have nothing else to wait for.
     pub fn wait(&mut self, until: Instant) -> Option<Event> {
         loop {
-            let now = Instant::now();
-            self.drive(now);
+            // All that is there before the next look at the sockets.
             if let Some(event) = self.event() {
                 return Some(event);
+            }
+            let now = Instant::now();
+            if self.drive(now) {
+                continue;
             }
             if now >= until {
                 return None;
