@@ -16,7 +16,11 @@ pub const TABLES: [&str; 4] = [
 ];
 
 pub fn times() -> usize {
-    std::env::var("INTERLOCK_OPS").ok().and_then(|times| times.parse().ok()).unwrap_or(1).min(1000)
+    std::env::var("INTERLOCK_STATES")
+        .ok()
+        .and_then(|times| times.parse().ok())
+        .unwrap_or(1)
+        .min(1000)
 }
 
 pub struct Centre {
