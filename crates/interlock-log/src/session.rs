@@ -80,9 +80,10 @@ impl Client {
         self.recent.iter().rev().find(|recent| recent.number == number)
     }
 
-    /// The number whose write had a stamp, as far as it is recent.
+    /// The number whose write had a stamp, as far as it is recent; a refused one set nothing.
     pub fn with_stamp(&self, stamp: u64) -> Option<u64> {
-        self.recent.iter().rev().find(|recent| recent.stamp == stamp).map(|recent| recent.number)
+        let sets = |recent: &&Recent| recent.stamp == stamp && !recent.refused;
+        self.recent.iter().rev().find(sets).map(|recent| recent.number)
     }
 
     fn bit(&self, index: u64) -> bool {
@@ -231,7 +232,7 @@ impl Sessions {
     pub fn authors(&self) -> HashMap<u64, (&[u8], u64)> {
         let mut authors = HashMap::new();
         for (name, client) in &self.clients {
-            for recent in &client.recent {
+            for recent in client.recent.iter().filter(|recent| !recent.refused) {
                 authors.insert(recent.stamp, (name.as_slice(), recent.number));
             }
         }
