@@ -16,6 +16,8 @@ use interlock_log::replica::Setup;
 use interlock_node::files::lock;
 use interlock_node::node::{Clients, News, Node, Pace, Write};
 use interlock_stores::disk::folder::Folder;
+use interlock_stores::disk::simulated::{Faults, Simulated};
+use interlock_stores::disk::Disk;
 use server::Server;
 
 /// Counters by name and lineage: `INCR name`, whose reply is the sum.
@@ -119,10 +121,14 @@ struct Running {
 
 impl Running {
     fn start(server: &Server, name: &str, pace: Pace) -> Running {
+        Running::on(server, Folder::new(server.folder.join(name)), name, pace)
+    }
+
+    fn on<D: Disk>(server: &Server, disk: D, name: &str, pace: Pace) -> Running {
         let (woken, waker) = UnixStream::pair().unwrap();
         woken.set_nonblocking(true).unwrap();
         let shared = Arc::new(Shared::default());
-        let (settings, disk) = (server.settings(), Folder::new(server.folder.join(name)));
+        let settings = server.settings();
         let nonce = fastrand::u64(..);
         let setup = Setup {
             name: format!("{name}-{nonce}").into_bytes(),
@@ -270,4 +276,33 @@ fn writes_that_the_engine_has_lost_are_put_back_and_count_once() {
             node.end();
         }
     }
+}
+
+#[test]
+fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
+    let server = Server::start("redis-server", &[]);
+    let disk = Simulated::new(1);
+    let node = Running::on(&server, disk.clone(), "a", Pace::default());
+    let other = Running::start(&server, "b", Pace::default());
+    node.incr("x", 1);
+    disk.set_faults(Faults { read_only: true, ..Faults::default() });
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| sums(&node.incr("x", 3)));
+        let end = Instant::now() + Duration::from_secs(20);
+        let is_told = || {
+            let news = node.shared.news.lock().unwrap();
+            news.iter().any(|one| matches!(one, News::Disk(text) if text.contains("ring-")))
+        };
+        while !is_told() {
+            assert!(Instant::now() < end);
+            std::thread::yield_now();
+        }
+        // The other one has read them, and more can be written there.
+        assert_eq!(sums(&other.incr("x", 1)), [5]);
+        assert!(!waits.is_finished() && node.shared.answered.lock().unwrap().is_empty());
+        disk.set_faults(Faults::default());
+        assert_eq!(waits.join().unwrap(), [2, 3, 4]);
+    });
+    node.end();
+    other.end();
 }
