@@ -43,7 +43,7 @@ MAX_ASKED = 4096
 """Bytes of a request to a worker."""
 MAX_REQUESTS = 16
 """Requests that wait for one worker; beyond it the oldest is dropped."""
-MAX_WALKED = 10_000
+MAX_WALKED = 2000
 """Messages that one call counts behind others."""
 LAYOUT = 2
 """Of what is stored: see counters.lua, and tests/engine/stored when it changes."""

@@ -272,7 +272,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         Args:
             limit: most roots; those with the most messages in their own lanes.
             slow_wait: seconds. Default: the queue's ``slow_wait``, or 60 if that is off.
-            walk: messages that are counted behind a root, 1 to 10,000; beyond it, "at least".
+            walk: messages that are counted behind a root, 1 to 2,000; beyond it, "at least".
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range.

@@ -63,10 +63,10 @@ OLDEST = {
 STALLS = {
     "blocked": gauge(
         "blocked",
-        "messages that wait for the roots of the queue, each once; counted up to 10,000",
+        "messages that wait for the roots of the queue, each once; counted up to 2,000",
     ),
     "blocked_by_one": gauge(
-        "blocked_by_one", "messages that wait for the root that blocks most; counted up to 10,000"
+        "blocked_by_one", "messages that wait for the root that blocks most; counted up to 2,000"
     ),
     "slow_leases": gauge(
         "slow_leases", "messages that have been leased for 60 seconds or longer; counted up to 100"

@@ -24,7 +24,7 @@ pub const MAX_NAMED_BYTES: usize = 1_048_576;
 pub const MAX_ROOTS: usize = 1000;
 
 /// Places in lanes that one call looks at to count them.
-pub const MAX_PLACES: usize = 50_000;
+pub const MAX_PLACES: usize = 10_000;
 
 /// Messages of each kind behind which the oldest waiting message is looked for.
 pub const MAX_FRONT: usize = 100;

@@ -85,7 +85,7 @@ pub type Stall = (Box<[u8]>, Vec<(&'static str, u64)>);
 
 impl Engine {
     /// Figures of what holds messages up, of the first so many queues where something does: those that `Roots.figures`
-    /// of the Python package has. A queue is locked for one walk through 10,000 messages at a time, six in all.
+    /// of the Python package has. A queue is locked for one walk through 2,000 messages at a time, six in all.
     pub fn stalls(&self, most: usize, now: Time) -> Vec<Stall> {
         let cells: Vec<(Box<[u8]>, Cell)> = {
             let queues = self.queues.read();

@@ -275,7 +275,7 @@ class Operator:
         Args:
             limit: most roots, 1 to 1,024.
             slow_wait: seconds after which a running handler counts.
-            walk: messages that are counted behind a root, 1 to 10,000.
+            walk: messages that are counted behind a root, 1 to 2,000.
         """
         return self._call(queue, wire_queue.roots, limit, slow_wait, walk)
 

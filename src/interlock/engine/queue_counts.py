@@ -93,7 +93,7 @@ class QueueCounts:
 
         Args:
             counts: what `stats` returned, of all or of some queues.
-            walk: messages that are counted behind a root, 1 to 10,000.
+            walk: messages that are counted behind a root, 1 to 2,000.
         """
         waiting = [name for name, one in counts.items() if one.get("waiting")]
         now = time.monotonic()

@@ -76,7 +76,7 @@ pub const MAX_REQUESTS: usize = 16;
 pub const MAX_LOOKED_AT: usize = 10_000;
 
 /// Messages that one call counts behind others.
-pub const MAX_WALKED: u64 = 10_000;
+pub const MAX_WALKED: u64 = 2000;
 
 /// Names of queues that one call looks at.
 pub const LISTED: usize = 1000;

@@ -169,7 +169,7 @@ pub const OF_FCALL: &[Command] = &[
         "fcall|il1_blocked",
         READ,
         "How many messages wait behind others",
-        "O(N) of the messages counted, at most 10,000, and of their keys",
+        "O(N) of the messages counted, at most 2,000, and of their keys",
         &[MOST, SOME_ROOT],
     ),
     function(
@@ -256,7 +256,7 @@ pub const OF_FCALL_RO: &[Command] = &[
         "fcall_ro|il1_blocked",
         READ,
         "How many messages wait behind others",
-        "O(N) of the messages counted, at most 10,000, and of their keys",
+        "O(N) of the messages counted, at most 2,000, and of their keys",
         &[MOST, SOME_ROOT],
     ),
     function(

@@ -34,7 +34,7 @@ def add_to(commands: Any) -> None:
         "what holds messages up: held, retried and hung messages, and pauses",
         (LIMIT, SLOW),
         about="The one that blocks most messages comes first. Below each stands the command that "
-        "frees what waits for it. Counting stops at 10,000 messages behind one of them.",
+        "frees what waits for it. Counting stops at 2,000 messages behind one of them.",
     )
 
 

@@ -92,10 +92,10 @@ local MAX_NAMED_BYTES = 1048576
 local MAX_ROOTS = 1000
 
 -- Messages that one call counts behind others
-local MAX_WALKED = 10000
+local MAX_WALKED = 2000
 
 -- Places in lanes that one call looks at to count them
-local MAX_PLACES = 50000
+local MAX_PLACES = 10000
 
 -- Messages of each kind behind which the oldest waiting message is looked for
 local MAX_FRONT = 100
