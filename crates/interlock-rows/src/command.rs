@@ -64,6 +64,13 @@ pub struct Condition {
     pub less: bool,
 }
 
+impl Command<'_> {
+    /// Returns false if it changes nothing and answers 0, whatever the row and its key are.
+    pub fn is_of_row(&self) -> bool {
+        !matches!(self, Command::DeleteColumn { column: None })
+    }
+}
+
 impl Pairs<'_> {
     pub fn check(&self) -> Result<(), Refusal> {
         self.late.clone().map_or(Ok(()), Err)

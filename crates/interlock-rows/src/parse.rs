@@ -47,6 +47,73 @@ pub enum Verb {
     TablePop,
 }
 
+impl Verb {
+    /// With the names of the commands, a subcommand behind a bar, and how many words each takes, these
+    /// included: so many, or, negative, at least so many.
+    pub const ALL: [(Verb, &'static str, i32); 18] = [
+        (Verb::Hset, "hset", -4),
+        (Verb::Hmset, "hmset", -4),
+        (Verb::Hsetnx, "hsetnx", 4),
+        (Verb::Hdel, "hdel", -3),
+        (Verb::Hincrby, "hincrby", 4),
+        (Verb::Hincrbyfloat, "hincrbyfloat", 4),
+        (Verb::Del, "del", -2),
+        (Verb::Del, "unlink", -2),
+        (Verb::Persist, "persist", 2),
+        (Verb::Expire, "expire", -3),
+        (Verb::Pexpire, "pexpire", -3),
+        (Verb::Expireat, "expireat", -3),
+        (Verb::Pexpireat, "pexpireat", -3),
+        (Verb::TableSet, "table|set", -5),
+        (Verb::TablePatch, "table|patch", -5),
+        (Verb::TableIncr, "table|incr", -5),
+        (Verb::TableCas, "table|cas", 6),
+        (Verb::TablePop, "table|pop", 3),
+    ];
+
+    /// The place of the word that names the row, or the first of them.
+    pub fn row_at(self) -> usize {
+        use Verb::{TableCas, TableIncr, TablePatch, TablePop, TableSet};
+        if matches!(self, TableCas | TableIncr | TablePatch | TablePop | TableSet) {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// The command that these words begin with; `None`: none of these.
+    pub fn named<'a>(arguments: impl Arguments<'a>) -> Option<Verb> {
+        Verb::entry(arguments).map(|(verb, ..)| *verb)
+    }
+
+    /// Refuses too few words or too many.
+    pub fn check_count<'a>(self, arguments: impl Arguments<'a>) -> Result<(), Refusal> {
+        let Some((_, name, words)) = Verb::entry(arguments) else { return Ok(()) };
+        let count = arguments.count() as i32;
+        match count == *words || *words < 0 && count >= -words {
+            true => Ok(()),
+            false => Err(Refusal::wrong_count(name)),
+        }
+    }
+
+    fn entry<'a>(arguments: impl Arguments<'a>) -> Option<&'static (Verb, &'static str, i32)> {
+        let word = |index| arguments.at(index);
+        Verb::ALL.iter().find(|(_, name, _)| match name.split_once('|') {
+            Some((name, sub)) => {
+                word(0).eq_ignore_ascii_case(name.as_bytes())
+                    && word(1).eq_ignore_ascii_case(sub.as_bytes())
+            }
+            None => word(0).eq_ignore_ascii_case(name.as_bytes()),
+        })
+    }
+
+    /// Returns whether the time of day counts for it; for others any will do.
+    #[inline]
+    pub fn is_of_time(self) -> bool {
+        matches!(self, Verb::Expireat | Verb::Pexpireat)
+    }
+}
+
 /// The command that a client asks for, as far as it is of one row of a table with this schema. `now`: µs
 /// since 1970. Errors: it cannot be such a command, whatever the row is. There must be as many arguments
 /// as the command has at least.

@@ -8,6 +8,7 @@ use crate::refusal::Refusal;
 use crate::write::Writer;
 
 /// The value that a text is for a column; whether it has room is the table's to say.
+#[inline]
 pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
     match column.kind {
         Kind::Bytes(_) => Ok(Value::Bytes(Cow::Borrowed(text))),
@@ -39,6 +40,7 @@ pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> 
 }
 
 /// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
+#[inline]
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -61,6 +63,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
 }
 
 /// By how much a column is raised.
+#[inline]
 pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
     match column.kind {
         Kind::F32 | Kind::F64 => match float(text) {
@@ -76,6 +79,7 @@ pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
 }
 
 /// In decimal digits, without anything that could be left out.
+#[inline]
 fn whole(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let plain = match digits {
@@ -88,11 +92,13 @@ fn whole(text: &[u8]) -> Option<i128> {
     Some(text.parse().unwrap_or(if digits.len() < text.len() { i128::MIN } else { i128::MAX }))
 }
 
+#[inline]
 fn float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The value as the column holds it. Errors: it cannot.
+#[inline]
 pub fn held<'a>(column: &Column, value: Value<'a>) -> Result<Value<'a>, Error> {
     let size = match (column.kind, &value) {
         (Kind::Str(_), Value::Str(text)) => text.len(),
@@ -104,6 +110,7 @@ pub fn held<'a>(column: &Column, value: Value<'a>) -> Result<Value<'a>, Error> {
 }
 
 /// Returns whether two values of a column are the same to the bit.
+#[inline]
 pub fn same(one: &Value<'_>, other: &Value<'_>) -> bool {
     match (one, other) {
         (Value::Float(one), Value::Float(other)) => one.to_bits() == other.to_bits(),
@@ -111,6 +118,7 @@ pub fn same(one: &Value<'_>, other: &Value<'_>) -> bool {
     }
 }
 
+#[inline]
 pub fn owned(value: Value<'_>) -> Value<'static> {
     match value {
         Value::Unsigned(number) => Value::Unsigned(number),
@@ -123,6 +131,7 @@ pub fn owned(value: Value<'_>) -> Value<'static> {
 }
 
 /// Writes a value.
+#[inline]
 pub fn put(reply: &mut Writer<'_>, value: &Value<'_>) {
     match value {
         Value::Str(text) => reply.bulk(text.as_bytes()),
@@ -132,6 +141,7 @@ pub fn put(reply: &mut Writer<'_>, value: &Value<'_>) {
 }
 
 /// Writes the value of a column, in the words of a row.
+#[inline]
 pub fn put_from(reply: &mut Writer<'_>, column: &Column, words: &[u64]) {
     match column.kind {
         Kind::Str(_) | Kind::Bytes(_) => column.bytes_in(words, |bytes| reply.bulk(bytes)),
@@ -140,6 +150,7 @@ pub fn put_from(reply: &mut Writer<'_>, column: &Column, words: &[u64]) {
 }
 
 /// A number as clients read it.
+#[inline]
 pub fn text(value: &Value) -> String {
     match value {
         Value::Unsigned(number) => number.to_string(),

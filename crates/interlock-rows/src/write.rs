@@ -7,10 +7,12 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    #[inline]
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
+    #[inline]
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
@@ -23,6 +25,7 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    #[inline]
     pub fn integer(&mut self, value: i64) {
         self.number(b':', value);
     }
@@ -36,6 +39,7 @@ impl Writer<'_> {
         }
     }
 
+    #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         bulk(self.out, bytes);
     }
@@ -52,10 +56,12 @@ impl Writer<'_> {
         }
     }
 
+    #[inline]
     pub fn null(&mut self) {
         self.out.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
+    #[inline]
     pub fn array(&mut self, length: usize) {
         self.number(b'*', length as i64);
     }
@@ -64,6 +70,7 @@ impl Writer<'_> {
         self.number(if self.resp3 { b'~' } else { b'*' }, length as i64);
     }
 
+    #[inline]
     pub fn map(&mut self, pairs: usize) {
         if self.resp3 {
             self.number(b'%', pairs as i64);
@@ -77,12 +84,14 @@ impl Writer<'_> {
         self.number(if self.resp3 { b'>' } else { b'*' }, length as i64);
     }
 
+    #[inline]
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.out.push(kind);
         self.out.extend_from_slice(text);
         self.out.extend_from_slice(b"\r\n");
     }
 
+    #[inline]
     fn number(&mut self, kind: u8, value: i64) {
         self.out.push(kind);
         decimal(self.out, value);
@@ -90,6 +99,7 @@ impl Writer<'_> {
     }
 }
 
+#[inline]
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'$');
     decimal(out, bytes.len() as i64);
@@ -99,6 +109,7 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Without the machinery of `format!`, which costs more than a whole short reply.
+#[inline]
 pub fn decimal(out: &mut Vec<u8>, value: i64) {
     if (0..10).contains(&value) {
         return out.push(b'0' + value as u8);

@@ -211,6 +211,7 @@ impl Column {
 
     /// The sum of a value of this column and `by`. Errors: a column of another type, and, if so told, a sum
     /// beyond its range.
+    #[inline]
     pub fn raised(&self, now: &Value, by: By, overflow: Overflow) -> Result<Value<'static>, Error> {
         let beyond = || Error::Overflow { column: self.name.clone() };
         let other = || self.refuse(format!("it is {}, and is raised by {by:?}", self.kind));
@@ -240,6 +241,8 @@ impl Column {
             _ => (f64::MAX, now + by),
         };
         match sum {
+            // Which nan machines make of two infinities differs.
+            sum if sum.is_nan() => Ok(Value::Float(f64::NAN)),
             sum if sum.is_finite() || !now.is_finite() || !by.is_finite() => Ok(Value::Float(sum)),
             sum if overflow == Overflow::Saturate => Ok(Value::Float(sum.clamp(-most, most))),
             _ => Err(beyond()),

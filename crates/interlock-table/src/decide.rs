@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::hash::Key;
 use crate::insert::{expired, New};
+use crate::memory::Place;
 use crate::row::Value;
 use crate::schema::Column;
 use crate::slot;
+use crate::state::State;
 use crate::sync::{AtomicU64, Ordering::*};
 use crate::table::Table;
-use crate::writer::Wait;
+use crate::writer::{Wait, Writer};
 
 /// A column, by its place in the schema, and a value that it can hold.
 pub type Given<'a> = (usize, Value<'a>);
@@ -33,33 +36,46 @@ pub enum Change<'a> {
     Delete,
 }
 
-/// A row that is there, while it is looked at. Others may change it meanwhile: then what was seen may be
-/// nothing that it ever was, what was decided by it is dropped, and it is looked at again.
+/// A row while it is looked at. Others may change it meanwhile: then what was seen may be nothing that it
+/// ever was, what was decided by it is dropped, and it is looked at again.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Expiry and row.
-    value: &'a [AtomicU64],
-    now: u64,
+    /// Expiry and row; `None`: there is no row.
+    value: Option<&'a [AtomicU64]>,
+    /// The table's time.
+    pub now: u64,
 }
 
 /// A word of a value, what is set in it, and the column that is all that changes; `None`: the whole word.
 type Word<'a> = (usize, u64, Option<&'a Column>);
 
-impl Seen<'_> {
+impl<'a> Seen<'a> {
+    #[inline]
+    fn at(value: &'a [AtomicU64], now: u64) -> Seen<'a> {
+        let there = !expired(value[0].load(Relaxed), now);
+        Seen { value: there.then_some(value), now }
+    }
+
+    #[inline]
+    pub fn is_there(&self) -> bool {
+        self.value.is_some()
+    }
+
+    /// The value of a column; zero or nothing where there is no row.
     #[inline]
     pub fn value(&self, column: &Column) -> Value<'static> {
+        let load = |word: usize| self.value.map_or(0, |value| value[1 + word].load(Relaxed));
         if !column.kind.is_sized() {
-            return column.decode(self.value[1 + column.at / 8].load(Relaxed));
+            return column.decode(load(column.at / 8));
         }
-        let words = column.words();
-        let from = &self.value[1 + words.start..1 + words.end];
-        let words: Vec<u64> = from.iter().map(|word| word.load(Relaxed)).collect();
+        let words: Vec<u64> = column.words().map(load).collect();
         column.value_of(&words)
     }
 
     /// Time that it has to live; `None` for ever.
+    #[inline]
     pub fn left(&self) -> Option<Duration> {
-        match self.value[0].load(Relaxed) {
+        match self.value.map_or(0, |value| value[0].load(Relaxed)) {
             0 => None,
             expiry => Some(Duration::from_nanos(expiry.saturating_sub(self.now))),
         }
@@ -67,29 +83,24 @@ impl Seen<'_> {
 }
 
 impl Table {
-    /// Changes a row by what it is: `decide` is shown the row, `None` if there is none, and returns what
-    /// changes, if anything does, and what is to be told of it. It may be called again, and must depend on
-    /// nothing but the row. Errors: a change of a row that is there where none is, a value that its column
-    /// cannot hold, and as [`write`](Table::write).
+    /// Changes a row by what it is: `decide` is shown the row of the key, be there one or not, and returns
+    /// what changes, if anything does, and what is to be told of it. It may be called again, and must depend
+    /// on nothing but the row. Errors: a change of a row that is there where none is, a value that its
+    /// column cannot hold, and as [`write`](Table::write).
     #[inline]
     pub fn decide<'c, R>(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(Option<Seen<'_>>) -> (Option<Change<'c>>, R),
+        mut decide: impl FnMut(&Seen<'_>) -> (Option<Change<'c>>, R),
     ) -> Result<R, Error> {
         let (key, now, mut wait) = (self.key(key)?, self.now(), Wait::default());
-        let (mut small, mut large) = ([0; 32], Vec::new());
         self.writing(|writer| {
             let memory = writer.memory;
             loop {
                 let Some((place, before)) = writer.find(&key)? else {
-                    let (change, told) = decide(None);
+                    let (change, told) = decide(&Seen { value: None, now });
                     let Some(change) = change else { return Ok(told) };
-                    let row = self.room(&mut small, &mut large);
-                    let expiry = self.make(&change, row)?;
-                    let evict = self.made().evict;
-                    let new = New { key, expiry, row, now, access: now, evict };
-                    if writer.insert(&new, &mut wait)? {
+                    if self.create(writer, key, &change, now, &mut wait)? {
                         return Ok(told);
                     }
                     continue;
@@ -98,94 +109,133 @@ impl Table {
                     writer.wait(memory.word(place.at), before, &mut wait)?;
                     continue;
                 }
-                let row = self.room(&mut small, &mut large);
                 let decided = memory.read_under(place.at, before, &mut |value| {
-                    let expiry = value[0].load(Relaxed);
-                    let there = !expired(expiry, now);
-                    let (change, told) = decide(there.then_some(Seen { value, now }));
-                    if there && matches!(change, Some(Change::Patch { .. })) {
-                        slot::load(&value[1..], row);
-                    }
-                    (there, expiry, change, told)
+                    let seen = Seen::at(value, now);
+                    (seen.is_there(), decide(&seen))
                 });
-                let Ok((there, expiry, change, told)) = decided else { continue };
+                let Ok((there, (change, told))) = decided else { continue };
                 let Some(change) = change else { return Ok(told) };
-                let word = match &change {
-                    Change::Expire { at } if there => Some((0, *at, None)),
-                    Change::Raise { column, to } if there => self.one_word(*column, to)?,
-                    Change::Patch { given: [(column, value)] } if there => {
-                        self.one_word(*column, value)?
-                    }
-                    _ => None,
+                let done = match self.one_word(&change) {
+                    Some(word) if there => self.set_word(writer, place, before, word?)?,
+                    _ => self.rewrite(writer, (place, before), &change, there, now)?,
                 };
-                if let Some((at, bits, column)) = word {
-                    let set =
-                        |word| Ok((column.map_or(bits, |c: &Column| c.insert(word, bits)), ()));
-                    if writer.write_word(place, before, at, set)?.is_none() {
-                        continue;
-                    }
+                if done {
                     self.accessed(memory, place.at, now);
                     return Ok(told);
-                }
-                match &change {
-                    Change::Delete if there => {
-                        if writer.free(place, before)? {
-                            return Ok(told);
-                        }
-                    }
-                    Change::Patch { given } if there => {
-                        self.fill(given, row)?;
-                        writer.fill(expiry, row);
-                        if writer.write_row(place, before)? {
-                            self.accessed(memory, place.at, now);
-                            return Ok(told);
-                        }
-                    }
-                    Change::Replace { given, expires_at } if there => {
-                        row.fill(0);
-                        self.fill(given, row)?;
-                        writer.fill(*expires_at, row);
-                        if writer.write_row(place, before)? {
-                            self.touched(memory, place.at, now);
-                            return Ok(told);
-                        }
-                    }
-                    change if !there => {
-                        let expiry = self.make(change, row)?;
-                        writer.fill(expiry, row);
-                        if writer.write_row(place, before)? {
-                            self.touched(memory, place.at, now);
-                            return Ok(told);
-                        }
-                    }
-                    _ => return Err(misplaced()),
                 }
             }
         })
     }
 
-    /// Shows a row to `look`, `None` if there is none, which may be called again.
-    #[inline]
-    pub fn look<R>(
+    /// Inserts the row that a change makes. Returns whether none was there before.
+    fn create(
         &self,
-        key: &[u8],
-        mut look: impl FnMut(Option<Seen<'_>>) -> R,
-    ) -> Result<R, Error> {
+        writer: &Writer,
+        key: Key,
+        change: &Change<'_>,
+        now: u64,
+        wait: &mut Wait,
+    ) -> Result<bool, Error> {
+        let (mut small, mut large) = ([0; ON_STACK], Vec::new());
+        let row = self.room(&mut small, &mut large);
+        let expiry = self.make(change, row)?;
+        let new = New { key, expiry, row, now, access: now, evict: self.made().evict };
+        writer.insert(&new, wait)
+    }
+
+    /// The word that is all that a change changes, if it is.
+    #[inline]
+    fn one_word(&self, change: &Change<'_>) -> Option<Result<Word<'_>, Error>> {
+        let (number, value) = match change {
+            Change::Expire { at } => return Some(Ok((0, *at, None))),
+            Change::Raise { column, to } => (*column, to),
+            Change::Patch { given: [(column, value)] } => (*column, value),
+            _ => return None,
+        };
+        let column = self.schema().columns().get(number)?;
+        if column.kind.is_sized() {
+            return None;
+        }
+        Some(column.encode(value).map(|bits| (1 + column.at / 8, bits, Some(column))))
+    }
+
+    #[inline]
+    fn set_word(
+        &self,
+        writer: &Writer,
+        place: Place,
+        before: State,
+        (at, bits, column): Word<'_>,
+    ) -> Result<bool, Error> {
+        let set = |word| Ok((column.map_or(bits, |column| column.insert(word, bits)), ()));
+        Ok(writer.write_word(place, before, at, set)?.is_some())
+    }
+
+    /// Makes a change of a row as a whole, if its state is exactly this one still. `there`: it has not
+    /// expired.
+    fn rewrite(
+        &self,
+        writer: &Writer,
+        (place, before): (Place, State),
+        change: &Change<'_>,
+        there: bool,
+        now: u64,
+    ) -> Result<bool, Error> {
+        let (mut small, mut large) = ([0; ON_STACK], Vec::new());
+        let row = self.room(&mut small, &mut large);
+        match change {
+            Change::Delete if there => return writer.free(place, before),
+            Change::Patch { .. } | Change::Raise { .. } if there => {
+                let read = writer.memory.read_under(place.at, before, &mut |value| {
+                    slot::load(&value[1..], row);
+                    value[0].load(Relaxed)
+                });
+                let Ok(expiry) = read else { return Ok(false) };
+                match change {
+                    Change::Raise { column, to } => self.column(*column)?.write(row, to)?,
+                    Change::Patch { given } => self.fill(given, row)?,
+                    _ => {}
+                }
+                writer.fill(expiry, row);
+                return writer.write_row(place, before);
+            }
+            Change::Replace { given, expires_at } if there => {
+                self.fill(given, row)?;
+                writer.fill(*expires_at, row);
+            }
+            change if !there => {
+                let expiry = self.make(change, row)?;
+                writer.fill(expiry, row);
+            }
+            _ => return Err(misplaced()),
+        }
+        let written = writer.write_row(place, before)?;
+        if written {
+            self.touched(writer.memory, place.at, now);
+        }
+        Ok(written)
+    }
+
+    /// Shows the row of a key to `look`, be there one or not; `look` may be called again. It is an access.
+    #[inline]
+    pub fn look<R>(&self, key: &[u8], mut look: impl FnMut(&Seen<'_>) -> R) -> Result<R, Error> {
         let (key, now) = (self.key(key)?, self.now());
         let read = self.read(&key, |value| {
-            let there = !expired(value[0].load(Relaxed), now);
-            (there, look(there.then_some(Seen { value, now })))
+            let seen = Seen::at(value, now);
+            (seen.is_there(), look(&seen))
         })?;
-        let Some((memory, slot, (there, told))) = read else { return Ok(look(None)) };
+        let Some((memory, slot, (there, told))) = read else {
+            return Ok(look(&Seen { value: None, now }));
+        };
         if there {
             self.accessed(memory, slot, now);
         }
         Ok(told)
     }
 
-    /// Room for a row: on the stack as long as it is not large.
+    /// Room for a row, zeroes: on the stack as long as it is not large.
     #[inline]
-    fn room<'r>(&self, small: &'r mut [u64; 32], large: &'r mut Vec<u64>) -> &'r mut [u64] {
+    fn room<'r>(&self, small: &'r mut [u64; ON_STACK], large: &'r mut Vec<u64>) -> &'r mut [u64] {
         let words = self.schema().words();
         if words > small.len() {
             large.resize(words, 0);
@@ -196,7 +246,6 @@ impl Table {
 
     /// Fills in a new row, and returns when it expires.
     fn make(&self, change: &Change<'_>, row: &mut [u64]) -> Result<u64, Error> {
-        row.fill(0);
         match change {
             Change::Create { given, expires_at } => {
                 self.fill(given, row)?;
@@ -214,22 +263,15 @@ impl Table {
         given.iter().try_for_each(|(column, value)| self.column(*column)?.write(row, value))
     }
 
-    /// The word that a column lies in with others, and its bits; `None` of what has a size.
-    #[inline]
-    fn one_word(&self, column: usize, value: &Value<'_>) -> Result<Option<Word<'_>>, Error> {
-        let column = self.column(column)?;
-        if column.kind.is_sized() {
-            return Ok(None);
-        }
-        Ok(Some((1 + column.at / 8, column.encode(value)?, Some(column))))
-    }
-
     #[inline]
     fn column(&self, number: usize) -> Result<&Column, Error> {
         let column = self.schema().columns().get(number);
         column.ok_or_else(|| Error::Invalid(format!("there is no column {number}")))
     }
 }
+
+/// Words of a row that is not large.
+const ON_STACK: usize = 32;
 
 fn misplaced() -> Error {
     Error::Invalid(

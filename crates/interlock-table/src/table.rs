@@ -327,6 +327,7 @@ impl Table {
     }
 
     /// The time at which a row expires that is set now: 0 never, and so where the end of time comes before.
+    #[inline]
     pub fn expiry(&self, ttl: Ttl, now: u64) -> u64 {
         let ttl = match ttl {
             Ttl::Never => return 0,

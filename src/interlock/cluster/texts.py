@@ -145,6 +145,9 @@ class ColumnText:
 
     def _raised_float(self, now: float, by: float, overflow: str) -> float:
         total, most = now + by, _F64_MOST
+        if math.isnan(total):
+            # Which nan machines make of two infinities differs.
+            return math.nan
         if self.column.kind == "F32":
             total, most = _narrow(total), _F32_MOST
         if math.isfinite(total) or not math.isfinite(now) or not math.isfinite(by):

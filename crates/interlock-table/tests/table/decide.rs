@@ -20,7 +20,7 @@ fn zero() -> Vec<Value<'static>> {
     vec![number.clone(), number, Value::Signed(0), Value::Bool(false), text, Value::Float(0.0)]
 }
 
-fn values(table: &Table, seen: Seen<'_>) -> Vec<Value<'static>> {
+fn values(table: &Table, seen: &Seen<'_>) -> Vec<Value<'static>> {
     table.schema().columns()[..6].iter().map(|column| seen.value(column)).collect()
 }
 
@@ -67,7 +67,7 @@ fn random_changes(schema: &str) {
             (true, _) => Some(Change::Delete),
         };
         let told = table.decide(&key, |seen| {
-            (change.clone(), seen.map(|seen| (values(&table, seen), seen.left())))
+            (change.clone(), seen.is_there().then(|| (values(&table, seen), seen.left())))
         });
         let before = model.get(&key).map(|(values, expiry)| {
             let left = (*expiry != 0).then(|| std::time::Duration::from_nanos(expiry - time));
@@ -109,7 +109,7 @@ fn random_changes(schema: &str) {
         if let Some(after) = after.filter(|(_, expiry)| *expiry == 0 || *expiry > time) {
             model.insert(key.clone(), after);
         }
-        let found = table.look(&key, |seen| seen.map(|seen| values(&table, seen))).unwrap();
+        let found = table.look(&key, |seen| seen.is_there().then(|| values(&table, seen))).unwrap();
         assert_eq!(found, model.get(&key).map(|(values, _)| values.clone()));
     }
 }
@@ -158,7 +158,7 @@ fn what_was_decided_holds_when_it_is_written() {
     let table = place.open(SCHEMA, &Options { capacity: 100, ..Options::default() });
     let (raised, taken) = (AtomicU64::new(0), AtomicU64::new(0));
     let columns = table.schema().columns();
-    let both = |seen: Seen<'_>| match (seen.value(&columns[0]), seen.value(&columns[1])) {
+    let both = |seen: &Seen<'_>| match (seen.value(&columns[0]), seen.value(&columns[1])) {
         (Value::Unsigned(one), Value::Unsigned(other)) => (one, other),
         other => panic!("{other:?}"),
     };
@@ -171,21 +171,23 @@ fn what_was_decided_holds_when_it_is_written() {
                 for _ in 0..turns {
                     let key = [b'a' + random.u8(0..2)];
                     let what = random.u8(0..8);
-                    let told = table.decide(&key, |seen| match (seen.map(both), what) {
-                        (None, 0) => (None, (0, 0)),
-                        (None, _) => {
-                            let value = Value::Unsigned(1);
-                            (Some(Change::CreateBy { column: 1, value, expires_at: 0 }), (1, 0))
-                        }
-                        (Some((_, sum)), 0) => (Some(Change::Delete), (0, sum)),
-                        (Some((_, sum)), 1) => {
-                            let given = &[(0, Value::Unsigned(7)), (3, Value::Bool(true))];
-                            // The sum begins anew, and what it was is taken.
-                            (Some(Change::Replace { given, expires_at: 0 }), (0, sum))
-                        }
-                        (Some((_, sum)), _) => {
-                            let to = Value::Unsigned(sum + 1);
-                            (Some(Change::Raise { column: 1, to }), (1, 0))
+                    let told = table.decide(&key, |seen| {
+                        match (seen.is_there().then(|| both(seen)), what) {
+                            (None, 0) => (None, (0, 0)),
+                            (None, _) => {
+                                let value = Value::Unsigned(1);
+                                (Some(Change::CreateBy { column: 1, value, expires_at: 0 }), (1, 0))
+                            }
+                            (Some((_, sum)), 0) => (Some(Change::Delete), (0, sum)),
+                            (Some((_, sum)), 1) => {
+                                let given = &[(0, Value::Unsigned(7)), (3, Value::Bool(true))];
+                                // The sum begins anew, and what it was is taken.
+                                (Some(Change::Replace { given, expires_at: 0 }), (0, sum))
+                            }
+                            (Some((_, sum)), _) => {
+                                let to = Value::Unsigned(sum + 1);
+                                (Some(Change::Raise { column: 1, to }), (1, 0))
+                            }
                         }
                     });
                     let (more, less) = told.unwrap();
@@ -197,7 +199,7 @@ fn what_was_decided_holds_when_it_is_written() {
     });
     let mut left = 0;
     for key in [b"a", b"b"] {
-        left += table.look(key, |seen| seen.map_or(0, |seen| both(seen).1)).unwrap();
+        left += table.look(key, |seen| both(seen).1).unwrap();
     }
     assert_eq!(raised.into_inner(), taken.into_inner() + left);
 }

@@ -159,25 +159,25 @@ pub fn hscan(call: &mut Call<'_, '_>) {
 }
 
 pub fn hset(call: &mut Call<'_, '_>) {
-    one(call, Verb::Hset, 1);
+    one(call, Verb::Hset);
 }
 
 pub fn hmset(call: &mut Call<'_, '_>) {
-    one(call, Verb::Hmset, 1);
+    one(call, Verb::Hmset);
 }
 
 pub fn hsetnx(call: &mut Call<'_, '_>) {
-    one(call, Verb::Hsetnx, 1);
+    one(call, Verb::Hsetnx);
 }
 
 pub fn hdel(call: &mut Call<'_, '_>) {
-    one(call, Verb::Hdel, 1);
+    one(call, Verb::Hdel);
 }
 
 pub fn hincrby(call: &mut Call<'_, '_>) {
-    one(call, Verb::Hincrby, 1);
+    one(call, Verb::Hincrby);
 }
 
 pub fn hincrbyfloat(call: &mut Call<'_, '_>) {
-    one(call, Verb::Hincrbyfloat, 1);
+    one(call, Verb::Hincrbyfloat);
 }

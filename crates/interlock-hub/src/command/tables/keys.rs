@@ -8,8 +8,7 @@ use super::{answer, one, Named, Refusal};
 use crate::command::Call;
 
 pub fn del(call: &mut Call<'_, '_>) {
-    let wall = call.core.shared.queues.wall();
-    count(call, |named| Ok(named.decide(&Command::Delete, wall)? == Reply::Integer(1)));
+    count(call, |named| Ok(named.decide(&Command::Delete, 0)? == Reply::Integer(1)));
 }
 
 pub fn exists(call: &mut Call<'_, '_>) {
@@ -46,7 +45,7 @@ pub fn kind(call: &mut Call<'_, '_>) {
 }
 
 pub fn persist(call: &mut Call<'_, '_>) {
-    one(call, Verb::Persist, 1);
+    one(call, Verb::Persist);
 }
 
 pub fn ttl(call: &mut Call<'_, '_>) {
@@ -87,17 +86,17 @@ fn left(call: &mut Call<'_, '_>, shown: impl Fn(Duration) -> i64) {
 }
 
 pub fn expire(call: &mut Call<'_, '_>) {
-    one(call, Verb::Expire, 1);
+    one(call, Verb::Expire);
 }
 
 pub fn pexpire(call: &mut Call<'_, '_>) {
-    one(call, Verb::Pexpire, 1);
+    one(call, Verb::Pexpire);
 }
 
 pub fn expireat(call: &mut Call<'_, '_>) {
-    one(call, Verb::Expireat, 1);
+    one(call, Verb::Expireat);
 }
 
 pub fn pexpireat(call: &mut Call<'_, '_>) {
-    one(call, Verb::Pexpireat, 1);
+    one(call, Verb::Pexpireat);
 }

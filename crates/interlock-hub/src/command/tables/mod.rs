@@ -143,6 +143,9 @@ impl<'a> Named<'a> {
     }
 
     fn decide(&self, command: &Command<'_>, wall: u64) -> Result<Reply, Refusal> {
+        if !command.is_of_row() {
+            return Ok(Reply::Integer(0));
+        }
         self.step(|view| decide(command, view.table.schema(), view, wall))
     }
 
@@ -163,33 +166,33 @@ impl<'a> Named<'a> {
 /// A row of a table as commands see it.
 struct Shown<'a> {
     table: &'a Table,
-    row: Option<Seen<'a>>,
+    row: &'a Seen<'a>,
 }
 
 impl View for Shown<'_> {
     fn is_there(&self) -> bool {
-        self.row.is_some()
+        self.row.is_there()
     }
 
     fn value(&self, column: usize) -> Value<'_> {
-        let column = &self.table.schema().columns()[column];
-        self.row.map_or(Value::Unsigned(0), |row| row.value(column))
+        self.row.value(&self.table.schema().columns()[column])
     }
 
     fn left(&self) -> Option<Duration> {
-        self.row.and_then(|row| row.left())
+        self.row.left()
     }
 
     fn expiry(&self, ttl: Ttl) -> u64 {
-        self.table.expiry(ttl, self.table.now())
+        self.table.expiry(ttl, self.row.now)
     }
 }
 
 /// Does one command on the row that an argument names.
-fn one(call: &mut Call<'_, '_>, verb: Verb, at: usize) {
-    let wall = call.core.shared.queues.wall();
+fn one(call: &mut Call<'_, '_>, verb: Verb) {
+    // The time of day is read for what needs it alone.
+    let wall = if verb.is_of_time() { call.core.shared.queues.wall() } else { 0 };
     answer(call, |asked, reply| {
-        asked.row(at)?.run(verb, wall)?.write(reply);
+        asked.row(verb.row_at())?.run(verb, wall)?.write(reply);
         Ok(())
     });
 }

@@ -107,7 +107,7 @@ pub fn idle(call: &mut Call<'_, '_>) {
 }
 
 pub fn set(call: &mut Call<'_, '_>) {
-    one(call, Verb::TableSet, 2);
+    one(call, Verb::TableSet);
 }
 
 pub fn mset(call: &mut Call<'_, '_>) {
@@ -124,19 +124,19 @@ pub fn mset(call: &mut Call<'_, '_>) {
 }
 
 pub fn patch(call: &mut Call<'_, '_>) {
-    one(call, Verb::TablePatch, 2);
+    one(call, Verb::TablePatch);
 }
 
 pub fn incr(call: &mut Call<'_, '_>) {
-    one(call, Verb::TableIncr, 2);
+    one(call, Verb::TableIncr);
 }
 
 pub fn compare_and_set(call: &mut Call<'_, '_>) {
-    one(call, Verb::TableCas, 2);
+    one(call, Verb::TableCas);
 }
 
 pub fn pop(call: &mut Call<'_, '_>) {
-    one(call, Verb::TablePop, 2);
+    one(call, Verb::TablePop);
 }
 
 /// The values of all columns, in their order.
