@@ -213,6 +213,26 @@ def test_what_is_registered_at_run_time_is_refused_where_processes_lack_it(progr
     assert "Add it in the app's module" in said
 
 
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_what_is_registered_while_processes_run_is_refused(program: Any) -> None:
+    with program.app.worker(pool="process", threads=1):
+        for add, _ in REGISTERED.values():
+            with pytest.raises(RuntimeError, match="before the worker starts"):
+                add(program.app)
+        assert "added" not in program.app.tasks
+    for add, _ in REGISTERED.values():
+        add(program.app)
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_another_function_by_the_name_of_a_task_is_refused(program: Any) -> None:
+    del program.app._tasks["failing"]
+    program.app.task(name="failing")(added)
+    with program.app.worker(pool="process", threads=1) as worker:
+        assert not worker.wait_until_ready(PATIENCE)
+        assert f"the task 'failing' {__name__}.added" in str(worker.broken)
+
+
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
 def test_what_is_registered_at_run_time_holds_in_handlers_of_this_process(
     program: Any, pool: str

@@ -105,6 +105,8 @@ class App:
         self._sent_to: dict[str, Any] = {}
         self._reach: Reach | None = None
         self._has_worker = False
+        self._pools = 0
+        """Pools of processes that run: each has what was registered when it began."""
         self._tested_by: TestWorker | None = None
         """Handles at once what is sent."""
         self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
@@ -275,7 +277,12 @@ class App:
         )
 
     def use(self, middleware: object) -> None:
-        """Add all hooks that an object has as methods; see ``Middleware``."""
+        """Add all hooks that an object has as methods; see ``Middleware``.
+
+        Raises RuntimeError while a worker of this app runs with ``pool="process"``, as do the
+        decorators of tasks, hooks and the lifespan: its processes would not get it.
+        """
+        self._check_late("use()")
         self._hooks.use(middleware)
 
     def before_send(self, hook: H) -> H:
@@ -315,6 +322,7 @@ class App:
             TypeError: it is no function of one argument.
             ValueError: the app has one already.
         """
+        self._check_late("lifespan()")
         self._lifespan.set(function)
         return function
 
@@ -344,11 +352,13 @@ class App:
 
         That is the worker's own process, or with ``pool="process"`` each one of the pool.
         """
+        self._check_late("on_process_start()")
         self._lifespan.add("on_process_start", hook)
         return hook
 
     def on_process_stop(self, hook: H) -> H:
         """Add a hook: ``hook()``, after the last handler of each process that is not killed."""
+        self._check_late("on_process_stop()")
         self._lifespan.add("on_process_stop", hook)
         return hook
 
@@ -483,8 +493,20 @@ class App:
             raise ValueError(f"worker(): pool is 'process', and {error}") from None
 
     def _hook(self, name: str, hook: H) -> H:
+        self._check_late(f"{name}()")
         self._hooks.add(name, hook)
         return hook
+
+    def _check_late(self, what: str) -> None:
+        if self._pools:
+            raise RuntimeError(
+                f"{what}: a worker of this app runs its handlers in processes, which would not get "
+                f"that any more; add it before the worker starts"
+            )
+
+    def _pool_moved(self, count: int) -> None:
+        with self._lock:
+            self._pools += count
 
     def _add(self, task: Any) -> None:
         known = self._tasks.get(task.name)
@@ -493,13 +515,16 @@ class App:
                 f"task(): {task.name!r} is the task of {known.function.__module__}."
                 f"{known.function.__qualname__}() already; give one of them name="
             )
+        self._check_late(f"task(): {task.name!r}")
         self._tasks[task.name] = task
 
     def _as_tasks(self) -> AppTasks:
         from interlock.app.process_setup import setup_of
 
         setup = functools.partial(setup_of, self)
-        return AppTasks(self._tasks, self._hooks, self.retry, self._lifespan, setup)
+        return AppTasks(
+            self._tasks, self._hooks, self.retry, self._lifespan, setup, self._pool_moved
+        )
 
     @property
     def _sent_retry(self) -> Retry | None:

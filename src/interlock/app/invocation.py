@@ -31,8 +31,9 @@ class AppTasks:
         retry: Retry,
         lifespan: Lifespan,
         setup: Callable[[str], object],
+        pool_moved: Callable[[int], None],
     ) -> None:
-        self._setup = setup
+        self._setup, self._pool_moved = setup, pool_moved
         self._lifespan = lifespan
         self._tasks = tasks
         self._hooks = hooks
@@ -73,7 +74,13 @@ class AppTasks:
 
     def process_setup(self, reference: str) -> bytes:
         """See ``interlock.worker.tasks.Tasks``."""
-        return pickle.dumps(self._setup(reference))
+        setup = pickle.dumps(self._setup(reference))
+        self._pool_moved(1)
+        return setup
+
+    def processes_end(self) -> None:
+        """See ``interlock.worker.tasks.Tasks``."""
+        self._pool_moved(-1)
 
     def learn(self, invocation: Invoked, payload: bytes) -> None:
         """See ``interlock.worker.tasks.Tasks``."""

@@ -143,10 +143,14 @@ def _settings(app: App) -> Settings:
 
 
 def _registered(app: App) -> Iterable[str]:
-    for name in app.tasks:
-        yield f"the task {name!r}"
+    for name, task in app.tasks.items():
+        yield f"the task {name!r} {_told(_underlying(task.function))}"
     for what, function in _functions(app):
-        yield f"{what} {module_of(function)}.{getattr(function, '__qualname__', '')}".rstrip(".")
+        yield f"{what} {_told(function)}"
+
+
+def _told(function: Any) -> str:
+    return f"{module_of(function)}.{getattr(function, '__qualname__', '')}".rstrip(".")
 
 
 def _functions(app: App) -> Iterable[tuple[str, Any]]:

@@ -46,6 +46,7 @@ class ProcessPool:
         self._tasks = tasks
         self.setup = b""
         """Configuration of each process; see ``Tasks.process_setup``."""
+        self._begun = False
         self.lock = threading.Lock()
         self._waiting: collections.deque[Execution] = collections.deque()
         self._children: list[_Child] = []
@@ -64,6 +65,7 @@ class ProcessPool:
     def start(self, scope: Scope | None = None) -> None:
         """See ``Pool``. Each process enters a scope of its own; this is the worker's."""
         self.setup = self._tasks.process_setup(self._reference)
+        self._begun = True
         if scope is not None:
             self._scope = ScopeThread(scope)
         self._children = [_Child(self, n) for n in range(self._size)]
@@ -106,6 +108,9 @@ class ProcessPool:
     def close(self) -> None:
         """See ``Pool``."""
         self.closing.set()
+        if self._begun:
+            self._begun = False
+            self._tasks.processes_end()
         for child in self._children:
             child.close()
         if self._scope is not None:

@@ -82,7 +82,11 @@ class Tasks(Protocol):
 
     def process_setup(self, reference: str) -> bytes:
         """Return what each process of a pool needs, pickled: an object whose ``app()`` imports the
-        app there and configures it as it is here. Raises ValueError where that cannot be sent."""
+        app there and configures it as it is here. Nothing is registered from then on until
+        ``processes_end``. Raises ValueError where that cannot be sent."""
+
+    def processes_end(self) -> None:
+        """Note that the pool starts no process any more."""
 
     def learn(self, invocation: Any, payload: bytes) -> None:
         """Add to ``plain`` calls like this one, which was prepared from this payload, if it is
