@@ -165,6 +165,16 @@ impl<D: Disk> Cursor<D> {
         self.seen.get(&head.number) == Some(head)
     }
 
+    /// Returns whether the files were begun anew, be it that those of the lower numbers are gone again: a file
+    /// that comes after positions that nobody has read has a later sequence than those.
+    fn is_of_another_chain(&self, head: &Head, passed: u64) -> bool {
+        let is_known = self.seen.contains_key(&head.number);
+        let is_early = self.expected.is_some_and(|expected| head.first <= expected);
+        head.number <= passed
+            || is_known && !self.has_seen(head)
+            || is_early && head_position(head) >= self.after
+    }
+
     fn see(&mut self, files: &[Listed]) {
         if self.seen.len() > 2 * files.len() + 64 {
             let number = self.head.map_or(0, |head| head.number);
@@ -248,10 +258,7 @@ impl<D: Disk> Cursor<D> {
                     self.expected = Some(head.first);
                 }
             }
-            Some(passed)
-                if head.number <= passed.number
-                    || self.seen.contains_key(&head.number) && !self.has_seen(&head) =>
-            {
+            Some(passed) if self.is_of_another_chain(&head, passed.number) => {
                 self.miss(self.after.max(before), 0, path, missing::BEGUN_ANEW);
                 self.expected = Some(head.first);
                 self.is_anew = true;
