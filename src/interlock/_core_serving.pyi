@@ -70,6 +70,28 @@ class Engine:
         the waker raises is reported and ignored.
         """
 
+    def hold(
+        self,
+        number: int,
+        queue: bytes,
+        token: int,
+        seconds: float,
+        left: float,
+        until: float,
+        /,
+    ) -> None:
+        """Have a lease, which has ``left`` seconds, not run out because nobody could renew it.
+
+        It is renewed by ``seconds`` when it would, until ``until`` seconds from now. In the child
+        of a fork nothing is.
+        """
+
+    def let_go(self, number: int, /) -> None:
+        """Forget a lease that was held."""
+
+    def bound(self, number: int, until: float, /) -> None:
+        """Set in how many seconds the time of the handler of a held lease is over."""
+
     def take(self, ticket: int, /) -> list[bytes]:
         """The answer of a parked call, once. ``LookupError`` before its waker was called."""
 

@@ -1,4 +1,7 @@
-"""Leases outlast a handler that holds the GIL, or the event loop: a native thread renews them."""
+"""Leases outlast a handler that holds the GIL, or the event loop.
+
+A native thread renews them; an engine in memory those that would have run out.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,7 @@ def urls(tmp_path: Path) -> Iterator[dict[str, str]]:
         _, closed = stack.enter_context(redis_server(folders[1], *PASSWORDS))
         first, *_ = stack.enter_context(cluster(folders[2]))
         yield {
+            "memory": "memory://",
             "hub": f"interlock://{hub.addresses[0]}",
             "TLS": f"rediss://localhost:{secure.tls_port}?ca={authority.cert}",
             "redis": f"redis://127.0.0.1:{port}",

@@ -13,7 +13,9 @@ use std::time::Duration;
 use interlock_core::clock::Clock;
 use interlock_core::queue::types::Time;
 use interlock_core::sync::Parker;
-use interlock_engine::{reply, Engine as Core, EngineSettings, Function, Outcome, Served};
+use interlock_engine::{
+    reply, Engine as Core, EngineSettings, Function, HeldLease, Outcome, Renewals, Served,
+};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyLookupError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -21,6 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
 
 use crate::clock::ManualClock;
+use crate::fork::generation;
 use crate::wait::{is_main_thread, sleep};
 
 create_exception!(interlock._core, EngineError, PyException);
@@ -28,6 +31,9 @@ create_exception!(interlock._core, EngineError, PyException);
 #[pyclass(frozen, weakref, module = "interlock._core")]
 pub struct Engine {
     core: Core,
+    renewals: Renewals,
+    /// Of what is held before a fork nothing is the child's.
+    generation: u32,
     clock: Clock,
     tickets: AtomicU64,
     parked: Mutex<HashMap<u64, Slot>>,
@@ -107,6 +113,7 @@ impl Engine {
         let (mut out, mut served) = (Vec::new(), Vec::new());
         let caller = parks.then_some(ticket);
         let now = self.clock.now();
+        self.renew(now, &mut served);
         let outcome = self.core.call(function, key, &args[..], now, caller, &mut out, &mut served);
         drop(args);
         self.deliver(py, served);
@@ -116,6 +123,18 @@ impl Engine {
             Outcome::Refused(refused) => Err(EngineError::new_err(refused.0)),
             Outcome::Parked => Ok(Err(ticket)),
         }
+    }
+
+    fn renew(&self, now: Time, served: &mut Vec<Served>) {
+        if self.generation == generation() {
+            self.renewals.renew(&self.core, now, served);
+        }
+    }
+
+    /// The engine's time in so many seconds.
+    fn time_in(&self, seconds: f64) -> Time {
+        // As casts do: what is too far is the last moment, and what is over is the first.
+        (self.clock.now() as f64 + seconds * 1e6) as Time
     }
 
     fn note_due(&self) {
@@ -151,6 +170,9 @@ impl Engine {
     /// Applies what is due, as often as there is something.
     pub fn tick(&self, py: Python<'_>) {
         let now = self.clock.now();
+        let mut served = Vec::new();
+        self.renew(now, &mut served);
+        self.deliver(py, served);
         while self.core.next_due().is_some_and(|due| due <= now) {
             let mut served = Vec::new();
             self.core.tick(now, &mut served);
@@ -212,6 +234,8 @@ impl Engine {
     ) -> PyResult<Py<Self>> {
         let engine = Engine {
             core: Core::new(EngineSettings { memory, ..EngineSettings::default() }),
+            renewals: Renewals::default(),
+            generation: generation(),
             clock: clock.map_or_else(Clock::default, |clock| clock.get().clock.clone()),
             tickets: AtomicU64::new(1),
             parked: Mutex::default(),
@@ -292,6 +316,32 @@ impl Engine {
         // Dropped without the lock: a waker's end may run Python code.
         let slot = self.parked.lock().expect("never poisoned").remove(&ticket);
         drop(slot);
+    }
+
+    /// Has a lease not run out because nobody could renew it; see `LeaseRenewals`. Times are in seconds from
+    /// now on.
+    #[pyo3(signature = (number, queue, token, seconds, left, until, /))]
+    fn hold(&self, number: u64, queue: &[u8], token: u64, seconds: f64, left: f64, until: f64) {
+        let lease = HeldLease {
+            queue: queue.to_vec(),
+            token,
+            span: (seconds * 1e6) as Time,
+            deadline: self.time_in(left),
+            until: self.time_in(until),
+        };
+        self.renewals.hold(number, lease);
+    }
+
+    /// Forgets a lease that was held.
+    #[pyo3(signature = (number, /))]
+    fn let_go(&self, number: u64) {
+        self.renewals.let_go(number);
+    }
+
+    /// Sets when the time of the handler of a held lease is over, in seconds from now on.
+    #[pyo3(signature = (number, until, /))]
+    fn bound(&self, number: u64, until: f64) {
+        self.renewals.bound(number, self.time_in(until));
     }
 
     /// Keeps the time for calls that `start` has parked, until `close`.

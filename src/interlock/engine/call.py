@@ -28,6 +28,7 @@ from interlock.engine.transport.memory import (
     AsyncMemoryLink,
     MemoryEngine,
     MemoryLink,
+    MemoryRenewals,
     engine_of,
 )
 from interlock.engine.transport.threads import Link
@@ -96,12 +97,11 @@ class Engine:
         server = self.servers.get(self._alone)
         return server is not None and not server.parks
 
-    def renewals(self) -> _core.LeaseRenewals | None:
-        """Return what renews leases while the interpreter is held; None: the engine is held too,
-        for it is in this process."""
+    def renewals(self) -> _core.LeaseRenewals | MemoryRenewals | None:
+        """Return what renews leases while the interpreter is held; None: the time is a test's."""
         target = self.target
-        if target.kind == "memory":
-            return None
+        if self._memory is not None:
+            return None if self._memory.is_manual else MemoryRenewals(self._memory)
         return _core.LeaseRenewals(
             f"{self._prefix}extend",
             user=target.user or None,

@@ -28,6 +28,7 @@ from interlock.errors import InterlockError
 if TYPE_CHECKING:
     from interlock import _core
     from interlock.engine.handle import Handle
+    from interlock.engine.transport.memory import MemoryRenewals
     from interlock.engine.watch import Watch
 
 _EXPLAINED = 20
@@ -160,7 +161,11 @@ class LeaseRenewer:
     destructors too, so it must take no lock.
     """
 
-    def __init__(self, ring: Callable[[], None], native: _core.LeaseRenewals | None = None) -> None:
+    def __init__(
+        self,
+        ring: Callable[[], None],
+        native: _core.LeaseRenewals | MemoryRenewals | None = None,
+    ) -> None:
         self._ring = ring
         self._native = native
         self._held: dict[int, weakref.ref[Grant]] = {}
