@@ -14,6 +14,7 @@ from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
 from interlock._core_serving import (
     Engine,
     EngineError,
+    EngineRenewals,
     HubServer,
     HubTables,
     JournalCopy,
@@ -44,6 +45,7 @@ __all__ = [
     "Done",
     "Engine",
     "EngineError",
+    "EngineRenewals",
     "Future",
     "HubServer",
     "HubTables",

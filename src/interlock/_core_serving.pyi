@@ -70,27 +70,8 @@ class Engine:
         the waker raises is reported and ignored.
         """
 
-    def hold(
-        self,
-        number: int,
-        queue: bytes,
-        token: int,
-        seconds: float,
-        left: float,
-        until: float,
-        /,
-    ) -> None:
-        """Have a lease, which has ``left`` seconds, not run out because nobody could renew it.
-
-        It is renewed by ``seconds`` when it would, until ``until`` seconds from now. In the child
-        of a fork nothing is.
-        """
-
-    def let_go(self, number: int, /) -> None:
-        """Forget a lease that was held."""
-
-    def bound(self, number: int, until: float, /) -> None:
-        """Set in how many seconds the time of the handler of a held lease is over."""
+    def renewals(self) -> EngineRenewals:
+        """Return what has leases not run out because nobody could renew them."""
 
     def take(self, ticket: int, /) -> list[bytes]:
         """The answer of a parked call, once. ``LookupError`` before its waker was called."""
@@ -249,6 +230,31 @@ class StoreFiles:
         records, number of missing messages, bytes behind the last message, whether it is closed,
         whether its data is gone. Then the gaps between files, as ``missing`` returns them, and the
         unreadable files, as ``unreadable`` returns them."""
+
+@final
+class EngineRenewals:
+    """Leases on an engine in this process: it renews those that would run out before it is told
+    the time, as ``LeaseRenewals`` does on servers. In the child of a fork nothing is renewed."""
+
+    def hold(
+        self,
+        key: int,
+        address: str,
+        queue: str,
+        token: int,
+        seconds: float,
+        deadline: float,
+        until: float,
+    ) -> None:
+        """See ``LeaseRenewals``; there is no address."""
+    def let_go(self, key: int) -> None:
+        """Forget a lease."""
+    def bound(self, key: int, until: float) -> None:
+        """Set the time at which the time of a lease's handler is over."""
+    def errors(self) -> list[str]:
+        """Return none: who holds a lease that is lost learns of it."""
+    def stop(self) -> None:
+        """Forget all leases."""
 
 @final
 class LeaseRenewals:

@@ -12,6 +12,7 @@ import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -298,7 +299,7 @@ def test_what_is_no_queue(page: Page) -> None:
 
 def test_many_updates_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(track, "KEPT", 50_000)
-    watcher = Watcher(cast(Any, None))
+    watcher = Watcher(cast(Any, SimpleNamespace(counts=SimpleNamespace(now=float))))
     kept = object.__new__(track.Track)
     kept.__dict__.update(
         queue="q", _batches=deque(), _size=0, _number=0, _dropped=0, _counted=0,

@@ -58,7 +58,7 @@ mod put;
 mod queue;
 mod read;
 mod reclaim;
-mod renewals;
+pub mod renewals;
 mod replay;
 pub mod reply;
 mod results;
@@ -78,7 +78,6 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 
 pub use args::{Args, Refused};
 pub use declare::Durability;
-pub use renewals::{HeldLease, Renewals};
 pub use shared::{Account, Accounts, EngineSettings, Journal};
 pub use waiters::{Served, Ticket};
 pub use wire::functions::{Class, Function};

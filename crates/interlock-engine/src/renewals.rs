@@ -25,23 +25,48 @@ pub struct HeldLease {
 /// The leases that are held in this process, each by a number of its own.
 #[derive(Debug, Default)]
 pub struct Renewals {
-    held: Mutex<HashMap<u64, HeldLease>>,
+    held: Mutex<Leases>,
+}
+
+#[derive(Debug, Default)]
+struct Leases {
+    all: HashMap<u64, HeldLease>,
+    /// None of them ends before; `None`: there are none.
+    first: Option<Time>,
+}
+
+impl Leases {
+    fn late(&mut self, now: Time) -> Vec<(u64, HeldLease)> {
+        if self.first.is_none_or(|first| now < first) {
+            return Vec::new();
+        }
+        let late = self.all.iter().filter(|(_, lease)| lease.deadline <= now && now < lease.until);
+        let late = late.map(|(number, lease)| (*number, lease.clone())).collect();
+        // Those whose handler's time is over run out.
+        self.first = self.all.values().map(|lease| lease.deadline).filter(|end| *end > now).min();
+        late
+    }
+
+    fn put(&mut self, number: u64, lease: HeldLease) {
+        self.first = Some(self.first.map_or(lease.deadline, |first| first.min(lease.deadline)));
+        self.all.insert(number, lease);
+    }
 }
 
 impl Renewals {
     /// Takes a lease into care, or notes that it was renewed.
     pub fn hold(&self, number: u64, lease: HeldLease) {
-        self.held.lock().insert(number, lease);
+        self.held.lock().put(number, lease);
     }
 
     /// Forgets a lease.
     pub fn let_go(&self, number: u64) {
-        self.held.lock().remove(&number);
+        self.held.lock().all.remove(&number);
     }
 
     /// Sets the end of its handler's time.
     pub fn bound(&self, number: u64, until: Time) {
-        if let Some(lease) = self.held.lock().get_mut(&number) {
+        if let Some(lease) = self.held.lock().all.get_mut(&number) {
             lease.until = until;
         }
     }
@@ -49,35 +74,28 @@ impl Renewals {
     /// Renews what would have run out by now. To be called before the engine is told the time.
     pub fn renew(&self, engine: &Engine, now: Time, served: &mut Vec<Served>) {
         // Of the engine nothing is asked under the lock of these.
-        let late: Vec<(u64, HeldLease)> = {
-            let held = self.held.lock();
-            let late = held.iter().filter(|(_, lease)| lease.deadline <= now && now < lease.until);
-            late.map(|(number, lease)| (*number, lease.clone())).collect()
-        };
+        let late = self.held.lock().late(now);
         for (number, lease) in late {
             // As if it had been renewed in time.
             let then = lease.deadline.saturating_sub(1);
             let token = lease.token.to_string();
             let span = (now - then).saturating_add(lease.span).to_string();
             let args = [token.as_bytes(), span.as_bytes()];
-            let done = engine.call(
-                Function::Extend,
-                Some(&lease.queue),
-                &args[..],
-                then,
-                None,
-                &mut Vec::new(),
-                served,
-            );
+            let key = Some(&lease.queue[..]);
+            let mut out = Vec::new();
+            let done = engine.call(Function::Extend, key, &args[..], then, None, &mut out, served);
             let mut held = self.held.lock();
             match done {
                 Outcome::Done => {
-                    if let Some(lease) = held.get_mut(&number) {
-                        lease.deadline = lease.deadline.max(now.saturating_add(lease.span));
+                    // It may have been renewed meanwhile, or let go.
+                    let deadline = now.saturating_add(lease.span);
+                    if let Some(one) = held.all.get_mut(&number) {
+                        one.deadline = one.deadline.max(deadline);
+                        held.first = held.first.map(|first| first.min(deadline)).or(Some(deadline));
                     }
                 }
                 // It is lost, or its queue is.
-                _ => drop(held.remove(&number)),
+                _ => drop(held.all.remove(&number)),
             }
         }
     }

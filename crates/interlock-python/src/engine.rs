@@ -5,7 +5,7 @@
 //! woken when a call has made that nearer. When it leaves, another takes over.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use std::time::Duration;
 use interlock_core::clock::Clock;
 use interlock_core::queue::types::Time;
 use interlock_core::sync::Parker;
-use interlock_engine::{
-    reply, Engine as Core, EngineSettings, Function, HeldLease, Outcome, Renewals, Served,
-};
+use interlock_engine::renewals::{HeldLease, Renewals};
+use interlock_engine::{reply, Engine as Core, EngineSettings, Function, Outcome, Served};
+use interlock_stores::network;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyLookupError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -131,10 +131,19 @@ impl Engine {
         }
     }
 
-    /// The engine's time in so many seconds.
-    fn time_in(&self, seconds: f64) -> Time {
+    /// Forgets a lease. It is settled next: by then it must not have run out either.
+    fn let_go(&self, py: Python<'_>, number: u64) {
+        let mut served = Vec::new();
+        self.renew(self.clock.now(), &mut served);
+        self.renewals.let_go(number);
+        self.deliver(py, served);
+    }
+
+    /// The engine's time at a moment of Python's `time.monotonic()`.
+    fn time_of(&self, moment: f64) -> Time {
+        let left = moment - network::now();
         // As casts do: what is too far is the last moment, and what is over is the first.
-        (self.clock.now() as f64 + seconds * 1e6) as Time
+        (self.clock.now() as f64 + left * 1e6) as Time
     }
 
     fn note_due(&self) {
@@ -318,30 +327,9 @@ impl Engine {
         drop(slot);
     }
 
-    /// Has a lease not run out because nobody could renew it; see `LeaseRenewals`. Times are in seconds from
-    /// now on.
-    #[pyo3(signature = (number, queue, token, seconds, left, until, /))]
-    fn hold(&self, number: u64, queue: &[u8], token: u64, seconds: f64, left: f64, until: f64) {
-        let lease = HeldLease {
-            queue: queue.to_vec(),
-            token,
-            span: (seconds * 1e6) as Time,
-            deadline: self.time_in(left),
-            until: self.time_in(until),
-        };
-        self.renewals.hold(number, lease);
-    }
-
-    /// Forgets a lease that was held.
-    #[pyo3(signature = (number, /))]
-    fn let_go(&self, number: u64) {
-        self.renewals.let_go(number);
-    }
-
-    /// Sets when the time of the handler of a held lease is over, in seconds from now on.
-    #[pyo3(signature = (number, until, /))]
-    fn bound(&self, number: u64, until: f64) {
-        self.renewals.bound(number, self.time_in(until));
+    /// Returns what has leases not run out because nobody could renew them.
+    fn renewals(slf: Py<Self>) -> EngineRenewals {
+        EngineRenewals { engine: slf, held: Mutex::default() }
     }
 
     /// Keeps the time for calls that `start` has parked, until `close`.
@@ -366,6 +354,65 @@ impl Engine {
             Slot::Waker(waker) => visit.call(waker),
             _ => Ok(()),
         })
+    }
+}
+
+/// The engine's clock goes in steps, in µs: a lease may end by so much before its client thinks so.
+const STEP: Time = 20_000;
+
+/// Leases that one client holds on an engine: `LeaseRenewals`, without a thread.
+#[pyclass(frozen, module = "interlock._core")]
+pub struct EngineRenewals {
+    engine: Py<Engine>,
+    held: Mutex<HashSet<u64>>,
+}
+
+#[pymethods]
+impl EngineRenewals {
+    #[allow(clippy::too_many_arguments)]
+    fn hold(
+        &self,
+        key: u64,
+        _address: &str,
+        queue: &str,
+        token: u64,
+        seconds: f64,
+        deadline: f64,
+        until: f64,
+    ) {
+        let engine = self.engine.get();
+        let lease = HeldLease {
+            queue: queue.as_bytes().to_vec(),
+            token,
+            span: (seconds * 1e6) as Time,
+            deadline: engine.time_of(deadline).saturating_sub(STEP),
+            until: engine.time_of(until),
+        };
+        self.held.lock().expect("never poisoned").insert(key);
+        engine.renewals.hold(key, lease);
+    }
+
+    fn let_go(&self, py: Python<'_>, key: u64) {
+        self.held.lock().expect("never poisoned").remove(&key);
+        self.engine.get().let_go(py, key);
+    }
+
+    fn bound(&self, key: u64, until: f64) {
+        let engine = self.engine.get();
+        engine.renewals.bound(key, engine.time_of(until));
+    }
+
+    fn errors(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn stop(&self) {
+        let held = std::mem::take(&mut *self.held.lock().expect("never poisoned"));
+        held.into_iter().for_each(|key| self.engine.get().renewals.let_go(key));
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.engine)
     }
 }
 

@@ -84,6 +84,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<journal_copy::JournalCopy>()?;
     module.add_class::<renewals::LeaseRenewals>()?;
     module.add_class::<engine::Engine>()?;
+    module.add_class::<engine::EngineRenewals>()?;
     module.add("EngineError", module.py().get_type::<engine::EngineError>())?;
     module.add_function(wrap_pyfunction!(work::run_worker, module)?)?;
     module.add_function(wrap_pyfunction!(work::call_handler, module)?)?;

@@ -28,7 +28,6 @@ from interlock.engine.transport.memory import (
     AsyncMemoryLink,
     MemoryEngine,
     MemoryLink,
-    MemoryRenewals,
     engine_of,
 )
 from interlock.engine.transport.threads import Link
@@ -97,11 +96,11 @@ class Engine:
         server = self.servers.get(self._alone)
         return server is not None and not server.parks
 
-    def renewals(self) -> _core.LeaseRenewals | MemoryRenewals | None:
+    def renewals(self) -> _core.LeaseRenewals | _core.EngineRenewals | None:
         """Return what renews leases while the interpreter is held; None: the time is a test's."""
         target = self.target
         if self._memory is not None:
-            return None if self._memory.is_manual else MemoryRenewals(self._memory)
+            return None if self._memory.is_manual else self._memory.core.renewals()
         return _core.LeaseRenewals(
             f"{self._prefix}extend",
             user=target.user or None,

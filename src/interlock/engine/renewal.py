@@ -28,7 +28,6 @@ from interlock.errors import InterlockError
 if TYPE_CHECKING:
     from interlock import _core
     from interlock.engine.handle import Handle
-    from interlock.engine.transport.memory import MemoryRenewals
     from interlock.engine.watch import Watch
 
 _EXPLAINED = 20
@@ -164,7 +163,7 @@ class LeaseRenewer:
     def __init__(
         self,
         ring: Callable[[], None],
-        native: _core.LeaseRenewals | MemoryRenewals | None = None,
+        native: _core.LeaseRenewals | _core.EngineRenewals | None = None,
     ) -> None:
         self._ring = ring
         self._native = native
@@ -228,7 +227,8 @@ class LeaseRenewer:
         """Enter a lease with the native thread, or tell it that the lease was renewed."""
         if self._native is not None and grant.is_entered:
             queue = grant.handle.key
-            address = grant.handle.engine.nodes.known(queue)
+            engine = grant.handle.engine
+            address = engine.nodes.known(queue) if engine.memory is None else ""
             until = grant.until
             self._native.hold(
                 grant.key, address, queue, grant.token, grant.seconds, grant.deadline, until

@@ -24,7 +24,7 @@ mod stream;
 mod upstream;
 mod wire;
 
-pub use renewal::{Peer, Renewals};
+pub use renewal::{now, Peer, Renewals};
 pub use secure::{Session, Tls};
 pub use settings::{Protocol, Settings};
 pub use upstream::{Counters, Undelivered, Upstream};

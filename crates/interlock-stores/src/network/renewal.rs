@@ -449,7 +449,7 @@ fn between(now: f64, then: f64) -> Duration {
 }
 
 /// Seconds of the monotonic clock, as the client has them.
-fn now() -> f64 {
+pub fn now() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };

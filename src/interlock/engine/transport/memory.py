@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import queue as _queue
 import threading
-import time
 from typing import Any
 
 from interlock import _core
@@ -54,41 +53,6 @@ class MemoryEngine:
             return self.core.take(ticket)
         except _core.EngineError as error:
             raise Refused(str(error)) from None
-
-
-class MemoryRenewals:
-    """Leases held on an engine in memory, which renews those that nobody could renew in time."""
-
-    def __init__(self, engine: MemoryEngine) -> None:
-        self._core = engine.core
-        self._held: set[int] = set()
-
-    def hold(
-        self, key: int, address: str, queue: str, token: int, seconds: float, deadline: float,
-        until: float,
-    ) -> None:  # fmt: skip
-        """Take a lease into care, or note that it was renewed."""
-        now = time.monotonic()
-        self._held.add(key)
-        self._core.hold(key, queue.encode(), token, seconds, deadline - now, until - now)
-
-    def let_go(self, key: int) -> None:
-        """Forget a lease."""
-        self._held.discard(key)
-        self._core.let_go(key)
-
-    def bound(self, key: int, until: float) -> None:
-        """Set the end of its handler's time."""
-        self._core.bound(key, until - time.monotonic())
-
-    def errors(self) -> list[str]:
-        """Return none: what is lost is known to whoever holds it."""
-        return []
-
-    def stop(self) -> None:
-        """Forget all leases."""
-        for key in list(self._held):
-            self.let_go(key)
 
 
 class MemoryLink:

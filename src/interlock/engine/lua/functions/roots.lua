@@ -84,7 +84,7 @@ end
 
 local function look_at_leases(q, search, long)
   local leased = q.counters[N.leased]
-  local tokens, complete = some.due(q, 'a', MAX_PLACES, math.min(leased, MAX_NAMED), leased)
+  local tokens, complete = some.due(q, 'a', MAX_TIMES, math.min(leased, MAX_NAMED), leased)
   search.exact = search.exact and complete
   for _, token in ipairs(tokens) do
     local lease = lease_of(q, token)
@@ -109,7 +109,7 @@ end
 
 local function look_at_backing_off(q, search)
   local number = q.counters[N.backing_off]
-  local places, complete = some.due(q, 'b', MAX_PLACES, math.min(number, MAX_ROOTS + 1), number)
+  local places, complete = some.due(q, 'b', MAX_TIMES, math.min(number, MAX_ROOTS + 1), number)
   search.exact = search.exact and complete
   look_at_places(q, search, places)
 end

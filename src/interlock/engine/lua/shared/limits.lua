@@ -94,6 +94,9 @@ local MAX_ROOTS = 1000
 -- Messages that one call counts behind others
 local MAX_WALKED = 2000
 
+-- Times at which something falls due that one call looks through for what holds others up
+local MAX_TIMES = 50000
+
 -- Places in lanes that one call looks at to count them
 local MAX_PLACES = 10000
 
