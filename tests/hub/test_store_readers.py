@@ -229,7 +229,7 @@ def test_cat_and_verify_beside_a_store_that_rotates(
             "import sys, time\n"
             "from interlock.hub.client import Client\n"
             "with Client(sys.argv[1]) as client:\n"
-            f"    for number in range({COUNT}, 1_000_000):\n"
+            f"    for number in range({COUNT}, 100_000):\n"
             "        client.call('PUBLISH', 't', f'{number} ' + 'x' * 90)\n"
         )
         publisher = subprocess.Popen([sys.executable, "-c", script, hub.url])
