@@ -3,17 +3,6 @@
 -- it, in the order in which they died: for each id, attempts, time, error, priority, payload, exclusive,
 -- shared, then the keys.
 
-local function carries(dead, key)
-  for _, list in ipairs({ dead.exclusive, dead.shared }) do
-    for _, one in ipairs(list) do
-      if one == key then
-        return true
-      end
-    end
-  end
-  return false
-end
-
 -- Answers how many bytes that took.
 local function tell_dead(q, id, dead, reply)
   local payload = dead.outside and redis_call('HGET', q.y, id) or dead.payload

@@ -25,17 +25,6 @@ local function scan_dead(q, cursor, count, way)
   return reply
 end
 
-local function has_key(m, key)
-  for _, keys in ipairs({ m.exclusive, m.shared }) do
-    for i = 1, #keys do
-      if keys[i] == key then
-        return true
-      end
-    end
-  end
-  return false
-end
-
 -- The message that a cursor names; nil if there is none.
 local function at_cursor(q, cursor)
   return is_place(cursor) and find(q, cursor) or nil
@@ -44,7 +33,7 @@ end
 local function scan_key(q, cursor, count, key)
   local reply, bytes = { '0' }, 0
   local last, node = at_cursor(q, cursor), nil
-  if last and last.state ~= 'D' and has_key(last, key) then
+  if last and last.state ~= 'D' and carries(last, key) then
     node = redis_call('HGET', q.n, last.place .. key)
   else
     local text = get(hash(q, 'l'), key)
@@ -77,7 +66,7 @@ local function scan_delayed(q, cursor, count, key)
         local id = string_sub(members[i], 2)
         local m = message_at(q, id)
         looked_at = looked_at + 1
-        if has_key(m, key) then
+        if carries(m, key) then
           bytes, count = bytes + tell(q, m, reply), count - 1
         end
         if count == 0 or bytes >= MAX_TOLD or looked_at == MAX_LOOKED_AT then

@@ -65,6 +65,17 @@ local function state_of(q, m)
   return STATES[m.state]
 end
 
+local function carries(m, key)
+  for _, keys in ipairs({ m.exclusive, m.shared }) do
+    for i = 1, #keys do
+      if keys[i] == key then
+        return true
+      end
+    end
+  end
+  return false
+end
+
 local function append(reply, list)
   for _, value in ipairs(list) do
     reply[#reply + 1] = value
