@@ -144,31 +144,6 @@ fn number(text: &[u8]) -> Result<i64, Bad> {
     number.ok_or(Bad::Garbage)
 }
 
-/// Appends a request of these arguments.
-pub fn request(bytes: &mut Vec<u8>, arguments: &[&[u8]]) {
-    head(bytes, b'*', arguments.len());
-    for argument in arguments {
-        head(bytes, b'$', argument.len());
-        bytes.extend_from_slice(argument);
-        bytes.extend_from_slice(b"\r\n");
-    }
-}
-
-fn head(bytes: &mut Vec<u8>, kind: u8, length: usize) {
-    let (mut digits, mut at, mut left) = ([0; 20], 20, length);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    bytes.push(kind);
-    bytes.extend_from_slice(&digits[at..]);
-    bytes.extend_from_slice(b"\r\n");
-}
-
 /// Bytes of a line: no engine has more to say in one.
 const LONGEST_LINE: usize = 64 << 10;
 /// Bytes of the shortest value.

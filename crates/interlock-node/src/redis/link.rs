@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use interlock_stores::network::request;
+
 use crate::connection::{look_up, Connection, Place, Places};
 use crate::redis::{Entry, Id, Settings, FIELD};
-use crate::reply::{request, Bad, Reply};
+use crate::reply::{Bad, Reply};
 use crate::trouble::{Kind, Trouble};
 
 pub struct Link {

@@ -28,6 +28,7 @@ pub use renewal::{now, Peer, Renewals};
 pub use secure::{Session, Tls};
 pub use settings::{Protocol, Settings};
 pub use upstream::{Counters, Undelivered, Upstream};
+pub use wire::request;
 
 #[cfg(test)]
 mod tests;
