@@ -18,8 +18,8 @@ fn the_first_live_row_is_overwritten_when_99_percent_and_more_are_full() {
         let slots = table.statistics().slots();
         let mut inserted = 0u64;
         // Counting would take longer than all else.
-        while inserted < slots * 99 / 100 || table.statistics().overwritten == 0 {
-            let batch = if inserted < slots * 99 / 100 { slots * 99 / 100 } else { slots / 2000 };
+        while inserted < slots * 98 / 100 || table.statistics().overwritten == 0 {
+            let batch = if inserted < slots * 98 / 100 { slots * 98 / 100 } else { slots / 2000 };
             for _ in 0..batch {
                 set(&table, &inserted.to_le_bytes(), Ttl::Usual).unwrap();
                 inserted += 1;
@@ -28,7 +28,8 @@ fn the_first_live_row_is_overwritten_when_99_percent_and_more_are_full() {
         let statistics = table.statistics();
         let load = (inserted - slots / 2000) as f64 / slots as f64;
         println!("{capacity}: first overwritten behind {load:.4}, {} moves", statistics.moves);
-        assert!(load >= 0.992, "{capacity}: {load}");
+        // Each table has keys of its own for its hash: 60 tables of each size were between 0.992 and 0.994.
+        assert!(load >= 0.99, "{capacity}: {load}");
         assert_eq!(statistics.rows() + statistics.overwritten, inserted);
         assert_eq!(statistics.highest_level(), 4);
         let reads = statistics.levels.iter().map(|(_, live)| *live as f64 / inserted as f64);
