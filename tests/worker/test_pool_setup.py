@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from interlock import Retry
+from interlock import JobFailed, Retry
 from interlock.app import App
 from interlock.app.middleware import Middleware, Sending
 from tests.worker.workers import PATIENCE, Workers
@@ -222,6 +222,118 @@ def test_what_is_registered_while_processes_run_is_refused(program: Any) -> None
         assert "added" not in program.app.tasks
     for add, _ in REGISTERED.values():
         add(program.app)
+
+
+OTHER = """
+from interlock import App
+
+other = App({url!r})
+
+@other.after_send
+def noted(sending, job) -> None: ...
+
+@other.task(queue="others")
+def taken(k: int) -> None: ...
+"""
+"""Imports the other app when it is imported, or not before it sends."""
+SENDING = {
+    "at once": "from {name}_other import taken\n",
+    "later": "",
+}
+SENDS = """
+from {name} import app
+
+@app.task(result_ttl=60)
+def elsewhere() -> str:
+    from {name}_other import other, taken
+    sent = []
+    other._hooks.add("after_send", lambda sending, job: sent.append(sending.headers.get("stamp")))
+    taken.send(1)
+    return sent[0]
+"""
+STAMPS = """
+from {name}_other import other
+
+@other.before_send
+def stamp(sending) -> None:
+    sending.headers["stamp"] = "imported"
+"""
+OF_SENDS = ["before_send", "after_send", "on_send_error", "use"]
+
+
+@pytest.fixture(params=SENDING)
+def two_apps(program: Any, tmp_path: Path, url: str, request: pytest.FixtureRequest) -> Any:
+    """Two apps, of which the second is sent to by handlers of the first."""
+    name = program.__name__
+    program.app.retry = Retry(1)
+    for suffix, text in {
+        "other": OTHER.format(url=url),
+        "sends": SENDING[request.param].format(name=name) + SENDS.format(name=name),
+        "stamps": STAMPS.format(name=name),
+    }.items():
+        (tmp_path / f"{name}_{suffix}.py").write_text(text)
+    program.other = importlib.import_module(f"{name}_other").other
+    program.elsewhere = importlib.import_module(f"{name}_sends").elsewhere
+    program.later = request.param == "later"
+    yield program
+    program.other.close()
+
+
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+@pytest.mark.parametrize("what", OF_SENDS)
+def test_what_is_added_to_another_app_at_run_time_is_refused_where_processes_lack_it(
+    two_apps: Any, what: str
+) -> None:
+    add, named = REGISTERED[what]
+    add(two_apps.other)
+    with two_apps.app.worker(pool="process", threads=1, queues="default") as worker:
+        if two_apps.later:
+            with pytest.raises(JobFailed) as refused:
+                two_apps.elsewhere.send().result(timeout=PATIENCE)
+            said = str(refused.value)
+        else:
+            assert not worker.wait_until_ready(PATIENCE)
+            said = str(worker.broken)
+    assert named in said
+    assert f"another app, {two_apps.__name__}_other:other" in said
+    assert two_apps.other._queue("others").stats().puts == 0
+
+
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+@pytest.mark.parametrize("pool", POOLS)
+def test_what_a_module_adds_to_another_app_is_there(two_apps: Any, pool: str) -> None:
+    importlib.import_module(f"{two_apps.__name__}_stamps")
+    with two_apps.app.worker(pool=pool, threads=1, queues="default") as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        assert two_apps.elsewhere.send().result(timeout=PATIENCE) == "imported"
+
+
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+@pytest.mark.parametrize("pool", ["thread", "asyncio"])
+def test_what_is_added_to_another_app_at_run_time_holds_in_handlers_of_this_process(
+    two_apps: Any, pool: str
+) -> None:
+    for what in OF_SENDS:
+        REGISTERED[what][0](two_apps.other)
+    with two_apps.app.worker(pool=pool, threads=1, queues="default") as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        assert two_apps.elsewhere.send().result(timeout=PATIENCE) == "run time"
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_what_acts_in_workers_of_another_app_alone_is_its_own_affair(two_apps: Any) -> None:
+    for what, (add, _) in REGISTERED.items():
+        if what not in OF_SENDS:
+            add(two_apps.other)
+    with two_apps.app.worker(pool="process", threads=1, queues="default") as worker:
+        assert worker.wait_until_ready(PATIENCE), worker.broken
+        two_apps.other.before_handle(lambda _: None)
+        for what in OF_SENDS:
+            with pytest.raises(RuntimeError, match="another app, which may send through this one"):
+                REGISTERED[what][0](two_apps.other)
+        # The processes get nothing of an app that is made now.
+        App("memory://").before_send(stamp)
+    two_apps.other.before_send(stamp)
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar, overl
 from interlock.app import reach
 from interlock.app.invocation import AppTasks
 from interlock.app.keyspec import KeySpec
+from interlock.app.late import Pools
 from interlock.app.lifespan import Lifespan
-from interlock.app.middleware import Hooks
+from interlock.app.middleware import AROUND_SENDS, Hooks
 from interlock.app.options import checked
 from interlock.app.place import NoPlace, place_for_pool
 from interlock.app.reach import Reach, check_engine, served
@@ -105,8 +106,7 @@ class App:
         self._sent_to: dict[str, Any] = {}
         self._reach: Reach | None = None
         self._has_worker = False
-        self._pools = 0
-        """Pools of processes that run: each has what was registered when it began."""
+        self._pools = Pools()
         self._tested_by: TestWorker | None = None
         """Handles at once what is sent."""
         self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
@@ -280,9 +280,10 @@ class App:
         """Add all hooks that an object has as methods; see ``Middleware``.
 
         Raises RuntimeError while a worker of this app runs with ``pool="process"``, as do the
-        decorators of tasks, hooks and the lifespan: its processes would not get it.
+        decorators of tasks, hooks and the lifespan: its processes would not get it. Hooks of sends
+        are refused while a worker of another app does, for its handlers may send through this one.
         """
-        self._check_late("use()")
+        self._pools.check("use()", sends=any(hasattr(middleware, name) for name in AROUND_SENDS))
         self._hooks.use(middleware)
 
     def before_send(self, hook: H) -> H:
@@ -322,7 +323,7 @@ class App:
             TypeError: it is no function of one argument.
             ValueError: the app has one already.
         """
-        self._check_late("lifespan()")
+        self._pools.check("lifespan()")
         self._lifespan.set(function)
         return function
 
@@ -352,13 +353,13 @@ class App:
 
         That is the worker's own process, or with ``pool="process"`` each one of the pool.
         """
-        self._check_late("on_process_start()")
+        self._pools.check("on_process_start()")
         self._lifespan.add("on_process_start", hook)
         return hook
 
     def on_process_stop(self, hook: H) -> H:
         """Add a hook: ``hook()``, after the last handler of each process that is not killed."""
-        self._check_late("on_process_stop()")
+        self._pools.check("on_process_stop()")
         self._lifespan.add("on_process_stop", hook)
         return hook
 
@@ -493,20 +494,9 @@ class App:
             raise ValueError(f"worker(): pool is 'process', and {error}") from None
 
     def _hook(self, name: str, hook: H) -> H:
-        self._check_late(f"{name}()")
+        self._pools.check(f"{name}()", sends=name in AROUND_SENDS)
         self._hooks.add(name, hook)
         return hook
-
-    def _check_late(self, what: str) -> None:
-        if self._pools:
-            raise RuntimeError(
-                f"{what}: a worker of this app runs its handlers in processes, which would not get "
-                f"that any more; add it before the worker starts"
-            )
-
-    def _pool_moved(self, count: int) -> None:
-        with self._lock:
-            self._pools += count
 
     def _add(self, task: Any) -> None:
         known = self._tasks.get(task.name)
@@ -515,16 +505,14 @@ class App:
                 f"task(): {task.name!r} is the task of {known.function.__module__}."
                 f"{known.function.__qualname__}() already; give one of them name="
             )
-        self._check_late(f"task(): {task.name!r}")
+        self._pools.check(f"task(): {task.name!r}")
         self._tasks[task.name] = task
 
     def _as_tasks(self) -> AppTasks:
         from interlock.app.process_setup import setup_of
 
         setup = functools.partial(setup_of, self)
-        return AppTasks(
-            self._tasks, self._hooks, self.retry, self._lifespan, setup, self._pool_moved
-        )
+        return AppTasks(self._tasks, self._hooks, self.retry, self._lifespan, setup, self._pools)
 
     @property
     def _sent_retry(self) -> Retry | None:
@@ -538,7 +526,9 @@ class App:
     def _named(self) -> str | None:
         """Return the engine as somebody has named it; None if nobody has."""
         if reach.others and not self._was_set_up:
-            reach.set_up(self)
+            from interlock.app.process_setup import set_up
+
+            set_up(self)
         return self.url or os.environ.get("INTERLOCK_URL") or None
 
     def _queue_to_send(self, name: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock.app import envelope
+from interlock.app.late import Pools
 from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Handling, Hooks
 from interlock.failure import Expired
@@ -31,9 +32,11 @@ class AppTasks:
         retry: Retry,
         lifespan: Lifespan,
         setup: Callable[[str], object],
-        pool_moved: Callable[[int], None],
+        pools: Pools,
     ) -> None:
-        self._setup, self._pool_moved = setup, pool_moved
+        self._setup, self._pools = setup, pools
+        self._pool: int | None = None
+        """The number of the pool of processes, while it runs."""
         self._lifespan = lifespan
         self._tasks = tasks
         self._hooks = hooks
@@ -74,13 +77,18 @@ class AppTasks:
 
     def process_setup(self, reference: str) -> bytes:
         """See ``interlock.worker.tasks.Tasks``."""
-        setup = pickle.dumps(self._setup(reference))
-        self._pool_moved(1)
-        return setup
+        # First: what another thread adds is in there, or is refused.
+        self._pool = self._pools.begin()
+        try:
+            return pickle.dumps(self._setup(reference))
+        except BaseException:
+            self.processes_end()
+            raise
 
     def processes_end(self) -> None:
         """See ``interlock.worker.tasks.Tasks``."""
-        self._pool_moved(-1)
+        if self._pool is not None:
+            self._pools.end(self._pool)
 
     def learn(self, invocation: Invoked, payload: bytes) -> None:
         """See ``interlock.worker.tasks.Tasks``."""

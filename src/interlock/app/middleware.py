@@ -24,7 +24,7 @@ from interlock.worker.execution import TaskLease
 if TYPE_CHECKING:
     from interlock.app.job import Job
 
-__all__ = ["HOOKS", "Handling", "Hooks", "Middleware", "Sending"]
+__all__ = ["AROUND_SENDS", "HOOKS", "Handling", "Hooks", "Middleware", "Sending"]
 
 _log = logging.getLogger("interlock.worker")
 
@@ -179,4 +179,5 @@ class Hooks:
 
 
 AROUND_HANDLERS = ("before_handle", "after_handle", "on_error")
-HOOKS = ("before_send", "after_send", "on_send_error", *AROUND_HANDLERS)
+AROUND_SENDS = ("before_send", "after_send", "on_send_error")
+HOOKS = (*AROUND_SENDS, *AROUND_HANDLERS)

@@ -3,12 +3,14 @@
 A process of a pool imports the app's module. What the program has set since its own import is not
 in there: the engine, or a hook that it added in ``main()``. Values are sent along and set in the
 process. What is registered, such as hooks and tasks, is compared by its name: a process that lacks
-something says so instead of becoming ready, and the worker ends with that error.
+something says so instead of becoming ready, and the worker ends with that error. Of the program's
+other apps, through which a handler may send, those are the hooks of sends.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import importlib
 import importlib.machinery
@@ -21,16 +23,63 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from interlock.app import reach
+from interlock.app.middleware import AROUND_SENDS
 from interlock.app.place import MAINS, module_of, names_of
-from interlock.app.reach import Settings
 from interlock.worker.tasks import SetupRefused
 
 if TYPE_CHECKING:
     from interlock.app.app import App
 
-__all__ = ["ProcessSetup", "setup_of"]
+__all__ = ["Other", "ProcessSetup", "Settings", "set_up", "setup_of"]
 
 _log = logging.getLogger("interlock.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Values that a program may set on an app after it was made."""
+
+    url: str | None
+    send_timeout: float
+    retry: bytes | None
+    """The retry policy, pickled; None: as the app was made."""
+
+    def give(self, app: App) -> None:
+        """Set it."""
+        app.url = self.url
+        app.send_timeout = self.send_timeout
+        if self.retry is not None:
+            app.retry = pickle.loads(self.retry)
+        app._was_set_up = True
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """The changes that the worker's program has made to another app than its own."""
+
+    settings: Settings | None
+    """None: it is as it was made."""
+    hooks: tuple[tuple[str, str], ...]
+    """Those of sends, in words, each with the module of its function."""
+
+    def check(self, app: App, name: str) -> None:
+        """Raise SetupRefused if the app lacks a hook here."""
+        missing = self._missing(app)
+        for module in dict.fromkeys(module for _, module in missing):
+            # Importing it may add the hook. Most are there without, and it may cost much.
+            if module and module not in MAINS:
+                with contextlib.suppress(Exception):
+                    importlib.import_module(module)
+        if missing := self._missing(app):
+            told = ", ".join(dict.fromkeys(words for words, _ in missing))
+            raise SetupRefused(
+                f"a process of the pool may send through another app, {name}, and does not get "
+                f"{told} there: the program added that later. Add it in that app's module when "
+                f"that is imported, or use pool='thread' or 'asyncio'"
+            )
+
+    def _missing(self, app: App) -> list[tuple[str, str]]:
+        return list(collections.Counter(self.hooks) - collections.Counter(_of_sends(app)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +94,8 @@ class ProcessSetup:
     """The modules of everything that is registered; importing them may register it."""
     argv: tuple[str, ...]
     settings: Settings
-    others: dict[str, Settings]
-    """Settings of the other apps that were changed after they were made, by each of their names."""
+    others: dict[str, Other]
+    """The other apps of the program, by each of their names."""
     registered: tuple[str, ...]
     """The tasks, hooks and lifespan of the app, in words."""
 
@@ -77,8 +126,29 @@ class ProcessSetup:
         self.settings.give(app)
         for other in list(type(app)._made):
             if not other._was_set_up:
-                reach.set_up(other)
+                set_up(other)
         return app
+
+
+def set_up(app: App) -> None:
+    """In a process of a pool: give another app than the worker's what the program has set on it,
+    perhaps after it had set something else when it was imported.
+
+    Raises SetupRefused if the app lacks a hook that the program has added.
+    """
+    # First: what is imported may send.
+    app._was_set_up = True
+    known = next((name for name in names_of(app) if name in reach.others), None)
+    if known is None:
+        return
+    other: Other = reach.others[known]
+    try:
+        other.check(app, known)
+    except SetupRefused:
+        app._was_set_up = False
+        raise
+    if other.settings is not None:
+        other.settings.give(app)
 
 
 def setup_of(app: App, reference: str) -> ProcessSetup:
@@ -104,21 +174,20 @@ def setup_of(app: App, reference: str) -> ProcessSetup:
     )
 
 
-def _others(app: App) -> dict[str, Settings]:
+def _others(app: App) -> dict[str, Other]:
     known = {other: names_of(other) for other in list(type(app)._made)}
-    count = collections.Counter(name for names in known.values() for name in names)
-    found: dict[str, Settings] = {}
+    done = {other: _done_to(other) for other in known}
+    meant: dict[str, set[Other]] = collections.defaultdict(set)
     for other, names in known.items():
-        if other is app or not other._was_changed:
+        for name in names:
+            meant[name].add(done[other])
+    found: dict[str, Other] = {}
+    for other, names in known.items():
+        if other is app or done[other] == Other(None, ()):
             continue
-        own = [name for name in names if count[name] == 1]
-        try:
-            settings = _settings(other)
-        except ValueError as error:
-            # Perhaps no handler sends to it.
-            _log.warning("%s", error)
-            settings = Settings(other._named(), other.send_timeout, None)
-        found.update(dict.fromkeys(own, settings))
+        # Apps of one name are told apart by nothing, unless all of them are to have the same.
+        own = [name for name in names if len(meant[name]) == 1]
+        found.update(dict.fromkeys(own, done[other]))
         if other.tasks and not own:
             _log.warning(
                 "%r was changed after it was made, and the processes of the pool do not get "
@@ -127,6 +196,18 @@ def _others(app: App) -> dict[str, Settings]:
                 other,
             )
     return found
+
+
+def _done_to(app: App) -> Other:
+    settings = None
+    if app._was_changed:
+        try:
+            settings = _settings(app)
+        except ValueError as error:
+            # Perhaps no handler sends to it.
+            _log.warning("%s", error)
+            settings = Settings(app._named(), app.send_timeout, None)
+    return Other(settings, tuple(_of_sends(app)))
 
 
 def _settings(app: App) -> Settings:
@@ -147,6 +228,13 @@ def _registered(app: App) -> Iterable[str]:
         yield f"the task {name!r} {_told(_underlying(task.function))}"
     for what, function in _functions(app):
         yield f"{what} {_told(function)}"
+
+
+def _of_sends(app: App) -> Iterable[tuple[str, str]]:
+    for event, hook in app._hooks.all():
+        if event in AROUND_SENDS:
+            function = _underlying(hook)
+            yield f"the hook {event} {_told(function)}", module_of(function)
 
 
 def _told(function: Any) -> str:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import pickle
 import weakref
-from dataclasses import dataclass
 from typing import Any
 
-from interlock.app.place import names_of
 from interlock.errors import EngineUnavailable, InterlockError
 
-__all__ = ["Reach", "Settings", "check_engine", "served", "set_up"]
+__all__ = ["Reach", "check_engine", "served"]
 
 _log = logging.getLogger("interlock.app")
 
@@ -25,26 +22,9 @@ _served: set[str] = set()
 _kept: dict[str, Memory] = {}
 in_pool = False
 """This is a process of a worker's pool."""
-others: dict[str, Settings] = {}
-"""In such a process: what the worker's program has set on its other apps, by their names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Values that a program may set on an app after it was made."""
-
-    url: str | None
-    send_timeout: float
-    retry: bytes | None
-    """The retry policy, pickled; None: as the app was made."""
-
-    def give(self, app: Any) -> None:
-        """Set it."""
-        app.url = self.url
-        app.send_timeout = self.send_timeout
-        if self.retry is not None:
-            app.retry = pickle.loads(self.retry)
-        app._was_set_up = True
+others: dict[str, Any] = {}
+"""In such a process: what the worker's program has done to its other apps, by their names; see
+``process_setup.Other``."""
 
 
 class Memory:
@@ -118,15 +98,6 @@ class Reach:
         """
         if self._end is not None:
             self._end()
-
-
-def set_up(app: Any) -> None:
-    """In a process of a pool: give another app than the worker's what the program has set on it,
-    perhaps after it had set something else when it was imported."""
-    app._was_set_up = True
-    found = next((others[name] for name in names_of(app) if name in others), None)
-    if found is not None:
-        found.give(app)
 
 
 def check_engine(url: str) -> None:
