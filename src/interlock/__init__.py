@@ -49,6 +49,7 @@ from interlock.errors import (
     ShutDown,
     TableFull,
     TableKept,
+    WorkerBroken,
     WouldDeadlock,
 )
 from interlock.executor import Future, KeyedExecutor
@@ -186,6 +187,7 @@ __all__ = [
     "TaskLease",
     "Term",
     "Worker",
+    "WorkerBroken",
     "WouldDeadlock",
     "connect",
     "current_lease",

@@ -16,6 +16,7 @@
     ├── EngineUnavailable  also ConnectionError
     ├── JobFailed
     ├── ResultGone         also LookupError
+    ├── WorkerBroken
     ├── RowBusy            also TimeoutError
     ├── TableFull
     ├── TableKept
@@ -52,6 +53,7 @@ __all__ = [
     "ShutDown",
     "TableFull",
     "TableKept",
+    "WorkerBroken",
     "WouldDeadlock",
 ]
 
@@ -225,6 +227,13 @@ class JobFailed(InterlockError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.id, self.error, self.reason, self.traceback)
+
+
+class WorkerBroken(InterlockError):
+    """A worker handles nothing any more, as where the processes of its pool do not start.
+
+    The text says why, and ``__cause__`` is the error.
+    """
 
 
 class ResultGone(InterlockError, LookupError):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from interlock import JobFailed, Retry
+from interlock import JobFailed, Retry, WorkerBroken
 from interlock.app import App
 from interlock.app.middleware import Middleware, Sending
 from tests.worker.workers import PATIENCE, Workers
@@ -93,6 +93,13 @@ def probed(program: Any, pool: str) -> list[Any]:
         assert worker.wait_until_ready(PATIENCE), worker.broken
         found: list[Any] = program.probe.send().result(timeout=PATIENCE)
         return found
+
+
+def refused(app: App) -> str:
+    """Return why the processes of a pool of this app refuse what the program has done."""
+    with pytest.raises(WorkerBroken) as broken, app.worker(pool="process", threads=1) as worker:
+        worker.wait_until_ready(PATIENCE)
+    return str(broken.value)
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -206,9 +213,7 @@ REGISTERED: dict[str, tuple[Callable[[App], object], str]] = {
 def test_what_is_registered_at_run_time_is_refused_where_processes_lack_it(program: Any) -> None:
     for add, _ in REGISTERED.values():
         add(program.app)
-    with program.app.worker(pool="process", threads=1) as worker:
-        assert not worker.wait_until_ready(PATIENCE)
-        said = str(worker.broken)
+    said = refused(program.app)
     assert [named for _, named in REGISTERED.values() if named not in said] == []
     assert "Add it in the app's module" in said
 
@@ -286,14 +291,13 @@ def test_what_is_added_to_another_app_at_run_time_is_refused_where_processes_lac
 ) -> None:
     add, named = REGISTERED[what]
     add(two_apps.other)
-    with two_apps.app.worker(pool="process", threads=1, queues="default") as worker:
-        if two_apps.later:
-            with pytest.raises(JobFailed) as refused:
+    if two_apps.later:
+        with two_apps.app.worker(pool="process", threads=1, queues="default"):
+            with pytest.raises(JobFailed) as failed:
                 two_apps.elsewhere.send().result(timeout=PATIENCE)
-            said = str(refused.value)
-        else:
-            assert not worker.wait_until_ready(PATIENCE)
-            said = str(worker.broken)
+            said = str(failed.value)
+    else:
+        said = refused(two_apps.app)
     assert named in said
     assert f"another app, {two_apps.__name__}_other:other" in said
     assert two_apps.other._queue("others").stats().puts == 0
@@ -340,9 +344,7 @@ def test_what_acts_in_workers_of_another_app_alone_is_its_own_affair(two_apps: A
 def test_another_function_by_the_name_of_a_task_is_refused(program: Any) -> None:
     del program.app._tasks["failing"]
     program.app.task(name="failing")(added)
-    with program.app.worker(pool="process", threads=1) as worker:
-        assert not worker.wait_until_ready(PATIENCE)
-        assert f"the task 'failing' {__name__}.added" in str(worker.broken)
+    assert f"the task 'failing' {__name__}.added" in refused(program.app)
 
 
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
@@ -435,8 +437,7 @@ def square(k: int) -> int:
 
 def run() -> None:
     with app.worker(pool=sys.argv[1], threads=1) as worker:
-        if not worker.wait_until_ready(40):
-            sys.exit(str(worker.broken))
+        assert worker.wait_until_ready(40)
         print(square.send(8).result(timeout=40))
 """
 GUARDED = MAIN + "\nif __name__ == '__main__':\n    run()\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock import App
+from interlock import App, WorkerBroken
 from tests.worker.workers import PATIENCE, Workers, wait_for
 
 
@@ -40,6 +40,8 @@ def test_no_thread_for_the_pool(app: App, monkeypatch: pytest.MonkeyPatch, pool:
         worker.start()
     assert isinstance(worker.broken, RuntimeError)
     assert worker.stop()
+    with pytest.raises(WorkerBroken, match="can't start new thread"):
+        worker.wait_until_ready()
 
 
 def test_no_loop_for_the_pool(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,9 +63,9 @@ def test_no_loop_for_the_lifespan(app: App, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_no_thread_for_the_calls_to_the_engine(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     without_threads(monkeypatch, "interlock-lease")
-    with app.worker(threads=2) as worker:
-        assert not worker.wait_until_ready(PATIENCE)
-        assert isinstance(worker.broken, RuntimeError)
+    with pytest.raises(WorkerBroken, match="can't start new thread"), app.worker() as worker:
+        worker.wait_until_ready(PATIENCE)
+    assert isinstance(worker.broken, RuntimeError)
 
 
 def test_without_a_thread_for_batches_the_pool_handles_all(

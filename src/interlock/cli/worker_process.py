@@ -19,6 +19,7 @@ from interlock.cli.queue.subcommand import count
 from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_metrics import of_worker
 from interlock.cli.worker_ready import ReadyFile
+from interlock.errors import WorkerBroken
 from interlock.systemd import Notifier
 from interlock.worker.app_reference import NoApp
 from interlock.worker.changes import Changes
@@ -44,7 +45,7 @@ class WorkerProcess:
         word = "stop" if VARIABLE in os.environ else "signal"
         self._events.tell_of((signal.SIGINT, signal.SIGTERM), word)
         self._worker: Worker | None = None
-        self._is_ready = False
+        self._is_ready = self._is_ending = False
         self._measured = os.environ.pop(MEASURED, "") != ""
         self._ready = tell_supervisor(self._events.put, self._reading)
         self._changes: Changes | None = None
@@ -115,10 +116,13 @@ class WorkerProcess:
             ready_file = stack.enter_context(ReadyFile(given.ready_file))
             threading.Thread(target=self._say_when_ready, args=(ready_file,), daemon=True).start()
             what = self._events.get()
-            self._is_ready = False
+            self._is_ready, self._is_ending = False, True
             self._notifier.stopping("finishing what has begun")
             if what != "broken":
                 say(given, "stopping")
+            else:
+                # Wherever the program's log goes.
+                print(f"interlock: the worker is broken: {worker.broken}", file=sys.stderr)
             code = self._end(worker, what)
         if self._changes is not None:
             self._changes.stop()
@@ -211,11 +215,14 @@ class WorkerProcess:
     def _say_when_ready(self, ready_file: ReadyFile) -> None:
         assert self._worker is not None
         worker = self._worker
-        if not worker.wait_until_ready(SOON):
+        try:
             # A call gives up only after seconds, and until then nothing else would be said.
-            say(self._given, f"waiting for {worker.waits_for}")
+            if not worker.wait_until_ready(SOON) and not self._is_ending:
+                say(self._given, f"waiting for {worker.waits_for}")
             if not worker.wait_until_ready():
                 return
+        except WorkerBroken:
+            return
         settings = worker.settings
         queues = "queue" if len(settings.queues) == 1 else "queues"
         line = (

@@ -126,6 +126,8 @@ class Source:
         self.failures = 0
         """Calls in a row that did not reach the engine."""
         self.connected = threading.Event()
+        """The engine has answered, or nobody should wait for it any longer."""
+        self._answered = False
         self.tally = Tally()
         """Of the owner."""
         self.batch_tally = Tally()
@@ -281,7 +283,7 @@ class Source:
     @property
     def is_connected(self) -> bool:
         """Return whether the engine has answered the last call."""
-        return self.connected.is_set() and not self.failures
+        return self._answered and not self.failures
 
     @property
     def renewer(self) -> LeaseRenewer:
@@ -294,7 +296,8 @@ class Source:
         if self.failures:
             _log.warning("queue %r: the engine is there again", self.name)
             self.failures = 0
-        if not self.connected.is_set():
+        if not self._answered:
+            self._answered = True
             self.connected.set()
 
     def failed(self, call: Call, error: BaseException) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from interlock import _core
 from interlock.engine.result_wait import Taker
+from interlock.errors import InterlockError, WorkerBroken
+from interlock.failure import text_of
 from interlock.message import Kind
 from interlock.retry import Seconds, seconds
 from interlock.worker.execution import Execution, details
@@ -90,7 +93,12 @@ class Worker:
         self._meter: Meter | None = None
         self._taker: Taker | None = None
         self.broken: BaseException | None = None
-        """The reason why it ended by itself; None: it has not."""
+        """The reason why it handles nothing any more; None: it does."""
+        self._starts = False
+        self._start_error: BaseException | None = None
+        self._began = threading.Event()
+        """``start`` is done, or has raised."""
+        self._stops = False
         self.on_broken: Callable[[], object] = lambda: None
         """Called once it has."""
         self.on_drain: Callable[[], object] = self.quiesce
@@ -104,7 +112,7 @@ class Worker:
             Exception: what ``on_worker_start``, ``on_process_start`` or the lifespan raises; then
                 it takes nothing.
         """
-        if self._owner.state.phase is not Phase.NEW:
+        if self._starts:
             raise RuntimeError("start(): the worker was started before; make another")
         child: Any = sys.modules.get("interlock.worker.process_child")
         if child is not None and child.importing:
@@ -112,6 +120,19 @@ class Worker:
                 "start(): the program starts a worker whenever it is imported, and this process of "
                 "a pool only imports it; put the start under if __name__ == '__main__':"
             )
+        self._starts = True
+        try:
+            self._start()
+        except BaseException as error:
+            self._start_error = error
+            raise
+        finally:
+            self._began.set()
+            if self._stops or self.broken is not None:
+                self._let_go()
+        return self
+
+    def _start(self) -> None:
         if self.settings.audit:
             from interlock.worker.audit import Audit
 
@@ -135,7 +156,6 @@ class Worker:
             raise
         for each in self._beside:
             each.start()
-        return self
 
     def measure(self) -> Self:
         """Count from now on what ``reading`` tells; once is enough."""
@@ -169,14 +189,31 @@ class Worker:
 
     def wait_until_ready(self, timeout: Seconds | None = None) -> bool:
         """Wait until the engine has answered for each queue, and the pool, where that is of
-        processes, has one that is ready. False: not within ``timeout``, or it is broken."""
+        processes, has one that is ready. False: not within ``timeout``, or it was stopped.
+
+        Raises:
+            WorkerBroken: it handles nothing any more, or its start has failed.
+            RuntimeError: it was not started.
+        """
         left = None if timeout is None else seconds(timeout, "wait_until_ready(): timeout")
         until = None if left is None else time.monotonic() + left
-        ready = all(
-            source.connected.wait(None if until is None else max(0.0, until - time.monotonic()))
-            for source in self._owner.state.sources
+        if not self._starts:
+            raise RuntimeError("wait_until_ready(): the worker was not started; call start()")
+        ready = self._until(self._began, until) and all(
+            self._until(source.connected, until) for source in self._owner.state.sources
         )
-        return ready and self.broken is None
+        self._check_broken()
+        return ready and not self._stops
+
+    @staticmethod
+    def _until(event: threading.Event, until: float | None) -> bool:
+        return event.wait(None if until is None else max(0.0, until - time.monotonic()))
+
+    def _check_broken(self) -> None:
+        error = self.broken or self._start_error
+        if error is not None:
+            told = str(error) if isinstance(error, InterlockError) else text_of(error)
+            raise WorkerBroken(f"the worker is broken: {told}") from error
 
     @property
     def waits_for(self) -> str:
@@ -205,6 +242,8 @@ class Worker:
 
     def quiesce(self) -> None:
         """Take no more; what has begun goes on."""
+        self._stops = True
+        self._let_go()
         for each in self._beside:
             each.stop()
         self._owner.stop()
@@ -292,8 +331,11 @@ class Worker:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        """Stop it. Raises WorkerBroken if it is broken and the block raises nothing."""
         self.stop()
+        if kind is None:
+            self._check_broken()
 
     def __repr__(self) -> str:
         names = ", ".join(self.settings.queues)
@@ -302,7 +344,10 @@ class Worker:
     def _broke(self, error: BaseException) -> None:
         if self.broken is None:
             self.broken = error
-            for source in self._owner.state.sources:
-                # Nobody waits any longer for what will not be.
-                source.connected.set()
+            self._let_go()
             self.on_broken()
+
+    def _let_go(self) -> None:
+        """Nobody waits any longer for what will not be."""
+        for source in self._owner.state.sources:
+            source.connected.set()
