@@ -136,7 +136,10 @@ class Stats:
     dead_expired: int
     """Dead letters dropped because of their age."""
     oldest_ready: float = field(compare=False)
-    """Seconds since the ready message that is handed out next was put; 0 while none is ready."""
+    """Seconds for which the ready message that is handed out next has been in its place.
+
+    0 while none is ready. A delayed message takes its place when it is due.
+    """
     oldest_waiting: float = field(compare=False)
     """Seconds for which the oldest waiting message has been in its place; 0 while none waits.
 

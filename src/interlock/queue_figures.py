@@ -52,7 +52,7 @@ MESSAGES = Family(
 OLDEST = {
     "oldest_ready": gauge(
         "oldest_ready_seconds",
-        "seconds since the message was put that would be leased next; 0 while none is ready",
+        "seconds for which the message leased next has been in its place; 0 while none is ready",
     ),
     "oldest_waiting": gauge(
         "oldest_waiting_seconds",

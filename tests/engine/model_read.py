@@ -39,7 +39,7 @@ class ReadModel(OperatedModel):
             "sealed": int(self.sealed),
             "results": len(self.kept),
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
-            "oldest_ready": self.in_front()[0].id if self.in_front() else 0,
+            "oldest_ready": self.in_front()[0].sequence if "ready" in states else 0,
             "oldest_waiting": self.oldest_waiting(),
             **{name: self.counts[name] for name in ("dropped", "dead_expired")},
             "time": self.now,

@@ -209,7 +209,7 @@ def test_numbers_of_requests_rise_in_one_microsecond_too(servers: Servers) -> No
     must_agree(servers, director)
 
 
-def test_the_oldest_is_told_by_its_id_though_its_place_is_another(servers: Servers) -> None:
+def test_the_oldest_is_told_by_the_place_that_it_took_when_it_was_due(servers: Servers) -> None:
     director = Director(WatchedModel(servers.now))
     director.take(("put", ("", "0", [Spec("p", options=(("DELAY", "5"),)), Spec("q", ("k",))])))
     director.take(("lease", ("", ["0", "1", "1000", "any"])))
@@ -218,7 +218,11 @@ def test_the_oldest_is_told_by_its_id_though_its_place_is_another(servers: Serve
     (delayed,) = [entry for entry in director.model.line if entry.id != entry.sequence]
     director._call("stats", [], director.model.stats())
     told = director.calls[-1].expected
-    assert told[told.index("oldest_ready") + 1] == str(delayed.id)
+    assert told[told.index("oldest_ready") + 1] == str(delayed.sequence)
+    director._ask("pause", [], lambda: director.model.pause([]))
+    director._call("stats", [], director.model.stats())
+    told = director.calls[-1].expected
+    assert told[told.index("oldest_ready") + 1] == "0"
     must_agree(servers, director)
 
 

@@ -271,10 +271,12 @@ impl<P> Scheduler<P> {
         self.options = options;
     }
 
-    /// The message that would be leased next, if the queue is not paused nor a key of it.
+    /// The sequence of the message that would be leased next, if no key of it is paused; `None`: nothing is ready.
     pub fn next_in_line(&mut self) -> Option<u64> {
-        let ticket = self.choose(Kind::Any)?;
-        Some(self.records[ticket.message].id)
+        if self.counts().ready == 0 {
+            return None;
+        }
+        Some(self.choose(Kind::Any)?.sequence)
     }
 
     /// Bytes of the unsettled messages.

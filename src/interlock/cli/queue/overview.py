@@ -171,7 +171,7 @@ MEANINGS = {
     "dead": "dead letters",
     "lanes": "keys with unsettled messages",
     "results": "kept results",
-    "oldest_ready": "since the message was put that is leased next",
+    "oldest_ready": "for which the message that is leased next has been in its place",
     "oldest_waiting": "for which the oldest waiting message has waited",
     "expired": "leases that ran out",
     "buried": "dead letters ever made",

@@ -16,6 +16,9 @@ async def a_paused_queue_hands_nothing_out(t: Trial) -> None:
         await q.get_nowait()
     with raises(Empty):
         await q.get_many(5, block=False)
+    await t.advance(1)
+    stats = await q.stats()
+    assert stats.oldest_ready == 0 and stats.oldest_waiting >= 1
     assert await q.resume()
     assert await q.handle() == ["a", "unkeyed", "barrier"]
 
@@ -54,6 +57,7 @@ async def what_a_paused_key_holds_waits(t: Trial) -> None:
     assert await q.payloads() == []
     stats = await q.stats()
     assert (stats.waiting, stats.ready) == (3, 0)
+    assert stats.oldest_ready == 0
     await q.resume("c")
     assert await q.payloads() == ["reads b and c"]
     await q.resume("a")

@@ -35,8 +35,7 @@ local function first_listed(q, half)
   end
 end
 
--- The message that would be leased next, of those that were not set aside: its id and place, 0 and nil if there is
--- none.
+-- The place of the message that would be leased next, of those that were not set aside; nil if there is none.
 local function next_in_line(q)
   local c, place, score = q.counters, nil, nil
   for _, half in ipairs(KINDS.any) do
@@ -48,8 +47,7 @@ local function next_in_line(q)
       end
     end
   end
-  local m = place and c[N.aliases] > 0 and message_at(q, place)
-  return to_number(m and m.id or place or 0), place
+  return place
 end
 
 -- The first that waits in a lane.
@@ -157,8 +155,8 @@ register('stats', function(q, from)
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end
-  local now, next_place = { ready = ready }, nil
-  now.oldest_ready, next_place = next_in_line(q)
+  local now, next_place = { ready = ready }, next_in_line(q)
+  now.oldest_ready = ready > 0 and to_number(next_place or 0) or 0
   now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
   now.oldest_waiting = now.waiting > 0 and oldest_waiting(q, next_place) or 0
   now.paused = c[N.paused] + c[N.halted]
