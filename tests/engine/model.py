@@ -61,8 +61,10 @@ class Entry:
     died: int = 0
     suspect: int = 0
     """The token of the lease that ran out while its handler may have run."""
-    waits: bool = False
-    """Its lease is held by somebody who has not begun it."""
+    told: str = ""
+    """Said by the holder of its lease: begun, waiting, or nothing yet of a suspect."""
+    silent: int = 0
+    """Number of leases of it, as a suspect, that ran out in a row and of which nothing was said."""
     parked: str | None = None
     """The paused key for which it was set aside when it came up."""
 
@@ -156,12 +158,15 @@ class Model:
         for entry in sorted(expired, key=lambda e: (e.due, e.id)):
             self.counts["expired"] += 1
             self.happened("expire", entry, entry.token)
-            again = entry.waits or not entry.suspect
-            entry.suspect = entry.suspect if entry.waits else entry.token
-            if again:
-                self.come_again(entry, 0)
-            else:
+            entry.silent = entry.silent + 1 if entry.told == "nothing" else 0
+            begun = entry.told == "begun" or entry.silent >= 3
+            if begun and entry.suspect:
+                entry.suspect = entry.token
                 self.fail(entry, None, "lease expired")
+                continue
+            if begun:
+                entry.suspect = entry.token
+            self.come_again(entry, 0)
         over = [
             entry for entry in self.line if entry.state == BACKING_OFF and entry.due <= self.now
         ]
@@ -310,7 +315,8 @@ class Model:
         reply = [str(self.fence), str(deadline), alone, str(len(taken))]
         for entry in taken:
             entry.state, entry.token, entry.due = LEASED, self.fence, deadline
-            entry.given, entry.consumer, entry.waits = self.now, consumer, False
+            entry.given, entry.consumer = self.now, consumer
+            entry.told = "nothing" if alone else "begun"
             self.happened("lease", entry, entry.token, consumer)
             told = [str(entry.id), entry.told_sequence(), entry.told_attempt(), entry.payload]
             reply += [*told, *entry.counted_keys()]
@@ -329,7 +335,7 @@ class Model:
         entry = self.find(id)
         if entry is None or entry.state != LEASED or str(entry.token) != token:
             if entry is not None and str(entry.suspect) == token:
-                entry.suspect = 0
+                entry.suspect = entry.silent = 0
             return "LEASELOST"
         if verb in ("ACK", "DONE"):
             self.counts["acks"] += 1
@@ -352,7 +358,7 @@ class Model:
             return self.give_up(entry, rest[0], "dead")
         if verb == "EXHAUST":
             return self.give_up(entry, rest[0], self.option("THEN", entry))
-        entry.suspect = 0
+        entry.suspect = entry.silent = 0
         return self.fail(entry, int(rest[0]) if rest[0] else None, rest[1])
 
     def fail(self, entry: Entry, delay: int | None, error: str) -> str:
@@ -427,5 +433,5 @@ class Model:
         self.apply_due()
         held = [e for e in self.line if e.state == LEASED and str(e.token) == token]
         for entry in held:
-            entry.due, entry.waits = self.now + duration, bool(waiting)
+            entry.due, entry.told = self.now + duration, waiting or "begun"
         return [str(self.now + duration)] if held else ["LEASELOST"]

@@ -1,4 +1,4 @@
-"""``consume`` handles a message alone of which a lease ran out (clause 9), on real engines."""
+"""A message of which a lease ran out is handled alone, and charged once it began (clause 9)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from interlock import Retry, connect
+from interlock.engine import batch as batches
 from interlock.engine.client import Client
 
 THREADS = 3
@@ -70,6 +71,48 @@ class Watched:
     def check(self) -> None:
         assert self.queue.stats().unsettled == 0
         assert self.seen == [(1, 1, 0)] * (LOOKS * SUSPECTS)
+
+
+def suspected(client: Client) -> tuple[Any, Any]:
+    """A queue whose first message is suspect, and the lease that ran out: if it is dropped, the
+    engine is told that its process lives."""
+    queue: Any = client.queue(uuid.uuid4().hex, str, lease=60.0, retry=Retry(first=0))
+    queue.put("suspect")
+    lease = queue.get()
+    lease.stop_renewing()
+    lease.extend(0.001)
+    until_expired(queue, 1)
+    return queue, lease
+
+
+def until_expired(queue: Any, times: int) -> None:
+    while queue.stats().expired < times:
+        # A call that writes ends what has run out.
+        queue.put("innocent", priority=-1)
+
+
+def test_a_suspect_is_not_charged_before_its_holder_says_that_it_begins(url: str) -> None:
+    with connect(url) as client:
+        queue, _kept = suspected(client)
+        # Its process dies of another message at once.
+        short: Any = client.queue(queue.name, str, lease=0.05, retry=Retry(first=0))
+        _, batch = batches.exchange(short, (), 1)
+        assert batch is not None and batch.alone
+        batch.grant.stop_renewing()
+        until_expired(queue, 2)
+        again = queue.get()
+        assert (again.payload, again.attempt) == ("suspect", 1)
+
+
+def test_a_suspect_is_charged_once_get_has_handed_it_out(url: str) -> None:
+    with connect(url) as client:
+        queue, _kept = suspected(client)
+        short = client.queue(queue.name, str, lease=0.05, retry=Retry(first=0))
+        lease = short.get()
+        lease.stop_renewing()
+        until_expired(queue, 2)
+        again = queue.get()
+        assert (again.payload, again.attempt) == ("suspect", 2)
 
 
 def test_nothing_is_in_flight_while_a_thread_handles_a_suspect(url: str) -> None:

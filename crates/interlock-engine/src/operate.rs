@@ -1,6 +1,7 @@
 //! The calls that carry no number: extending, declaring, and what an operator says.
 
 use interlock_core::key::KeyRef;
+use interlock_core::queue::batch::Told;
 use interlock_core::queue::types::RevokeThen;
 
 use crate::args::{refuse, Args, Read, Reader, What};
@@ -74,7 +75,8 @@ impl Queue {
         from.end()?;
         self.begin(cx);
         reply::array(out, 1);
-        match self.scheduler.extend_batch(token, duration, waits) {
+        let told = if waits { Told::Waiting } else { Told::Begun };
+        match self.scheduler.extend_batch(token, duration, told) {
             Some(deadline) => reply::number(out, deadline),
             None => reply::text(out, b"LEASELOST"),
         }

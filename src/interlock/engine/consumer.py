@@ -109,10 +109,10 @@ class RemoteConsumer(Consumer):
             batch = self._lease(settled, bell, times, asked + min(lease / 3, _LONGEST_WAIT))
             if batch is None:
                 return []
-            if not batch.alone or len(self._bells) == 1:
+            if not batch.alone:
                 done = self._handle_batch(batch, times, asked + lease)
                 return done
-            begins = self._extended(batch, True)
+            begins = len(self._bells) == 1 or self._extended(batch, True)
         finally:
             if not done:
                 self._turns.leave()
@@ -122,7 +122,9 @@ class RemoteConsumer(Consumer):
                 # which has ended well, is not charged for it.
                 self._settle(self._handle_batch(batch, times, time.monotonic() + lease))
                 return []
+        # Nobody begins it, whether the engine was told so or not.
         batch.all_settled()
+        self._settle([wire.releasing(batch.token, int(batch.reply[batch.places[0]]))])
         return []
 
     def _settle(self, settled: list[wire.Settlement]) -> None:
@@ -284,7 +286,10 @@ async def _turn(
     try:
         # Not for ever: whoever is to run alone waits until it has returned.
         wait = min(queue._handle.lease / 3, _LONGEST_WAIT)
-        answers, leases = await queue.exchange(settled, 1, timeout=wait, kind=kind)
+        answers, leases = await queue._run(
+            queue._handle, queue._handle.exchange, queue, AsyncRemoteLease, "consume()",
+            settled, 1, True, wait, kind, False, turns is None,
+        )  # fmt: skip
         _say_lost(queue.name, answers)
         for lease in leases:
             if turns is not None and lease._grant.alone:

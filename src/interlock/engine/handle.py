@@ -255,12 +255,14 @@ class Handle:
         timeout: Seconds | None,
         kind: Kind,
         needed: bool = False,
+        begins: bool = True,
     ) -> Request[tuple[list[str], list[L]]]:
         """Settle, then lease; return what became of each settlement, and the leases.
 
         Args:
             of, lease: the queue of a face, and the class of its leases.
             needed: Empty, or PayloadError of what could not be read, if there is no lease.
+            begins: tell the engine that a message begins that is to be alone; else the caller does.
         """
         if kind.__class__ is not str or kind != "any":
             check_kind(call, kind)
@@ -271,13 +273,15 @@ class Handle:
         end = None if block and timeout is None else until(call, block, timeout)
         started = time.monotonic()
         answers, leased = yield from self.take(session, settlements, limit, kind, end)
+        if leased.alone and begins:
+            yield from self._begin_alone(session, leased)
         try:
             said = [wire.answer(one) for one in answers] if answers else []
             if not leased.count:
                 if needed:
                     raise Empty("no message is ready")
                 return said, []
-            leases, spoilt = self._handed(session, of, lease, leased, started)
+            leases, spoilt = self._handed(session, of, lease, leased, started, begins)
         except (InterlockError, Empty):
             raise
         except BaseException:
@@ -297,6 +301,16 @@ class Handle:
         if needed and not leases:
             raise spoilt[0][1]
         return said, leases
+
+    def _begin_alone(self, session: Session[Any], leased: wire.Leased) -> Request[None]:
+        try:
+            yield from self.extend(session, leased.token, self.lease)
+        except BaseException:
+            # Nobody begins it, whether the engine was told so or not.
+            for message in leased.messages:
+                back = wire.releasing(leased.token, message.id)
+                session.renewer.abandon(self, back)
+            raise
 
     def take(
         self,
@@ -394,6 +408,7 @@ class Handle:
         lease: Callable[..., L],
         leased: wire.Leased,
         started: float,
+        begun: bool,
     ) -> tuple[list[L], list[tuple[L, Exception]]]:
         """Return the leases of what was handed out.
 
@@ -403,6 +418,8 @@ class Handle:
         spoilt: list[tuple[L, Exception]] = []
         renewer = session.renewer
         grant = Grant(self, leased, started, renewer)
+        if begun:
+            grant.begins()
         if handled_are_told():
             grant.told_from = time.monotonic()
         for message in leased.messages:

@@ -89,8 +89,9 @@ class Grant:
         self.deadline = started + handle.lease
         """By time.monotonic(), at the earliest."""
         self.lost = False
-        self.waits = False
-        """No handler has begun it, as the engine is told with each renewal."""
+        self.waits = leased.alone
+        """No handler has begun it, as the engine is told with each renewal. Of one that is to be
+        alone it takes that for granted, until it is told that it begins."""
         self.unsaid = False
         """The engine was not told so yet."""
         self.renew = True

@@ -176,7 +176,7 @@ class Alone:
     waits: bool = False
     """The engine is told that no handler has begun it."""
     asked: bool = False
-    """The engine is told that its turn has come."""
+    """The engine is told that its handler begins."""
     execution: Execution | None = None
     """None: it waits for what still runs."""
     done: bool = False
@@ -269,23 +269,18 @@ class WorkerState:
                 one.waits = True
                 one.batch.grant.wait_for_turn()
         elif self.places.take(one.source.kind, 1):
-            if one.waits:
-                one.asked = True
-                one.source.begin_alone(one.batch)
-            else:
-                self.turn_came(True)
+            one.asked = True
+            one.source.begin_alone(one.batch)
 
     def turn_came(self, kept: bool) -> None:
-        """Take it that the engine knows that the message begins which has waited."""
+        """Take it that the engine knows that the message begins; not kept: it does not."""
         one = self.alone_one
         assert one is not None
         taken = 0
         if kept and self.phase is Phase.RUNNING:
             taken = self._begin_alone()
-        elif kept:
-            self._release_alone(one)
         else:
-            self.alone_one = None
+            self._release_alone(one)
         self.places.give(one.source.kind, 1 - taken)
 
     def _begin_alone(self) -> int:

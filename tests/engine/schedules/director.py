@@ -179,8 +179,10 @@ class Director:
 
     def _extend(self, step: tuple[int, str, list[str]]) -> None:
         pick, duration, waiting = step
-        lately = self.leased[-LATELY:]
-        token, _ = lately[pick % len(lately)]
+        # Mostly of a suspect message, of which its holder has something to say.
+        suspects = [str(e.token) for e in self.model.line if e.state == LEASED and e.suspect]
+        lately = suspects if suspects and pick % 3 else [one for one, _ in self.leased[-LATELY:]]
+        token = lately[pick % len(lately)]
         reply = self.model.extend(token, int(duration), *waiting)
         self.tally["LEASELOST"] += reply == ["LEASELOST"]
         self._call("extend", [token, duration, *waiting], reply)

@@ -285,7 +285,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "lease": (16, lambda: (who(), wanted())),
         "settle": (14, lambda: (who(), picks(1))),
         "next": (18, lambda: (who(), wanted(), picks(0))),
-        "extend": (4, lambda: (pick(), choice(["1", "5", "30"]), choice([[], ["waiting"]]))),
+        "extend": (8, lambda: (pick(), choice(["1", "5", "30"]), choice([[], ["waiting"]]))),
         "tick": (14, lambda: choice([1, 1, 3, 9, 25, 200, 1_000_000])),
         "revoke": (2, lambda: (pick(), choice(["retry", "hold", "dead", "skip"]))),
         "due": (6, lambda: (pick(), choice([0, 0, 0, 1]))),

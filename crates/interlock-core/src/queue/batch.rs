@@ -4,6 +4,7 @@
 //! Each message keeps a lease of its own, which names the batch it is of, so that all that is said of a
 //! lease (`ack`, `revoke`, `explain`) needs to know nothing of batches.
 
+pub use crate::queue::batches::Told;
 use crate::queue::counts::Happened;
 use crate::queue::feed::Change;
 use crate::queue::leases::Lease;
@@ -65,7 +66,9 @@ impl<P> Scheduler<P> {
         let mut at = self.pick(kind, &mut left, true)?;
         let token = self.leases.draw_token(self.now);
         let deadline = self.now.saturating_add(length);
-        let batch = self.leases.begin_batch(token, deadline);
+        let alone = self.records.suspect(at) > 0;
+        let told = if alone { Told::Nothing } else { Told::Begun };
+        let batch = self.leases.begin_batch(token, deadline, told);
         loop {
             let lease = (token, deadline);
             let place = self.leases.insert_in_batch(batch, lease, at, consumer, self.now);
@@ -77,7 +80,6 @@ impl<P> Scheduler<P> {
             let payload = self.records[at].payload.as_ref();
             let weight = payload.and_then(|payload| self.engine.weight(payload)).unwrap_or(0);
             left.bytes = left.bytes.saturating_sub(weight);
-            let alone = self.records.suspect(at) > 0;
             if grants.len() - from == limit || left.bytes == 0 || alone {
                 break;
             }
@@ -173,11 +175,10 @@ impl<P> Scheduler<P> {
         self.records.suspect(grant.message) > 0
     }
 
-    /// A new deadline, `length` µs from now, for all that a token still holds, none of which has begun if
-    /// it `waits`; `None`: it holds nothing.
-    pub fn extend_batch(&mut self, token: u64, length: u64, waits: bool) -> Option<Time> {
+    /// A new deadline, `length` µs from now, for all that a token still holds; `None`: it holds nothing.
+    pub fn extend_batch(&mut self, token: u64, length: u64, told: Told) -> Option<Time> {
         let deadline = self.now.saturating_add(length);
-        self.leases.extend_batch(token, deadline, waits, self.now)?;
+        self.leases.extend_batch(token, deadline, told, self.now)?;
         Some(deadline)
     }
 
@@ -192,9 +193,9 @@ impl<P> Scheduler<P> {
             out.sort_unstable();
             for (_, place) in out.into_iter().take(left as usize) {
                 left -= 1;
-                let waits = self.leases.waits(place);
+                let told = self.leases.told(place);
                 let lease = self.leases.end(place);
-                self.ran_out(&lease, waits, budget);
+                self.ran_out(&lease, told, budget);
             }
         }
         left
@@ -258,13 +259,13 @@ mod tests {
         assert_eq!(s.ack_held(lease.token, ids[0], &mut budget), None);
         assert!(!held(&s, 0) && held(&s, 1));
         s.start(START + 49);
-        assert_eq!(s.extend_batch(lease.token, 10, false), Some(START + 59));
+        assert_eq!(s.extend_batch(lease.token, 10, Told::Begun), Some(START + 59));
         // Not yet applied, as where more is due than one call may apply.
         s.pass(START + 58);
         assert!(held(&s, 1));
         s.pass(START + 59);
         assert!(!held(&s, 1), "it is over at its deadline");
-        assert_eq!(s.extend_batch(lease.token, 10, false), None);
+        assert_eq!(s.extend_batch(lease.token, 10, Told::Begun), None);
         s.start(START + 59);
         assert_eq!((s.counts().expired, s.counts().leased, s.next_due().is_some()), (2, 0, false));
     }
@@ -290,27 +291,45 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_out_is_handed_out_alone_and_charged_only_then() {
-        let mut s = queue(Retry { attempts: Some(2), first: 0, ..Retry::default() });
+    fn what_ran_out_is_handed_out_alone_and_charged_only_once_it_began_so() {
+        let mut s = queue(Retry { attempts: Some(9), first: 0, ..Retry::default() });
         for _ in 0..3 {
             put(&mut s, START, &Put::default());
         }
         let (_, all) = lease(&mut s, START, 3, 10);
-        let attempt = |s: &Scheduler<u64>, n: usize| s.seen(all[n]).unwrap().attempt;
-        let (alone, first) = lease(&mut s, START + 10, 3, 10);
-        assert_eq!((&first[..], attempt(&s, 0)), (&all[..1], 1));
-        // Nobody has begun it.
-        assert!(s.extend_batch(alone.token, 10, true).is_some());
-        let (alone, again) = lease(&mut s, START + 20, 3, 10);
-        assert_eq!((&again[..], attempt(&s, 0)), (&all[..1], 1));
-        s.start(START + 30);
-        assert_eq!(attempt(&s, 0), 2);
+        let attempt = |s: &Scheduler<u64>| s.seen(all[0]).unwrap().attempt;
+        let mut now = START;
+        let mut token = 0;
+        // As often as it may a holder dies of another message before it says anything.
+        let said = [
+            (Told::Nothing, 1),
+            (Told::Nothing, 1),
+            (Told::Waiting, 1),
+            (Told::Nothing, 1),
+            (Told::Begun, 2),
+            (Told::Nothing, 2),
+            (Told::Nothing, 2),
+            (Told::Nothing, 3),
+            (Told::Nothing, 4),
+            (Told::Begun, 5),
+        ];
+        for (told, charged) in said {
+            now += 10;
+            let (alone, first) = lease(&mut s, now, 3, 10);
+            assert_eq!(first, all[..1], "the next one is to be alone");
+            token = alone.token;
+            if told != Told::Nothing {
+                assert!(s.extend_batch(token, 10, told).is_some());
+            }
+            s.start(now + 10);
+            assert_eq!(attempt(&s), charged);
+        }
         // Its consumer lives after all.
-        s.clear_suspect(alone.token, all[0]);
-        let (_, first) = lease(&mut s, START + 30, 3, 10);
-        assert_eq!(first, all[..1], "the next one is to be alone");
-        s.start(START + 40);
-        assert_eq!(attempt(&s, 0), 2);
+        s.clear_suspect(token, all[0]);
+        let (alone, _) = lease(&mut s, now + 10, 3, 10);
+        s.extend_batch(alone.token, 10, Told::Begun);
+        s.start(now + 20);
+        assert_eq!(attempt(&s), 5);
     }
 
     #[test]

@@ -8,14 +8,24 @@ use crate::queue::slab::{Record, Slab, NONE};
 use crate::queue::timers::{Due, Timers};
 use crate::queue::types::Time;
 
+/// Said by the holder of a lease about its handlers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// One may have begun, as is taken for granted of messages that are not suspect.
+    Begun,
+    /// None has begun.
+    Waiting,
+    /// Nothing yet, of a suspect message: it is not to begin before that is said (clause 9).
+    Nothing,
+}
+
 /// The messages that one call was handed.
 #[derive(Debug)]
 struct Batch {
     /// 0: free.
     token: u64,
     deadline: Time,
-    /// No handler has begun what it holds, as its holder said.
-    waits: bool,
+    told: Told,
     /// Its place among the deadlines, or the next free record.
     timer: u32,
     /// Messages that are still out.
@@ -26,7 +36,8 @@ struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        Batch { token: 0, deadline: 0, waits: false, timer: NONE, out: 0, members: Box::default() }
+        let (told, members) = (Told::Begun, Box::default());
+        Batch { token: 0, deadline: 0, told, timer: NONE, out: 0, members }
     }
 }
 
@@ -80,8 +91,8 @@ impl Batches {
     }
 
     /// Begins a batch; `fill` says later what is handed out.
-    pub fn begin(&mut self, token: u64, deadline: Time) -> u32 {
-        let place = self.slab.insert(Batch { token, deadline, ..Batch::default() });
+    pub fn begin(&mut self, token: u64, deadline: Time, told: Told) -> u32 {
+        let place = self.slab.insert(Batch { token, deadline, told, ..Batch::default() });
         self.by_token.insert(token, place);
         let slab = &mut self.slab;
         let due = Due { at: deadline, id: token, owner: place };
@@ -96,13 +107,13 @@ impl Batches {
     }
 
     /// A new deadline for what a token holds, unless it is over; `None`: it holds nothing.
-    pub fn extend(&mut self, token: u64, deadline: Time, waits: bool, now: Time) -> Option<()> {
+    pub fn extend(&mut self, token: u64, deadline: Time, told: Told, now: Time) -> Option<()> {
         let place = *self.by_token.get(&token)?;
         let batch = &mut self.slab[place];
         if batch.deadline <= now {
             return None;
         }
-        (batch.deadline, batch.waits) = (deadline, waits);
+        (batch.deadline, batch.told) = (deadline, told);
         let timer = batch.timer;
         let slab = &mut self.slab;
         let mut moved = |owner: u32, position| slab[owner].timer = position;
@@ -111,12 +122,8 @@ impl Batches {
         Some(())
     }
 
-    pub fn waits(&self, place: u32) -> bool {
-        self.slab[place].waits
-    }
-
-    pub fn set_waits(&mut self, place: u32, waits: bool) {
-        self.slab[place].waits = waits;
+    pub fn told(&self, place: u32) -> Told {
+        self.slab[place].told
     }
 
     #[inline]
@@ -139,9 +146,9 @@ impl Batches {
         self.slab.len()
     }
 
-    /// Token, deadline, whether it waits, and the places of the leases of each.
-    pub fn all(&self) -> impl Iterator<Item = (u64, Time, bool, &[u32])> {
+    /// Token, deadline, what its holder said, and the places of the leases of each.
+    pub fn all(&self) -> impl Iterator<Item = (u64, Time, Told, &[u32])> {
         let all = self.slab.places().filter(|(_, batch)| batch.token != 0);
-        all.map(|(_, batch)| (batch.token, batch.deadline, batch.waits, &*batch.members))
+        all.map(|(_, batch)| (batch.token, batch.deadline, batch.told, &*batch.members))
     }
 }

@@ -176,10 +176,10 @@ impl<P> Scheduler<P> {
     /// Leases of many messages, each with the ids of those that are still out, in order.
     fn dump_batches(&self, out: &mut Vec<u8>) {
         number(out, self.leases.batch_count() as u64);
-        for (token, deadline, waits, leases) in self.leases.batches() {
+        for (token, deadline, told, leases) in self.leases.batches() {
             number(out, token);
             number(out, deadline);
-            out.push(u8::from(waits));
+            out.push(told as u8);
             ids(out, leases.into_iter().map(|lease| self.records[lease.message].id));
         }
     }

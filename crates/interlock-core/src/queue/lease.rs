@@ -18,6 +18,7 @@
 //! assert_eq!(scheduler.ack(40, again.handle), Err(LeaseLost));
 //! ```
 
+use crate::queue::batches::Told;
 use crate::queue::counts::Happened;
 use crate::queue::dead::Dead;
 use crate::queue::feed::Change;
@@ -151,18 +152,23 @@ impl<P> Scheduler<P> {
 
     /// A lease ran out (clause 9). The first time nobody knows whether it was this message that ended its
     /// consumer: it comes again at the same attempt, alone. Only then an attempt is counted. Where no
-    /// handler had begun, all is as before.
-    pub(super) fn ran_out(&mut self, lease: &Lease, waits: bool, budget: &mut Budget) {
+    /// handler had begun, all is as before; a holder that says nothing of that is believed twice.
+    pub(super) fn ran_out(&mut self, lease: &Lease, told: Told, budget: &mut Budget) {
         let at = lease.message;
         self.counts.note(Happened::Expired);
         self.note_expired(lease);
-        if !waits && self.records.suspect(at) > 0 {
+        let silent = if told == Told::Nothing { self.records.silent(at) + 1 } else { 0 };
+        let begun = told == Told::Begun || silent > BELIEVED;
+        let was_suspect = self.records.suspect(at) > 0;
+        if begun {
             self.records.set_suspect(at, lease.token);
+        }
+        self.records.set_silent(at, silent.min(BELIEVED));
+        if begun && was_suspect {
             self.fail(at, Failure::Expired, budget);
             return;
         }
-        if !waits {
-            self.records.set_suspect(at, lease.token);
+        if begun {
             let (id, attempt) = (self.records[at].id, self.records.attempt(at));
             let (failed, error) = (Failed::Again { attempt, after: 0 }, EXPIRED.to_owned());
             self.watch.push(Event::Failed { id, attempt, failed, error });
@@ -334,6 +340,10 @@ fn backoff(retry: &Retry, id: u64, attempt: u32) -> u64 {
 
 /// The error of an attempt whose lease ran out.
 const EXPIRED: &str = "lease expired";
+
+/// So many times in a row a suspect message whose holder said nothing before its lease ran out is not charged. A
+/// consumer may die of another message before it can say something, and one that never does must not go free.
+const BELIEVED: u64 = 2;
 
 /// A backoff is multiplied no more often: by then it is the longest, or does not grow.
 const MULTIPLIED: u32 = 1000;

@@ -2,7 +2,7 @@
 
 use std::ops::Index;
 
-use crate::queue::batches::Batches;
+use crate::queue::batches::{Batches, Told};
 use crate::queue::scheduler::Handle;
 use crate::queue::slab::{Record, Slab, NONE};
 use crate::queue::timers::{Due, Timers};
@@ -223,8 +223,8 @@ impl Leases {
     }
 
     /// Begins a lease of many messages; its place among them.
-    pub fn begin_batch(&mut self, token: u64, deadline: Time) -> u32 {
-        self.batches.begin(token, deadline)
+    pub fn begin_batch(&mut self, token: u64, deadline: Time, told: Told) -> u32 {
+        self.batches.begin(token, deadline, told)
     }
 
     /// Says what a lease of many messages handed out.
@@ -237,16 +237,18 @@ impl Leases {
         &mut self,
         token: u64,
         deadline: Time,
-        waits: bool,
+        told: Told,
         now: Time,
     ) -> Option<()> {
-        self.batches.extend(token, deadline, waits, now)
+        self.batches.extend(token, deadline, told, now)
     }
 
-    /// Returns whether the lease at this place is one of which no handler has begun, as its holder said.
-    pub fn waits(&self, place: u32) -> bool {
-        let batch = self.slab[place].batch;
-        batch != NONE && self.batches.waits(batch)
+    /// Returns what the holder of the lease at this place has said of its handlers.
+    pub fn told(&self, place: u32) -> Told {
+        match self.slab[place].batch {
+            NONE => Told::Begun,
+            batch => self.batches.told(batch),
+        }
     }
 
     /// Shows the leases of the batches that end first, if they have: all that end at that time.
@@ -268,10 +270,10 @@ impl Leases {
     }
 
     /// The leases of many messages: token, deadline, and those of their leases that still stand.
-    pub fn batches(&self) -> impl Iterator<Item = (u64, Time, bool, Vec<&Lease>)> {
-        self.batches.all().map(|(token, deadline, waits, members)| {
+    pub fn batches(&self) -> impl Iterator<Item = (u64, Time, Told, Vec<&Lease>)> {
+        self.batches.all().map(|(token, deadline, told, members)| {
             let leases = members.iter().filter_map(|&place| self.slab.get(place));
-            (token, deadline, waits, leases.filter(|lease| lease.token == token).collect())
+            (token, deadline, told, leases.filter(|lease| lease.token == token).collect())
         })
     }
 
@@ -290,9 +292,8 @@ impl Leases {
         self.insert_in_batch(NONE, (token, deadline), message, consumer, at)
     }
 
-    pub fn restore_batch(&mut self, token: u64, deadline: Time, waits: bool, members: Vec<u32>) {
-        let batch = self.batches.begin(token, deadline);
-        self.batches.set_waits(batch, waits);
+    pub fn restore_batch(&mut self, token: u64, deadline: Time, told: Told, members: Vec<u32>) {
+        let batch = self.batches.begin(token, deadline, told);
         for &place in &members {
             self.slab[place].batch = batch;
         }

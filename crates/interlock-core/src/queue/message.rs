@@ -29,6 +29,10 @@ pub const GATED: u8 = 4;
 pub const PARKED: u8 = 8;
 pub const QUIET: u8 = 16;
 
+/// Tokens are below 2⁵³. Behind them `Extra::suspect` has room for a count.
+pub const SILENT: u32 = 56;
+pub const TOKEN: u64 = (1 << SILENT) - 1;
+
 /// Properties that only some messages have: delay, more than one attempt, a size, a dedup string.
 #[derive(Debug, Default)]
 pub struct Extra {
@@ -36,7 +40,7 @@ pub struct Extra {
     pub sequence: u64,
     pub size: u64,
     /// The token of the lease that ran out while its handler may have run; 0: none did. It is handed
-    /// out alone (clause 9).
+    /// out alone (clause 9). From bit `SILENT` on: how often its holder said nothing.
     pub suspect: u64,
     pub attempt: u32,
     /// Its place among the timers, or the next free record.

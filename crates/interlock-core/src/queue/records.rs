@@ -4,7 +4,7 @@ use std::ops::Index;
 use std::sync::Arc;
 
 use crate::queue::index::Index as Places;
-use crate::queue::message::{Extra, Failing, Message, GATED, PARKED};
+use crate::queue::message::{Extra, Failing, Message, GATED, PARKED, SILENT, TOKEN};
 use crate::queue::ready::Ticket;
 use crate::queue::slab::{Slab, NONE};
 use crate::queue::types::{RetryPart, State};
@@ -222,13 +222,23 @@ impl<P> Records<P> {
     /// The token of the lease that ran out last, where it is to be handed out alone; 0: it is not.
     #[inline]
     pub fn suspect(&self, at: u32) -> u64 {
-        self.extra(at).map_or(0, |extra| extra.suspect)
+        self.extra(at).map_or(0, |extra| extra.suspect & TOKEN)
     }
 
+    /// As `suspect`, from a snapshot too.
     pub fn set_suspect(&mut self, at: u32, token: u64) {
-        if token != self.suspect(at) {
+        if token != self.extra(at).map_or(0, |extra| extra.suspect) {
             self.extra_mut(at).suspect = token;
         }
+    }
+
+    /// Returns how often in a row its lease ran out before the holder had said whether its handler began.
+    pub fn silent(&self, at: u32) -> u64 {
+        self.extra(at).map_or(0, |extra| extra.suspect >> SILENT)
+    }
+
+    pub fn set_silent(&mut self, at: u32, times: u64) {
+        self.set_suspect(at, self.suspect(at) | times << SILENT);
     }
 
     pub fn set_sequence(&mut self, at: u32, sequence: u64) {

@@ -5,6 +5,7 @@
 //! kept handles asks [`handle_of`](Scheduler::handle_of) for them anew.
 
 use crate::key::{Key, KeyRef};
+use crate::queue::batches::Told;
 use crate::queue::bytes::{Damaged, Reader};
 use crate::queue::dead::Dead;
 use crate::queue::delays::DelayedKeys;
@@ -282,7 +283,14 @@ impl<P> Scheduler<P> {
         for _ in 0..reader.number("count of batches")? {
             let token = reader.number("token of a batch")?;
             let deadline = reader.number("deadline of a batch")?;
-            let waits = version > FIRST_VERSION && reader.byte("batch that waits")? != 0;
+            let told = match version {
+                FIRST_VERSION => 0,
+                _ => reader.byte("what the holder of a batch said")?,
+            };
+            let told = [Told::Begun, Told::Waiting, Told::Nothing].get(usize::from(told)).copied();
+            let Some(told) = told else {
+                return reader.damaged("word of the holder of a batch");
+            };
             let mut members = Vec::new();
             for _ in 0..reader.number("count of leases of a batch")? {
                 let id = reader.number("message of a batch")?;
@@ -293,7 +301,7 @@ impl<P> Scheduler<P> {
             if members.is_empty() {
                 return reader.damaged("leases of a batch");
             }
-            self.leases.restore_batch(token, deadline, waits, members);
+            self.leases.restore_batch(token, deadline, told, members);
         }
         Ok(())
     }

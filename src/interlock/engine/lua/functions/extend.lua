@@ -16,7 +16,7 @@ register('extend', function(q, from)
   if alive(q, token) then
     local lease = lease_of(q, token)
     lease.deadline = digits(q.now + duration)
-    if waits or lease.waits then
+    if waits or lease.told == 'w' or lease.told == 's' then
       lease.text = string_sub(lease.text, 1, 40) .. (waits and 'w' or 'g') .. string_sub(lease.text, 42)
     end
     keep_lease(q, lease)

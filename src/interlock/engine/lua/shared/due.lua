@@ -23,7 +23,7 @@ local function expired(q, left)
     local lease = lease_of(q, token)
     for _, m in ipairs(messages_at(q, places_of(lease))) do
       if m and m.state == 'L' and m.token == token then
-        m.deadline, m.waits = lease.deadline, lease.waits
+        m.deadline, m.told = lease.deadline, lease.told
         over[#over + 1] = m
       end
     end

@@ -100,7 +100,7 @@ local function four(number)
   return text
 end
 
--- The lease itself, in the parts that are alike; `how` is p for plain messages, or g. Answers the token.
+-- The lease itself, in the parts that are alike; `how` is p for plain messages, s for a suspect one, or g. Answers the token.
 local function enter_lease(q, consumer, wanted, places, reply, how)
   local c, count, at, ends = q.counters, #places, #reply, q.now + wanted.duration
   local token, deadline = draw(q, N.fence), digits(ends)
@@ -161,11 +161,12 @@ local function grant(q, consumer, wanted, reply)
     reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = '', '', next_due(q, wanted.kind), '0'
     return false
   end
-  local token = enter_lease(q, consumer, wanted, places, reply, 'g')
+  local alone = count == 1 and is_alone(taken[1])
+  local token = enter_lease(q, consumer, wanted, places, reply, alone and 's' or 'g')
   if q.watched then
     tell_leases(q, consumer, token, places, taken)
   end
-  if count == 1 and is_alone(taken[1]) then
+  if alone then
     reply[at + 3] = 'alone'
   end
   at = at + 4

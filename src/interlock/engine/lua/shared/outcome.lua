@@ -190,16 +190,23 @@ local function fail(q, m, delay, text)
 end
 
 -- A lease ran out (clause 9). The first time nobody knows whether it was this message that ended its consumer: it comes
--- again at the same attempt, alone. Only then an attempt is counted. Where no handler had begun, all is as before.
+-- again at the same attempt, alone. Only then an attempt is counted. Where no handler had begun, all is as before; a
+-- holder that says nothing of that is believed twice: it may die of another message before it can.
+local BELIEVED = 2
 local function ran_out(q, m)
-  local again = m.waits or not (m.extras and m.extras.ALONE)
-  if not m.waits then
+  local extras = m.extras or NONE
+  local suspect, silent = extras.ALONE, m.told == 's' and (extras.SILENT or 0) + 1 or nil
+  local begun = m.told ~= 'w' and (not silent or silent > BELIEVED)
+  if begun then
     extra(m, 'ALONE', m.token)
   end
-  if again then
-    come_again(q, m, 0)
-  else
+  if silent or extras.SILENT then
+    extra(m, 'SILENT', silent and math.min(silent, BELIEVED))
+  end
+  if begun and suspect then
     fail(q, m, nil, 'lease expired')
+  else
+    come_again(q, m, 0)
   end
 end
 

@@ -183,13 +183,20 @@ local function pack_record(m)
 end
 
 -- What only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the put named them,
--- ID (of a message that was delayed, whose place is another), ATTEMPT from the second on, ERROR, and
--- ALONE, the token of the lease that ran out while its handler may have run.
+-- ID (of a message that was delayed, whose place is another), ATTEMPT from the second on, ERROR,
+-- ALONE, the token of the lease that ran out while its handler may have run, and SILENT, how often in a row one then ran
+-- out of which nothing was said.
 local function extra(m, name, value)
   m.tail = tail_of(m)
   m.text = nil
   m.extras = m.extras or {}
   m.extras[name] = value
+end
+
+-- A message is not to be handed out alone any more.
+local function unsuspect(m)
+  extra(m, 'ALONE', nil)
+  m.extras.SILENT = nil
 end
 
 local function priority_of(m)

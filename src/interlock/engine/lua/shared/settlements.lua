@@ -66,7 +66,7 @@ local function held_ones(q, list)
       end
     elseif m and m.extras and m.extras.ALONE == token then
       -- Whoever settles by a lease that ran out lives: the message did not end it.
-      extra(m, 'ALONE', nil)
+      unsuspect(m)
       changed(q, m)
     end
   end
@@ -88,7 +88,7 @@ local function settle_one(q, one, m)
   elseif verb == 'NACK' then
     if m.extras and m.extras.ALONE then
       -- Its handler ended by itself.
-      extra(m, 'ALONE', nil)
+      unsuspect(m)
     end
     return fail(q, m, one.delay, one.text)
   elseif verb == 'REJECT' then
