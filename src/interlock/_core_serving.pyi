@@ -171,6 +171,29 @@ class HubTables:
         """Goes on with a table that others have open by this name; false: they have none."""
 
 @final
+class LogNode:
+    """A node on a log, in a thread of its own that never enters Python.
+
+    Raises:
+        ValueError: a setting that none can have.
+        OSError: its folder cannot be used, or is another's.
+        TableError: as ``Table``.
+    """
+
+    def __new__(cls, settings: dict[str, object], keeper: TableKeeper) -> Self: ...
+    def figures(self) -> dict[str, Any]:
+        """Return the node as it stands: position, checksums, times in ms and seconds, counts."""
+
+    def news(self) -> list[tuple[str, str]]:
+        """Return what has happened since the last call: a word for each, and a text."""
+
+    def drain(self, seconds: float) -> bool:
+        """Take no more writes; return whether those that it had are answered in time."""
+
+    def stop(self) -> None:
+        """End it."""
+
+@final
 class TableKeeper:
     """The calls of a hub's clients that somebody else is to answer: commands that write to the
     tables it was opened with, and ``NODE``. Any thread may call.

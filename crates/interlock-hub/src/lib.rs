@@ -97,4 +97,4 @@ pub mod tls;
 pub mod topics;
 pub mod tracing;
 pub mod users;
-mod wake;
+pub mod wake;

@@ -9,14 +9,24 @@
 //! | [`trouble`] | what can be wrong with the engine and its log, in words that say what to do |
 //! | [`redis`] | the log on a stream of Redis or Valkey |
 //! | [`files`] | checkpoints, and a ring of what was applied |
+//! | `kept` | the ring in memory, with its file |
+//! | [`projection`] | the rows in a table of the machine's shared memory |
+//! | [`ports`] | the ways between the loop and those around it |
 //! | [`node`] | the loop between clients, log and state |
+//! | [`hub`] | the clients of a hub |
+//! | [`running`] | a node in a thread of its own |
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("a node runs on Linux only");
 
 pub mod connection;
 pub mod files;
+pub mod hub;
+mod kept;
 pub mod node;
+pub mod ports;
+pub mod projection;
 pub mod redis;
 mod reply;
+pub mod running;
 pub mod trouble;

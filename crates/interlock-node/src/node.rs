@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::codec::{checksum, Reader};
-use interlock_log::entry::{Body, Command, Entry};
+use interlock_log::entry::{Body, Command, Entry, Mark};
 use interlock_log::machine::Machine;
 use interlock_log::replica::{Need, Replica, Setup};
 use interlock_log::ring::{Kept, Memory, Ring as Keeps};
@@ -20,75 +20,27 @@ use interlock_stores::disk::Disk;
 use interlock_stores::StoreError;
 
 use crate::files::{Checkpoints, Limits, Report, Ring};
+use crate::kept::InFile;
+pub use crate::ports::{Clients, News, Pace, Refused, Standing, Write};
+use crate::projection::Projection;
 use crate::redis::{Event, Id, Log, Position, Settings};
-
-/// The clients of a node, who wait elsewhere.
-pub trait Clients {
-    /// Readable while there is something to take.
-    fn descriptor(&self) -> RawFd;
-
-    /// Takes up to so many writes, oldest first: by what each is answered, its client and number if it has
-    /// them, and its arguments.
-    fn take(&mut self, most: usize) -> Vec<Write>;
-
-    /// Answers, in the order in which they were applied.
-    fn answer(&mut self, answers: Vec<(u64, Answer)>);
-
-    /// Tells what happens to the node.
-    fn tell(&mut self, news: News);
-}
-
-/// A write of a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    pub ticket: u64,
-    pub client: Option<(Vec<u8>, u64)>,
-    pub arguments: Vec<Vec<u8>>,
-}
-
-/// A thing that happened to a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The engine or its log.
-    Trouble(crate::trouble::Trouble),
-    /// A file of the node, or its disk. Nobody is answered until it can write its ring.
-    Disk(String),
-    /// The node goes back to this position: the log has lost what came behind.
-    GoesBack(u64),
-    /// The log does not begin at its beginning, and no checkpoint of this node is in it.
-    Stuck,
-}
-
-/// The sizes and times of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// Entries under way at most.
-    pub under_way: usize,
-    /// Writes in an entry at most.
-    pub writes: usize,
-    /// A write is done within this time or not at all.
-    pub timeout: Duration,
-    /// Entries from a checkpoint to the next.
-    pub checkpoint: u64,
-    /// An entry that was not read again in this time is appended again.
-    pub again: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Pace {
-            under_way: 8,
-            writes: 4096,
-            timeout: Duration::from_secs(10),
-            checkpoint: 100_000,
-            again: Duration::from_secs(2),
-        }
-    }
-}
 
 pub struct Node<M, D: Disk, C> {
     log: Log,
     replica: Replica<M, InFile<D>>,
+    genesis: Vec<u8>,
+    projection: Box<dyn Projection<M>>,
+    /// The last trouble of the table, so that it is told once.
+    table_trouble: Option<String>,
+    /// The place that readers have seen in the table before this node has shown anything.
+    seen_before: Option<Mark>,
+    is_other: bool,
+    drains: bool,
+    /// There is more to do that no descriptor tells: what was sent last was answered at once.
+    has_more: bool,
+    at_end: Option<Instant>,
+    /// Since when it takes no writes.
+    takes_none: Option<Instant>,
     ring: Arc<Mutex<Ring<D>>>,
     checkpoints: Checkpoints<D>,
     clients: C,
@@ -120,37 +72,6 @@ enum ReadingFor {
     Nothing,
 }
 
-/// The ring in memory, with its file.
-struct InFile<D: Disk> {
-    memory: Memory,
-    file: Arc<Mutex<Ring<D>>>,
-}
-
-impl<D: Disk> Keeps for InFile<D> {
-    fn add(&mut self, kept: Kept) {
-        let mut bytes = Vec::new();
-        kept.encode(&mut bytes);
-        let (position, time) = (kept.position, kept.did.busy);
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).add(position, time, &bytes);
-        self.memory.add(kept);
-    }
-
-    fn has(&self, name: &[u8], number: u64, since: u64) -> bool {
-        self.memory.has(name, number, since)
-    }
-
-    fn each(&self, call: &mut dyn FnMut(&Kept) -> bool) {
-        self.memory.each(call);
-    }
-
-    fn saved(&mut self, position: u64, since: u64) {
-        self.memory.saved(position, since);
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // A file that cannot be removed costs room alone; the next checkpoint tries again.
-        let _ = file.saved(position, since);
-    }
-}
-
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// Starts with what the folder has. The owner has locked it.
     pub fn new(
@@ -158,6 +79,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         setup: Setup,
         disk: D,
         mut clients: C,
+        projection: Box<dyn Projection<M>>,
         pace: Pace,
     ) -> Result<Self, StoreError> {
         settings.is_first = is_genesis;
@@ -177,10 +99,20 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             clients.tell(News::Disk(format!("{path}: {text}")));
         }
         let saved = newest.as_ref().map_or(0, |found| found.place.mark.position);
+        let genesis = setup.genesis.clone();
         let replica = Replica::new(setup, InFile { memory, file: ring.clone() }, newest);
         let mut node = Node {
             log: Log::new(settings),
             replica,
+            genesis,
+            seen_before: projection.shown(),
+            projection,
+            table_trouble: None,
+            is_other: false,
+            drains: false,
+            has_more: false,
+            at_end: None,
+            takes_none: None,
             ring,
             checkpoints,
             clients,
@@ -219,12 +151,32 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         &mut self.clients
     }
 
-    /// Waits until something happens, or until a moment, and does what is to be done.
-    pub fn turn(&mut self, until: Instant) {
+    pub fn standing(&self) -> Standing {
+        Standing {
+            place: self.replica.place(),
+            time: self.replica.state().now,
+            serves: self.serves(),
+            owes: self.replica.owes(),
+            is_awaited: self.replica.is_awaited() || !self.answers.is_empty(),
+            drains: self.drains,
+            at_end: self.at_end,
+            saved: self.saved,
+        }
+    }
+
+    /// From now on it takes no writes; those that it has it does.
+    pub fn drain(&mut self) {
+        self.drains = true;
+    }
+
+    /// Waits until something happens, until `woken` is readable, or until a moment, and does what is to be
+    /// done.
+    pub fn turn(&mut self, until: Instant, woken: Option<RawFd>) {
         let now = Instant::now();
         let mut polled = Vec::new();
         self.log.descriptors(&mut polled);
-        if self.takes() {
+        polled.extend(woken.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }));
+        if self.takes() || self.drains {
             let fd = self.clients.descriptor();
             polled.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
         }
@@ -236,33 +188,76 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             wake = wake.min(now + RETRY);
         }
         let wait = wake.saturating_duration_since(now);
-        let ms = if wait.is_zero() { 0 } else { wait.as_millis() as i32 + 1 };
+        let ms = if wait.is_zero() || self.has_more { 0 } else { wait.as_millis() as i32 + 1 };
         // SAFETY: so many entries, whose descriptors are open for as long as their owners are.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
-        self.work(Instant::now());
+        self.has_more = self.work(Instant::now());
     }
 
     fn takes(&self) -> bool {
         self.log.is_open()
             && self.replica.serves()
+            && !self.is_other
+            && !self.drains
             && self.knows_time
             && !self.is_disk_bad
             && self.waiting.is_empty()
             && self.log.under_way().0 < self.pace.under_way
     }
 
-    fn work(&mut self, now: Instant) {
+    /// Returns whether there is more to do at once.
+    fn work(&mut self, now: Instant) -> bool {
         self.log.drive(now);
         while let Some(event) = self.log.event() {
             self.see(event, now);
         }
         self.follow();
+        self.show();
+        self.leave(now);
         self.write_ring();
         self.append_again(now);
         self.gather(now);
+        self.refuse(now);
         self.send();
-        self.log.drive(now);
         self.save();
+        self.log.drive(now)
+    }
+
+    /// Shows what was applied to readers on the machine.
+    fn show(&mut self) {
+        let place = self.replica.place();
+        let is_settled = self.replica.serves() && !self.replica.owes();
+        let Some(genesis) =
+            self.replica.state().machine.as_ref().map(|_| &self.replica.state().genesis)
+        else {
+            return;
+        };
+        if self.is_other || *genesis != self.genesis {
+            if !self.is_other {
+                self.is_other = true;
+                self.clients.tell(News::OtherSettings(genesis.clone()));
+            }
+            return;
+        }
+        if is_settled && self.seen_before.take().is_some_and(|seen| self.replica.lacks_mark(seen)) {
+            self.clients.tell(News::ReadersGoBack);
+        }
+        let Some(machine) = self.replica.machine_mut() else { return };
+        let trouble = self.projection.show(machine, place, is_settled).err();
+        if trouble != self.table_trouble {
+            self.table_trouble.clone_from(&trouble);
+            if let Some(text) = trouble {
+                self.clients.tell(News::Table(text));
+            }
+        }
+    }
+
+    /// Answers those whose time is over.
+    fn leave(&mut self, now: Instant) {
+        let since = now.saturating_duration_since(self.read_at);
+        if since > BEHIND && self.replica.is_awaited() {
+            self.replica.leave(self.replica.deadline(since.as_millis() as u64, 0));
+        }
     }
 
     fn see(&mut self, event: Event, now: Instant) {
@@ -313,6 +308,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if !at_end {
             return;
         }
+        self.at_end = Some(now);
         // It has caught up: what it may have gone back to before is of no interest any more.
         self.tried = u64::MAX;
         let has_state = self.replica.state().machine.is_some();
@@ -462,6 +458,25 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.waiting.push_back(self.replica.append());
     }
 
+    /// Clients that wait for longer than a write may take, for the node can take none, need not wait on.
+    fn refuse(&mut self, now: Instant) {
+        if !self.drains {
+            if self.takes() || self.log.under_way().0 > 0 {
+                self.takes_none = None;
+                return;
+            }
+            let since = *self.takes_none.get_or_insert(now);
+            if now < since + self.pace.timeout {
+                return;
+            }
+        }
+        let writes = self.clients.take(self.pace.writes);
+        if !writes.is_empty() {
+            let why = if self.drains { Refused::Drains } else { Refused::CannotNow };
+            self.clients.refuse(writes, why);
+        }
+    }
+
     fn can_send(&self) -> bool {
         self.log.is_open() && self.waiting.is_empty()
     }
@@ -527,5 +542,7 @@ fn is_genesis(bytes: &[u8]) -> bool {
 const MOST_KEPT: usize = 100_000;
 /// Lost entries that are put back between two reads.
 const MOST_PUT_BACK: usize = 64;
+/// Since the last entry was read: before, no deadline can be over that was not seen to be.
+const BEHIND: Duration = Duration::from_secs(1);
 /// After which what was refused is tried again.
 const RETRY: Duration = Duration::from_millis(100);

@@ -14,7 +14,7 @@ use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
 use interlock_log::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
 use interlock_log::replica::Setup;
 use interlock_node::files::lock;
-use interlock_node::node::{Clients, News, Node, Pace, Write};
+use interlock_node::node::{Clients, News, Node, Pace, Refused, Write};
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::disk::Disk;
@@ -108,6 +108,10 @@ impl Clients for Threads {
         self.shared.told.notify_all();
     }
 
+    fn refuse(&mut self, writes: Vec<Write>, why: Refused) {
+        panic!("{why:?}: {writes:?}");
+    }
+
     fn tell(&mut self, news: News) {
         self.shared.news.lock().unwrap().push(news);
     }
@@ -140,9 +144,11 @@ impl Running {
         let ends = shared.clone();
         let thread = std::thread::spawn(move || {
             let _lock = lock(&disk).unwrap();
-            let mut node = Node::<Sums, _, _>::new(settings, setup, disk, clients, pace).unwrap();
+            let mut node =
+                Node::<Sums, _, _>::new(settings, setup, disk, clients, Box::new(()), pace)
+                    .unwrap();
             while !ends.ends.load(SeqCst) {
-                node.turn(Instant::now() + Duration::from_millis(20));
+                node.turn(Instant::now() + Duration::from_millis(20), None);
             }
             node.replica_state().cloned()
         });

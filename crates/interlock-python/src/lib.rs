@@ -37,6 +37,8 @@ mod journal_copy;
 mod judgement;
 mod lease;
 mod lease_batch;
+#[cfg(target_os = "linux")]
+mod log_node;
 mod many;
 mod messages;
 mod named;
@@ -97,6 +99,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(explanation::replay, module)?)?;
     #[cfg(target_os = "linux")]
     {
+        module.add_class::<log_node::LogNode>()?;
         module.add("Table", table::entries::class(py)?)?;
         module.add_class::<table::export::TableExport>()?;
         module.add_class::<table::scan::TableScan>()?;

@@ -74,6 +74,11 @@ pub mod control {
     pub const KEEPER: usize = COUNTERS + 48;
     /// The image of that process.
     pub const KEEPER_IMAGE: usize = KEEPER + 1;
+    /// The position in a log up to which the keeper has shown what it applied; 0: of none, or it is not
+    /// known just now.
+    pub const POSITION: usize = COUNTERS + 56;
+    /// The checksum of the log up to there.
+    pub const POSITION_CHECKSUM: usize = POSITION + 1;
     pub const WORDS: usize = 512;
 }
 

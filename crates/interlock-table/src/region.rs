@@ -270,8 +270,12 @@ impl Region {
     pub fn bequeath(&self, next: &Region) -> Result<(), Error> {
         let done = self.file.with(|own| next.file.with(|next| file::copy_rights(own, next)));
         done.map_err(|error| failed(&self.path, "giving away the rights of", error))?;
-        for word in [control::OFFSET, control::LATEST, control::KEEPER, control::KEEPER_IMAGE]
+        let kept = [control::KEEPER, control::KEEPER_IMAGE];
+        let shown = [control::POSITION_CHECKSUM, control::POSITION];
+        for word in [control::OFFSET, control::LATEST]
             .into_iter()
+            .chain(kept)
+            .chain(shown)
             .chain((control::COUNTERS..control::GENERATION).step_by(8))
         {
             next.memory.control(word).store(self.read(word), Release);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock::{self, Clock, Source};
 use crate::error::Error;
-use crate::geometry::{self, ACCESS};
+use crate::geometry::{self, control, ACCESS};
 use crate::hash::Key;
 use crate::header::Header;
 use crate::insert::{expired, New};
@@ -259,6 +259,24 @@ impl Table {
     /// Returns whether others find this very table by its name: it was not removed.
     pub fn has_name(&self) -> bool {
         self.last().region.has_name()
+    }
+
+    /// The position in a log up to which the rows show what was applied, and the checksum of the log up to
+    /// there. `None`: no node has said so, or one says it just now.
+    pub fn position(&self) -> Option<(u64, u64)> {
+        let memory = &self.last().region.memory;
+        let position = memory.control(control::POSITION).load(Acquire);
+        let checksum = memory.control(control::POSITION_CHECKSUM).load(Acquire);
+        let is_whole = memory.control(control::POSITION).load(Acquire) == position;
+        (position > 0 && is_whole).then_some((position, checksum))
+    }
+
+    /// Says up to where the rows show a log: for the keeper, when they do.
+    pub fn set_position(&self, position: u64, checksum: u64) {
+        let memory = &self.last().region.memory;
+        memory.control(control::POSITION).store(0, Release);
+        memory.control(control::POSITION_CHECKSUM).store(checksum, Release);
+        memory.control(control::POSITION).store(position, Release);
     }
 
     pub fn path(&self) -> &Path {

@@ -125,6 +125,7 @@ def run(given: argparse.Namespace) -> int:
     """Serve until a signal."""
     from interlock import _core
     from interlock.cluster.node import Node
+    from interlock.cluster.on_log import LogNode, folder
     from interlock.cluster.peers import Peers
     from interlock.cluster.row_reference import load_row
     from interlock.cluster.settings import NodeSettings
@@ -188,10 +189,15 @@ def run(given: argparse.Namespace) -> int:
             capacity=given.capacity, key_size=given.key_size,
             ttl=given.ttl, on_full="raise", mode=int(given.mode, 8), keeper=True,
         )  # fmt: skip
-        node = Node(
-            settings, Hub(checked, keepers={name: keeper}), keeper, shared,
-            advertise=given.advertise or "",
-        )  # fmt: skip
+        hub, on_log = Hub(checked, keepers={name: keeper}), folder()
+        node: Node | LogNode
+        if on_log is None:
+            node = Node(settings, hub, keeper, shared, advertise=given.advertise or "")
+        else:
+            node = LogNode(
+                settings, hub, keeper, place=Path(given.path) if given.path else name,
+                mode=int(given.mode, 8), folder=on_log,
+            )  # fmt: skip
         node.hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
         node.hub.on_apply = lambda new: _apply(log, new)
         node.start()

@@ -15,5 +15,5 @@ mod store;
 mod table;
 
 pub use settings::Settings;
-pub use store::{Changed, Store, MAX_KEY};
+pub use store::{Changed, Store, Unshown, MAX_KEY};
 pub use table::{Rows, When};

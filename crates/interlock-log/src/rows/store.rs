@@ -26,6 +26,14 @@ pub struct Changed<'a> {
     pub state: &'a [u8],
 }
 
+/// Changes that were not shown elsewhere.
+#[derive(Clone, Debug)]
+pub struct Unshown<'a> {
+    /// Keys that had no row any more, and were forgotten. They may have one again.
+    pub gone: &'a [Box<[u8]>],
+    pub changed: Vec<Changed<'a>>,
+}
+
 /// The states of all rows.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -48,6 +56,10 @@ pub struct Store {
     dropped: u64,
     checksum: u128,
     tail: VecDeque<(u64, u32)>,
+    /// The number up to which somebody has shown all changes elsewhere; `None`: nobody does.
+    shown: Option<u64>,
+    /// Keys that were forgotten though their last change was not shown.
+    unshown: Vec<Box<[u8]>>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +106,8 @@ impl Store {
             dropped: 0,
             checksum: 0,
             tail: VecDeque::new(),
+            shown: None,
+            unshown: Vec::new(),
         }
     }
 
@@ -250,6 +264,19 @@ impl Store {
         found
     }
 
+    /// All that changed since [`Store::shown`] was called. `None`: it was not called since this store was made, and all rows are to be shown.
+    pub fn unshown(&self) -> Option<Unshown<'_>> {
+        let shown = self.shown?;
+        let changed = self.changed_since(shown, usize::MAX);
+        Some(Unshown { gone: &self.unshown, changed })
+    }
+
+    /// All that is here is shown elsewhere.
+    pub fn shown(&mut self) {
+        self.shown = Some(self.changes);
+        self.unshown.clear();
+    }
+
     /// All that is remembered, in the order of its last change.
     pub fn all(&self) -> Vec<Changed<'_>> {
         self.changed_since(0, usize::MAX)
@@ -396,6 +423,9 @@ impl Store {
             let (slot, _) = found.remove();
             if let Some(entry) = self.entries[slot as usize].take() {
                 self.checksum = self.checksum.wrapping_sub(entry.hash());
+                if self.shown.is_some_and(|shown| entry.changed > shown) {
+                    self.unshown.push(key);
+                }
             }
             self.free.push(slot);
         }

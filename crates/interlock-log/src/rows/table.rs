@@ -80,6 +80,11 @@ impl Rows {
         &self.store
     }
 
+    /// All that is here is shown elsewhere: see [`Store::unshown`].
+    pub fn shown(&mut self) {
+        self.store.shown();
+    }
+
     /// Lets the log time pass: rows expire.
     pub fn pass(&mut self, time: u64) {
         self.store.advance(time);

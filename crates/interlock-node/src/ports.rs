@@ -1,0 +1,110 @@
+//! The ways between a node's loop and those around it: clients, news, settings, figures.
+
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use interlock_log::apply::Answer;
+use interlock_log::checkpoint::Place;
+
+/// The clients of a node, who wait elsewhere.
+pub trait Clients {
+    /// Readable while there is something to take.
+    fn descriptor(&self) -> RawFd;
+
+    /// Takes up to so many writes, oldest first: by what each is answered, its client and number if it has
+    /// them, and its arguments.
+    fn take(&mut self, most: usize) -> Vec<Write>;
+
+    /// Answers, in the order in which they were applied.
+    fn answer(&mut self, answers: Vec<(u64, Answer)>);
+
+    /// Answers writes that were not done, and will not be.
+    fn refuse(&mut self, writes: Vec<Write>, why: Refused);
+
+    /// Tells what happens to the node.
+    fn tell(&mut self, news: News);
+}
+
+/// A write of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub ticket: u64,
+    pub client: Option<(Vec<u8>, u64)>,
+    pub arguments: Vec<Vec<u8>>,
+}
+
+/// A reason why writes are not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The node ends, or is to be left alone.
+    Drains,
+    /// For as long as a write may take, the node could not take any.
+    CannotNow,
+}
+
+/// A thing that happened to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The engine or its log.
+    Trouble(crate::trouble::Trouble),
+    /// A file of the node, or its disk. Nobody is answered until it can write its ring.
+    Disk(String),
+    /// The table of the machine could not be written; this is tried again.
+    Table(String),
+    /// The log has lost entries that readers of the table have seen. What no node has put back, they see no
+    /// more.
+    ReadersGoBack,
+    /// The log is of a table with other settings, which its genesis has. The node only reads it.
+    OtherSettings(Vec<u8>),
+    /// The node goes back to this position: the log has lost what came behind.
+    GoesBack(u64),
+    /// The log does not begin at its beginning, and no checkpoint of this node is in it.
+    Stuck,
+}
+
+/// The sizes and times of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Entries under way at most.
+    pub under_way: usize,
+    /// Writes in an entry at most.
+    pub writes: usize,
+    /// A write is done within this time or not at all.
+    pub timeout: Duration,
+    /// Entries from a checkpoint to the next.
+    pub checkpoint: u64,
+    /// An entry that was not read again in this time is appended again.
+    pub again: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            under_way: 8,
+            writes: 4096,
+            timeout: Duration::from_secs(10),
+            checkpoint: 100_000,
+            again: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A node as it stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    pub place: Place,
+    /// The log time, in ms since 1970.
+    pub time: u64,
+    /// It has read the log to its end since it started or last went back, and takes writes.
+    pub serves: bool,
+    /// It may have lost entries to put back.
+    pub owes: bool,
+    /// Clients wait for answers.
+    pub is_awaited: bool,
+    /// It takes no more writes.
+    pub drains: bool,
+    /// The last moment at which it had read all that there was.
+    pub at_end: Option<Instant>,
+    /// The position of the newest checkpoint.
+    pub saved: u64,
+}

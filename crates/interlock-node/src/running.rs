@@ -1,0 +1,193 @@
+//! A node in a thread of its own, between a hub, a log on Redis and a table.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{channel, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use interlock_hub::kept::Keeper;
+use interlock_hub::wake::WakeUp;
+use interlock_log::codec::Reader;
+use interlock_log::machine::{Limits, Rules};
+use interlock_log::replica::Setup;
+use interlock_log::rows::{self, Rows};
+use interlock_stores::disk::folder::Folder;
+use interlock_table::Table;
+
+use crate::files;
+use crate::hub::HubClients;
+use crate::node::{News, Node, Pace, Standing};
+use crate::projection::InTable;
+use crate::redis;
+
+pub struct Settings {
+    /// A name that no start of any node had before.
+    pub name: String,
+    pub log: redis::Settings,
+    pub rows: rows::Settings,
+    pub limits: Limits,
+    /// The folder for checkpoints and the ring; another process that has it is an error.
+    pub folder: PathBuf,
+    pub pace: Pace,
+}
+
+/// A node as it stands, with its rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub standing: Standing,
+    pub rows: u64,
+    pub tombstones: u64,
+    /// Of all rows: equal at the same position on all nodes.
+    pub checksum: u128,
+}
+
+pub struct Running {
+    shared: Arc<Shared>,
+    news: Mutex<Receiver<News>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    wake: WakeUp,
+    ends: AtomicBool,
+    drains: AtomicBool,
+    has_ended: AtomicBool,
+    figures: Mutex<Figures>,
+    keeper: Arc<Keeper>,
+}
+
+impl Running {
+    /// Reads what the folder has, and begins.
+    ///
+    /// # Errors
+    ///
+    /// The folder is taken or cannot be used, in words for the operator.
+    pub fn start(settings: Settings, table: Table, keeper: Arc<Keeper>) -> Result<Running, String> {
+        let disk = Folder::new(settings.folder);
+        let lock = files::lock(&disk).map_err(|error| error.to_string())?;
+        let mut genesis = Vec::new();
+        settings.rows.encode(&mut genesis);
+        let name = settings.name.into_bytes();
+        let setup = Setup { name, genesis, limits: settings.limits, rules: Rules::ALL };
+        let (tell, news) = channel();
+        let clients = HubClients::new(keeper.clone(), tell);
+        let table = Box::new(InTable::new(table));
+        let mut node =
+            Node::<Rows, _, _>::new(settings.log, setup, disk, clients, table, settings.pace)
+                .map_err(|error| error.to_string())?;
+        let wake = WakeUp::new().map_err(|error| error.to_string())?;
+        let shared = Arc::new(Shared {
+            wake,
+            ends: AtomicBool::new(false),
+            drains: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            figures: Mutex::default(),
+            keeper,
+        });
+        let own = shared.clone();
+        let run = move || {
+            let _lock = lock;
+            let run = AssertUnwindSafe(|| run(&mut node, &own));
+            // The panic's text is on the error output; the owner sees that it has ended.
+            let _ = catch_unwind(run);
+            own.has_ended.store(true, SeqCst);
+            own.keeper.end();
+        };
+        let thread = std::thread::Builder::new().name("node-log".into()).spawn(run);
+        let thread = thread.map_err(|error| error.to_string())?;
+        Ok(Running { shared, news: Mutex::new(news), thread: Mutex::new(Some(thread)) })
+    }
+
+    pub fn figures(&self) -> Figures {
+        *lock(&self.shared.figures)
+    }
+
+    /// News since the last call.
+    pub fn news(&self) -> Vec<News> {
+        lock(&self.news).try_iter().collect()
+    }
+
+    /// It has ended by itself, for a fault of the program.
+    pub fn has_ended(&self) -> bool {
+        self.shared.has_ended.load(SeqCst)
+    }
+
+    /// Takes no more writes. Returns whether all that it had are answered before a moment.
+    pub fn drain(&self, until: Instant) -> bool {
+        self.shared.drains.store(true, SeqCst);
+        self.shared.wake.wake();
+        loop {
+            let standing = self.figures().standing;
+            if standing.drains && !standing.is_awaited {
+                return true;
+            }
+            if Instant::now() >= until || self.has_ended() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it; what clients wait for is answered as unknown.
+    pub fn stop(&self) {
+        self.shared.ends.store(true, SeqCst);
+        self.shared.wake.wake();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
+    while !shared.ends.load(SeqCst) {
+        if shared.drains.load(SeqCst) {
+            node.drain();
+        }
+        node.turn(Instant::now() + BEAT, Some(shared.wake.descriptor()));
+        shared.wake.silence();
+        let store = node.replica_state().map(Rows::store);
+        *lock(&shared.figures) = Figures {
+            standing: node.standing(),
+            rows: store.map_or(0, |store| store.rows()),
+            tombstones: store.map_or(0, |store| store.tombstones() as u64),
+            checksum: store.map_or(0, |store| store.checksum()),
+        };
+    }
+}
+
+/// The way in which the settings of a log differ from a node's, in words.
+pub fn difference(ours: &rows::Settings, theirs: &[u8]) -> String {
+    let Ok(theirs) = rows::Settings::decode(&mut Reader::new(theirs)) else {
+        return "its settings are of another version of the program".to_owned();
+    };
+    let rules = |settings: &rows::Settings| settings.rules.fingerprint();
+    let both = [
+        ("the table's name", ours.name.clone(), theirs.name.clone()),
+        ("the data centre", ours.dc.clone(), theirs.dc.clone()),
+        ("the columns", rules(ours), rules(&theirs)),
+        ("the capacity", ours.capacity.to_string(), theirs.capacity.to_string()),
+        ("the number of data centres", ours.centres.to_string(), theirs.centres.to_string()),
+        ("the number of tombstones", ours.tombstones.to_string(), theirs.tombstones.to_string()),
+        ("the key size", ours.key_size.to_string(), theirs.key_size.to_string()),
+        ("the time to live in ms", ours.ttl.to_string(), theirs.ttl.to_string()),
+    ];
+    let differ = both.into_iter().filter(|(_, ours, theirs)| ours != theirs);
+    let differ = differ.map(|(what, ours, theirs)| format!("{what}: {theirs} there, {ours} here"));
+    differ.collect::<Vec<_>>().join("; ")
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For as long as nothing happens, the node looks at the time this often.
+const BEAT: Duration = Duration::from_millis(500);

@@ -1,0 +1,162 @@
+//! A node on a log from Python: settings in, figures out. Its thread never enters Python.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use interlock_log::machine::Limits;
+use interlock_log::rows;
+use interlock_log::state::Rules;
+use interlock_node::node::{News, Pace};
+use interlock_node::redis;
+use interlock_node::running::{difference, Running, Settings};
+use interlock_stores::network::Tls;
+use interlock_table::{Options, Table};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::hub_keeper::TableKeeper;
+use crate::table::{duration, failure, location};
+
+#[pyclass(module = "interlock._core", frozen)]
+pub struct LogNode {
+    running: Running,
+    rows: rows::Settings,
+    /// The process whose node it is.
+    pid: u32,
+}
+
+#[pymethods]
+impl LogNode {
+    /// Opens the table and the folder, and begins. `settings` has all that is looked up here.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        settings: &Bound<'_, PyDict>,
+        keeper: &TableKeeper,
+    ) -> PyResult<LogNode> {
+        let rows = rows_of(settings)?;
+        let (place, is_path): (PathBuf, bool) = (of(settings, "place")?, of(settings, "is_path")?);
+        let options = Options {
+            capacity: rows.capacity,
+            key_size: u32::try_from(rows.key_size).unwrap_or(u32::MAX),
+            ttl: (rows.ttl > 0).then(|| Duration::from_millis(rows.ttl)),
+            evict: false,
+            mode: of(settings, "mode")?,
+            keeper: true,
+            ..Options::default()
+        };
+        let schema = rows.rules.schema().clone();
+        let location = location(place, is_path);
+        let opened = py.detach(|| Table::open(&location, &schema, &options));
+        let table = opened.map_err(|error| failure::raised(py, error))?;
+        let settings = Settings {
+            name: of(settings, "name")?,
+            log: log_of(settings)?,
+            rows: rows.clone(),
+            limits: Limits::default(),
+            folder: of(settings, "folder")?,
+            pace: Pace {
+                timeout: duration(of(settings, "timeout")?),
+                checkpoint: of(settings, "checkpoint")?,
+                ..Pace::default()
+            },
+        };
+        let keeper = keeper.keeper();
+        let running = py.detach(|| Running::start(settings, table, keeper));
+        let running = running.map_err(PyOSError::new_err)?;
+        Ok(LogNode { running, rows, pid: std::process::id() })
+    }
+
+    /// The node as it stands.
+    fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let figures = self.running.figures();
+        let standing = figures.standing;
+        let found = PyDict::new(py);
+        found.set_item("position", standing.place.mark.position)?;
+        found.set_item("log_checksum", standing.place.mark.checksum)?;
+        found.set_item("rows_checksum", figures.checksum)?;
+        found.set_item("log_time", standing.time)?;
+        found.set_item("serves", standing.serves)?;
+        found.set_item("owes", standing.owes)?;
+        found.set_item("drains", standing.drains)?;
+        found.set_item("checkpoint", standing.saved)?;
+        found.set_item("rows", figures.rows)?;
+        found.set_item("tombstones", figures.tombstones)?;
+        found.set_item("behind", standing.at_end.map(|at| at.elapsed().as_secs_f64()))?;
+        found.set_item("ended", self.running.has_ended())?;
+        Ok(found)
+    }
+
+    /// News since the last call: a word for each, and a text.
+    fn news(&self) -> Vec<(&'static str, String)> {
+        self.running.news().into_iter().map(|one| self.told(one)).collect()
+    }
+
+    /// Takes no more writes; returns whether those that it had are answered within so many seconds.
+    fn drain(&self, py: Python<'_>, seconds: f64) -> bool {
+        let until = Instant::now() + duration(seconds).min(LONGEST);
+        py.detach(|| self.running.drain(until))
+    }
+
+    /// Ends it.
+    fn stop(&self, py: Python<'_>) {
+        if std::process::id() == self.pid {
+            py.detach(|| self.running.stop());
+        }
+    }
+}
+
+impl LogNode {
+    fn told(&self, news: News) -> (&'static str, String) {
+        match news {
+            News::Trouble(trouble) if trouble.kind.is_of_history() => ("log", trouble.text),
+            News::Trouble(trouble) => ("engine", trouble.text),
+            News::Disk(text) => ("disk", text),
+            News::Table(text) => ("table", text),
+            News::GoesBack(position) => ("back", position.to_string()),
+            News::Stuck => ("stuck", String::new()),
+            News::ReadersGoBack => ("readers", String::new()),
+            News::OtherSettings(theirs) => ("settings", difference(&self.rows, &theirs)),
+        }
+    }
+}
+
+fn rows_of(settings: &Bound<'_, PyDict>) -> PyResult<rows::Settings> {
+    let rules: String = of(settings, "rules")?;
+    Ok(rows::Settings {
+        name: of(settings, "table")?,
+        dc: of(settings, "dc")?,
+        rules: Rules::parse(&rules).map_err(|error| PyValueError::new_err(error.to_string()))?,
+        capacity: of(settings, "capacity")?,
+        centres: of(settings, "centres")?,
+        tombstones: of(settings, "tombstones")?,
+        key_size: of(settings, "key_size")?,
+        ttl: of(settings, "ttl")?,
+    })
+}
+
+fn log_of(settings: &Bound<'_, PyDict>) -> PyResult<redis::Settings> {
+    let server: Option<String> = of(settings, "tls")?;
+    let ca: Option<Vec<u8>> = of(settings, "ca")?;
+    let tls = server.map(|server| Tls::new(&server, ca.as_deref(), None)).transpose();
+    let stream: String = of(settings, "stream")?;
+    Ok(redis::Settings {
+        addresses: of(settings, "addresses")?,
+        tls: tls.map_err(PyValueError::new_err)?,
+        user: of(settings, "user")?,
+        password: of(settings, "password")?,
+        database: of(settings, "database")?,
+        timeout: duration(of(settings, "engine_timeout")?),
+        ..redis::Settings::new("", stream.as_bytes())
+    })
+}
+
+fn of<'py, T: FromPyObjectOwned<'py>>(settings: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
+    let found = settings.get_item(name)?;
+    let found = found.ok_or_else(|| PyValueError::new_err(format!("LogNode(): no {name}")))?;
+    found.extract().map_err(Into::into)
+}
+
+/// Beyond it `Instant` may have no moment.
+const LONGEST: Duration = Duration::from_secs(1 << 30);

@@ -1,0 +1,207 @@
+"""Nodes on a shared log, as processes over real engines, as clients and readers see them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis, ResponseError
+
+from interlock import SharedTable
+from tests.cluster.nodes import NodeProcess, Presence, eventually
+from tests.hub.servers import needs_hub, redis_server
+
+
+class Nodes:
+    """Nodes with an engine of their own, whose place stays the same."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.stack = stack
+        self.folder = folder
+        self._engine = ExitStack()
+        stack.callback(self._engine.close)
+        _, self.port = self._engine.enter_context(redis_server(folder))
+
+    def start(self, name: str, *flags: str) -> NodeProcess:
+        os.environ["INTERLOCK_NODE_LOG"] = str(self.folder / f"{name}.log")
+        try:
+            node = NodeProcess(name, f"redis://127.0.0.1:{self.port}", self.folder, *flags)
+        finally:
+            del os.environ["INTERLOCK_NODE_LOG"]
+        self.stack.callback(node.close)
+        node.wait()
+        return node
+
+    def lose_all(self) -> None:
+        """The engine ends, and begins with nothing."""
+        self._engine.close()
+        self._engine.enter_context(redis_server(self.folder, wanted=self.port))
+
+    def table(self, name: str) -> SharedTable[Presence]:
+        return SharedTable.open(self.folder / name, Presence, capacity=10_000)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    needs_hub()
+    with ExitStack() as stack:
+        yield Nodes(stack, tmp_path)
+
+
+def client(node: NodeProcess) -> Any:
+    host, port = node.address.rsplit(":", 1)
+    return Redis(host, int(port), socket_timeout=20, decode_responses=True)
+
+
+def increased(node: NodeProcess, key: str, by: int = 1) -> int:
+    """Raise a row's counter, again if the node says that it was not done."""
+    found: list[int] = []
+
+    def is_done() -> bool:
+        try:
+            with client(node) as asked:
+                found.append(asked.hincrby(f"presence:{key}", "unread", by))
+        except ResponseError as error:
+            if "it was not done" not in str(error):
+                raise
+        return bool(found)
+
+    eventually(is_done, lambda: node.log)
+    return found[0]
+
+
+def has(node: NodeProcess, key: str, value: int) -> bool:
+    return increased(node, key, 0) == value
+
+
+@contextmanager
+def watched(table: SharedTable[Presence], key: str) -> Iterator[list[int]]:
+    """List the values of a counter that a reader of the machine's shared memory sees."""
+    seen: list[int] = []
+    ends = threading.Event()
+
+    def watch() -> None:
+        while not ends.wait(0.0002):
+            row = table.get(key)
+            if row is not None and (not seen or seen[-1] != row.unread):
+                seen.append(row.unread)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_each_node_takes_writes_and_its_table_has_those_of_all(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    with client(a) as one, client(b) as other:
+        assert one.hset("presence:ann", mapping={"app_id": 7, "token": "x"}) == 2
+        assert other.hincrby("presence:ann", "unread", 2) == 2
+        assert one.hincrby("presence:ann", "unread", 3) == 5
+        assert one.hgetall("presence:ann") == {"app_id": "7", "unread": "5", "token": "x"}
+        with pytest.raises(ResponseError, match="WRONGTYPE column token: 9 bytes; its size is 8"):
+            one.hset("presence:ann", "token", "y" * 9)
+        other.hset("presence:bob", "app_id", 1)
+        assert other.delete("presence:bob") == 1
+        assert other.execute_command("TABLE", "SET", "presence:k1", "ANY", "NEVER", "app_id", 1)
+    for name in ("a", "b"):
+        with nodes.table(name) as table:
+            eventually(partial(table.get, "k1"))
+            assert table["ann"] == Presence(app_id=7, unread=5, token="x")
+            assert "bob" not in table and len(table) == 2
+
+
+def test_no_reader_of_a_table_goes_back_when_its_node_is_killed_and_starts_again(
+    nodes: Nodes,
+) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    increased(a, "n")
+    with nodes.table("a") as table, watched(table, "n") as seen:
+        for _ in range(2):
+            for _ in range(300):
+                increased(a, "n")
+            a.kill()
+            # What the others do meanwhile is seen once the node has read it.
+            for _ in range(20):
+                last = increased(b, "n")
+            a = nodes.start("a")
+            assert increased(a, "n") == last + 1
+        eventually(lambda: seen[-1] == last + 1)
+    assert seen == sorted(seen) and len(seen) > 100
+    assert last == 1 + 2 * 320 + 1
+
+
+def test_writes_that_an_engine_loses_come_back_and_no_reader_misses_them(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    for _ in range(50):
+        increased(a, "n")
+        increased(b, "n")
+    with nodes.table("a") as table, watched(table, "n") as seen:
+        nodes.lose_all()
+        assert increased(b, "n") <= 101
+        for node in (a, b):
+            eventually(partial(has, node, "n", 101), lambda: a.log + b.log)
+        eventually(lambda: seen[-1] == 101)
+    assert seen == sorted(seen) and min(seen) >= 100
+    eventually(lambda: "goes back to position 0: the log has lost entries" in a.log)
+
+
+def test_a_killed_node_whose_engine_has_lost_all_puts_back_what_its_files_have(
+    nodes: Nodes,
+) -> None:
+    a = nodes.start("a")
+    for _ in range(30):
+        increased(a, "n")
+    a.kill()
+    nodes.lose_all()
+    a = nodes.start("a")
+    eventually(lambda: increased(a, "n", 0) == 30, lambda: a.log)
+
+
+def test_without_an_engine_a_node_answers_that_it_did_nothing_or_that_nobody_knows(
+    nodes: Nodes,
+) -> None:
+    a = nodes.start("a")
+    increased(a, "n")
+    nodes._engine.close()
+    with (
+        client(a) as one,
+        pytest.raises(ResponseError, match=r"it was not done|it may have been done"),
+    ):
+        one.hincrby("presence:n", "unread", 1)
+    with client(a) as one:
+        assert one.hget("presence:n", "unread") == "1"
+    nodes.lose_all()
+    eventually(lambda: increased(a, "n", 0) in (1, 2))
+
+
+def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:
+    a = nodes.start("a")
+    increased(a, "n")
+    b = nodes.start("b", "--capacity", "20000")
+    assert b.process.wait(20) == 1
+    assert (
+        "the log is of a table with other settings: the capacity: 10000 there, 20000 here" in b.log
+    )
+    assert len(nodes.table("b")) == 0
+
+
+def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:
+    nodes.start("a")
+    os.environ["INTERLOCK_NODE_LOG"] = str(nodes.folder / "a.log")
+    try:
+        b = NodeProcess("b", f"redis://127.0.0.1:{nodes.port}", nodes.folder)
+    finally:
+        del os.environ["INTERLOCK_NODE_LOG"]
+    nodes.stack.callback(b.close)
+    assert b.process.wait(20) == 1
+    assert "another node has this folder: give each node a folder of its own" in b.log
