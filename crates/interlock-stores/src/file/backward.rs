@@ -2,11 +2,10 @@
 
 use crate::disk::{Disk, File};
 use crate::error::StoreError;
-use crate::file::cursor::TRIES;
 use crate::file::frame::{self, Frame, Record, FRAME};
 use crate::file::listing::{Listed, Source};
 use crate::file::missing::{self, Found, Missing};
-use crate::file::opened::{head_position, position, stored, Opened};
+use crate::file::opened::{head_position, open_listed, position, stored, Opened};
 use crate::message::{Position, Stored};
 
 /// Reads a topic against its order, from what there was when it was begun.
@@ -84,9 +83,6 @@ impl<D: Disk> Backward<D> {
             self.file = None;
             self.reach(first, before.next());
             self.above = Some((first, before.min(self.to), missing::FILES_GONE));
-            if self.files.is_empty() && first > 1 && self.from > Position::FIRST {
-                self.add(self.from, before.min(self.to), 0, missing::OLDER_GONE);
-            }
             return Ok(());
         }
         let Some(frame) = back.frame()? else { return Ok(()) };
@@ -111,6 +107,7 @@ impl<D: Disk> Backward<D> {
             self.above = Some((record.sequence, before.min(self.to), missing::NO_RECORDS));
             return Ok(());
         }
+        back.opened.know(record.topic)?;
         let named = back.opened.topic(record.topic);
         let ours = named.is_none_or(|topic| *topic == *self.source.topic);
         let payload = match named {
@@ -163,35 +160,36 @@ impl<D: Disk> Backward<D> {
     }
 
     fn open_next(&mut self) -> Result<bool, StoreError> {
-        let mut tries = 0;
-        while let Some(listed) = self.files.last() {
-            tries += 1;
-            // All of it is behind.
+        while let Some(listed) = self.files.last().cloned() {
             let before = head_position(&listed.head);
             if before > self.to {
+                // All of it is behind.
                 self.above = Some((listed.head.first, self.to, missing::FILES_GONE));
                 self.files.pop();
                 continue;
             }
-            let failed = |error| self.source.failed(&listed.path, error);
-            match Opened::open(&self.source.disk, listed, tries == TRIES).map_err(failed)? {
-                Some(opened) => {
-                    // One more, which tells what is missing before it.
-                    let place = opened.seek(self.to.next()).map_err(failed)?;
-                    let place = (place + 1).min(opened.frames().map_err(failed)?);
-                    let (limit, buffer, from) = (listed.limit, Vec::new(), place);
-                    self.path.clone_from(&listed.path);
-                    self.file = Some(Back { opened, limit, place, buffer, from });
-                    self.files.pop();
-                    return Ok(true);
-                }
-                None if tries > TRIES => return Ok(false),
-                None => {
-                    // It has another name by now, or it went.
-                    let number = listed.head.number;
-                    self.files = self.source.list()?;
-                    self.files.retain(|listed| listed.head.number <= number);
-                }
+            let source = &self.source;
+            let Some((opened, listed)) = open_listed(&source.disk, &listed, || source.list())?
+            else {
+                self.files = source.list()?;
+                // Before anything was read, those that came meanwhile are as good.
+                let any = self.above.is_none();
+                self.files.retain(|other| any || other.head.number <= listed.head.number);
+                continue;
+            };
+            let failed = |error| source.failed(&listed.path, error);
+            // One more, which tells what is missing before it.
+            let place = opened.seek(self.to.next()).map_err(failed)?;
+            let place = (place + 1).min(opened.frames().map_err(failed)?);
+            let (limit, buffer, from) = (listed.limit, Vec::new(), place);
+            self.path.clone_from(&listed.path);
+            self.file = Some(Back { opened, limit, place, buffer, from });
+            self.files.pop();
+            return Ok(true);
+        }
+        if let Some((first, to, missing::FILES_GONE)) = self.above {
+            if first > 1 && self.from > Position::FIRST {
+                self.add(self.from, to, 0, missing::OLDER_GONE);
             }
         }
         Ok(false)

@@ -10,7 +10,7 @@ use crate::file::frame::{self, Frame, Head, Record};
 use crate::file::index::Frames;
 use crate::file::listing::Listed;
 use crate::file::missing::{self, Found, Missing};
-use crate::file::opened::{head_position, position, stored, Opened};
+use crate::file::opened::{head_position, open_listed, position, stored, Opened};
 use crate::message::{Position, Stored};
 
 /// Gives the files of the chain; `true`: by a look that is begun now.
@@ -41,7 +41,7 @@ pub struct Cursor<D: Disk> {
     after: Position,
     /// The end of the data that is told of so far.
     end: u64,
-    /// It had no data and no messages: to be opened again.
+    /// Its data was to be made: to be opened again.
     again: bool,
     /// Files were begun anew, and nobody knows what was lost up to the first message in them.
     is_anew: bool,
@@ -59,9 +59,6 @@ enum Here {
     End,
     Closed,
 }
-
-/// Files can be given other names while they are looked for.
-pub const TRIES: usize = 50;
 
 impl<D: Disk> Cursor<D> {
     /// Before the first message at `from` or behind it.
@@ -109,13 +106,16 @@ impl<D: Disk> Cursor<D> {
                 Here::Closed => self.file = None,
                 Here::End => {
                     let files = look(false)?;
-                    if !self.is_followed(&files) {
-                        let file = self.file.as_ref().expect("it is open");
-                        if file.is_gone() && self.place == u64::from(file.head.frames) {
-                            // Its data may have been about to be made.
-                            (self.file, self.again) = (None, true);
-                        }
+                    let is_followed = self.is_followed(&files);
+                    let file = self.file.as_ref().expect("it is open");
+                    if file.is_to_be_made() && !self.is_last_look {
+                        (self.file, self.again, self.is_last_look) = (None, true, is_followed);
+                    }
+                    if !is_followed {
                         return Ok(self.flush());
+                    }
+                    if self.again {
+                        continue;
                     }
                     // Whatever was written until the other one was begun is read first.
                     if std::mem::replace(&mut self.is_last_look, true) {
@@ -188,7 +188,7 @@ impl<D: Disk> Cursor<D> {
     /// Opens the next file; `false`: there is none.
     fn open_next(&mut self, look: &mut Look<'_>) -> Result<bool, StoreError> {
         let (mut files, mut doubted) = (look(false)?, None);
-        for n in 1..=TRIES {
+        loop {
             let next = match self.head {
                 Some(head) if self.again => files.iter().find(|listed| listed.head == head),
                 Some(head) => self.following(&files, head.number),
@@ -207,22 +207,18 @@ impl<D: Disk> Cursor<D> {
                 files = look(true)?;
                 continue;
             }
-            let opened = Opened::open(&self.disk, &listed, n == TRIES).and_then(|file| {
-                let Some(file) = file else { return Ok(false) };
-                self.enter(&files, &listed, file).map(|()| true)
-            });
-            match opened {
-                Ok(true) => return Ok(true),
-                // Looking costs more than trying again.
-                Ok(false) if n.is_power_of_two() => files = look(true)?,
-                Ok(false) => std::thread::yield_now(),
+            let Some((file, listed)) = open_listed(&self.disk, &listed, || look(true))? else {
+                files = look(true)?;
+                continue;
+            };
+            return match self.enter(&files, &listed, file) {
+                Ok(()) => Ok(true),
                 Err(error) => {
                     let path = self.disk.describe(&listed.path);
-                    return Err(StoreError::new("reading", &path, error));
+                    Err(StoreError::new("reading", &path, error))
                 }
-            }
+            };
         }
-        Ok(false)
     }
 
     /// Begins with a file.
@@ -277,7 +273,8 @@ impl<D: Disk> Cursor<D> {
         self.after = self.after.max(before.next());
         self.see(files);
         self.seen.insert(head.number, head);
-        (self.head, self.limit, self.is_last_look) = (Some(head), listed.limit, false);
+        (self.head, self.limit) = (Some(head), listed.limit);
+        self.is_last_look &= again;
         self.file = Some(file);
         Ok(())
     }
@@ -285,6 +282,9 @@ impl<D: Disk> Cursor<D> {
     /// Looks at what comes next, and passes it unless it may be being written.
     fn look_here(&mut self) -> std::io::Result<Here> {
         let file = self.file.as_mut().expect("it is open");
+        if file.is_to_be_made() {
+            return Ok(Here::End);
+        }
         let salt = file.head.salt;
         let mut frames = Frames::new(&file.index, self.place);
         let Some(&bytes) = frames.next()? else { return Ok(Here::End) };

@@ -7,6 +7,8 @@ use crate::file::frame::{self, Bad, Frame, Head, Mark, FRAME};
 
 /// Ends the name of an index.
 pub const INDEX: &str = ".idx";
+/// Ends the name of an index whose file is being removed: readers do not look for its data.
+pub const GOING: &str = ".idx.old";
 
 /// The knowledge that the frames so far give.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,10 @@
 //! The files of a chain that there are: found in a folder in which files get other names meanwhile.
 //!
 //! A file that gets another name while a folder is read may be seen under neither. It gets one once, so one
-//! of two looks shows it: what neither shows is gone.
+//! of two looks shows it. One that was begun behind the first look, and got its other name during the second,
+//! is in neither: where two looks leave a hole that it can have been in, there is a third.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use crate::disk::{join, Access, Disk};
@@ -45,25 +47,28 @@ impl<D: Disk> Source<D> {
     }
 }
 
-fn list(look: impl Fn() -> io::Result<Vec<Listed>>) -> io::Result<Vec<Listed>> {
-    let first = look()?;
-    let mut now = look()?;
-    let mut found = merged(&first, &now);
-    // One that was begun after the first look may have been hidden from the second.
-    while found.windows(2).any(|two| two[1].head.number > two[0].head.number + 1) {
-        let before = std::mem::replace(&mut now, look()?);
-        let seen = merged(&before, &now);
-        let same = numbers(&seen) == numbers(&found);
-        found = seen;
-        if same {
-            break;
+fn list(mut look: impl FnMut() -> io::Result<Vec<Listed>>) -> io::Result<Vec<Listed>> {
+    let mut known = BTreeSet::new();
+    let mut before = look()?;
+    loop {
+        let now = look()?;
+        let found = merged(&before, &now);
+        let holes = holes(&before, &found);
+        if holes.is_subset(&known) {
+            return Ok(found);
         }
+        (known, before) = (holes, now);
     }
-    Ok(found)
 }
 
-fn numbers(files: &[Listed]) -> Vec<u64> {
-    files.iter().map(|listed| listed.head.number).collect()
+/// The numbers between which no file was found, and where one may have been hidden from both looks.
+pub fn holes(before: &[Listed], found: &[Listed]) -> BTreeSet<(u64, u64)> {
+    // What was there at the first look is in it, or in the second.
+    let from = before.is_empty().then_some(0);
+    let numbers = from.into_iter().chain(found.iter().map(|listed| listed.head.number));
+    let numbers: Vec<u64> = numbers.collect();
+    let steps = numbers.windows(2).map(|two| (two[0], two[1]));
+    steps.filter(|(one, next)| *next > one + 1).collect()
 }
 
 /// The files of two looks, one after the other; their names are those of the later one.

@@ -51,7 +51,7 @@ pub mod segment;
 pub mod settings;
 mod store;
 pub mod survey;
-mod upkeep;
+pub mod upkeep;
 pub mod verify;
 mod walk;
 

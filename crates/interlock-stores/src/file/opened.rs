@@ -3,9 +3,10 @@
 use std::io;
 
 use crate::disk::{join, parent, read_at, Access, Disk, File};
+use crate::error::StoreError;
 use crate::file::compress::{Unpacked, COMPRESSED};
 use crate::file::frame::{self, Frame, Head, Mark, Record, FRAME};
-use crate::file::index::{self, Frames, Known, INDEX};
+use crate::file::index::{self, Frames, Known, GOING, INDEX};
 use crate::file::listing::Listed;
 use crate::message::{Position, Stored};
 
@@ -20,6 +21,8 @@ pub struct Opened<F> {
     topics: Vec<Option<Vec<u8>>>,
     origins: Vec<u128>,
     name: Vec<u8>,
+    /// So many frames were read for these.
+    declared: u64,
 }
 
 /// The data of a file.
@@ -29,6 +32,8 @@ pub enum Data<F> {
     Packed(Unpacked<F>),
     /// It is gone, and its index is still there.
     Gone,
+    /// It is about to be made, and its index is there already.
+    ToBeMade,
 }
 
 impl<F: File> Opened<F> {
@@ -50,6 +55,8 @@ impl<F: File> Opened<F> {
         if known.head != listed.head {
             return Ok(None);
         }
+        // Data is made before the first message.
+        let is_new = index.length()? <= u64::from(known.head.frames) * FRAME as u64;
         let raw = match disk.open(&listed.path, Access::Read) {
             Ok(file) => Data::Raw(file),
             Err(error) if gone(&error) => {
@@ -58,6 +65,7 @@ impl<F: File> Opened<F> {
                     Err(error) if gone(&error) && at_last => {
                         match moved_data(disk, &listed.path, &index, &known.head)? {
                             Some(path) => return Self::moved(disk, listed, &path, index),
+                            None if is_new => Data::ToBeMade,
                             None => Data::Gone,
                         }
                     }
@@ -81,9 +89,13 @@ impl<F: File> Opened<F> {
         path: &str,
         index: F,
     ) -> io::Result<Option<Self>> {
+        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let (data, packed) = match disk.open(path, Access::Read) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                (disk.open(&format!("{path}{COMPRESSED}"), Access::Read)?, true)
+            Err(error) if gone(&error) => {
+                match disk.open(&format!("{path}{COMPRESSED}"), Access::Read) {
+                    Err(error) if gone(&error) => return Ok(None),
+                    data => (data?, true),
+                }
             }
             data => (data?, false),
         };
@@ -100,6 +112,7 @@ impl<F: File> Opened<F> {
             topics: known.topics.into_iter().map(Some).collect(),
             origins: known.origins.iter().map(|(id, _)| *id).collect(),
             name: Vec::new(),
+            declared: 0,
         };
         // Which number a topic has is needed for each message; which origin, only to tell it.
         if !opened.head.by_topic {
@@ -121,6 +134,7 @@ impl<F: File> Opened<F> {
     fn declarations(&mut self) -> io::Result<()> {
         let (mut topics, mut origins) = (Vec::new(), Vec::new());
         let mut name = Vec::new();
+        let declared = self.frames()?;
         let mut frames = Frames::new(&self.index, 1);
         while let Some(bytes) = frames.next()? {
             // Most are messages, of which no checksum is needed here.
@@ -132,18 +146,32 @@ impl<F: File> Opened<F> {
             }
         }
         (self.topics, self.origins, self.name) = (topics, origins, name);
+        self.declared = declared;
         Ok(())
     }
 
-    /// Returns whether there was no data when it was opened.
+    /// Returns whether there was no data when it was opened, for messages that were there.
     pub fn is_gone(&self) -> bool {
         matches!(self.data, Data::Gone)
+    }
+
+    /// Returns whether there were no data and no messages when it was opened: to be opened again.
+    pub fn is_to_be_made(&self) -> bool {
+        matches!(self.data, Data::ToBeMade)
     }
 
     /// Returns the topic of a number; `None`: it is not known.
     pub fn topic(&self, number: u32) -> Option<&[u8]> {
         let place = (number as usize).checked_sub(1)?;
         self.topics.get(place)?.as_deref()
+    }
+
+    /// Takes in what was declared since the file was opened, if this topic may be among it.
+    pub fn know(&mut self, number: u32) -> io::Result<()> {
+        if self.topic(number).is_none() && self.frames()? > self.declared {
+            self.declarations()?;
+        }
+        Ok(())
     }
 
     /// Takes in what a frame declares.
@@ -177,6 +205,9 @@ impl<F: File> Opened<F> {
     }
 
     pub fn frames(&self) -> io::Result<u64> {
+        if self.is_to_be_made() {
+            return Ok(u64::from(self.head.frames));
+        }
         Ok(self.index.length()? / FRAME as u64)
     }
 
@@ -243,7 +274,7 @@ impl<F: File> Data<F> {
                 Err(error) if error.raw_os_error().is_none() => Ok(0),
                 read => read,
             },
-            Data::Gone => Ok(0),
+            Data::Gone | Data::ToBeMade => Ok(0),
         }
     }
 
@@ -252,7 +283,7 @@ impl<F: File> Data<F> {
         match self {
             Data::Raw(file) => file.length(),
             Data::Packed(unpacked) => Ok(unpacked.length()),
-            Data::Gone => Ok(0),
+            Data::Gone | Data::ToBeMade => Ok(0),
         }
     }
 }
@@ -308,6 +339,45 @@ pub fn stored(record: &Record, topic: Vec<u8>, payload: Vec<u8>, origin: u128) -
     }
 }
 
+/// Tries to open a file before its data is taken to be gone: it can be given another name meanwhile.
+const TRIES: usize = 50;
+
+type Opening<F> = Result<Option<(Opened<F>, Listed)>, StoreError>;
+
+/// Opens a file, wherever it is by now; `None`: it is gone. `look` finds the files that there are.
+///
+/// # Errors
+///
+/// If the disk fails.
+pub fn open_listed<D: Disk>(
+    disk: &D,
+    listed: &Listed,
+    mut look: impl FnMut() -> Result<Vec<Listed>, StoreError>,
+) -> Opening<D::File> {
+    let (mut now, mut tries) = (listed.clone(), 0);
+    loop {
+        tries += 1;
+        let opened = Opened::open(disk, &now, tries >= TRIES);
+        match opened
+            .map_err(|error| StoreError::new("reading", &disk.describe(&now.path), error))?
+        {
+            Some(opened) => return Ok(Some((opened, now))),
+            // Looking costs more than trying again.
+            None if tries < TRIES && !tries.is_power_of_two() => std::thread::yield_now(),
+            None => match look()?.into_iter().find(|other| other.head == listed.head) {
+                None => return Ok(None),
+                Some(found) => {
+                    // Each name has its tries.
+                    if found.path != now.path {
+                        tries = 0;
+                    }
+                    now = found;
+                }
+            },
+        }
+    }
+}
+
 /// The position of the last message before a file.
 pub fn head_position(head: &Head) -> Position {
     Position::new(head.time / 1000, head.n)
@@ -335,10 +405,16 @@ pub fn moved_data<D: Disk>(
         let file = join(parent(path), &entry.name);
         let stem = file.strip_suffix(COMPRESSED).unwrap_or(&file);
         let ours = before_rotation(stem).as_deref() == Some(path);
-        if !ours || disk.exists(&format!("{stem}{INDEX}"))? {
+        if !ours
+            || disk.exists(&format!("{stem}{INDEX}"))?
+            || disk.exists(&format!("{stem}{GOING}"))?
+        {
             continue;
         }
-        let data = Data::of(disk.open(&file, Access::Read)?, stem != file);
+        let data = match disk.open(&file, Access::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            data => Data::of(data?, stem != file),
+        };
         if data.is_ok_and(|mut data| matches!(data.payload(&first), Ok(Some(_)))) {
             return Ok(Some(stem.to_owned()));
         }

@@ -17,12 +17,12 @@
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::backward::Backward;
-use crate::file::cursor::{Cursor, TRIES};
+use crate::file::cursor::Cursor;
 use crate::file::frame::{self, Frame, Record};
 use crate::file::index::Frames;
 use crate::file::listing::Source;
 use crate::file::missing::Found;
-use crate::file::opened::Opened;
+use crate::file::opened::{open_listed, Opened};
 use crate::message::Position;
 use crate::template::Template;
 
@@ -86,26 +86,12 @@ impl<D: Disk> Reader<D> {
     /// If the disk fails.
     pub fn count(&self) -> Result<u64, StoreError> {
         let mut count = 0;
-        let mut files = self.source.list()?;
-        let mut tries = 0;
-        while let Some(listed) = files.first() {
-            tries += 1;
-            let failed = |error| self.source.failed(&listed.path, error);
-            match Opened::open(&self.source.disk, listed, tries == TRIES).map_err(failed)? {
-                Some(file) => {
-                    count += self.count_in(&file, listed.limit).map_err(failed)?;
-                }
-                None if tries < TRIES => {
-                    // It has another name by now, or it went.
-                    let number = listed.head.number;
-                    files = self.source.list()?;
-                    files.retain(|listed| listed.head.number >= number);
-                    continue;
-                }
-                None => {}
+        for listed in self.source.list()? {
+            let opened = open_listed(&self.source.disk, &listed, || self.source.list())?;
+            if let Some((file, listed)) = opened {
+                let failed = |error| self.source.failed(&listed.path, error);
+                count += self.count_in(&file, listed.limit).map_err(failed)?;
             }
-            tries = 0;
-            files.remove(0);
         }
         Ok(count)
     }

@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::file::compress::COMPRESSED;
 use crate::file::files::Closed;
 use crate::file::frame::{Head, FRAME};
-use crate::file::index::{self, Known, INDEX};
+use crate::file::index::{self, Known, GOING, INDEX};
 use crate::file::segment::Segment;
 use crate::file::store::{Due, FileStore, AT_ONCE};
 use crate::template::Template;
@@ -190,7 +190,7 @@ impl<D: Disk> FileStore<D> {
     /// Returns what there is of a file.
     fn endings(&self, path: &str) -> io::Result<Vec<&'static str>> {
         let mut there = Vec::new();
-        for ending in [INDEX, COMPRESSED, ""] {
+        for ending in [INDEX, GOING, COMPRESSED, ""] {
             if self.disk.exists(&format!("{path}{ending}"))? {
                 there.push(ending);
             }

@@ -4,12 +4,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-use crate::disk::{join, Access, Disk};
+use crate::disk::{join, Access, Disk, File};
 use crate::error::StoreError;
 use crate::file::compress::COMPRESSED;
 use crate::file::cursor::Cursor;
-use crate::file::index::{self, INDEX};
-use crate::file::listing::{merged, Listed};
+use crate::file::frame::FRAME;
+use crate::file::index::{self, GOING, INDEX};
+use crate::file::listing::{holes, merged, Listed};
 use crate::file::missing::Found;
 use crate::file::opened::rotation;
 use crate::message::Position;
@@ -46,9 +47,36 @@ type Places = HashMap<(Vec<u8>, Option<Vec<u8>>), usize>;
 /// If the disk fails, or that file is not there or has no index.
 pub fn survey<D: Disk>(disk: &D, file: Option<&str>) -> Result<Surveyed, StoreError> {
     let before = look(disk, file)?;
-    let now = look(disk, file)?;
-    Ok(before.and(now))
+    settled(disk, file, before, &mut BTreeSet::new()).map(|(found, _)| found)
 }
+
+/// The findings of a look and of as many more as it takes, and the last of these. `known`: the holes that are
+/// in the files already.
+fn settled<D: Disk>(
+    disk: &D,
+    file: Option<&str>,
+    mut before: Surveyed,
+    known: &mut BTreeSet<Hole>,
+) -> Result<(Surveyed, Surveyed), StoreError> {
+    loop {
+        let now = match look(disk, file) {
+            // That one file got another name, and the next one is not there yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Surveyed::default(),
+            now => now?,
+        };
+        let found = before.and(now.clone());
+        let holes = before.holes(&found);
+        let is_known = file.is_some() || holes.is_subset(known);
+        *known = holes;
+        if is_known {
+            return Ok((found, now));
+        }
+        before = now;
+    }
+}
+
+/// A chain, and the numbers between which it has no file.
+type Hole = ((Vec<u8>, Option<Vec<u8>>), (u64, u64));
 
 impl Surveyed {
     /// The findings of two looks, one after the other. A file is unreadable if it was in both: it may be being made.
@@ -70,6 +98,18 @@ impl Surveyed {
         both.unreadable.retain(|path| self.unreadable.contains(path));
         both.unindexed.retain(|path| self.unindexed.contains(path));
         both
+    }
+
+    /// Where files may have been hidden from this look and from the one that was found with it.
+    fn holes(&self, found: &Surveyed) -> BTreeSet<Hole> {
+        let before: HashMap<_, _> =
+            self.chains.iter().map(|chain| (chain.key(), &chain.files[..])).collect();
+        let of = |chain: &Chain| {
+            let key = chain.key();
+            let holes = holes(before.get(&key).copied().unwrap_or_default(), &chain.files);
+            holes.into_iter().map(move |hole| (key.clone(), hole))
+        };
+        found.chains.iter().flat_map(of).collect()
     }
 }
 
@@ -123,9 +163,10 @@ fn walk<D: Disk>(disk: &D, found: &mut Surveyed, places: &mut Places) -> io::Res
             } else if let Some(path) = path.strip_suffix(INDEX) {
                 match add(disk, path, found, places) {
                     Ok(true) => {}
-                    Ok(false) => {
+                    Ok(false) if is_begun(disk, path)? => {
                         found.unreadable.insert(format!("{path}{INDEX}"));
                     }
+                    Ok(false) => {}
                     // It got another name just now, or was removed.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
@@ -136,6 +177,17 @@ fn walk<D: Disk>(disk: &D, found: &mut Surveyed, places: &mut Places) -> io::Res
         }
     }
     unindexed(disk, others, found)
+}
+
+/// Returns whether a file whose index has no head is more than just being made: the head is written at once,
+/// and the data made behind it.
+fn is_begun<D: Disk>(disk: &D, path: &str) -> io::Result<bool> {
+    let index = match disk.open(&format!("{path}{INDEX}"), Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        index => index?,
+    };
+    let is_short = index.length()? < FRAME as u64;
+    Ok(!is_short || disk.exists(path)? || disk.exists(&format!("{path}{COMPRESSED}"))?)
 }
 
 /// Finds data that has no index among files: such as lie where data lies and have names as it has.
@@ -151,11 +203,14 @@ fn unindexed<D: Disk>(disk: &D, others: BTreeSet<String>, found: &mut Surveyed) 
     for path in others {
         let own = data(&path);
         let ending = own.rsplit('.').next().unwrap_or_default();
-        let aside = ["new", "damaged-", "torn-"].iter().any(|what| ending.starts_with(what));
+        let aside = ["new", "old", "damaged-", "torn-"].iter().any(|what| ending.starts_with(what));
         if aside || known.contains(&*own) || !(kinds.is_empty() || kinds.contains(&kind(&own))) {
             continue;
         }
-        if !disk.exists(&format!("{own}{INDEX}"))? && !is_moved(disk, &known, &own)? {
+        let indexed =
+            disk.exists(&format!("{own}{INDEX}"))? || disk.exists(&format!("{own}{GOING}"))?;
+        // It may have got another name, or have gone, since the folder was read.
+        if !indexed && !is_moved(disk, &known, &own)? && disk.exists(&path)? {
             found.unindexed.insert(path);
         }
     }
@@ -210,6 +265,7 @@ struct Files<D: Disk> {
     file: Option<String>,
     before: Option<Surveyed>,
     now: Surveyed,
+    holes: BTreeSet<Hole>,
     /// By store and topic, in the order in which they were found: which of those of `now`.
     chains: Vec<Chain>,
     places: Places,
@@ -219,9 +275,16 @@ impl<D: Disk> Survey<D> {
     /// All messages at `from` or behind it.
     pub fn new(disk: D, file: Option<&str>, topic: Option<&[u8]>, from: Position) -> Self {
         let file = file.map(str::to_owned);
-        let (before, now) = (None, Surveyed::default());
         Survey {
-            files: Files { disk, file, before, now, chains: Vec::new(), places: Places::new() },
+            files: Files {
+                disk,
+                file,
+                before: None,
+                now: Surveyed::default(),
+                holes: BTreeSet::new(),
+                chains: Vec::new(),
+                places: Places::new(),
+            },
             topic: topic.map(<[u8]>::to_vec),
             from,
             cursors: Vec::new(),
@@ -298,19 +361,13 @@ impl<D: Disk> Survey<D> {
 impl<D: Disk> Files<D> {
     /// Takes in the files that there are now.
     fn look(&mut self) -> Result<(), StoreError> {
-        let now = match look(&self.disk, self.file.as_deref()) {
-            // That one file got another name, and the next one is not there yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.before.is_some() => {
-                Surveyed::default()
-            }
-            now => now?,
-        };
+        let (disk, file) = (&self.disk, self.file.as_deref());
         let before = match self.before.take() {
             Some(before) => before,
-            None => look(&self.disk, self.file.as_deref())?,
+            None => look(disk, file)?,
         };
-        self.now = before.and(now.clone());
-        self.before = Some(now);
+        let (found, last) = settled(disk, file, before, &mut self.holes)?;
+        (self.now, self.before) = (found, Some(last));
         for chain in &mut self.chains {
             chain.files.clear();
         }

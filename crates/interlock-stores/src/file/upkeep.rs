@@ -6,7 +6,7 @@ use crate::disk::{parent, Access, Disk};
 use crate::error::StoreError;
 use crate::file::compress::{Compression, COMPRESSED};
 use crate::file::files::Closed;
-use crate::file::index::{self, INDEX};
+use crate::file::index::{self, GOING, INDEX};
 use crate::file::settings::Fsync;
 use crate::file::store::{Due, FileStore, AT_ONCE};
 
@@ -198,15 +198,9 @@ impl<D: Disk> FileStore<D> {
             self.files.remove(&closed);
             return Ok(());
         }
-        for ending in ["", COMPRESSED, INDEX] {
-            let path = format!("{}{ending}", closed.path);
-            match self.disk.remove(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(StoreError::new("removing", &self.disk.describe(&path), error));
-                }
-                _ => {}
-            }
-        }
+        remove(&self.disk, &closed.path).map_err(|error| {
+            StoreError::new("removing", &self.disk.describe(&closed.path), error)
+        })?;
         let folder = parent(&closed.path);
         match self.disk.sync_folder(folder) {
             // Or one that is newer might go, and this one be there again after a crash.
@@ -249,4 +243,21 @@ impl<D: Disk> FileStore<D> {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// Removes a file. Its index gets another name first: nobody takes data that goes for data that is missing.
+pub fn remove<D: Disk>(disk: &D, path: &str) -> io::Result<()> {
+    let gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    };
+    let (index, going) = (format!("{path}{INDEX}"), format!("{path}{GOING}"));
+    if disk.exists(&index)? {
+        gone(disk.remove(&going))?;
+        gone(disk.rename(&index, &going))?;
+    }
+    for ending in ["", COMPRESSED, GOING] {
+        gone(disk.remove(&format!("{path}{ending}")))?;
+    }
+    Ok(())
 }

@@ -6,12 +6,11 @@ use std::io;
 
 use crate::disk::{Access, Disk};
 use crate::error::StoreError;
-use crate::file::cursor::TRIES;
 use crate::file::frame::{self, Frame, Mark};
 use crate::file::index::{self, Frames, INDEX};
 use crate::file::listing::Listed;
 use crate::file::missing::{Missing, FILES_GONE};
-use crate::file::opened::{head_position, position, Opened};
+use crate::file::opened::{head_position, open_listed, position, Opened};
 use crate::file::survey::{survey, Chain, NO_HEAD, NO_INDEX};
 use crate::message::Position;
 
@@ -88,7 +87,13 @@ fn verify_chain<D: Disk>(
         if let Some(before) = before {
             let next = listed.head.first;
             let gone = next.saturating_sub(before.next);
-            if gone > 0 {
+            // The oldest may have gone for their age since they were found.
+            let is_oldest = || {
+                let files = files_now(disk, file, chain)?;
+                let first = files.first().map_or(u64::MAX, |oldest| oldest.head.number);
+                Ok::<_, StoreError>(first >= listed.head.number)
+            };
+            if gone > 0 && !is_oldest()? {
                 let to = head_position(&listed.head);
                 let from = before.after.min(to);
                 let file = disk.describe(&one.path);
@@ -111,24 +116,27 @@ fn verify_listed<D: Disk>(
     chain: &Chain,
     listed: &Listed,
 ) -> Result<Option<Verified>, StoreError> {
-    let mut now = listed.clone();
-    for n in 1..=TRIES {
-        let failed = |error| StoreError::new("verifying", &disk.describe(&now.path), error);
-        if let Some(opened) = Opened::open(disk, &now, n == TRIES).map_err(failed)? {
-            return verified(&now, opened).map(Some).map_err(failed);
-        }
-        if n.is_power_of_two() && file.is_none() {
-            let same =
-                |other: &&Chain| (&other.store, &other.topic) == (&chain.store, &chain.topic);
-            let found = survey(disk, file)?.chains;
-            let files = found.iter().find(same).map_or(&[][..], |chain| &chain.files);
-            match files.iter().find(|other| other.head == listed.head) {
-                Some(found) => now = found.clone(),
-                None => return Ok(None),
-            }
-        }
+    match open_listed(disk, listed, || files_now(disk, file, chain))? {
+        Some((opened, listed)) => verified(&listed, opened)
+            .map(Some)
+            .map_err(|error| StoreError::new("verifying", &disk.describe(&listed.path), error)),
+        None => Ok(None),
     }
-    Ok(None)
+}
+
+/// The files of a chain that there are by now.
+fn files_now<D: Disk>(
+    disk: &D,
+    file: Option<&str>,
+    chain: &Chain,
+) -> Result<Vec<Listed>, StoreError> {
+    let found = match survey(disk, file) {
+        // That one file has another name by now.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found?.chains,
+    };
+    let is_same = |other: &Chain| (&other.store, &other.topic) == (&chain.store, &chain.topic);
+    Ok(found.into_iter().find(is_same).map(|chain| chain.files).unwrap_or_default())
 }
 
 /// Verifies a data file by its index. `path` is that of the data, compressed or not, without `.zst`.
@@ -157,6 +165,9 @@ fn verified<F: crate::disk::File>(listed: &Listed, mut file: Opened<F>) -> io::R
         after: head_position(&head).next(),
         ..Verified::default()
     };
+    if file.is_to_be_made() {
+        return Ok(found);
+    }
     let (mut place, mut end) = (u64::from(head.frames), 0);
     // Frames at the end that cannot be read may be being written.
     let mut bad = Vec::new();

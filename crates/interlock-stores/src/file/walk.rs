@@ -7,10 +7,11 @@ use crate::disk::{join, parent, read_at, Access, Disk, File};
 use crate::error::StoreError;
 use crate::file::compress::{COMPRESSED, NEW};
 use crate::file::frame::{self, FRAME};
-use crate::file::index::{self, Known, NoIndex, INDEX};
+use crate::file::index::{self, Known, NoIndex, GOING, INDEX};
 use crate::file::opened::moved_data;
 use crate::file::report::{Damage, Report, Torn};
 use crate::file::settings::Settings;
+use crate::file::upkeep;
 
 /// A file that was found.
 pub struct Found {
@@ -48,6 +49,13 @@ impl<D: Disk> Walk<'_, D> {
                 _ => {}
             }
         }
+        let going: Vec<String> =
+            files.iter().filter_map(|path| path.strip_suffix(GOING)).map(str::to_owned).collect();
+        for path in going {
+            let ended = self.end_removal(&path, &mut files);
+            ended
+                .map_err(|error| StoreError::new("removing", &self.disk.describe(&path), error))?;
+        }
         let indexes: Vec<String> =
             files.iter().filter_map(|path| path.strip_suffix(INDEX)).map(str::to_owned).collect();
         for path in indexes {
@@ -66,6 +74,24 @@ impl<D: Disk> Walk<'_, D> {
                 .map_err(|error| StoreError::new("reading", &self.disk.describe(path), error))?;
         }
         Ok(())
+    }
+
+    /// A file whose removal was begun.
+    fn end_removal(&mut self, path: &str, files: &mut BTreeSet<String>) -> io::Result<()> {
+        let going = format!("{path}{GOING}");
+        files.remove(&going);
+        let known = index::read_head(&self.disk.open(&going, Access::Read)?)?;
+        if !known.is_ok_and(|known| known.store == self.name) {
+            return Ok(());
+        }
+        // Another file may have the name by now.
+        if files.contains(&format!("{path}{INDEX}")) {
+            return self.disk.remove(&going);
+        }
+        for ending in ["", COMPRESSED] {
+            files.remove(&format!("{path}{ending}"));
+        }
+        upkeep::remove(self.disk, path)
     }
 
     /// A file that has an index; what is found of it is left in `files`, and nothing else.

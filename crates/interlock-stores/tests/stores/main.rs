@@ -13,11 +13,13 @@
 //! | `files` | begun, named, compressed, removed, kept open, and read beside it all |
 //! | `damage` | files that something changed |
 //! | `missing` | files that are missing, by every way and for every reader |
+//! | `beside` | readers beside a store, one operation on the disk after the other |
 //! | `stalled` | readers that stop for a while, and what becomes of the files meanwhile |
 //! | `kills` | a process that is killed, on the real disk |
 //! | `spooled` | the spool |
 //! | `everyday` | what a user of the file store sees |
 
+mod beside;
 mod damage;
 mod everyday;
 mod files;

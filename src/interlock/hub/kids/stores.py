@@ -213,4 +213,4 @@ class Stores:
             self._notes.append(note)
 
 
-OF_STORES = (".idx", ".zst", ".new", ".lock")
+OF_STORES = (".idx", ".idx.old", ".zst", ".new", ".lock")
