@@ -86,6 +86,7 @@ GAUGES = {
     "lanes": gauge("keys", "keys with unsettled messages"),
     "paused": gauge("paused", "keys that are paused, and one more while the queue itself is"),
     "sealed": gauge("sealed", "1 while the queue takes no messages, else 0"),
+    "full": gauge("full", "1 while there is no room for one more message, else 0"),
     "results": gauge("results", "results that are kept"),
     "result_bytes": gauge("result_bytes", "bytes of the results that are kept"),
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import msgspec
 import pytest
 from redis import Redis
 
-from interlock import connect
+from interlock import Client, connect
 from interlock.cli import main
 from interlock.engine.operator import Operator
 from interlock.engine.queue import RemoteQueue
@@ -30,6 +31,18 @@ def test_list_tells_how_much_is_in_each_queue(cli: Command, queue: RemoteQueue[b
     lease.ack()
 
 
+def test_list_and_stats_tell_which_queue_has_no_room(cli: Command, client: Client) -> None:
+    queue = client.queue(f"narrow{uuid.uuid4().hex}", bytes, maxsize=2, maxbytes=5)
+    queue.put(b"1")
+    assert cli("stats", queue.name, "--json").json["full"] == 0
+    queue.put(b"2345")
+    (line,) = [line for line in cli("list").out.splitlines() if queue.name in line]
+    assert line.endswith("full")
+    assert cli("stats", queue.name).out.startswith(f"{queue.name}: full\n")
+    queue.get().ack()
+    assert cli("stats", queue.name).out.startswith(f"{queue.name}\n")
+
+
 def test_stats_tells_every_count_that_the_engine_has(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
@@ -42,7 +55,7 @@ def test_stats_tells_every_count_that_the_engine_has(
     shown = {line.rpartition("  ")[0].strip() or line for line in said.out.splitlines()}
     words = said.out.replace("_", " ")
     assert shown
-    for name in told.keys() - {"queue", "paused", "sealed"}:
+    for name in told.keys() - {"queue", "paused", "sealed", "full"}:
         assert name.replace("_", " ") in words
 
 

@@ -197,10 +197,14 @@ class Model:
         most, bytes = int(self.options["MAXSIZE"]), int(self.options["MAXBYTES"])
         if (most and count > most) or (bytes and size > bytes):
             raise Refused("TOOBIG")
+        if not self.has_room(count, size):
+            raise Refused("FULL")
+
+    def has_room(self, count: int, size: int) -> bool:
+        most, bytes = int(self.options["MAXSIZE"]), int(self.options["MAXBYTES"])
         held = self.unsettled()
         together = sum(len(entry.payload) for entry in held) + size
-        if (most and len(held) + count > most) or (bytes and together > bytes):
-            raise Refused("FULL")
+        return not (most and len(held) + count > most) and not (bytes and together > bytes)
 
     def put(self, specs: list[Spec]) -> list[str]:
         self.apply_due()

@@ -42,6 +42,7 @@ class ReadModel(OperatedModel):
             "oldest_ready": self.in_front()[0].sequence if "ready" in states else 0,
             "oldest_waiting": self.oldest_waiting(),
             **{name: self.counts[name] for name in ("dropped", "dead_expired")},
+            "full": int(not self.has_room(1, 1)),
             "time": self.now,
         }
         return [part for name, count in counts.items() for part in (name, str(count))]

@@ -108,6 +108,12 @@ def test_it_is_equal_to_a_mapping_with_the_same_rows_at_the_same_keys(
     for other in ({}, {7: Count()}, {7: Count(count=1)}, {**same, "b": Count()}, {1.5: 1, "a": 2}):
         assert table != other and other != table
     assert table != {7: Count(count=1), "7": Count(count=1), "a": Count()}
+
+    class Longer(dict[Any, Count]):
+        def items(self) -> Any:
+            raise AssertionError("rows are compared though there are more of them")
+
+    assert table != Longer({**same, "b": Count()})
     assert table != [] and table != None  # noqa: E711
     with pytest.raises(TypeError):
         hash(table)

@@ -106,7 +106,7 @@ pub enum Outcome {
 }
 
 /// The figures that `il1_stats` tells of a queue.
-pub type Figures = [(&'static str, u64); 30];
+pub type Figures = [(&'static str, u64); 31];
 
 /// The name of a queue, and what is told of it.
 pub type Told = (Box<[u8]>, Figures);

@@ -75,7 +75,7 @@ impl Queue {
     }
 
     /// The counts of a queue, by their names.
-    pub fn figures(&mut self) -> [(&'static str, u64); 30] {
+    pub fn figures(&mut self) -> [(&'static str, u64); 31] {
         let oldest_ready = self.scheduler.next_in_line().unwrap_or(0);
         let oldest_waiting = self.scheduler.oldest_waiting().unwrap_or(0);
         let s = self.scheduler.counts();
@@ -110,6 +110,7 @@ impl Queue {
             ("oldest_waiting", oldest_waiting),
             ("dropped", s.dropped),
             ("dead_expired", s.dead_expired),
+            ("full", u64::from(self.scheduler.room(1, 1).is_err())),
         ]
     }
 

@@ -326,6 +326,8 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             return True
         if not isinstance(other, Mapping):
             return NotImplemented
+        if len(self) != len(other):
+            return False
         # By items: dict(self) would ask for each key again, which may be gone by then.
         rows = dict(self.items())
         try:

@@ -57,7 +57,7 @@ class QueueView(View):
         """Show it."""
         counts = seen.stats
         closed = f"  {seen.paused} paused" if seen.paused else ""
-        closed += "  sealed" if counts.get("sealed") else ""
+        closed += "".join(f"  {word}" for word in ("sealed", "full") if counts.get(word))
         self.head(f"{self.queue}  {counts['unsettled']:,} messages{closed}")
         self.stalled(map(str, seen.stall or ()))
         states = [f"{name.replace('_', ' ')} {counts[name]:,}" for name in STATES]

@@ -45,7 +45,7 @@ class QueuesView(View):
         rows = []
         for name in names:
             counts, rates = seen.stats[name], seen.rates.get(name, {})
-            closed = [word for word in ("paused", "sealed") if counts.get(word)]
+            closed = [word for word in ("paused", "sealed", "full") if counts.get(word)]
             rows.append(
                 (
                     name,

@@ -111,7 +111,7 @@ def summary(queue: str, counts: dict[str, int]) -> str:
     gates = gates_text(counts)
     lines = [f"{printable(queue)}{': ' + gates if gates else ''}"]
     known = {name for _, names in SECTIONS for name in names}
-    known |= {"paused", "sealed", "time", *OLDEST}
+    known |= {"paused", "sealed", "full", "time", *OLDEST}
     others = tuple(name for name in counts if name not in known)
     for title, names in (*SECTIONS, ("else", others)):
         shown = [name for name in names if name in counts]
@@ -142,6 +142,8 @@ def gates_text(counts: dict[str, int]) -> str:
         closed.append(f"{count(paused, 'pause')}")
     if counts.get("sealed"):
         closed.append("sealed")
+    if counts.get("full"):
+        closed.append("full")
     return ", ".join(closed)
 
 

@@ -20,7 +20,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
   const node = h("div", {}, head(queue, { crumbs: [link(`${base}/`, {}, "Queues")], marks: [marks], actions: [gates] }),
     h("nav", { class: "tabs", "aria-label": "Parts of the queue" },
       tab("Live", page("queues", queue), ""), tab("Messages", page("queues", queue, "messages"), "unsettled"), tab("Held and dead", page("queues", queue, "dead"), "failed")));
-  const state = { paused: false, sealed: false };
+  const state = { paused: false, sealed: false, full: false };
   let drawn = "";
 
   const gate = (text, what, done, nothing, question) => action(text, async () => {
@@ -35,7 +35,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
       setText(counts.get("unsettled"), count(stats.unsettled));
       const failed = (stats.held ?? 0) + (stats.dead ?? 0);
       setText(counts.get("failed"), failed ? count(failed) : "");
-      if (Boolean(stats.sealed) !== state.sealed) update({ sealed: Boolean(stats.sealed) });
+      if (Boolean(stats.sealed) !== state.sealed || Boolean(stats.full) !== state.full) update({ sealed: Boolean(stats.sealed), full: Boolean(stats.full) });
     }
   }
 
@@ -46,7 +46,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
     const text = JSON.stringify(state);
     if (text === drawn) return;
     drawn = text;
-    show(marks, state.paused ? flag("paused", "warning", "Nothing is leased") : null, state.sealed ? flag("sealed", "warning", "Puts are refused") : null);
+    show(marks, state.paused ? flag("paused", "warning", "Nothing is leased") : null, state.sealed ? flag("sealed", "warning", "Puts are refused") : null, state.full ? flag("full", "warning", "There is no room: puts wait, or fail") : null);
     show(gates,
       state.paused
         ? gate("Resume", "resume", `${queue} goes on`, `${queue} was not paused`)

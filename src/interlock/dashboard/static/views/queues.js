@@ -80,7 +80,7 @@ function columns(live, marks) {
   return [
     {
       name: "queue", label: "Queue", head: true, sort: (row) => row.name,
-      stamp: (row) => `${marks.get(row.name)?.paused}${row.stats.sealed}${row.stats.paused}`,
+      stamp: (row) => `${marks.get(row.name)?.paused}${row.stats.sealed}${row.stats.paused}${row.stats.full}`,
       fill: (row) => h("span", { class: "name" }, queueLink(row.name, { "data-open": true }), badges(row, marks.get(row.name))),
     },
     figure("ready", "Ready"), figure("waiting", "Waiting"), figure("leased", "Leased"),
@@ -110,6 +110,7 @@ function badges(row, mark) {
   if (mark?.paused) found.push(flag("paused", "warning", "The whole queue is paused: nothing is leased"));
   else if (row.stats.paused) found.push(flag(`${count(row.stats.paused)} paused`, "warning", "Keys that are paused"));
   if (row.stats.sealed) found.push(flag("sealed", "warning", "Puts are refused"));
+  if (row.stats.full) found.push(flag("full", "warning", "There is no room: puts wait, or fail"));
   return found;
 }
 

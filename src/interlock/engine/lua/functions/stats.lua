@@ -160,12 +160,13 @@ register('stats', function(q, from)
   now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
   now.oldest_waiting = now.waiting > 0 and oldest_waiting(q, next_place) or 0
   now.paused = c[N.paused] + c[N.halted]
+  now.full = no_room(q, 1, 1) and 1 or 0
   local reply = {}
   for _, name in ipairs({
     'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
     'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled',
     'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
-    'result_bytes', 'oldest_ready', 'oldest_waiting', 'dropped', 'dead_expired',
+    'result_bytes', 'oldest_ready', 'oldest_waiting', 'dropped', 'dead_expired', 'full',
   }) do
     reply[#reply + 1] = name
     reply[#reply + 1] = digits(now[name] or c[N[name]])
