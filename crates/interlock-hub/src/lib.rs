@@ -17,6 +17,8 @@
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | [`users`] | who may do what |
 //! | [`kept`] | what is given to the node that keeps a table, and waits for its answer |
+//! | [`writes`] | what is given to the event loop that writes a table's rows, and how that answers |
+//! | [`line`] | the replies of one connection that wait for others |
 //! | [`tables`] | the state tables |
 //! | [`stores`] | the stores of topics |
 //! | [`settings`] | what a hub is told at its start, and anew while it runs |
@@ -69,6 +71,7 @@ mod inherited;
 pub mod journal;
 mod journal_thread;
 pub mod kept;
+pub mod line;
 mod listener;
 mod listeners;
 pub mod mailbox;
@@ -98,3 +101,4 @@ pub mod topics;
 pub mod tracing;
 pub mod users;
 pub mod wake;
+pub mod writes;

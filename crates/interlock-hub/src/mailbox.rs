@@ -17,6 +17,7 @@ use crate::registry::Card;
 use crate::settings::Live;
 use crate::survey::Survey;
 use crate::wake::WakeUp;
+use crate::writes::{self, Written};
 
 pub enum Mail {
     Chunk(Arc<Chunk>),
@@ -30,6 +31,8 @@ pub enum Mail {
     Answer(u64, Answer),
     /// Replies to several, as they go out.
     Replies(Vec<(u64, Vec<u8>)>),
+    /// Replies to writes.
+    Written(Vec<Written>),
     /// Tell who is subscribed.
     Survey(Arc<Survey>),
     /// A store has room, or is done with something that a connection waits for.
@@ -74,6 +77,14 @@ pub struct Post(pub Arc<[Mailbox]>);
 impl kept::Host for Post {
     fn answer(&self, worker: usize, replies: Vec<(u64, Vec<u8>)>) {
         if self.0[worker].put(Mail::Replies(replies)) {
+            self.0[worker].wake();
+        }
+    }
+}
+
+impl writes::Host for Post {
+    fn written(&self, worker: usize, replies: Vec<Written>) {
+        if self.0[worker].put(Mail::Written(replies)) {
             self.0[worker].wake();
         }
     }

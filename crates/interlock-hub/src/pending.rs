@@ -37,6 +37,11 @@ pub enum Pending {
     Pause,
     /// RELAY OPEN: the connection before has to end first.
     Relay,
+    /// The request is done when the writes before it are answered: all of them, or so many that there is room
+    /// for another.
+    Writes {
+        all: bool,
+    },
     /// A store has no room for what it publishes: the request is done when it has.
     Room,
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use crate::catalog::{self, Action, Command, Unknown};
-use crate::command::{self, Call};
+use crate::command::{self, follows, Call};
 use crate::counters::add;
 use crate::events::{Answer, Level};
 use crate::pending::Pending;
@@ -119,6 +119,7 @@ impl Session {
             requests.stored = stored;
         }
         let unread = requests.stored.len() - requests.at.min(requests.stored.len());
+        let given = state.line.as_ref().map_or(0, |line| line.bytes());
         // A request that waits to be done is still the parser's to hold.
         if requests.ready.is_none() {
             requests.parser.shrink(&mut core.local.ranges);
@@ -132,7 +133,7 @@ impl Session {
             return Step::Cut;
         }
         state.card.unread.store(unread, Relaxed);
-        core.local.held += state.card.hold(Part::Asked, held);
+        core.local.held += state.card.hold(Part::Asked, held + given);
         step
     }
 
@@ -140,7 +141,7 @@ impl Session {
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
         let Some(pending) = state.pending.take() else { return };
-        if matches!(*pending, Pending::Pause | Pending::Room) {
+        if matches!(*pending, Pending::Pause | Pending::Room | Pending::Writes { .. }) {
             // The request itself comes now.
             return;
         }
@@ -155,6 +156,42 @@ impl Session {
             out.truncate(before);
         }
         state.silence_moves_on();
+    }
+
+    /// The reply to a write. It goes out with `catch_up`.
+    pub fn written(&mut self, number: u64, reply: Vec<u8>, core: &mut Core<'_>) {
+        let Some(line) = &mut self.state.line else { return };
+        if reply.first() == Some(&b'-') {
+            core.count_error(&reply[1..]);
+        }
+        line.answered(number, reply);
+    }
+
+    /// Writes the replies to writes whose turn has come. Returns whether it goes on with `run`, for it may have
+    /// waited for them.
+    pub fn catch_up(&mut self, out: &mut Vec<u8>) -> bool {
+        let state = &mut self.state;
+        let Some(line) = &mut state.line else { return false };
+        line.go_out(out);
+        let (is_empty, has_room) = (line.is_empty(), line.has_room());
+        if is_empty {
+            state.next_write = line.next();
+            state.line = None;
+        }
+        match state.pending.as_deref() {
+            Some(Pending::Writes { all }) if is_empty || (has_room && !all) => {
+                state.pending = None;
+                true
+            }
+            pending => pending.is_none(),
+        }
+    }
+
+    /// Writes that wait will have no other reply than this.
+    pub fn give_up_writes(&mut self, reply: &[u8]) {
+        if let Some(line) = &mut self.state.line {
+            line.give_up(reply);
+        }
     }
 
     /// There are other users now. False: it may no longer be connected, or not as it is.
@@ -208,6 +245,11 @@ impl Session {
 
     pub fn waits_for_keeper(&self) -> bool {
         matches!(self.state.pending.as_deref(), Some(Pending::Kept { .. }))
+    }
+
+    /// It goes on soon, when others have done its writes.
+    pub fn waits_for_writes(&self) -> bool {
+        matches!(self.state.pending.as_deref(), Some(Pending::Kept { .. } | Pending::Writes { .. }))
     }
 
     /// Its keeper need not answer.
@@ -266,6 +308,10 @@ impl Requests {
             None => match self.parse(bytes, limits, core) {
                 Ok(Parsed::Request(used)) => (used, false),
                 Ok(Parsed::Incomplete) => return Err(()),
+                Err(_) if state.line.is_some() => {
+                    // Found again, when it can be said.
+                    return Ok((0, Some(state.wait_for_writes(true))));
+                }
                 Err(refusal) => {
                     add(&core.shared.counters.protocol_errors, 1);
                     let text = format!("ERR Protocol error: {refusal}");
@@ -283,6 +329,14 @@ impl Requests {
             return Ok((used, None));
         }
         let command = catalog::find(arguments);
+        if let Some(line) = &state.line {
+            let tables = &core.local.live.tables;
+            let follows = command.is_ok_and(|command| follows(line, command, arguments, tables));
+            if !follows || line.is_full() {
+                self.ready = Some((used, resumed));
+                return Ok((0, Some(state.wait_for_writes(!follows))));
+            }
+        }
         let lowered = match command {
             Ok(command) if core.shared.settings.ignore_case_topics => {
                 let places = topic_places(command, arguments);
@@ -327,6 +381,10 @@ impl Requests {
         if state.is_silent() && !pushes {
             out.truncate(before);
         }
+        if let Some(line) = state.line.as_mut().filter(|_| out.len() > before) {
+            // Refused, as those before it may be.
+            line.say(out.split_off(before));
+        }
         state.silence_moves_on();
         let step = if state.closing {
             Some(Step::Close)
@@ -343,6 +401,12 @@ impl Requests {
 }
 
 impl State {
+    /// Does what comes next when the writes before it are answered.
+    fn wait_for_writes(&mut self, all: bool) -> Step {
+        self.pending = Some(Box::new(Pending::Writes { all }));
+        Step::Wait
+    }
+
     /// Executes a command; returns whether its replies come although CLIENT REPLY is off. `resumed`: it was
     /// begun before, waited for room, and has been shown to who monitors.
     fn execute(

@@ -30,6 +30,7 @@ use crate::tables::Tables;
 use crate::time::Time;
 use crate::topics::{Directory, Subscribers};
 use crate::tracing::SlowEntries;
+use crate::writes::{self, Batches};
 
 pub struct Shared {
     /// As the hub was started; `live` is what has changed since.
@@ -45,6 +46,8 @@ pub struct Shared {
     pub host: OnceLock<Arc<dyn Host>>,
     /// The hub as keepers of its tables see it.
     pub post: Arc<dyn kept::Host>,
+    /// The hub as writers of its tables see it.
+    pub written: Arc<dyn writes::Host>,
     pub registry: Registry,
     pub surveys: Surveys,
     pub mailboxes: Arc<[Mailbox]>,
@@ -93,6 +96,8 @@ pub struct Local {
     pub chunk: Builder,
     /// The messages of this turn that stores want; `None`: there are no stores.
     pub offers: Option<Box<Offers>>,
+    /// The writes of this turn that others do.
+    pub writes: Batches,
     /// Senders, and ids of the connections that brought their messages and do so no more. They may be
     /// followed by others once the turn is handed on.
     pub released: Vec<(u128, u64)>,
@@ -162,6 +167,7 @@ impl Shared {
             relays: Relays::default(),
             host: OnceLock::new(),
             post: Arc::new(Post(mailboxes.clone())),
+            written: Arc::new(Post(mailboxes.clone())),
             registry: Registry::default(),
             surveys: Surveys::default(),
             beats: Beats::new(mailboxes.len()),
@@ -490,7 +496,7 @@ impl Local {
         let (served, callers, ranges, released) = Default::default();
         let (commands, published, delivered, dropped) = Default::default();
         let (tallies, looked, errors) = Default::default();
-        let (received_bytes, sent_bytes) = Default::default();
+        let (received_bytes, sent_bytes, writes) = Default::default();
         Local {
             worker,
             live,
@@ -498,6 +504,7 @@ impl Local {
             monitors,
             chunk,
             offers: None,
+            writes,
             released,
             served,
             callers,

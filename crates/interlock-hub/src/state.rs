@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use interlock_journal::copy::Copy;
 use std::hash::RandomState;
 
+use crate::line::Line;
 use crate::pending::Pending;
 use crate::registry::{Card, Part};
 use crate::relays::{Relays, Way};
@@ -32,6 +33,10 @@ pub struct State {
     pub logged_in: bool,
     /// The call that is not answered yet: nothing more is read until it is.
     pub pending: Option<Box<Pending>>,
+    /// Writes that are not answered yet; `None`: there are none.
+    pub line: Option<Box<Line>>,
+    /// The number of the first write of the next line.
+    pub next_write: u64,
     /// The copy of the journal that BACKUP reads: its files are open until it ends, though the journal
     /// may need them no more.
     pub backup: Option<Box<Copy<File>>>,
@@ -90,7 +95,8 @@ impl Relaying {
 impl State {
     pub fn new(card: Arc<Card>, slot: u32, users: &Users) -> Self {
         let (resp3, silent, drops, closing) = Default::default();
-        let (deferred, subscriptions, pending, backup, relaying) = Default::default();
+        let (deferred, subscriptions, pending, backup, relaying, line, next_write) =
+            Default::default();
         let mut state = State {
             card,
             slot,
@@ -102,6 +108,8 @@ impl State {
             user: None,
             logged_in: false,
             pending,
+            line,
+            next_write,
             backup,
             relaying,
             deferred,

@@ -16,6 +16,7 @@ use std::hash::RandomState;
 
 use crate::kept::Keeper;
 use crate::time::Time;
+use crate::writes::RowWrites;
 
 /// All of them; cloning shares them.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Tables {
     /// By their ids.
     in_order: Arc<[Arc<ServedTable>]>,
     keeper: Option<Arc<Keeper>>,
+    /// Some of them are written by others.
+    given: bool,
 }
 
 /// A table under the name by which clients know it.
@@ -35,6 +38,8 @@ pub struct ServedTable {
     patient: Table,
     /// The only writer, if not everybody may write.
     pub keeper: Option<Arc<Keeper>>,
+    /// The writer of its rows, if it is not the hub.
+    pub writes: Option<Arc<dyn RowWrites>>,
     /// Commands that named it.
     pub calls: AtomicU64,
     counted: Mutex<Option<Counted>>,
@@ -56,13 +61,20 @@ impl Tables {
         let named = in_order.iter().map(|table| (table.name.as_bytes().into(), table.clone()));
         let by_name = Arc::new(named.collect());
         let keeper = in_order.iter().find_map(|table| table.keeper.clone());
-        Tables { by_name, in_order: in_order.into(), keeper }
+        let given = in_order.iter().any(|table| table.is_given());
+        Tables { by_name, in_order: in_order.into(), keeper, given }
     }
 
     /// The keeper of the first of them that has one.
     #[inline]
     pub fn keeper(&self) -> Option<&Arc<Keeper>> {
         self.keeper.as_ref()
+    }
+
+    /// Returns whether some of them are not written by the hub itself.
+    #[inline]
+    pub fn are_given(&self) -> bool {
+        self.given
     }
 
     #[inline]
@@ -78,11 +90,25 @@ impl Tables {
 
 impl ServedTable {
     pub fn new(name: String, table: &Table) -> Arc<ServedTable> {
-        ServedTable::kept(name, table, None)
+        ServedTable::of(name, table, None, None)
     }
 
     /// With a keeper the hub itself does not write to it.
     pub fn kept(name: String, table: &Table, keeper: Option<Arc<Keeper>>) -> Arc<ServedTable> {
+        ServedTable::of(name, table, keeper, None)
+    }
+
+    /// A table whose rows another writes; the hub reads them.
+    pub fn written(name: String, table: &Table, writes: Arc<dyn RowWrites>) -> Arc<ServedTable> {
+        ServedTable::of(name, table, None, Some(writes))
+    }
+
+    fn of(
+        name: String,
+        table: &Table,
+        keeper: Option<Arc<Keeper>>,
+        writes: Option<Arc<dyn RowWrites>>,
+    ) -> Arc<ServedTable> {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let served = Arc::new(ServedTable {
             name,
@@ -90,6 +116,7 @@ impl ServedTable {
             hasty: table.with_patience(Duration::ZERO),
             patient: table.with_patience(PATIENCE),
             keeper,
+            writes,
             calls: AtomicU64::new(0),
             counted: Mutex::default(),
             counting: AtomicBool::new(false),
@@ -97,6 +124,11 @@ impl ServedTable {
         // So that there is something to tell when it is asked for first.
         served.statistics();
         served
+    }
+
+    /// Returns whether its rows are not written by the hub itself.
+    pub fn is_given(&self) -> bool {
+        self.keeper.is_some() || self.writes.is_some()
     }
 
     /// For what waits for nobody.

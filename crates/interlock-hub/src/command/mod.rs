@@ -20,6 +20,8 @@ mod topics;
 
 use interlock_engine::Function;
 
+pub use self::tables::kept::follows;
+
 use crate::catalog::{named, Access, Action, Command, Unknown};
 use crate::counters::add;
 use crate::events::{Answer, Asker, Question};
@@ -180,7 +182,7 @@ pub fn answered(
         Pending::Gathering(gathering) => subscribers::gather(gathering, state, core),
         Pending::Survey(survey) => subscribers::answered(survey, state, core, &mut reply),
         Pending::Relay => relay::answered(answer, state, core, reply),
-        Pending::Pause | Pending::Room => {}
+        Pending::Pause | Pending::Room | Pending::Writes { .. } => {}
     }
 }
 

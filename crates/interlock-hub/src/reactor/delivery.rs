@@ -109,7 +109,7 @@ impl Worker {
                 Line::Replies => self.replies.push(slot),
                 Line::Pushes => self.pushes.push(slot),
             }
-        } else if connection.closing_since.is_some() {
+        } else if connection.closing_since.is_some() && connection.session.state.line.is_none() {
             self.close(slot);
         } else {
             self.keep_spare(slot);
@@ -201,6 +201,11 @@ impl Connection {
     /// Its answers wait for a store.
     pub(super) fn is_gated(&self) -> bool {
         !self.gates.is_empty()
+    }
+
+    /// It asked for what is not done yet.
+    pub(super) fn is_to_be_answered(&self) -> bool {
+        self.is_gated() || self.session.state.line.is_some()
     }
 
     pub(super) fn reads(&self) -> bool {

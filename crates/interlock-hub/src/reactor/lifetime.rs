@@ -21,6 +21,7 @@ use crate::stores::Offers;
 use crate::time::now;
 use crate::time::Time;
 use crate::tls::Tls;
+use crate::writes::UNKNOWN;
 
 impl Worker {
     pub(super) fn accept(&mut self, socket: OwnedFd, peer: Peer) {
@@ -63,6 +64,7 @@ impl Worker {
             output: Output::default(),
             wants: Wants::FIRST,
             gates: Vec::new(),
+            reached: false,
             dirty: false,
             closing_since: None,
         }));
@@ -113,8 +115,37 @@ impl Worker {
         self.watch(slot);
         self.feed(token, &[]);
         self.close_ended(token);
-        if self.finishing && self.connection(token).is_some_and(|c| !c.session.waits_for_keeper()) {
-            self.begin_close(slot);
+        self.close_finished(token);
+    }
+
+    /// Sends it the replies to its writes that have come; it goes on, if it waited for them.
+    pub(super) fn catch_up(&mut self, token: u64) {
+        if self.connection(token).is_none() {
+            return;
+        }
+        let slot = token as u32;
+        let Some(connection) = self.slots[slot as usize].connection.as_mut() else { return };
+        connection.reached = false;
+        if connection.closing_since.is_some() {
+            connection.session.catch_up(&mut connection.output.tail);
+            if !connection.dirty && !connection.output.blocked {
+                connection.dirty = true;
+                self.replies.push(slot);
+            }
+        } else if connection.session.catch_up(&mut connection.output.tail) {
+            self.watch(slot);
+            self.feed(token, &[]);
+            self.close_ended(token);
+            self.close_finished(token);
+        } else {
+            self.answer(slot);
+        }
+    }
+
+    /// The hub stops, and it has done all that it had read.
+    fn close_finished(&mut self, token: u64) {
+        if self.finishing && self.connection(token).is_some_and(|c| !c.session.waits_for_writes()) {
+            self.begin_close(token as u32);
         }
     }
 
@@ -182,11 +213,13 @@ impl Worker {
             let unheard = now.saturating_sub(state.card.seen.load(Relaxed));
             let is_idle =
                 idle > 0 && unheard > idle && !state.is_pushed_to() && state.pending.is_none();
-            let is_idle = is_idle && !connection.is_gated();
+            let is_idle = is_idle && !connection.is_to_be_answered();
             let is_shaking = connection.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
             let is_unknown = is_shaking || state.user.is_none();
             let is_stranger = login > 0 && is_unknown && now - state.card.created > login;
-            if connection.closing_since.is_some_and(|since| now - since > FAREWELL) {
+            let farewell = connection.closing_since.is_some_and(|since| now - since > FAREWELL);
+            // A hub that stops has a time of its own for writes.
+            if farewell && !(self.finishing && state.line.is_some()) {
                 self.close(slot);
             } else if connection.output.is_over(connection.limit(&live), now) {
                 self.close_over(slot);
@@ -224,19 +257,23 @@ impl Worker {
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         for slot in 0..self.slots.len() as u32 {
-            // What a keeper was given is answered first.
+            // Writes are answered first.
             let connection = self.slots[slot as usize].connection.as_ref();
-            if !connection.is_some_and(|connection| connection.session.waits_for_keeper()) {
+            if !connection.is_some_and(|connection| connection.session.waits_for_writes()) {
                 self.begin_close(slot);
             }
         }
     }
 
-    /// Tells those who wait for a keeper that there will be no answer.
-    fn refuse_kept(&mut self) {
+    /// Tells those whose writes are not answered that there will be no answer.
+    fn refuse_writes(&mut self) {
         for slot in 0..self.slots.len() as u32 {
             let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };
-            if connection.session.waits_for_keeper() {
+            if connection.session.state.line.is_some() {
+                connection.session.give_up_writes(format!("-{UNKNOWN}\r\n").as_bytes());
+                connection.session.catch_up(&mut connection.output.tail);
+                self.flush(slot, Line::Replies);
+            } else if connection.session.waits_for_keeper() {
                 connection.session.forget_kept();
                 let refused = format!("-{UNANSWERED}\r\n").into_bytes();
                 let mut core = Core {
@@ -254,7 +291,7 @@ impl Worker {
 
     pub(super) fn stop(&mut self) {
         self.stopped = true;
-        self.refuse_kept();
+        self.refuse_writes();
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].connection.is_some() {
                 add(&self.shared.counters.connections_cut, 1);

@@ -21,6 +21,7 @@ use crate::socket;
 use crate::stores::{Gate, Offers};
 use crate::time::{now, Time};
 use crate::tls::Tls;
+use crate::writes::Written;
 
 pub struct Worker {
     pub(super) shared: Arc<Shared>,
@@ -45,6 +46,9 @@ pub struct Worker {
     must_drain: bool,
     /// Of the controller, for connections that wait.
     answers: Vec<(u64, Answer)>,
+    /// Replies to writes, and the connections that they are for.
+    written: Vec<Vec<Written>>,
+    reached: Vec<u64>,
     /// Connections whose answers wait for stores.
     gated: Vec<u64>,
     /// A store has gone on.
@@ -71,6 +75,8 @@ pub(super) struct Connection {
     pub(super) wants: Wants,
     /// Its answers wait for these; nothing more is read meanwhile.
     pub(super) gates: Vec<Gate>,
+    /// Replies to its writes have come.
+    pub(super) reached: bool,
     /// Waits in `replies` or `pushes`.
     pub(super) dirty: bool,
     pub(super) closing_since: Option<Time>,
@@ -98,6 +104,8 @@ impl Worker {
             busy: false,
             must_drain: false,
             answers: Vec::new(),
+            written: Vec::new(),
+            reached: Vec::new(),
             gated: Vec::new(),
             progressed: false,
             finishing: false,
@@ -164,6 +172,7 @@ impl Worker {
         for (token, answer) in std::mem::take(&mut self.answers) {
             self.answered(token, answer);
         }
+        self.take_written();
         self.shared.queues.tick(&mut self.local.served);
         if self.shared.pause.rest(self.now).is_some() {
             self.shared.go_on(self.shared.pause.ended(self.now));
@@ -172,6 +181,7 @@ impl Worker {
         if std::mem::take(&mut self.must_drain) {
             self.drain();
         }
+        self.local.writes.give();
         // Before the answers: who has one finds itself counted.
         self.local.count(&self.shared, self.now);
         self.hand_over();
@@ -203,7 +213,8 @@ impl Worker {
     /// Returns how many ms at most to wait for events; `None`: until there are some.
     fn timeout(&self) -> Option<u32> {
         let mailbox = &self.shared.mailboxes[self.local.worker];
-        let undone = !self.answers.is_empty() || self.progressed || mailbox.is_full();
+        let unanswered = !self.answers.is_empty() || !self.written.is_empty();
+        let undone = unanswered || self.progressed || mailbox.is_full();
         if undone || !self.replies.is_empty() || !self.pushes.is_empty() {
             return Some(0);
         }
@@ -285,7 +296,7 @@ impl Worker {
             Ok(Some(0)) => {
                 // It sends no more, but may read: what waits for the turn's end goes out now or never.
                 self.flush(token as u32, Line::Pushes);
-                if self.connection(token).is_some_and(Connection::is_gated) {
+                if self.connection(token).is_some_and(Connection::is_to_be_answered) {
                     self.begin_close(token as u32);
                 } else {
                     self.close(token as u32);
@@ -333,9 +344,9 @@ impl Worker {
                     }
                 }
                 Step::Wait => {
-                    // A keeper answers soon: two system calls for each would cost more than to be told
+                    // Writes are answered soon: two system calls for each would cost more than to be told
                     // of input that is left.
-                    let soon = self.connection(token).is_some_and(|c| c.session.waits_for_keeper());
+                    let soon = self.connection(token).is_some_and(|c| c.session.waits_for_writes());
                     if !soon {
                         self.watch(slot);
                     }
@@ -414,6 +425,7 @@ impl Worker {
                         self.answers
                             .extend(replies.map(|(token, reply)| (token, Answer::Reply(reply))));
                     }
+                    Mail::Written(replies) => self.written.push(replies),
                     Mail::Drain => {
                         self.must_drain = true;
                         self.shared.go_on(self.shared.pause.end());
@@ -487,6 +499,26 @@ impl Worker {
                 let answer = Answer::Reply(Vec::new());
                 self.shared.send(next.worker, Mail::Answer(next.token, answer));
             }
+        }
+    }
+
+    /// Hands replies to writes to those who wait for them, who go on if they waited.
+    fn take_written(&mut self) {
+        for Written { token, number, reply } in
+            std::mem::take(&mut self.written).into_iter().flatten()
+        {
+            let place = &mut self.slots[token as u32 as usize];
+            let is_there = place.generation == (token >> 32) as u32;
+            let Some(connection) = place.connection.as_mut().filter(|_| is_there) else { continue };
+            let mut core =
+                Core { shared: &self.shared, local: &mut self.local, now: self.now, clock: now };
+            connection.session.written(number, reply, &mut core);
+            if !std::mem::replace(&mut connection.reached, true) {
+                self.reached.push(token);
+            }
+        }
+        for token in std::mem::take(&mut self.reached) {
+            self.catch_up(token);
         }
     }
 

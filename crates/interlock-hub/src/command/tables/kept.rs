@@ -1,29 +1,48 @@
-//! Calls that are the keeper's: writes to a table that a node keeps, and NODE.
+//! Calls that are not the worker's to do: writes to a table that somebody else writes, and NODE.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::catalog::Access;
+use crate::catalog::{Access, Command};
 use crate::command::Call;
 use crate::kept::{Caller, Keeper};
+use crate::line::Line;
 use crate::pending::Pending;
-use crate::tables::ServedTable;
+use crate::resp::parse::Arguments;
+use crate::shared::Shared;
+use crate::state::State;
+use crate::tables::{ServedTable, Tables};
 use crate::users::named_row;
+use crate::writes::{is_same, Batches, Desk, RowWrites, Waiting, Write};
 
-/// Answers, or has its keeper answer, what would write rows of a kept table. False: it is the worker's to do.
-pub fn is_for_keeper(call: &mut Call<'_, '_>) -> bool {
-    if !call.command.has_flag("write") {
-        return false;
-    }
-    let Some(table) = kept(call) else { return false };
-    match table {
-        Kept::Alone(keeper) => give(call, &keeper),
-        Kept::Among(name) => call.error(&format!(
-            "CROSSTABLE table '{name}' is kept by a node, and a call that writes to it writes to no \
-             other: send a call for each table"
-        )),
+/// Gives away, or refuses, what would write rows that the hub does not write. False: it is the worker's to
+/// do.
+pub fn is_given(call: &mut Call<'_, '_>) -> bool {
+    let local = &mut *call.core.local;
+    let Some(given) = given(call.command, call.arguments, &local.live.tables) else { return false };
+    let Given { table, several } = given;
+    table.calls.fetch_add(1, Relaxed);
+    if several {
+        let text = format!(
+            "CROSSTABLE table '{}' is kept by a node, and a call that writes to it writes to no other: \
+             send a call for each table",
+            table.name
+        );
+        call.error(&text);
+    } else if let Some(keeper) = table.keeper.clone() {
+        give(call, &keeper);
+    } else if let Some(writes) = &table.writes {
+        write(call.state, call.core.shared, &mut local.writes, writes, call.arguments);
     }
     true
+}
+
+/// Returns whether a call is done behind writes that wait, before they are answered: it writes, and by the
+/// same writer.
+pub fn follows(line: &Line, command: &Command, arguments: Arguments<'_>, tables: &Tables) -> bool {
+    let given = given(command, arguments, tables).filter(|given| !given.several);
+    let writes = given.and_then(|given| given.table.writes.as_ref());
+    writes.is_some_and(|writes| is_same(writes, &line.writes))
 }
 
 /// NODE, whatever it says.
@@ -34,40 +53,39 @@ pub fn node(call: &mut Call<'_, '_>) {
     }
 }
 
-/// The tables of a call, of which one at least is kept.
-enum Kept {
-    /// All rows are of one table.
-    Alone(Arc<Keeper>),
-    /// They are of several; the name of one that is kept.
-    Among(String),
+/// A table of a call that the hub does not write, the first of them.
+struct Given<'a> {
+    table: &'a Arc<ServedTable>,
+    /// The call names other tables beside.
+    several: bool,
 }
 
-/// `None`: no table of the call is kept, or what it names is none, which is the command's to refuse.
-fn kept(call: &Call<'_, '_>) -> Option<Kept> {
-    let (from, count) = match call.command.access {
+/// `None`: the call does not write, the hub writes all its tables, or what it names is none, which is the
+/// command's to refuse.
+fn given<'a>(command: &Command, arguments: Arguments<'_>, tables: &'a Tables) -> Option<Given<'a>> {
+    if !command.has_flag("write") {
+        return None;
+    }
+    let (from, count) = match command.access {
         Access::Rows => (1, usize::MAX),
         Access::Row => (1, 1),
         Access::TableRow | Access::TableName => (2, 1),
         _ => return None,
     };
-    let tables = &call.core.local.live.tables;
     let (mut first, mut found): (Option<&Arc<ServedTable>>, Option<&Arc<ServedTable>>) =
         (None, None);
     let mut several = false;
-    for name in call.arguments.from(from).take(count) {
-        let name = match call.command.access {
+    for name in arguments.from(from).take(count) {
+        let name = match command.access {
             Access::TableName => name,
             _ => named_row(name)?.0,
         };
         let table = tables.named(name)?;
         several |= first.is_some_and(|first| first.id != table.id);
         first = first.or(Some(table));
-        found = found.or_else(|| table.keeper.is_some().then_some(table));
+        found = found.or_else(|| table.is_given().then_some(table));
     }
-    let table = found?;
-    table.calls.fetch_add(1, Relaxed);
-    let keeper = table.keeper.clone()?;
-    Some(if several { Kept::Among(table.name.clone()) } else { Kept::Alone(keeper) })
+    Some(Given { table: found?, several })
 }
 
 /// The reply comes when the keeper gives it.
@@ -89,5 +107,26 @@ fn give(call: &mut Call<'_, '_>, keeper: &Arc<Keeper>) {
     }
 }
 
+/// The reply comes behind those to the writes before it.
+fn write(
+    state: &mut State,
+    shared: &Shared,
+    batches: &mut Batches,
+    writes: &Arc<dyn RowWrites>,
+    arguments: Arguments<'_>,
+) {
+    let arguments: Vec<Vec<u8>> = arguments.from(0).map(<[u8]>::to_vec).collect();
+    let bytes = arguments.iter().map(|argument| argument.len() + OF_AN_ARGUMENT).sum();
+    let (first, silent) = (state.next_write, state.is_silent());
+    let line = state.line.get_or_insert_with(|| Box::new(Line::new(writes.clone(), first)));
+    let number = line.wait(bytes, silent);
+    let (worker, token) = (state.card.worker, state.card.token);
+    let desk = batches.desk(|| Desk { worker, host: shared.written.clone() });
+    let waiting = Waiting::new(desk, token, number, state.resp3);
+    batches.add(writes, Write { waiting, arguments });
+}
+
+/// Bytes of an argument beside what it says.
+const OF_AN_ARGUMENT: usize = 32;
 const NO_NODE: &str =
     "ERR this hub is no node of a cluster: none of its tables is kept by one; `interlock node` starts one";

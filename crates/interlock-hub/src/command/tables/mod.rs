@@ -46,7 +46,7 @@ struct Named<'a> {
 
 /// Answers a call; a refusal stands for all that was written of a reply.
 fn answer(call: &mut Call<'_, '_>, body: impl FnOnce(&Asked<'_>, &mut Writer<'_>) -> Done) {
-    if call.core.local.live.tables.keeper().is_some() && kept::is_for_keeper(call) {
+    if call.core.local.live.tables.are_given() && kept::is_given(call) {
         return;
     }
     let before = call.reply.out.len();

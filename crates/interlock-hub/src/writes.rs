@@ -1,0 +1,167 @@
+//! Tables whose rows somebody else writes: the event loop of a node. The workers give it the writes of
+//! their clients, many at once, and it answers each when it is done, from any thread and in any order.
+//!
+//! Neither way takes a lock or wakes a thread for each call: a worker gives what it has read in one turn,
+//! and [`Answers`] sends what one look of the loop has answered, once to each worker.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Writes the rows of a table.
+pub trait RowWrites: Send + Sync {
+    /// Takes writes that a worker has read. Those of one connection come in the order in which the client
+    /// sent them, over all calls of this function, and must be done in it. It must not wait, for all
+    /// connections of the worker would.
+    fn write(&self, writes: Vec<Write>);
+}
+
+/// One command on rows, as the client sent it.
+#[derive(Debug)]
+pub struct Write {
+    /// By which it is answered.
+    pub waiting: Waiting,
+    /// The command's name first. Rights and the number of arguments were checked, and all rows are of tables
+    /// that have this writer.
+    pub arguments: Vec<Vec<u8>>,
+}
+
+/// A client that waits for its reply. Dropped, it answers that nobody knows whether the write was done.
+#[must_use]
+pub struct Waiting {
+    /// `None`: it is answered.
+    worker: Option<Arc<Desk>>,
+    token: u64,
+    number: u64,
+    resp3: bool,
+}
+
+/// A worker, as those see it who answer its connections.
+pub struct Desk {
+    pub worker: usize,
+    pub host: Arc<dyn Host>,
+}
+
+/// A hub as its writers see it, which it outlives or not.
+pub trait Host: Send + Sync {
+    fn written(&self, worker: usize, replies: Vec<Written>);
+}
+
+/// The reply to a write, as it goes out.
+#[derive(Debug)]
+pub struct Written {
+    /// Of the connection.
+    pub token: u64,
+    /// Of the write, among those of the connection.
+    pub number: u64,
+    pub reply: Vec<u8>,
+}
+
+/// The writes that a worker has read in a turn and not yet given.
+#[derive(Default)]
+pub struct Batches {
+    desk: Option<Arc<Desk>>,
+    batches: Vec<(Arc<dyn RowWrites>, Vec<Write>)>,
+}
+
+/// Replies that go out together. Dropped, it sends what it has.
+#[derive(Default)]
+pub struct Answers {
+    /// By workers, of which there are few.
+    batches: Vec<(Arc<Desk>, Vec<Written>)>,
+}
+
+impl Waiting {
+    pub fn new(worker: Arc<Desk>, token: u64, number: u64, resp3: bool) -> Self {
+        Waiting { worker: Some(worker), token, number, resp3 }
+    }
+
+    /// Returns whether the client speaks RESP3; its reply must be worded so.
+    pub fn resp3(&self) -> bool {
+        self.resp3
+    }
+
+    /// Sends the reply, a whole one of the protocol, behind those to the writes that the client sent before.
+    /// [`Answers`] does it for many at once.
+    pub fn answer(self, reply: Vec<u8>) {
+        Answers::default().add(self, reply);
+    }
+
+    fn written(&mut self, reply: Vec<u8>) -> Option<(Arc<Desk>, Written)> {
+        let worker = self.worker.take()?;
+        Some((worker, Written { token: self.token, number: self.number, reply }))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let reply = format!("-{UNKNOWN}\r\n").into_bytes();
+        if let Some((desk, written)) = self.written(reply) {
+            desk.host.written(desk.worker, vec![written]);
+        }
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Waiting({}, {})", self.token, self.number)
+    }
+}
+
+impl Batches {
+    /// Returns the worker as those see it who answer; it is always the same.
+    pub fn desk(&mut self, make: impl FnOnce() -> Desk) -> Arc<Desk> {
+        self.desk.get_or_insert_with(|| Arc::new(make())).clone()
+    }
+
+    /// Adds a write. Of very many the first are given at once, so that the writer does not wait for all.
+    pub fn add(&mut self, writes: &Arc<dyn RowWrites>, write: Write) {
+        match self.batches.iter_mut().find(|(known, _)| is_same(known, writes)) {
+            Some((_, batch)) => batch.push(write),
+            None => self.batches.push((writes.clone(), vec![write])),
+        }
+        if self.batches.iter().any(|(_, batch)| batch.len() >= GIVEN) {
+            self.give();
+        }
+    }
+
+    pub fn give(&mut self) {
+        for (writes, batch) in self.batches.drain(..) {
+            writes.write(batch);
+        }
+    }
+}
+
+/// Returns whether both are the same writer.
+pub fn is_same(one: &Arc<dyn RowWrites>, other: &Arc<dyn RowWrites>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
+impl Answers {
+    /// Adds a reply, a whole one of the protocol.
+    pub fn add(&mut self, mut waiting: Waiting, reply: Vec<u8>) {
+        let Some((desk, written)) = waiting.written(reply) else { return };
+        match self.batches.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &desk)) {
+            Some((_, batch)) => batch.push(written),
+            None => self.batches.push((desk, vec![written])),
+        }
+    }
+
+    /// Sends them.
+    pub fn send(&mut self) {
+        for (desk, batch) in self.batches.drain(..) {
+            desk.host.written(desk.worker, batch);
+        }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.send();
+    }
+}
+
+/// Writes that are given at once.
+const GIVEN: usize = 512;
+/// Of a write that its writer dropped, or that is not answered when the hub stops.
+pub const UNKNOWN: &str =
+    "UNANSWERED the node that writes this table has ended or its hub stops: the write may have been done";
