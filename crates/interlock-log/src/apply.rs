@@ -340,6 +340,25 @@ impl<M: Machine> Whole<M> {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_head(out);
+        encode_machine(
+            self.machine.as_ref().map(|machine| |to: &mut Vec<u8>| machine.encode(to)),
+            out,
+        );
+    }
+
+    /// Takes what `encode` writes now, for another thread to be written while this goes on.
+    pub fn image(&self) -> impl FnOnce(&mut Vec<u8>) + Send + 'static {
+        let mut head = Vec::new();
+        self.encode_head(&mut head);
+        let image = self.machine.as_ref().map(M::image);
+        move |out| {
+            out.extend_from_slice(&head);
+            encode_machine(image, out);
+        }
+    }
+
+    fn encode_head(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.genesis);
         for number in [self.now, self.busy, self.reading, self.lineage, self.swept] {
             put_number(out, number);
@@ -350,12 +369,6 @@ impl<M: Machine> Whole<M> {
             put_bytes(out, name);
             mark.encode(out);
         }
-        let mut bytes = Vec::new();
-        if let Some(machine) = &self.machine {
-            machine.encode(&mut bytes);
-        }
-        out.push(u8::from(self.machine.is_some()));
-        put_bytes(out, &bytes);
     }
 
     /// # Errors
@@ -381,6 +394,15 @@ impl<M: Machine> Whole<M> {
         }
         Ok(whole)
     }
+}
+
+fn encode_machine(encode: Option<impl FnOnce(&mut Vec<u8>)>, out: &mut Vec<u8>) {
+    out.push(u8::from(encode.is_some()));
+    let mut bytes = Vec::new();
+    if let Some(encode) = encode {
+        encode(&mut bytes);
+    }
+    put_bytes(out, &bytes);
 }
 
 fn nothing(fate: Fate) -> Applied {

@@ -61,15 +61,28 @@ pub struct Checkpoint<M> {
 
 const VERSION: u8 = 1;
 
+/// The bytes of a checkpoint, when they are asked for.
+pub type Later = Box<dyn FnOnce() -> Vec<u8> + Send>;
+
+fn sealed(place: Place, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    place.encode(&mut out);
+    encode(&mut out);
+    let sum = checksum(2, &out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
 impl<M: Machine> Checkpoint<M> {
     /// The bytes of a checkpoint at a place; the last eight are a checksum.
     pub fn bytes(place: Place, state: &Whole<M>) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        place.encode(&mut out);
-        state.encode(&mut out);
-        let sum = checksum(2, &out);
-        out.extend_from_slice(&sum.to_le_bytes());
-        out
+        sealed(place, |out| state.encode(out))
+    }
+
+    /// The same bytes, for another thread to be made while this goes on.
+    pub fn later(place: Place, state: &Whole<M>) -> Later {
+        let image = state.image();
+        Box::new(move || sealed(place, image))
     }
 
     /// # Errors

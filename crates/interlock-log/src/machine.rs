@@ -98,6 +98,9 @@ pub struct Outcome {
     pub refused: bool,
 }
 
+/// A state as it was, which writes its bytes.
+pub type Image = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
+
 /// A deterministic state: what it does depends on its calls alone.
 pub trait Machine: Sized {
     /// The state at the beginning of a log.
@@ -117,6 +120,14 @@ pub trait Machine: Sized {
     fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64;
 
     fn encode(&self, out: &mut Vec<u8>);
+
+    /// Takes what `encode` writes now, for another thread to be written while this goes on. What is large should
+    /// not be copied for it.
+    fn image(&self) -> Image {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        Box::new(move |out| out.extend_from_slice(&bytes))
+    }
 
     /// # Errors
     ///

@@ -18,6 +18,8 @@
 //! Nothing here waits, and nothing knows the time of day: the owner fetches, appends, and says what it
 //! found. What it appends may be lost, come late or come twice.
 
+mod owner;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -214,29 +216,6 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         std::mem::take(&mut self.answers)
     }
 
-    /// Answers writes whose deadlines are over, by what the owner takes for the log time of now, and that
-    /// were not read back: nobody can say whether they will be done.
-    pub fn leave(&mut self, now: u64) {
-        for batch in &mut self.pending {
-            for (ticket, command) in batch.tickets.iter_mut().zip(&batch.commands) {
-                if let Some(ticket) = ticket.take_if(|_| now > command.deadline) {
-                    self.answers.push((ticket, Answer::Unknown));
-                }
-            }
-        }
-    }
-
-    /// Returns whether somebody waits for an answer.
-    pub fn is_awaited(&self) -> bool {
-        let waits = |batch: &Batch| batch.tickets.iter().any(Option::is_some);
-        !self.gathered.is_empty() || self.pending.iter().any(waits)
-    }
-
-    /// The machine, for those who show elsewhere what it holds; what it does must stay the same.
-    pub fn machine_mut(&mut self) -> Option<&mut M> {
-        self.state.machine.as_mut()
-    }
-
     /// The next entry, with all that was gathered; with nothing, it tells the time and makes sure that
     /// what was appended before has been read.
     pub fn append(&mut self) -> Vec<u8> {
@@ -386,12 +365,6 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         let index = position.checked_sub(self.base.mark.position + 1)?;
         self.known.get(usize::try_from(index).ok()?).copied()
-    }
-
-    /// Returns whether the history of now does not have a mark; of places that nobody remembers it says no.
-    pub fn lacks_mark(&self, mark: Mark) -> bool {
-        mark.position > self.place.mark.position
-            || self.known_at(mark.position).is_some_and(|known| known.mark != mark)
     }
 
     /// Takes the next entry of a comparison; none if the log has no more. The node finds out whether it
@@ -568,9 +541,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     /// doubt, or while the newest one on disk has something that the log has lost. When they are kept,
     /// call [`Replica::saved`]; only then drop checkpoints that are not in the log.
     pub fn checkpoint(&self) -> Option<Vec<u8>> {
-        let reads = matches!(self.phase, Phase::Reads) && self.mine.is_none();
-        let sound = reads && self.state.machine.is_some();
-        (sound && self.place.id.is_some()).then(|| Checkpoint::bytes(self.place, &self.state))
+        self.may_save().then(|| Checkpoint::bytes(self.place, &self.state))
     }
 
     /// A checkpoint at a position has been kept: the ring may drop what is before it.

@@ -10,6 +10,7 @@
 //! | [`redis`] | the log on a stream of Redis or Valkey |
 //! | [`files`] | checkpoints, and a ring of what was applied |
 //! | `kept` | the ring in memory, with its file |
+//! | `saver` | the thread that writes checkpoints |
 //! | [`projection`] | the rows in a table of the machine's shared memory |
 //! | [`ports`] | the ways between the loop and those around it |
 //! | [`node`] | the loop between clients, log and state |
@@ -29,4 +30,5 @@ pub mod projection;
 pub mod redis;
 mod reply;
 pub mod running;
+mod saver;
 pub mod trouble;

@@ -24,6 +24,7 @@ use crate::kept::InFile;
 pub use crate::ports::{Clients, News, Pace, Refused, Standing, Write};
 use crate::projection::Projection;
 use crate::redis::{Event, Id, Log, Position, Settings};
+use crate::saver::Saver;
 
 pub struct Node<M, D: Disk, C> {
     log: Log,
@@ -42,7 +43,7 @@ pub struct Node<M, D: Disk, C> {
     /// Since when it takes no writes.
     takes_none: Option<Instant>,
     ring: Arc<Mutex<Ring<D>>>,
-    checkpoints: Checkpoints<D>,
+    saver: Saver<D>,
     clients: C,
     pace: Pace,
     /// Answers that are to be given when the ring is written.
@@ -57,7 +58,9 @@ pub struct Node<M, D: Disk, C> {
     tried: u64,
     read_at: Instant,
     written_at: Instant,
+    /// The position of the newest checkpoint, and of the one that was begun last.
     saved: u64,
+    begun: u64,
     is_disk_bad: bool,
     /// An empty entry was appended, by which it learns the log time of now.
     is_greeted: bool,
@@ -114,7 +117,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             at_end: None,
             takes_none: None,
             ring,
-            checkpoints,
+            saver: Saver::new(checkpoints),
             clients,
             pace,
             answers: Vec::new(),
@@ -126,6 +129,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             read_at: Instant::now(),
             written_at: Instant::now(),
             saved,
+            begun: saved,
             is_disk_bad: false,
             is_greeted: false,
             knows_time: false,
@@ -376,9 +380,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             self.replica.is_trimmed();
             return;
         };
+        self.saver.cancel();
         let mut reports = Vec::new();
         let found = loop {
-            match older::<M, D>(&self.checkpoints, self.tried, &mut reports) {
+            match older::<M, D>(&self.saver.checkpoints(), self.tried, &mut reports) {
                 Ok(Some((number, found))) => {
                     self.tried = number;
                     if found.place.mark.position < before {
@@ -402,6 +407,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.waiting.clear();
         (self.is_greeted, self.knows_time, self.is_genesis_under_way) = Default::default();
         self.saved = self.saved.min(place.mark.position);
+        self.begun = self.saved;
         self.again = Some(Instant::now());
         self.is_reading_for = ReadingFor::State;
         self.log.read_from(position(place));
@@ -497,17 +503,24 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     }
 
     fn save(&mut self) {
+        match self.saver.done() {
+            Some(Ok(position)) => {
+                self.saved = position;
+                self.replica.saved(position);
+            }
+            Some(Err(text)) => self.clients.tell(News::Disk(text)),
+            None => {}
+        }
         let position = self.replica.place().mark.position;
-        if position < self.saved + self.pace.checkpoint || self.is_reading_for != ReadingFor::State
-        {
+        let is_due = position >= self.begun + self.pace.checkpoint;
+        if !is_due || self.saver.is_busy() || self.is_reading_for != ReadingFor::State {
             return;
         }
-        let Some(bytes) = self.replica.checkpoint() else { return };
-        match self.checkpoints.save(position, &bytes) {
-            Ok(()) => self.replica.saved(position),
-            Err(error) => self.clients.tell(News::Disk(error.to_string())),
+        let Some(later) = self.replica.checkpoint_later() else { return };
+        self.begun = position;
+        if let Err(text) = self.saver.begin(position, later) {
+            self.clients.tell(News::Disk(text));
         }
-        self.saved = position;
     }
 }
 

@@ -116,7 +116,9 @@ impl InTable {
             match self.table.write(key, &self.words, ttl, Where::Anywhere) {
                 // Rows that have expired here and are not overwritten yet need room too.
                 Err(Error::TableFull) => {
-                    self.table.resize(self.table.made().capacity * 2, false)?;
+                    // A small table holds more rows than it is surely good for.
+                    let rows = self.table.statistics().rows();
+                    self.table.resize(rows.max(self.table.made().capacity) * 2, false)?;
                 }
                 done => return done.map(|_| ()),
             }

@@ -2,7 +2,7 @@
 
 use super::table::{Rows, When};
 use crate::codec::Damaged;
-use crate::machine::{Judge, Machine, Moment, Outcome, Winner};
+use crate::machine::{Image, Judge, Machine, Moment, Outcome, Winner};
 
 impl Machine for Rows {
     fn begin(genesis: &[u8]) -> Result<Self, Damaged> {
@@ -36,6 +36,10 @@ impl Machine for Rows {
 
     fn encode(&self, out: &mut Vec<u8>) {
         self.write(out);
+    }
+
+    fn image(&self) -> Image {
+        Box::new(Rows::image(self))
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Damaged> {

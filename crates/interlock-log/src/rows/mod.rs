@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `slots` | places of rows that can be copied at once |
 //! | `store` | the states of all rows: counts, expiry, what is forgotten, checksum, changes |
 //! | `settings` | what a log's genesis says of its table |
 //! | `calls` | the commands that write, by their names |
@@ -11,9 +12,10 @@
 mod calls;
 mod drive;
 mod settings;
+mod slots;
 mod store;
 mod table;
 
 pub use settings::Settings;
-pub use store::{Changed, Store, Unshown, MAX_KEY};
+pub use store::{Changed, Image, Store, Unshown, MAX_KEY};
 pub use table::{Rows, When};

@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use super::slots::Slots;
 use crate::codec::{self, Damaged, Reader};
 use crate::stamp;
 use crate::state::{Rules, State};
@@ -26,6 +28,30 @@ pub struct Changed<'a> {
     pub state: &'a [u8],
 }
 
+/// A store as it was.
+#[derive(Debug)]
+pub struct Image {
+    numbers: [u64; 4],
+    entries: Slots<Entry>,
+}
+
+impl Image {
+    /// Writes what [`Store::encode`] would have written.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for number in self.numbers {
+            codec::put_number(out, number);
+        }
+        let mut rows: Vec<&Entry> = self.entries.iter().collect();
+        rows.sort_unstable_by_key(|entry| entry.changed);
+        codec::put_number(out, rows.len() as u64);
+        for entry in rows {
+            codec::put_number(out, entry.changed);
+            codec::put_bytes(out, entry.key());
+            codec::put_bytes(out, entry.state());
+        }
+    }
+}
+
 /// Changes that were not shown elsewhere.
 #[derive(Clone, Debug)]
 pub struct Unshown<'a> {
@@ -40,7 +66,7 @@ pub struct Store {
     rules: Rules,
     /// The most tombstones, and rows that have expired, that are kept.
     tombstones: usize,
-    entries: Vec<Option<Entry>>,
+    entries: Slots<Entry>,
     free: Vec<u32>,
     by_key: HashTable<u32>,
     hasher: RandomState,
@@ -60,12 +86,14 @@ pub struct Store {
     shown: Option<u64>,
     /// Keys that were forgotten though their last change was not shown.
     unshown: Vec<Box<[u8]>>,
+    /// The key and the state that are put in.
+    both: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     /// The key, and the state behind it.
-    both: Box<[u8]>,
+    both: Arc<[u8]>,
     /// The number of its last change.
     changed: u64,
     key_size: u16,
@@ -93,7 +121,7 @@ impl Store {
         Store {
             rules,
             tombstones,
-            entries: Vec::new(),
+            entries: Slots::new(),
             free: Vec::new(),
             by_key: HashTable::new(),
             hasher: RandomState::new(),
@@ -108,6 +136,7 @@ impl Store {
             tail: VecDeque::new(),
             shown: None,
             unshown: Vec::new(),
+            both: Vec::new(),
         }
     }
 
@@ -192,21 +221,21 @@ impl Store {
         let slot = place.unwrap_or_else(|| {
             let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
             if slot as usize == self.entries.len() {
-                self.entries.push(None);
+                self.entries.add();
             }
             let (entries, hasher) = (&self.entries, &self.hasher);
             self.by_key.insert_unique(hasher.hash_one(key), slot, |slot| {
-                entries[*slot as usize].as_ref().map_or(0, |entry| hasher.hash_one(entry.key()))
+                entries.get(*slot as usize).map_or(0, |entry| hasher.hash_one(entry.key()))
             });
             slot
         });
         self.take_out(slot);
-        let mut both = Vec::with_capacity(key.len() + state.as_bytes().len());
-        both.extend_from_slice(key);
-        both.extend_from_slice(state.as_bytes());
-        let both = both.into_boxed_slice();
+        self.both.clear();
+        self.both.extend_from_slice(key);
+        self.both.extend_from_slice(state.as_bytes());
+        let both = self.both[..].into();
         let entry = Entry { both, changed: 0, key_size: key.len() as u16, is_alive: false };
-        self.entries[slot as usize] = Some(entry);
+        *self.entries.get_mut(slot as usize) = Some(entry);
         self.number(slot);
         self.put_in(slot);
         self.limit();
@@ -245,7 +274,7 @@ impl Store {
     /// Rows that changed or expired behind a number, in the order of their last change, so many at most.
     pub fn changed_since(&self, number: u64, most: usize) -> Vec<Changed<'_>> {
         let changed = |slot: usize| {
-            let entry = self.entries[slot].as_ref()?;
+            let entry = self.entries.get(slot)?;
             let (key, state) = (entry.key(), entry.state());
             Some(Changed { number: entry.changed, key, state })
         };
@@ -301,6 +330,12 @@ impl Store {
         rows.last().map_or(since, |row| row.number)
     }
 
+    /// All that is here now, for another thread to write while this goes on.
+    pub fn image(&self) -> Image {
+        let numbers = [self.time, self.changes, self.newest, self.dropped];
+        Image { numbers, entries: self.entries.clone() }
+    }
+
     /// # Errors
     ///
     /// The bytes are none that `encode` writes for such rules.
@@ -311,7 +346,6 @@ impl Store {
         let newest = from.number()?;
         store.dropped = from.number()?;
         let count = from.count(3)?;
-        store.entries.reserve(count);
         for _ in 0..count {
             let number = from.number()?;
             let key = from.bytes(MAX_KEY)?;
@@ -339,13 +373,13 @@ impl Store {
     }
 
     fn entry(&self, slot: u32) -> Option<&Entry> {
-        self.entries.get(slot as usize)?.as_ref()
+        self.entries.get(slot as usize)
     }
 
     /// Gives a row the number of a new change.
     fn number(&mut self, slot: u32) {
         self.changes += 1;
-        if let Some(entry) = &mut self.entries[slot as usize] {
+        if let Some(entry) = self.entries.get_mut(slot as usize) {
             entry.changed = self.changes;
         }
         self.tail.push_back((self.changes, slot));
@@ -356,7 +390,7 @@ impl Store {
 
     /// Takes a row into the counts, times and the checksum.
     fn put_in(&mut self, slot: u32) {
-        let Some(entry) = &mut self.entries[slot as usize] else { return };
+        let Some(entry) = self.entries.get_mut(slot as usize) else { return };
         self.checksum = self.checksum.wrapping_add(entry.hash());
         let life = self.rules.life(entry.state());
         if !life.is_alive(self.time) {
@@ -404,7 +438,7 @@ impl Store {
     }
 
     fn uncount(&mut self, slot: u32) {
-        let Some(entry) = &mut self.entries[slot as usize] else { return };
+        let Some(entry) = self.entries.get_mut(slot as usize) else { return };
         entry.is_alive = false;
         let origin = self.rules.origin(entry.state()).unwrap_or(&[]);
         if let Some((_, count)) = self.counts.iter_mut().find(|(dc, _)| **dc == *origin) {
@@ -418,10 +452,10 @@ impl Store {
         let hash = self.hasher.hash_one(&*key);
         let entries = &self.entries;
         let is_it =
-            |slot: &u32| entries[*slot as usize].as_ref().is_some_and(|entry| *entry.key() == *key);
+            |slot: &u32| entries.get(*slot as usize).is_some_and(|entry| *entry.key() == *key);
         if let Ok(found) = self.by_key.find_entry(hash, is_it) {
             let (slot, _) = found.remove();
-            if let Some(entry) = self.entries[slot as usize].take() {
+            if let Some(entry) = self.entries.get_mut(slot as usize).take() {
                 self.checksum = self.checksum.wrapping_sub(entry.hash());
                 if self.shown.is_some_and(|shown| entry.changed > shown) {
                     self.unshown.push(key);

@@ -275,14 +275,28 @@ impl Rows {
         self.write_part(0, usize::MAX, out);
     }
 
-    /// Writes so many rows that changed behind a number, as a table that others take in. Returns the
-    /// number of the last.
-    pub fn write_part(&self, since: u64, most: usize, out: &mut Vec<u8>) -> u64 {
+    /// Takes what [`Rows::write`] writes now, for another thread to be written while this goes on.
+    pub fn image(&self) -> impl FnOnce(&mut Vec<u8>) + Send + 'static {
+        let (mut head, image) = (Vec::new(), self.store.image());
+        self.write_head(&mut head);
+        move |out| {
+            out.extend_from_slice(&head);
+            image.encode(out);
+        }
+    }
+
+    fn write_head(&self, out: &mut Vec<u8>) {
         let mut settings = Vec::new();
         self.settings.encode(&mut settings);
         codec::put_bytes(out, &settings);
         codec::put_number(out, self.lineage.0);
         codec::put_number(out, self.lineage.1);
+    }
+
+    /// Writes so many rows that changed behind a number, as a table that others take in. Returns the
+    /// number of the last.
+    pub fn write_part(&self, since: u64, most: usize, out: &mut Vec<u8>) -> u64 {
+        self.write_head(out);
         self.store.encode_part(since, most, out)
     }
 

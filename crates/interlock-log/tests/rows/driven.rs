@@ -102,3 +102,19 @@ fn a_log_drives_a_table() {
         assert_eq!(east.write(number, &["HINCRBY t:sum n 1"]), [sum]);
     }
 }
+
+#[test]
+fn an_image_stays_as_it_was_and_writes_the_same_bytes() {
+    let mut log = Log::new("east");
+    for round in 0..20u64 {
+        let client = round * 4 + 1;
+        let (image, bytes) = (log.whole.image(), log.encoded());
+        let row = format!("t:k{}", round % 5);
+        let (set, raise) = (format!("HSET {row} n 1"), format!("HINCRBY t:k{} n 2", round % 3));
+        log.write(client, &[&set, &raise, &format!("DEL t:k{}", (round + 2) % 5)]);
+        assert_ne!(log.encoded(), bytes);
+        let mut written = Vec::new();
+        image(&mut written);
+        assert_eq!(written, bytes);
+    }
+}

@@ -1,0 +1,163 @@
+//! A table of the machine that shows the rows of a node.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use interlock_log::checkpoint::Place;
+use interlock_log::entry::Mark;
+use interlock_log::rows::{Rows, Settings, When};
+use interlock_log::state::Rules;
+use interlock_node::projection::{InTable, Projection};
+use interlock_table::{Location, Options, Row, Table, Value};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn settings() -> Settings {
+    let rules = Rules::parse("name: str[8], n: U32, f: F32; last, sum, last; 500 ms").unwrap();
+    let (name, dc) = ("t".to_owned(), "main".to_owned());
+    // So few tombstones that most are forgotten at once.
+    let (capacity, tombstones) = (500, 2);
+    Settings { name, dc, rules, capacity, centres: 1, tombstones, key_size: 8, ttl: 0 }
+}
+
+struct Shown {
+    path: PathBuf,
+    rows: Rows,
+    now: u64,
+    reading: u64,
+}
+
+impl Shown {
+    fn new(name: &str) -> Shown {
+        let file = format!("interlock-projection-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let _ = std::fs::remove_file(&path);
+        Shown { path, rows: Rows::new(settings()), now: NOW, reading: NOW << 16 }
+    }
+
+    fn open(&self, capacity: u64) -> Table {
+        let options = Options { capacity, key_size: 8, evict: false, ..Options::default() };
+        let schema = settings().rules.schema().clone();
+        Table::open(&Location::Path(self.path.clone()), &schema, &options).unwrap()
+    }
+
+    fn run(&mut self, line: &str) {
+        self.reading += 16;
+        let reading = self.reading;
+        let place = |existing| Some(reading).filter(|at| *at > existing);
+        let (time, place): (_, &dyn Fn(u64) -> Option<u64>) = (self.now, &place);
+        let when = When { time, reading, lineage: 0, put_back: false, place };
+        let words: Vec<_> = line.split(' ').collect();
+        let _ = self.rows.run(&words, &when, &mut Vec::new());
+    }
+
+    fn random(&mut self, random: &mut Rng) {
+        let key = random.u16(..600);
+        match random.u8(..10) {
+            0..3 => self.run(&format!("HSET t:k{key} name x{} f {}", random.u8(..9), random.f32())),
+            3..6 => self.run(&format!("HINCRBY t:k{key} n {}", random.u8(..9))),
+            6..8 => self.run(&format!("DEL t:k{key}")),
+            8 => self.run(&format!("PEXPIRE t:k{key} {}", random.u32(100_000..900_000))),
+            _ => {
+                self.now += random.u64(..300_000);
+                self.reading = self.reading.max(self.now << 16);
+                self.rows.pass(self.now);
+            }
+        }
+    }
+
+    /// Those of the state, as the table should have them.
+    fn wanted(&self) -> Vec<(Vec<u8>, Row)> {
+        let (store, rules) = (self.rows.store(), &self.rows.settings().rules);
+        let schema = Arc::new(rules.schema().clone());
+        let shown = |key: &[u8], state: &[u8]| {
+            let view = rules.view_of(Some(state), store.time());
+            let mut row = Row::new(&schema);
+            for (number, value) in view.values()?.into_iter().enumerate() {
+                row.set(&schema.columns()[number].name, &value).unwrap();
+            }
+            Some((key.to_vec(), row))
+        };
+        let mut wanted: Vec<_> =
+            store.all().into_iter().filter_map(|row| shown(row.key, row.state)).collect();
+        wanted.sort_by(|one, other| one.0.cmp(&other.0));
+        wanted
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn rows_of(table: &Table) -> Vec<(Vec<u8>, Row)> {
+    let mut found = Vec::new();
+    let mut cursor = 0;
+    loop {
+        cursor = table.scan(cursor, 1000, |row| found.push((row.key, row.row)));
+        if cursor == 0 {
+            break;
+        }
+    }
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    found
+}
+
+fn place(position: u64) -> Place {
+    Place { mark: Mark { position, checksum: position * 7 }, ..Place::default() }
+}
+
+#[test]
+fn it_has_the_rows_of_the_state_whatever_was_forgotten_and_whoever_began_it() {
+    let (mut shown, mut random) = (Shown::new("random"), Rng::new());
+    println!("seed {}", random.get_seed());
+    // So small that it has to grow.
+    let reader = shown.open(8);
+    let mut projection = InTable::new(shown.open(8));
+    for round in 1..400 {
+        for _ in 0..random.usize(..100) {
+            shown.random(&mut random);
+        }
+        if random.u8(..20) == 0 {
+            // The node starts again from a checkpoint of now.
+            let mut bytes = Vec::new();
+            shown.rows.write(&mut bytes);
+            shown.rows = Rows::read(&bytes).unwrap();
+            projection = InTable::new(shown.open(8));
+            assert_eq!(projection.shown(), Some(place(round - 1).mark).filter(|_| round > 1));
+        }
+        projection.show(&mut shown.rows, place(round), true).unwrap();
+        assert_eq!(rows_of(&reader), shown.wanted(), "round {round}");
+        assert_eq!(reader.position(), Some((round, round * 7)));
+    }
+    assert!(reader.made().capacity > 8, "it has grown");
+}
+
+#[test]
+fn an_older_state_is_not_shown_before_it_has_caught_up() {
+    let mut shown = Shown::new("older");
+    let (reader, mut projection) = (shown.open(100), InTable::new(shown.open(100)));
+    shown.run("HSET t:a n 1");
+    projection.show(&mut shown.rows, place(1), false).unwrap();
+    assert_eq!(reader.position(), None);
+    let mut older = Vec::new();
+    shown.rows.write(&mut older);
+    shown.run("HSET t:a n 5");
+    shown.run("HSET t:b n 5");
+    projection.show(&mut shown.rows, place(3), true).unwrap();
+
+    let n = |key: &[u8]| reader.get(key).unwrap().and_then(|row| row.get("n"));
+    shown.rows = Rows::read(&older).unwrap();
+    projection.show(&mut shown.rows, place(1), false).unwrap();
+    assert_eq!((n(b"a"), reader.position()), (Some(Value::Unsigned(5)), Some((3, 21))));
+    shown.run("HSET t:a n 6");
+    projection.show(&mut shown.rows, place(4), true).unwrap();
+    // Once it has, what the state does not have is gone.
+    assert_eq!((n(b"a"), n(b"b")), (Some(Value::Unsigned(6)), None));
+    // From then on it follows, even while the node reads.
+    shown.run("HSET t:a n 7");
+    projection.show(&mut shown.rows, place(5), false).unwrap();
+    assert_eq!(n(b"a"), Some(Value::Unsigned(7)));
+}
