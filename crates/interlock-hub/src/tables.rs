@@ -36,7 +36,7 @@ pub struct ServedTable {
     pub id: u64,
     hasty: Table,
     patient: Table,
-    /// The only writer, if not everybody may write.
+    /// The only writer, if not everybody may write and `writes` is none.
     pub keeper: Option<Arc<Keeper>>,
     /// The writer of its rows, if it is not the hub.
     pub writes: Option<Arc<dyn RowWrites>>,
@@ -98,9 +98,15 @@ impl ServedTable {
         ServedTable::of(name, table, keeper, None)
     }
 
-    /// A table whose rows another writes; the hub reads them.
-    pub fn written(name: String, table: &Table, writes: Arc<dyn RowWrites>) -> Arc<ServedTable> {
-        ServedTable::of(name, table, None, Some(writes))
+    /// A table whose rows another writes; the hub reads them. A keeper beside it gets NODE alone, and says
+    /// until when rows may be read.
+    pub fn written(
+        name: String,
+        table: &Table,
+        writes: Arc<dyn RowWrites>,
+        keeper: Option<Arc<Keeper>>,
+    ) -> Arc<ServedTable> {
+        ServedTable::of(name, table, keeper, Some(writes))
     }
 
     fn of(

@@ -3,17 +3,25 @@
 //!
 //! The seed is printed; `INTERLOCK_SEED` repeats a run. No sleep: each wait is for a byte or the end of a thread.
 
+mod threadless;
 mod writer;
 
 use std::io::Read;
 use std::net::Shutdown;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
+use interlock_hub::catalog::all;
+use interlock_hub::mailbox::Mail;
 use interlock_hub::server::Server;
+use interlock_hub::session::Step;
 use interlock_hub::settings::{Live, Settings};
+use interlock_hub::shared::Core;
 use interlock_hub::tables::{ServedTable, Tables};
+use interlock_hub::writes::{RowWrites, Write};
+use threadless::Hub;
 use writer::{Client, Gate, Place, Slow};
 
 /// A hub whose table `kept` a slow writer writes, by a hub that does it at once.
@@ -24,7 +32,7 @@ struct Serving {
     _places: [Place; 2],
 }
 
-fn serve(tables: Vec<std::sync::Arc<ServedTable>>, workers: usize) -> Server {
+fn serve(tables: Vec<Arc<ServedTable>>, workers: usize) -> Server {
     let live = Live { tables: Tables::new(tables), ..Live::default() };
     Server::start(Settings { port: 0, workers, live, ..Settings::default() }).unwrap()
 }
@@ -37,7 +45,7 @@ impl Serving {
         let gate = Gate::default();
         let slow = Slow::start(&behind, gate.clone(), seed);
         let tables = vec![
-            ServedTable::written("kept".into(), &kept, slow),
+            ServedTable::written("kept".into(), &kept, slow, None),
             ServedTable::new("free".into(), &free),
         ];
         Serving { server: serve(tables, workers), gate, _behind: behind, _places: places }
@@ -286,4 +294,62 @@ fn a_thousand_connections_that_write_at_once_are_each_told_their_own() {
         }
         assert_eq!(client.lines(2)[1], (number * 10).to_string());
     }
+}
+
+/// Keeps writes until they are taken.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Write>>);
+
+impl RowWrites for Kept {
+    fn write(&self, writes: Vec<Write>) {
+        self.0.lock().unwrap().extend(writes);
+    }
+}
+
+#[test]
+fn all_but_writes_of_the_same_writer_wait_until_the_writes_before_them_are_answered() {
+    let place = Place::new();
+    let (table, kept) = (place.open(), Arc::new(Kept::default()));
+    let tables = [
+        ServedTable::written("kept".into(), &table, kept.clone(), None),
+        ServedTable::written("other".into(), &table, Arc::new(Kept::default()), None),
+    ];
+    let live = Live { tables: Tables::new(tables), ..Live::default() };
+    let mut hub = Hub::new(Settings { live, ..Settings::default() });
+    let (mut follow, mut slot) = (0, 0);
+    for command in all().flat_map(|command| [command].into_iter().chain(command.subcommands)) {
+        for name in ["kept", "other"] {
+            slot += 1;
+            let mut client = hub.client(slot);
+            let words = command.name.replace('|', " ");
+            let left = command.arity.unsigned_abs() as usize;
+            let left = left.saturating_sub(words.split(' ').count());
+            let line = format!("{words}{}\r\n", format!(" {name}:1").repeat(left));
+            let (step, _) = hub.feed(&mut client, b"HSET kept:k a 1\r\n");
+            assert_eq!((step, &client.out[..]), (Step::Idle, &b""[..]));
+            hub.local.writes.give();
+            let (step, _) = hub.feed(&mut client, line.as_bytes());
+            assert_eq!(client.out, b"", "{line}");
+            hub.local.writes.give();
+            let mut writes = std::mem::take(&mut *kept.0.lock().unwrap());
+            let follows = step == Step::Idle;
+            // Of a call that names a table, `kept:1` is none: the refusal waits, nothing else.
+            assert!(!follows || (command.has_flag("write") && name == "kept"), "{line}");
+            assert_eq!(writes.len(), 1 + usize::from(follows), "{line}");
+            follow += usize::from(follows);
+            writes.remove(0).waiting.answer(b":1\r\n".to_vec());
+            for mail in hub.shared.mailboxes[0].take() {
+                let Mail::Written(replies) = mail else { continue };
+                let mut core =
+                    Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
+                for reply in replies {
+                    client.session.written(reply.number, reply.reply, &mut core);
+                }
+            }
+            assert!(client.session.catch_up(&mut client.out), "{line}");
+            assert_eq!(client.out, b":1\r\n", "{line}");
+            assert_eq!(client.session.state.line.is_some(), follows);
+        }
+    }
+    assert!(follow >= 17, "{follow} commands write rows");
 }

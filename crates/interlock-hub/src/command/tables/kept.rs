@@ -29,10 +29,10 @@ pub fn is_given(call: &mut Call<'_, '_>) -> bool {
             table.name
         );
         call.error(&text);
-    } else if let Some(keeper) = table.keeper.clone() {
-        give(call, &keeper);
     } else if let Some(writes) = &table.writes {
         write(call.state, call.core.shared, &mut local.writes, writes, call.arguments);
+    } else if let Some(keeper) = table.keeper.clone() {
+        give(call, &keeper);
     }
     true
 }
