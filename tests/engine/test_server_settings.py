@@ -72,7 +72,7 @@ def test_where_it_may_not_be_asked_the_queue_works_and_the_check_says_so(
 
 
 def test_what_is_on_disk_is_judged_by_log_and_save_points(
-    server: redis.Redis, capsys: pytest.CaptureFixture[str]
+    server: redis.Redis, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def problems() -> dict[str, str | None]:
         main(["queue", "check", "--url", url_of(server), "--json"])
@@ -82,7 +82,19 @@ def test_what_is_on_disk_is_judged_by_log_and_save_points(
     server.config_set("save", "")
     assert "a restart loses all queues" in str(problems()["save"])
     assert "a restart loses all queues" in str(problems()["appendonly"])
+    server_settings._known.clear()
+    caplog.clear()
+    for _ in range(2):
+        with connect(url_of(server)) as client:
+            client.queue("q").put(1)
+    (warned,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "appendonly is no: neither a log nor snapshots are written" in warned
     server.config_set("save", "3600 1")
+    server_settings._known.clear()
+    caplog.clear()
+    with connect(url_of(server)) as client:
+        client.queue("q").put(1)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
     assert problems()["save"] is None
     assert "after the last snapshot" in str(problems()["appendonly"])
     server.config_set("appendonly", "yes")
@@ -104,10 +116,10 @@ def test_without_the_right_to_config_the_rest_is_judged(
     assert [one["setting"] for one in lines] == ["maxmemory-policy", "appendonly", "role"]
 
 
-def test_a_replica_is_named(server: redis.Redis) -> None:
+def test_a_replica_is_named_and_warned_of(server: redis.Redis) -> None:
     (role,) = [
         one
         for one in server_settings.judged({"role": "slave"})
         if one.problem and one.setting == "role"
     ]
-    assert "replica" in role.problem
+    assert "replica" in role.problem and role.warns

@@ -22,8 +22,8 @@ class Finding(NamedTuple):
     problem: str
     """Empty: none."""
     advice: str = ""
-    is_lossy: bool = False
-    """The server drops messages by it, unasked."""
+    warns: bool = False
+    """Told to who connects, too: by it the server drops messages unasked, or takes none."""
 
 
 def found(address: str, timeout: float) -> Request[list[Finding] | str]:
@@ -66,6 +66,7 @@ def judged(told: Mapping[str, str]) -> list[Finding]:
             "yes" if log else "no",
             "" if log else NOTHING_KEPT if keeps_nothing else LOST_SINCE,
             "CONFIG SET appendonly yes",
+            keeps_nothing,
         ),
         *_of_the_disk(told, log, keeps_nothing),
         Finding(
@@ -73,6 +74,7 @@ def judged(told: Mapping[str, str]) -> list[Finding]:
             role,
             "it is a replica, which takes no writes" if role == "slave" else "",
             "name its primary in the URL",
+            role == "slave",
         ),
     ]
 
@@ -94,7 +96,10 @@ LOST_SINCE = "a crash loses what came after the last snapshot"
 
 
 def watched(address: str, timeout: float) -> Request[None]:
-    """Look at a server's settings, once in this process, and warn of those that lose messages."""
+    """Look at a server's settings, once in this process, and warn of those that lose queues.
+
+    A user who may not read them is not stopped.
+    """
     if address in _known:
         return
     _known.add(address)
@@ -103,7 +108,7 @@ def watched(address: str, timeout: float) -> Request[None]:
         _log.debug("%s: its settings could not be checked: %s", address, seen)
         return
     for one in seen:
-        if one.is_lossy:
+        if one.warns:
             _log.warning(
                 "%s: %s is %s: %s; %s",
                 address, one.setting, one.value, one.problem, one.advice,

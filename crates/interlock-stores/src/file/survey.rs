@@ -100,7 +100,7 @@ impl Surveyed {
         both
     }
 
-    /// Where files may have been hidden from this look and from the one that was found with it.
+    /// The places where files may have been hidden from this look and from the next one.
     fn holes(&self, found: &Surveyed) -> BTreeSet<Hole> {
         let before: HashMap<_, _> =
             self.chains.iter().map(|chain| (chain.key(), &chain.files[..])).collect();

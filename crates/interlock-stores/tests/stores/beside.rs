@@ -209,7 +209,7 @@ struct Run {
 }
 
 impl Run {
-    /// What there is comes once and in order, and nothing is missing but what went because it is old.
+    /// Checks that what there is comes once and in order, and nothing is missing but what went for its age.
     fn check(&self, reader: &str, before: u64, mut next: impl FnMut() -> Option<Found>) {
         let what = format!("{}: {reader}", self.what);
         let mut numbers = Vec::new();
