@@ -226,3 +226,20 @@ def test_whatever_a_worker_says_the_others_are_told(
         assert main(["worker", "list", "--url", url]) == 0
         printed = capsys.readouterr().out
         assert "a stranger" in printed and "another" in printed and "\x1b" not in printed
+
+
+@SERVERS
+def test_it_tells_the_schedules_that_it_sends_by(app: App, operator: Operator) -> None:
+    @app.every("1h", name="here")
+    @app.task(name="here")
+    def here() -> None: ...
+
+    @app.every("1h", name="elsewhere")
+    @app.task(name="elsewhere", queue="elsewhere")
+    def elsewhere() -> None: ...
+
+    for timetable, told in ((True, ["here"]), (False, [])):
+        with app.worker(threads=1, queues=["default"], timetable=timetable):
+            wait_for(lambda: bool(known(operator)), "it does not announce itself")
+            assert [one["schedules"] for one in known(operator)] == [told]
+        wait_for(lambda: not known(operator), "it is still known")

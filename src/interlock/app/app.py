@@ -472,17 +472,18 @@ class App:
         beside: list[Beside] = []
         wanted = settings.pop("timetable", True)
         checked = WorkerSettings(**settings)
+        schedules: list[str] = []
         if wanted and self._timetable:
             from interlock.app.timetable.runner import Runner
 
-            entries = self._timetable.values()
-            beside.append(Runner(entries, checked.queues, self._open, checked.lease))
+            runner = Runner(self._timetable.values(), checked.queues, self._open, checked.lease)
+            beside.append(runner)
+            schedules = runner.names
         worker = Worker(self._as_tasks(), self._open, checked, url, beside)
         if not url.startswith("memory:"):
             # An engine of this process has nobody else who could look.
             from interlock.worker.announcing import Announcing
 
-            schedules = list(self._timetable)
             beside.append(Announcing(worker, self._open, checked.reference, schedules))
         return worker
 

@@ -41,6 +41,11 @@ class Runner:
         self._threads: list[threading.Thread] = []
         self._stopped = threading.Event()
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the entries whose ticks it sends."""
+        return [name for entries in self._entries.values() for name in entries]
+
     def start(self) -> None:
         """Begin."""
         for name, entries in self._entries.items():
