@@ -201,10 +201,11 @@ class TableKeeper:
     ``calls`` and ``size`` bound the calls that wait, taken or not, and their bytes: beyond them a
     client gets ``-TRYAGAIN``. When the last reference goes, or by ``close``, those that wait get an
     error: ``-NODE`` what was not taken, and was not done; ``-UNANSWERED`` the rest, also when the
-    hub stops.
+    hub stops. With ``log`` writes
+    are for a ``LogNode``, and are not among the calls.
     """
 
-    def __new__(cls, *, calls: int = 65536, size: int = 67108864) -> Self:
+    def __new__(cls, *, calls: int = 65536, size: int = 67108864, log: bool = False) -> Self:
         """ValueError where one of them is 0."""
     def fileno(self) -> int:
         """Readable while there is something to take."""

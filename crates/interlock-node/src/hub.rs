@@ -1,46 +1,135 @@
-//! The clients of a hub as those of its node: writes that wait in the hub's keeper.
+//! The clients of a hub as those of its node. The hub's workers give writes, many at once; the loop takes
+//! them, and answers them in the order of the log.
 
+use std::collections::VecDeque;
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::mpsc::Sender;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use interlock_hub::kept::{Call, Keeper};
+use interlock_hub::wake::WakeUp;
+use interlock_hub::writes::{Answers, RowWrites, Waiting, Write as Given};
 use interlock_log::apply::Answer;
 
 use crate::node::{Clients, News, Refused, Write};
 
+/// Writes on their way from the workers of a hub to the loop of its node.
+pub struct HubWrites {
+    queue: Mutex<Queue>,
+    wake: WakeUp,
+    /// The most bytes that wait here.
+    most: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    writes: VecDeque<Given>,
+    bytes: usize,
+    has_ended: bool,
+}
+
+impl HubWrites {
+    /// `most`: bytes that wait for the loop at most; beyond that writes are refused.
+    pub fn new(most: usize) -> io::Result<Arc<HubWrites>> {
+        let (queue, wake) = (Mutex::default(), WakeUp::new()?);
+        Ok(Arc::new(HubWrites { queue, wake, most }))
+    }
+
+    /// Nobody takes writes any more: those that wait are refused, and those that will come.
+    pub fn end(&self) {
+        let mut queue = self.lock();
+        queue.has_ended = true;
+        queue.bytes = 0;
+        let writes = std::mem::take(&mut queue.writes);
+        drop(queue);
+        refuse(writes, ENDED);
+    }
+
+    fn take(&self, most: usize) -> Vec<Given> {
+        let mut queue = self.lock();
+        let count = queue.writes.len().min(most);
+        let taken: Vec<Given> = queue.writes.drain(..count).collect();
+        queue.bytes -= taken.iter().map(size).sum::<usize>();
+        if queue.writes.is_empty() {
+            // Under the lock: what comes behind it wakes anew.
+            self.wake.silence();
+        }
+        taken
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RowWrites for HubWrites {
+    fn write(&self, writes: Vec<Given>) {
+        let bytes: usize = writes.iter().map(size).sum();
+        let mut queue = self.lock();
+        let is_over = queue.bytes + bytes > self.most && !queue.writes.is_empty();
+        if queue.has_ended || is_over {
+            let why = if queue.has_ended { ENDED } else { NO_ROOM };
+            drop(queue);
+            return refuse(writes, why);
+        }
+        let is_first = queue.writes.is_empty();
+        queue.bytes += bytes;
+        queue.writes.extend(writes);
+        drop(queue);
+        if is_first {
+            self.wake.wake();
+        }
+    }
+}
+
+/// The loop's side of the writes of a hub.
 pub struct HubClients {
-    keeper: Arc<Keeper>,
+    writes: Arc<HubWrites>,
     news: Sender<News>,
+    /// Who waits, by tickets from `first` on.
+    waiting: VecDeque<Option<Waiting>>,
+    first: u64,
 }
 
 impl HubClients {
     /// `news`: where the node's news go.
-    pub fn new(keeper: Arc<Keeper>, news: Sender<News>) -> HubClients {
-        HubClients { keeper, news }
+    pub fn new(writes: Arc<HubWrites>, news: Sender<News>) -> HubClients {
+        HubClients { writes, news, waiting: VecDeque::new(), first: 0 }
+    }
+
+    fn waits(&mut self, ticket: u64) -> Option<Waiting> {
+        let at = usize::try_from(ticket.checked_sub(self.first)?).ok()?;
+        let found = self.waiting.get_mut(at)?.take();
+        while self.waiting.front().is_some_and(Option::is_none) {
+            self.waiting.pop_front();
+            self.first += 1;
+        }
+        found
     }
 }
 
 impl Clients for HubClients {
     fn descriptor(&self) -> RawFd {
-        self.keeper.descriptor()
+        self.writes.wake.descriptor()
     }
 
     fn take(&mut self, most: usize) -> Vec<Write> {
-        let (asked, writes): (Vec<Call>, Vec<Call>) =
-            self.keeper.take(most).into_iter().partition(is_of_node);
-        if !asked.is_empty() {
-            self.keeper.answer(asked.into_iter().map(|call| (call.number, error(NO_VERB))));
+        let mut taken = Vec::new();
+        for Given { waiting, arguments } in self.writes.take(most) {
+            let ticket = self.first + self.waiting.len() as u64;
+            self.waiting.push_back(Some(waiting));
+            taken.push(Write { ticket, client: None, arguments });
         }
-        let write = |call: Call| {
-            let arguments = call.arguments.arguments().from(0).map(<[u8]>::to_vec).collect();
-            Write { ticket: call.number, client: None, arguments }
-        };
-        writes.into_iter().map(write).collect()
+        taken
     }
 
     fn answer(&mut self, answers: Vec<(u64, Answer)>) {
-        self.keeper.answer(answers.into_iter().map(|(number, answer)| (number, reply(answer))));
+        let mut out = Answers::default();
+        for (ticket, answer) in answers {
+            if let Some(waiting) = self.waits(ticket) {
+                out.add(waiting, reply(answer));
+            }
+        }
     }
 
     fn refuse(&mut self, writes: Vec<Write>, why: Refused) {
@@ -48,7 +137,12 @@ impl Clients for HubClients {
             Refused::Drains => "TRYAGAIN the node drains: ask another; it was not done",
             Refused::CannotNow => "TRYAGAIN the node cannot append to its log: it was not done",
         };
-        self.keeper.answer(writes.into_iter().map(|write| (write.ticket, error(text))));
+        let mut out = Answers::default();
+        for write in writes {
+            if let Some(waiting) = self.waits(write.ticket) {
+                out.add(waiting, error(text));
+            }
+        }
     }
 
     fn tell(&mut self, news: News) {
@@ -57,9 +151,11 @@ impl Clients for HubClients {
     }
 }
 
-/// NODE is for the node itself.
-fn is_of_node(call: &Call) -> bool {
-    call.arguments.arguments().from(0).next().is_some_and(|name| name.eq_ignore_ascii_case(b"NODE"))
+fn refuse(writes: impl IntoIterator<Item = Given>, text: &str) {
+    let mut out = Answers::default();
+    for Given { waiting, .. } in writes {
+        out.add(waiting, error(text));
+    }
 }
 
 fn reply(answer: Answer) -> Vec<u8> {
@@ -81,4 +177,14 @@ fn error(text: &str) -> Vec<u8> {
     format!("-{text}\r\n").into_bytes()
 }
 
-const NO_VERB: &str = "ERR a node on a log has no commands of its own yet";
+fn size(write: &Given) -> usize {
+    let arguments = write.arguments.iter().map(|one| one.len() + OF_AN_ARGUMENT);
+    OF_A_WRITE + arguments.sum::<usize>()
+}
+
+const ENDED: &str = "TRYAGAIN the node that writes this table has ended: it was not done";
+const NO_ROOM: &str =
+    "TRYAGAIN the node has more writes to do than it has room for: it was not done";
+/// Bytes of a write and of an argument beside what they say.
+const OF_A_WRITE: usize = 96;
+const OF_AN_ARGUMENT: usize = 40;

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use interlock_hub::kept::Keeper;
 use interlock_hub::wake::WakeUp;
 use interlock_log::codec::Reader;
 use interlock_log::machine::{Limits, Rules};
@@ -18,7 +17,7 @@ use interlock_stores::disk::folder::Folder;
 use interlock_table::Table;
 
 use crate::files;
-use crate::hub::HubClients;
+use crate::hub::{HubClients, HubWrites};
 use crate::node::{News, Node, Pace, Standing};
 use crate::projection::InTable;
 use crate::redis;
@@ -56,7 +55,7 @@ struct Shared {
     drains: AtomicBool,
     has_ended: AtomicBool,
     figures: Mutex<Figures>,
-    keeper: Arc<Keeper>,
+    writes: Arc<HubWrites>,
 }
 
 impl Running {
@@ -65,7 +64,11 @@ impl Running {
     /// # Errors
     ///
     /// The folder is taken or cannot be used, in words for the operator.
-    pub fn start(settings: Settings, table: Table, keeper: Arc<Keeper>) -> Result<Running, String> {
+    pub fn start(
+        settings: Settings,
+        table: Table,
+        writes: Arc<HubWrites>,
+    ) -> Result<Running, String> {
         let disk = Folder::new(settings.folder);
         let lock = files::lock(&disk).map_err(|error| error.to_string())?;
         let mut genesis = Vec::new();
@@ -73,7 +76,7 @@ impl Running {
         let name = settings.name.into_bytes();
         let setup = Setup { name, genesis, limits: settings.limits, rules: Rules::ALL };
         let (tell, news) = channel();
-        let clients = HubClients::new(keeper.clone(), tell);
+        let clients = HubClients::new(writes.clone(), tell);
         let table = Box::new(InTable::new(table));
         let mut node =
             Node::<Rows, _, _>::new(settings.log, setup, disk, clients, table, settings.pace)
@@ -85,7 +88,7 @@ impl Running {
             drains: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             figures: Mutex::default(),
-            keeper,
+            writes,
         });
         let own = shared.clone();
         let run = move || {
@@ -94,7 +97,7 @@ impl Running {
             // The panic's text is on the error output; the owner sees that it has ended.
             let _ = catch_unwind(run);
             own.has_ended.store(true, SeqCst);
-            own.keeper.end();
+            own.writes.end();
         };
         let thread = std::thread::Builder::new().name("node-log".into()).spawn(run);
         let thread = thread.map_err(|error| error.to_string())?;

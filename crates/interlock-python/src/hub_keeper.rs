@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use interlock_hub::kept::{Call, Keeper, Limits};
 use interlock_hub::time;
+use interlock_node::hub::HubWrites;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -11,22 +12,26 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 #[pyclass(module = "interlock._core", frozen)]
 pub struct TableKeeper {
     keeper: Arc<Keeper>,
+    /// Writes that a node on a log takes, and not this keeper.
+    writes: Option<Arc<HubWrites>>,
     /// The process whose hub it is for.
     pid: u32,
 }
 
 #[pymethods]
 impl TableKeeper {
-    /// `calls` and `size`: calls, and bytes of them, that wait at most; beyond that they are refused.
+    /// `calls` and `size`: calls, and bytes of them, that wait at most; beyond that they are refused. `log`:
+    /// what they write is for a node on a log, and not to be taken here.
     #[new]
-    #[pyo3(signature = (*, calls = Limits::default().calls, size = Limits::default().bytes))]
-    fn new(calls: usize, size: usize) -> PyResult<TableKeeper> {
+    #[pyo3(signature = (*, calls = Limits::default().calls, size = Limits::default().bytes, log = false))]
+    fn new(calls: usize, size: usize, log: bool) -> PyResult<TableKeeper> {
         if calls == 0 || size == 0 {
             let text = format!("TableKeeper(): calls is {calls}, size {size}; allowed: 1 and more");
             return Err(PyValueError::new_err(text));
         }
         let keeper = Keeper::new(Limits { calls, bytes: size })?;
-        Ok(TableKeeper { keeper, pid: std::process::id() })
+        let writes = if log { Some(HubWrites::new(size)?) } else { None };
+        Ok(TableKeeper { keeper, writes, pid: std::process::id() })
     }
 
     /// Readable while there is something to take.
@@ -79,6 +84,9 @@ impl TableKeeper {
     fn close(&self) {
         if std::process::id() == self.pid {
             self.keeper.end();
+            if let Some(writes) = &self.writes {
+                writes.end();
+            }
         }
     }
 }
@@ -86,6 +94,10 @@ impl TableKeeper {
 impl TableKeeper {
     pub fn keeper(&self) -> Arc<Keeper> {
         self.keeper.clone()
+    }
+
+    pub fn writes(&self) -> Option<Arc<HubWrites>> {
+        self.writes.clone()
     }
 }
 

@@ -65,7 +65,11 @@ impl HubTables {
         let made = table.made();
         let lives = (made.ttl != 0).then(|| made.ttl as f64 / 1e9);
         let differs = (made.capacity, made.evict, lives);
-        self.lock().push(ServedTable::kept(name, &table, keeper.map(TableKeeper::keeper)));
+        let served = match keeper.and_then(TableKeeper::writes) {
+            Some(writes) => ServedTable::written(name, &table, writes),
+            None => ServedTable::kept(name, &table, keeper.map(TableKeeper::keeper)),
+        };
+        self.lock().push(served);
         Ok(differs)
     }
 

@@ -35,6 +35,7 @@ impl LogNode {
         settings: &Bound<'_, PyDict>,
         keeper: &TableKeeper,
     ) -> PyResult<LogNode> {
+        let writes = keeper.writes().ok_or_else(|| PyValueError::new_err(NO_LOG))?;
         let rows = rows_of(settings)?;
         let (place, is_path): (PathBuf, bool) = (of(settings, "place")?, of(settings, "is_path")?);
         let options = Options {
@@ -62,8 +63,7 @@ impl LogNode {
                 ..Pace::default()
             },
         };
-        let keeper = keeper.keeper();
-        let running = py.detach(|| Running::start(settings, table, keeper));
+        let running = py.detach(|| Running::start(settings, table, writes));
         let running = running.map_err(PyOSError::new_err)?;
         Ok(LogNode { running, rows, pid: std::process::id() })
     }
@@ -158,5 +158,6 @@ fn of<'py, T: FromPyObjectOwned<'py>>(settings: &Bound<'py, PyDict>, name: &str)
     found.extract().map_err(Into::into)
 }
 
+const NO_LOG: &str = "LogNode(): keeper is not for a log; allowed: TableKeeper(log=True)";
 /// Beyond it `Instant` may have no moment.
 const LONGEST: Duration = Duration::from_secs(1 << 30);

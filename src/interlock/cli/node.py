@@ -182,14 +182,15 @@ def run(given: argparse.Namespace) -> int:
     logger.addHandler(log)
     logger.propagate = False
     logger.setLevel(checked["log.level"].upper())
-    keeper = _core.TableKeeper()
+    on_log = folder()
+    keeper = _core.TableKeeper(log=on_log is not None)
     try:
         shared: SharedTable[Any] = SharedTable.open(
             Path(given.path) if given.path else name, row,
             capacity=given.capacity, key_size=given.key_size,
             ttl=given.ttl, on_full="raise", mode=int(given.mode, 8), keeper=True,
         )  # fmt: skip
-        hub, on_log = Hub(checked, keepers={name: keeper}), folder()
+        hub = Hub(checked, keepers={name: keeper})
         node: Node | LogNode
         if on_log is None:
             node = Node(settings, hub, keeper, shared, advertise=given.advertise or "")
