@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -134,6 +136,35 @@ class PrintableFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record; see ``logging.Formatter``."""
         return printable(super().format(record), keep="\n\t")
+
+
+class JsonFormatter(logging.Formatter):
+    """Format log records as lines of JSON, with all that they carry."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record; see ``logging.Formatter``."""
+        facts = {name: value for name, value in vars(record).items() if name not in STANDARD}
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            facts["exception"] = record.exc_text
+        return json_line(
+            record.created, record.levelname.lower(), record.name, record.getMessage(), facts
+        )
+
+
+def json_line(at: float, level: str, logger: str, message: str, facts: dict[str, Any]) -> str:
+    """Return one line of JSON.
+
+    What a program logs of its own may hold anything, and is then written as text.
+    """
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    when = f"{whole}.{int(at % 1 * 1000):03}Z"
+    head = {"time": when, "level": level, "logger": logger, "message": message}
+    return json.dumps({**head, **facts, **head}, default=str)
+
+
+STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 
 def key_names(keys: Iterable[bytes]) -> list[str]:

@@ -49,6 +49,7 @@ VALUES: dict[str, tuple[object, list[object]]] = {
     "tls.client_ca": ("", [1, "\0"]),
     "tls.port": (-1, [-2, 65536]),
     "log.level": ("error", ["debug", 1]),
+    "log.format": ("json", ["xml", 1]),
     "log.file": ("/x", [1, "\0"]),
     "user": ((), ["a", 1]),
     "table": ((), ["a", 1, [1]]),

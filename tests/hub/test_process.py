@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -112,6 +113,32 @@ def test_hup_is_answered_and_it_goes_on() -> None:
         with Client(f"127.0.0.1:{hub.port}") as client:
             assert client.call("PING") == "PONG"
         assert hub.end()[0] == 0
+
+
+def test_lines_of_the_log_are_json_if_asked(tmp_path: Path) -> None:
+    config = tmp_path / "hub.toml"
+    config.write_text("", encoding="utf-8")
+    with hub_process("--port", "0", "--log-format", "json", "--config", str(config)) as hub:
+        assert hub.process.stderr is not None
+        hub.process.send_signal(signal.SIGHUP)
+        line = json.loads(hub.process.stderr.readline())
+        assert (line["level"], line["logger"]) == ("info", "interlock.hub")
+        assert line["message"] == "configured anew: nothing has changed"
+        # The flag goes before the file, as all do.
+        config.write_text("[log]\nformat = 'text'\n", encoding="utf-8")
+        hub.process.send_signal(signal.SIGHUP)
+        assert json.loads(hub.process.stderr.readline())["level"] == "info"
+
+
+def test_the_form_of_the_log_follows_the_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "hub.toml"
+    config.write_text("[log]\nformat = 'json'\n", encoding="utf-8")
+    with hub_process("--port", "0", "--config", str(config)) as hub:
+        assert hub.process.stderr is not None
+        config.write_text("", encoding="utf-8")
+        hub.process.send_signal(signal.SIGHUP)
+        line = hub.process.stderr.readline()
+        assert " INFO " in line and "log.format" in line
 
 
 def test_a_port_that_is_taken_is_1_and_named() -> None:

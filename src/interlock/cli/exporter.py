@@ -27,6 +27,8 @@ FLAGS = (
          "is a label, and each change of them a series (none)", "N", positive, 0),
     Flag("--most-queues", "queues that have lines of their own; the others are summed as "
          'queue="other" (1000)', "N", positive, 1000),
+    Flag("--log-format", "how each line of the log is written (text)", choices=("text", "json"),
+         default="text"),
     Flag("--print-dashboard", "print a dashboard for Grafana, and end"),
     Flag("--print-rules", "print alert rules for Prometheus, and end"),
 )  # fmt: skip
@@ -69,10 +71,14 @@ def serve(url: str, given: argparse.Namespace) -> int:
     from interlock.engine.client import connect
     from interlock.engine.operator import Operator
     from interlock.engine.server import Server
+    from interlock.explanation import JsonFormatter, PrintableFormatter
     from interlock.metrics.exporter import Exporter
     from interlock.metrics.pages import Pages
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    is_json = given.log_format == "json"
+    handler.setFormatter(JsonFormatter() if is_json else PrintableFormatter(FORMAT))
+    logging.basicConfig(handlers=[handler])
     try:
         client = connect(url)
     except (ValueError, ImportError) as error:
@@ -104,4 +110,5 @@ def refuse(message: str) -> int:
     return BAD_INPUT
 
 
+FORMAT = "%(asctime)s %(levelname)s %(message)s"
 ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -36,6 +36,7 @@ FLAGS = (
     Flag("--unix", "listen on this unix socket as well", "PATH"),
     Flag("--workers", "how many threads serve connections (one a core, at most 4)", "N"),
     Flag("--journal", "make keyed queues durable, with a journal in this folder", "FOLDER"),
+    Flag("--log-format", "how each line of the log is written (text)", choices=("text", "json")),
     Flag("--upstream", "be an agent: send what is published on to the hub there, and keep it in a "
          "spool until that has it (in place of [[store]] tables); again for another", "HOST:PORT",
          many=True),
@@ -55,7 +56,8 @@ FLAGS = (
 
 
 # Which key of the configuration a flag sets.
-SET = {"port": "port", "unix": "unix", "workers": "workers", "journal": "queues.journal"}
+SET = {"port": "port", "unix": "unix", "workers": "workers", "journal": "queues.journal",
+       "log-format": "log.format"}  # fmt: skip
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -96,7 +98,7 @@ def run(given: argparse.Namespace) -> int:
     flags = {
         key: config.Raw(BY_KEY[key].parse(text), f"flag --{flag}")
         for flag, key in SET.items()
-        if (text := getattr(given, flag)) is not None
+        if (text := getattr(given, flag.replace("-", "_"))) is not None
     }
     if given.upstream:
         flags["store"] = config.Raw(

@@ -99,6 +99,7 @@ FLAGS = (
          "INTERLOCK_PEER_PASSWORD", "NAME"),
     Flag("--peer-ca", "reach other nodes over TLS; the file of the authority that signed their "
          "certificates", "FILE"),
+    Flag("--log-format", "how each line of the log is written (text)", choices=("text", "json")),
     Flag("--config", "read this TOML file of a hub, for users, TLS and limits", "FILE"),
 )  # fmt: skip
 
@@ -234,6 +235,8 @@ def _hub(given: argparse.Namespace, table: dict[str, object]) -> dict[str, confi
         if text is not None:
             value: object = int(text) if key == "port" and text.isdecimal() else text
             flags[key] = config.Raw(value, f"flag --{key}")
+    if given.log_format is not None:
+        flags["log.format"] = config.Raw(given.log_format, "flag --log-format")
     if given.http is not None:
         host, port = given.http
         flags["http.host"] = config.Raw(host, "flag --http")

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import TextIO
 
-from interlock.explanation import PrintableFormatter
+from interlock.explanation import JsonFormatter, PrintableFormatter
 from interlock.hub.config import ConfigError, Configuration, Raw, fault
 
 logger = logging.getLogger("interlock.hub")
@@ -38,6 +38,7 @@ class Log(logging.Handler):
         Raises OSError where the file cannot be written.
         """
         log = cls()
+        log.write_as(config["log.format"])
         log.open(config["log.file"])
         logger.addHandler(log)
         logger.propagate = False
@@ -58,7 +59,12 @@ class Log(logging.Handler):
                 found = Raw(wanted, config.origins["log.file"])
                 allowed = f"a file that can be written ({error.strerror})"
                 raise ConfigError((fault("log.file", found, allowed),)) from None
+        self.write_as(config["log.format"])
         logger.setLevel(config["log.level"].upper())
+
+    def write_as(self, form: str) -> None:
+        """Write lines from now on as `text` or `json`."""
+        self.setFormatter(JsonFormatter() if form == "json" else PrintableFormatter(FORMAT))
 
     def reopen(self) -> None:
         """Open the file anew, after somebody has moved it away.

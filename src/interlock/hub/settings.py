@@ -290,6 +290,11 @@ SETTINGS = (
         live=True, protected=True, redis="logfile",
     ),
     Setting(
+        "log.format", "text", one_of("text", "json"), "text, json",
+        "how each line of the log is written",
+        live=True,
+    ),
+    Setting(
         "log.repeats", 10, whole(0, 1_000_000), "a whole number from 0 (no limit) to 1000000",
         "lines of one kind logged in ten seconds; the rest is counted in one line",
         live=True,
