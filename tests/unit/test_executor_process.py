@@ -410,6 +410,56 @@ if __name__ == "__main__":
     assert out == ["1", "True", "2"]
 
 
+USES = {
+    "executor": """
+        with KeyedExecutor(1) as own:
+            assert own.submit_keyed("a", abs, -5).result() == 5
+    """,
+    "pool": """
+        with KeyedExecutor(1, pool=futures.ThreadPoolExecutor(1)) as own:
+            assert own.submit_keyed("a", abs, -5).result() == 5
+    """,
+    "queue": """
+        queue = KeyedQueue(1, lease=9.5)
+        queue.put("one", keys="a")
+        lease = queue.get()
+        lease.ack()
+        for fails in (lease.ack, queue.get_nowait, lambda: KeyedQueue(lease="soon")):
+            try:
+                fails()
+            except (InterlockError, TypeError):
+                pass
+    """,
+}
+
+
+@needs_fork
+@pytest.mark.parametrize("use", USES)
+def test_the_child_of_a_fork_in_the_middle_of_the_first_use_waits_for_nothing(use: str) -> None:
+    # The other thread gives up the GIL at whatever it makes at its first use; this one forks then.
+    out = ran(
+        FORK
+        + f"""
+import signal
+from interlock import InterlockError, KeyedQueue
+def use():{USES[use]}
+thread = threading.Thread(target=use)
+thread.start()
+children = []
+while thread.is_alive() and len(children) < 20:
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        use()
+        os._exit(0)
+    children.append(child)
+thread.join()
+print({{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children}} - {{0}})
+"""
+    )
+    assert out == ["set()"]
+
+
 @needs_fork
 def test_a_pool_that_runs_at_once_works_in_the_child() -> None:
     out = ran(

@@ -24,6 +24,7 @@ use crate::errors;
 use crate::hot;
 use crate::lease::Lease;
 use crate::lease_batch::{LeaseBatch, Message, Of};
+use crate::once::Once;
 use crate::queue::{to_kind, Queue};
 use crate::queue_operate::at_least_one;
 use crate::recycle::Recycler;
@@ -122,7 +123,7 @@ impl Done {
     }
 }
 
-static DONE: pyo3::sync::PyOnceLock<Py<Done>> = pyo3::sync::PyOnceLock::new();
+static DONE: Once<Py<Done>> = Once::new();
 
 pub fn done(py: Python<'_>) -> PyResult<&Bound<'_, Done>> {
     DONE.get_or_try_init(py, || Py::new(py, Done { result: None })).map(|done| done.bind(py))

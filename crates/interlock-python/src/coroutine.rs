@@ -13,11 +13,11 @@ use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::ffi::{self, PyObject, PySendResult, PyTypeObject};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::gil::{told, GilCell};
 use crate::nesting::{self, Late};
+use crate::once::Once;
 
 /// Most kept to be used again.
 const KEPT: usize = 64;
@@ -76,9 +76,9 @@ unsafe impl Send for Class {}
 // SAFETY: as above.
 unsafe impl Sync for Class {}
 
-static CLASS: PyOnceLock<Class> = PyOnceLock::new();
-static BEHIND: PyOnceLock<Behind> = PyOnceLock::new();
-static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static CLASS: Once<Class> = Once::new();
+static BEHIND: Once<Behind> = Once::new();
+static NOTHING: Once<Py<PyAny>> = Once::new();
 
 struct Free(GilCell<Vec<*mut Coroutine>>);
 // SAFETY: used with the GIL held only.

@@ -3,15 +3,15 @@
 use interlock_core::queue::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyAny;
 
 use crate::blocked;
 use crate::errors;
 use crate::lease::{current_variable, Lease};
+use crate::once::Once;
 use crate::queue::Queue;
 
-static HANDLES_HERE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static HANDLES_HERE: Once<Py<PyAny>> = Once::new();
 
 impl Queue {
     /// A look of a put: where it would sleep, for want of room and not because room is kept for another

@@ -16,8 +16,7 @@ use interlock_core::sync::Parker;
 use interlock_engine::renewals::{HeldLease, Renewals};
 use interlock_engine::{reply, Engine as Core, EngineSettings, Function, Outcome, Served};
 use interlock_stores::network;
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyLookupError, PyTypeError};
+use pyo3::exceptions::{PyLookupError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString};
@@ -26,7 +25,14 @@ use crate::clock::ManualClock;
 use crate::fork::generation;
 use crate::wait::{is_main_thread, sleep};
 
-create_exception!(interlock._core, EngineError, PyException);
+mod error {
+    // Made while the module is loaded.
+    #![allow(clippy::disallowed_types)]
+    use pyo3::exceptions::PyException;
+
+    pyo3::create_exception!(interlock._core, EngineError, PyException);
+}
+pub use error::EngineError;
 
 #[pyclass(frozen, weakref, module = "interlock._core")]
 pub struct Engine {

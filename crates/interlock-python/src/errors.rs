@@ -4,16 +4,17 @@ use interlock_core::queue::scheduler::NoRoom;
 use interlock_core::queue::Ended;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-static FULL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static EMPTY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static SHUT_DOWN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static LEASE_LOST: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static WOULD_DEADLOCK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+use crate::once::Once;
 
-pub fn raise(py: Python<'_>, cell: &PyOnceLock<Py<PyType>>, name: &str, text: String) -> PyErr {
+static FULL: Once<Py<PyType>> = Once::new();
+static EMPTY: Once<Py<PyType>> = Once::new();
+static SHUT_DOWN: Once<Py<PyType>> = Once::new();
+static LEASE_LOST: Once<Py<PyType>> = Once::new();
+static WOULD_DEADLOCK: Once<Py<PyType>> = Once::new();
+
+pub fn raise(py: Python<'_>, cell: &Once<Py<PyType>>, name: &str, text: String) -> PyErr {
     match cell.import(py, "interlock.errors", name) {
         Ok(class) => PyErr::from_type(class.clone(), (text,)),
         Err(error) => error,

@@ -3,15 +3,15 @@
 use interlock_core::queue::watch::Event;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::exit;
 use crate::explanation;
+use crate::once::Once;
 use crate::queue::Queue;
 use crate::queue_operate::failed_to_python;
 
-static REPORT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static REPORT: Once<Py<PyAny>> = Once::new();
 
 /// Messages of the explanation that goes with a note about something slow.
 const CHAIN: usize = 20;

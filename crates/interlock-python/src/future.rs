@@ -12,7 +12,6 @@ use interlock_core::sync::{Parker, Unparked};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::Borrowed;
 
@@ -21,6 +20,7 @@ use crate::convert::micros;
 use crate::errors;
 use crate::fork;
 use crate::gil::GilMutex;
+use crate::once::Once;
 use crate::queue::Queue;
 use crate::wait::{self, Late};
 
@@ -397,17 +397,12 @@ fn wait_micros(timeout: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
 }
 
-pub(crate) static CANCELLED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-pub(crate) static INVALID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static BROKEN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+pub(crate) static CANCELLED: Once<Py<PyType>> = Once::new();
+pub(crate) static INVALID: Once<Py<PyType>> = Once::new();
+static BROKEN: Once<Py<PyType>> = Once::new();
 
 /// An exception of the standard library's.
-pub(crate) fn standard(
-    py: Python<'_>,
-    cell: &PyOnceLock<Py<PyType>>,
-    name: &str,
-    text: &str,
-) -> PyErr {
+pub(crate) fn standard(py: Python<'_>, cell: &Once<Py<PyType>>, name: &str, text: &str) -> PyErr {
     match cell.import(py, "concurrent.futures", name) {
         Ok(class) if text.is_empty() => PyErr::from_type(class.clone(), ()),
         Ok(class) => PyErr::from_type(class.clone(), (text.to_owned(),)),

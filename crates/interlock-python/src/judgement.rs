@@ -1,12 +1,12 @@
 //! The judgement on what a handler raised, which is Python's: see `interlock.failure`.
 
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
 use crate::convert::micros;
+use crate::once::Once;
 
-static JUDGED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static JUDGED: Once<Py<PyAny>> = Once::new();
 
 /// The judgement of `interlock.failure` on what a handler raised; `on`: exceptions that are retried.
 pub fn judged<'py>(

@@ -10,7 +10,6 @@ use pyo3::exceptions::PyResourceWarning;
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyFrozenSet, PyString, PyTuple};
 
 use crate::convert::{frozen, micros};
@@ -18,6 +17,7 @@ use crate::errors;
 use crate::gil::{told, GilCell};
 use crate::hot;
 use crate::judgement::judged;
+use crate::once::Once;
 use crate::queue::Queue;
 use crate::recycle::Recycler;
 
@@ -76,10 +76,10 @@ const LOST: u8 = 2;
 /// Shown to the handler by an executor, which settles it.
 const LENT: u8 = 3;
 
-pub static CURRENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+pub static CURRENT: Once<Py<PyAny>> = Once::new();
 /// Functions of `interlock.failure`, which know what a handler may raise.
-static TEXT_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-static KEPT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static TEXT_OF: Once<Py<PyAny>> = Once::new();
+static KEPT: Once<Py<PyAny>> = Once::new();
 
 /// The context variable that `interlock.current_lease` reads.
 pub fn current_variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {

@@ -44,6 +44,7 @@ mod messages;
 mod named;
 mod named_batch;
 mod nesting;
+mod once;
 mod queue;
 mod queue_operate;
 mod recycle;
@@ -105,5 +106,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<table::scan::TableScan>()?;
         module.add_function(wrap_pyfunction!(table::whole::remove_table, module)?)?;
     }
-    hot::install(module.py())
+    once::make_early(py)?;
+    hot::install(py)
 }

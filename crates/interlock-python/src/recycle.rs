@@ -13,12 +13,12 @@ use std::ffi::{c_uint, c_void, CStr};
 
 use pyo3::ffi::{self, destructor, PyObject, PyTypeObject};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use crate::gil::GilCell;
 use crate::lease::Lease;
 use crate::nesting::{self, Late};
+use crate::once::Once;
 
 /// Most leases kept of a class.
 const KEPT: usize = 64;
@@ -30,7 +30,7 @@ pub struct Recycler {
     /// Gives the subclass methods of its own: the interpreter calls a method quickest where it is found
     /// in the object's very class.
     install: fn(&Bound<'_, PyAny>) -> PyResult<()>,
-    class: PyOnceLock<Class>,
+    class: Once<Class>,
     free: GilCell<Vec<*mut PyObject>>,
 }
 
@@ -58,13 +58,7 @@ impl Recycler {
         dealloc: destructor,
         install: fn(&Bound<'_, PyAny>) -> PyResult<()>,
     ) -> Self {
-        Recycler {
-            name,
-            dealloc,
-            install,
-            class: PyOnceLock::new(),
-            free: GilCell::new(Vec::new()),
-        }
+        Recycler { name, dealloc, install, class: Once::new(), free: GilCell::new(Vec::new()) }
     }
 
     /// An object that holds `lease`, one used before or one that `make` makes.

@@ -2,8 +2,9 @@
 
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
+
+use crate::once::Once;
 
 /// The arguments of a put by their place in [`NAMES`]; null where one was not given.
 pub(super) type PutArguments = [*mut PyObject; NAMES.len()];
@@ -108,7 +109,7 @@ unsafe impl Send for Known {}
 // SAFETY: as above.
 unsafe impl Sync for Known {}
 
-static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
+static KNOWN: Once<Known> = Once::new();
 
 impl Known {
     pub fn get(py: Python<'_>) -> &'static Known {

@@ -5,17 +5,17 @@ use pyo3::exceptions::{
     PyFileNotFoundError, PyKeyError, PyOSError, PyOverflowError, PyPermissionError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::Table;
 use crate::errors::raise;
+use crate::once::Once;
 
-static NOT_A_TABLE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static ROW_BUSY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static SCHEMA_MISMATCH: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static TABLE_FULL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-static TABLE_KEPT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static NOT_A_TABLE: Once<Py<PyType>> = Once::new();
+static ROW_BUSY: Once<Py<PyType>> = Once::new();
+static SCHEMA_MISMATCH: Once<Py<PyType>> = Once::new();
+static TABLE_FULL: Once<Py<PyType>> = Once::new();
+static TABLE_KEPT: Once<Py<PyType>> = Once::new();
 
 /// Looks the classes up before they are needed: as of a table's path.
 pub fn prepare(py: Python<'_>) -> PyResult<()> {

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use interlock_table::{Column, Error, Location, Options, Schema, Table as Shared};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use smallvec::SmallVec;
 
 use crate::convert::{self, KeyBytes};
+use crate::once::Once;
 use records::Rows;
 
 /// The words of a row on their way: on the stack as long as it is not large.
@@ -46,7 +46,7 @@ pub struct Table {
     mode: u32,
     /// The names of the columns, interned: those that a call names are mostly the same objects.
     names: Vec<Py<PyString>>,
-    rows: PyOnceLock<Rows>,
+    rows: Once<Rows>,
 }
 
 #[pymethods]
@@ -98,7 +98,7 @@ impl Table {
             path,
             mode,
             names,
-            rows: PyOnceLock::new(),
+            rows: Once::new(),
         })
     }
 

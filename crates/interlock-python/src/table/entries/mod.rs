@@ -19,12 +19,12 @@ use std::ffi::{c_int, c_uint, c_void, CStr, CString};
 
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use pyo3::Borrowed;
 
 use super::Table;
 use crate::hot::{attached, call_in_full, guarded, replace};
+use crate::once::Once;
 
 /// The base class's own, for whatever is not usual.
 struct Ordinary {
@@ -34,7 +34,7 @@ struct Ordinary {
     contains: ffi::objobjproc,
 }
 
-static ORDINARY: PyOnceLock<Ordinary> = PyOnceLock::new();
+static ORDINARY: Once<Ordinary> = Once::new();
 
 type Entry = ffi::PyCFunctionFastWithKeywords;
 
