@@ -113,6 +113,11 @@ pub trait Machine: Sized {
     /// Lets the log time pass: rows expire.
     fn advance(&mut self, time: u64);
 
+    /// The next log time at which something expires; `None`: nothing will.
+    fn next_due(&self) -> Option<u64> {
+        None
+    }
+
     fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome;
 
     /// Takes in the state of another history; joining the same twice changes nothing.

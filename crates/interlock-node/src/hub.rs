@@ -86,7 +86,7 @@ impl RowWrites for HubWrites {
 pub struct HubClients {
     writes: Arc<HubWrites>,
     news: Sender<News>,
-    /// Who waits, by tickets from `first` on.
+    /// Waiting clients, by tickets from `first` on; `None`: it is answered.
     waiting: VecDeque<Option<Waiting>>,
     first: u64,
 }

@@ -40,6 +40,9 @@ pub struct Node<M, D: Disk, C> {
     /// There is more to do that no descriptor tells: what was sent last was answered at once.
     has_more: bool,
     at_end: Option<Instant>,
+    /// When it last told the time, and the ms for which another may do so before.
+    told_at: Instant,
+    patience: u64,
     /// Since when it takes no writes.
     takes_none: Option<Instant>,
     ring: Arc<Mutex<Ring<D>>>,
@@ -103,6 +106,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
         let saved = newest.as_ref().map_or(0, |found| found.place.mark.position);
         let genesis = setup.genesis.clone();
+        // Names are new with each start.
+        let patience = checksum(3, &setup.name) % PATIENCE;
         let replica = Replica::new(setup, InFile { memory, file: ring.clone() }, newest);
         let mut node = Node {
             log: Log::new(settings),
@@ -115,6 +120,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             drains: false,
             has_more: false,
             at_end: None,
+            told_at: Instant::now(),
+            patience,
             takes_none: None,
             ring,
             saver: Saver::new(checkpoints),
@@ -221,6 +228,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.write_ring();
         self.append_again(now);
         self.gather(now);
+        self.tell_time(now);
         self.refuse(now);
         self.send();
         self.save();
@@ -464,6 +472,19 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.waiting.push_back(self.replica.append());
     }
 
+    /// Rows expire by the time of the log: where nobody writes, an entry without commands tells it.
+    fn tell_time(&mut self, now: Instant) {
+        if now < self.told_at + TOLD || !self.takes() || self.log.under_way().0 > 0 {
+            return;
+        }
+        let due = self.replica.state().machine.as_ref().and_then(M::next_due);
+        let since = now.saturating_duration_since(self.read_at).as_millis() as u64;
+        if due.is_some_and(|due| self.replica.deadline(since, 0) >= due + self.patience) {
+            self.told_at = now;
+            self.waiting.push_back(self.replica.append());
+        }
+    }
+
     /// Clients that wait for longer than a write may take, for the node can take none, need not wait on.
     fn refuse(&mut self, now: Instant) {
         if !self.drains {
@@ -555,6 +576,10 @@ fn is_genesis(bytes: &[u8]) -> bool {
 const MOST_KEPT: usize = 100_000;
 /// Lost entries that are put back between two reads.
 const MOST_PUT_BACK: usize = 64;
+/// Between two entries that tell the time.
+const TOLD: Duration = Duration::from_millis(500);
+/// The most ms for which a node leaves it to others.
+const PATIENCE: u64 = 500;
 /// Since the last entry was read: before, no deadline can be over that was not seen to be.
 const BEHIND: Duration = Duration::from_secs(1);
 /// After which what was refused is tried again.

@@ -13,6 +13,10 @@ impl Machine for Rows {
         self.pass(time);
     }
 
+    fn next_due(&self) -> Option<u64> {
+        self.store().next_due()
+    }
+
     fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome {
         let place = |existing| moment.place(existing);
         let when = When {

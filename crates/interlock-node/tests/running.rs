@@ -1,0 +1,143 @@
+//! A node in its thread, between writes as a hub gives them, a Redis and a table.
+
+mod server;
+
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use interlock_hub::writes::{Desk, Host, RowWrites, Waiting, Write, Written};
+use interlock_log::machine::Limits;
+use interlock_log::rows;
+use interlock_log::state::Rules;
+use interlock_node::hub::HubWrites;
+use interlock_node::node::Pace;
+use interlock_node::running::{Running, Settings};
+use interlock_table::{Location, Options, Table};
+use server::Server;
+
+/// A hub with one client.
+struct Told(Mutex<Sender<Written>>);
+
+impl Host for Told {
+    fn written(&self, _: usize, replies: Vec<Written>) {
+        let tell = self.0.lock().unwrap();
+        replies.into_iter().for_each(|reply| tell.send(reply).unwrap());
+    }
+}
+
+struct Client {
+    desk: Arc<Desk>,
+    told: Receiver<Written>,
+    writes: Arc<HubWrites>,
+}
+
+impl Client {
+    fn new(most: usize) -> Client {
+        let (tell, told) = channel();
+        let desk = Arc::new(Desk { worker: 0, host: Arc::new(Told(Mutex::new(tell))) });
+        Client { desk, told, writes: HubWrites::new(most).unwrap() }
+    }
+
+    fn give(&self, lines: &[&str]) {
+        let write = |(number, line): (u64, &&str)| Write {
+            waiting: Waiting::new(self.desk.clone(), 1, number, false),
+            arguments: line.split(' ').map(|word| word.as_bytes().to_vec()).collect(),
+        };
+        self.writes.write((0..).zip(lines).map(write).collect());
+    }
+
+    /// The replies in the order of the writes.
+    fn said(&self, count: usize) -> Vec<String> {
+        let next = |_| self.told.recv_timeout(Duration::from_secs(30)).expect("no reply comes");
+        let mut replies: Vec<Written> = (0..count).map(next).collect();
+        replies.sort_by_key(|reply| reply.number);
+        replies.into_iter().map(|reply| String::from_utf8(reply.reply).unwrap()).collect()
+    }
+
+    fn say(&self, lines: &[&str]) -> Vec<String> {
+        self.give(lines);
+        self.said(lines.len())
+    }
+}
+
+fn start(server: &Server, name: &str, client: &Client) -> Running {
+    let rules = Rules::parse("name: str[8], n: U32; last, sum; 60000 ms").unwrap();
+    let schema = rules.schema().clone();
+    let rows = rows::Settings {
+        name: "t".to_owned(),
+        dc: "main".to_owned(),
+        rules,
+        capacity: 100,
+        centres: 1,
+        tombstones: 100,
+        key_size: 8,
+        ttl: 0,
+    };
+    let options = Options { capacity: 100, key_size: 8, evict: false, ..Options::default() };
+    let path = server.folder.join(format!("{name}.table"));
+    let table = Table::open(&Location::Path(path), &schema, &options).unwrap();
+    let settings = Settings {
+        name: format!("{name}-{}", fastrand::u64(..)),
+        log: server.settings(),
+        rows,
+        limits: Limits::default(),
+        folder: server.folder.join(name),
+        pace: Pace::default(),
+    };
+    Running::start(settings, table, client.writes.clone()).unwrap()
+}
+
+fn eventually(mut what: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !what() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn rows_expire_though_nobody_writes_and_nodes_are_equal_at_the_same_position() {
+    let server = Server::start("redis-server", &[]);
+    let clients = [Client::new(1 << 20), Client::new(1 << 20)];
+    let nodes = [start(&server, "a", &clients[0]), start(&server, "b", &clients[1])];
+    assert_eq!(clients[0].say(&["HSET t:x n 1", "PEXPIRE t:x 100", "HSET t:y n 2"]).len(), 3);
+    let figures = || nodes.each_ref().map(Running::figures);
+    eventually(|| figures().iter().all(|one| one.rows == 1 && one.tombstones == 1));
+    eventually(|| {
+        let [a, b] = figures();
+        a.standing.place.mark == b.standing.place.mark && {
+            assert_eq!(a.checksum, b.checksum);
+            true
+        }
+    });
+    assert_eq!(clients[1].say(&["HINCRBY t:y n 1"]), [":3\r\n"]);
+}
+
+#[test]
+fn who_drains_answers_what_it_has_and_refuses_the_rest() {
+    let server = Server::start("redis-server", &[]);
+    let client = Client::new(1 << 20);
+    let node = start(&server, "a", &client);
+    assert_eq!(client.say(&["HINCRBY t:y n 1"; 500]).last().unwrap(), ":500\r\n");
+    assert!(node.drain(Instant::now() + Duration::from_secs(10)));
+    let said = client.say(&["HINCRBY t:y n 1"]);
+    assert!(said[0].starts_with("-TRYAGAIN the node drains"), "{said:?}");
+    node.stop();
+    let said = client.say(&["HINCRBY t:y n 1"]);
+    assert!(said[0].starts_with("-TRYAGAIN the node that writes this table has ended"), "{said:?}");
+}
+
+#[test]
+fn what_waits_for_a_node_is_bounded_and_nobody_waits_when_it_ends() {
+    let client = Client::new(2000);
+    let row = format!("HSET t:x name {}", "x".repeat(600));
+    client.give(&[&row]);
+    client.give(&[&row]);
+    client.give(&[&row]);
+    let said = client.said(1);
+    assert!(said[0].contains("more writes to do than it has room for"), "{said:?}");
+    client.writes.end();
+    let said = client.said(2);
+    assert!(said.iter().all(|one| one.contains("has ended: it was not done")), "{said:?}");
+}
