@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ import redis
 from interlock import JobFailed, Retry, WorkerBroken
 from interlock.app import App
 from interlock.app.middleware import Middleware, Sending
-from tests.worker.workers import PATIENCE, Workers
+from tests.worker.workers import PATIENCE, WorkerProcess, Workers, wait_for
 
 POOLS = ["thread", "asyncio", "process"]
 NOWHERE = "redis://127.0.0.1:1?timeout=0.1"
@@ -542,3 +543,68 @@ def test_an_app_in_a_program_that_is_no_file_is_refused(tmp_path: Path) -> None:
     said, errors = run_program(tmp_path, "", "-c", GUARDED, "process")
     assert not said
     assert "a program that is not a file" in errors.splitlines()[-1]
+
+
+CALLS = """
+import sys
+from interlock import Retry
+from interlock.cli import main
+from {name} import app, second
+from {name}_later import stamp  # the processes of a pool import that too
+
+app.url, app.retry, app.send_timeout = sys.argv[1], Retry(7), 3.5
+app.every("1s", name="set at run time", kwargs={{"k": 3}})(second)
+{added}
+if __name__ == "__main__":
+    flags = ["--processes", "2", "--pool", sys.argv[2], "--concurrency", "1"]
+    sys.exit(main(["worker", "{name}:app", *flags]))
+"""
+ADDED = """
+app.lifespan(lambda app: __import__("contextlib").nullcontext("alive"))
+"""
+
+
+def called(program: Any, folder: Path, url: str, pool: str, added: str) -> WorkerProcess:
+    """Start a program that calls the command once it has set everything."""
+    (folder / "calls.py").write_text(CALLS.format(name=program.__name__, added=added))
+    return WorkerProcess([sys.executable, "calls.py", url, pool], folder, dict(os.environ))
+
+
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+@pytest.mark.parametrize("pool", POOLS)
+def test_what_a_program_sets_before_it_calls_the_command_holds_in_several_processes(
+    program: Any, pool: str, tmp_path: Path, url: str
+) -> None:
+    worker = called(program, tmp_path, url, pool, ADDED if pool != "process" else "")
+    try:
+        worker.wait_for_line("2 workers are ready")
+        found = program.probe.send().result(timeout=PATIENCE)
+        state = None if pool == "process" else "alive"
+        assert found[:6] == [2, True, 7, 3.5, state, "later"]
+        queue = program.app._queue("seconds")
+        wait_for(lambda: queue.stats().acks > 1, "no tick was sent")
+        assert worker.stopped() == 0, worker.output
+    finally:
+        worker.process.kill()
+
+
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+def test_several_processes_refuse_what_those_of_their_pools_lack(
+    program: Any, tmp_path: Path, url: str
+) -> None:
+    worker = called(program, tmp_path, url, "process", ADDED)
+    assert worker.ended() == 1, worker.output
+    assert "does not get the lifespan" in worker.output
+
+
+def test_several_processes_of_a_program_that_is_no_file_are_refused(program: Any) -> None:
+    text = CALLS.format(name=program.__name__, added="").replace(
+        "if __name__", "if True or __name__"
+    )
+    done = subprocess.run(
+        [sys.executable, "-", NOWHERE, "thread"],
+        input=text, capture_output=True, text=True, timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "this program is no file" in done.stderr

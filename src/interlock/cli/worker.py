@@ -95,6 +95,11 @@ def run(given: argparse.Namespace) -> int:
     # As `python -m` does; the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    from interlock.worker.supervisor import VARIABLE
+
+    if VARIABLE in os.environ:
+        # One of several: the whole program runs anew in it, and says the same flags.
+        given.processes, given.ready_file, given.metrics = 1, None, None
     if given.processes > 1:
         if given.watch:
             return refuse("--watch is for one process; leave out --processes")

@@ -18,10 +18,20 @@ from interlock.worker.supervisor import Supervisor
 def supervise(given: argparse.Namespace) -> int:
     """Run them until a signal."""
     set_up(given)
+    main = sys.modules["__main__"]
+    is_file = main.__spec__ is not None or os.path.isfile(getattr(main, "__file__", None) or "")
+    if not is_file and "-c" not in sys.orig_argv:
+        print(
+            "interlock: --processes runs the program anew in each worker, and this program is no "
+            "file (an interactive session, or read from stdin); put it into one",
+            file=sys.stderr,
+            flush=True,
+        )
+        return BAD_INPUT
     notifier = Notifier.of(os.environ)
     command = [sys.executable, *sys.orig_argv[1:]]
     measured = given.metrics is not None
-    supervisor = Supervisor(without_processes(command), given.processes, measured)
+    supervisor = Supervisor(command, given.processes, measured)
     supervisor.stop_at(signal.SIGINT, signal.SIGTERM)
     with contextlib.ExitStack() as stack:
         try:
@@ -43,19 +53,4 @@ def supervise(given: argparse.Namespace) -> int:
         return supervisor.run(ready, lambda: notifier.stopping("finishing what has begun"))
 
 
-def without_processes(command: list[str]) -> list[str]:
-    """Return the command of one worker: without what is the supervisor's."""
-    kept: list[str] = []
-    skip = False
-    for word in command:
-        if skip:
-            skip = False
-        elif word in THE_SUPERVISORS:
-            skip = True
-        elif not word.startswith(tuple(f"{flag}=" for flag in THE_SUPERVISORS)):
-            kept.append(word)
-    return kept
-
-
 BAD_INPUT = 2
-THE_SUPERVISORS = ("--processes", "--ready-file", "--metrics")

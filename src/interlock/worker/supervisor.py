@@ -1,10 +1,10 @@
 """Several worker processes under one, for ``interlock worker --processes``.
 
-Each is the same command without that flag, in a session of its own, so that Ctrl-C reaches this
-process alone, which tells them. It does so by a socket pair, and not by TERM, which a service
-manager sends to all of them itself: twice told is not told to hurry. By the same pair a worker says
-that it is ready and, when asked, what it has counted; by its end it learns that this process has
-died.
+Each is the same program anew, which knows by its environment that it is one of several. It is in a
+session of its own, so that Ctrl-C reaches this process alone, which tells them. It does so by a
+socket pair, and not by TERM, which a service manager sends to all of them itself: twice told is not
+told to hurry. By the same pair a worker says that it is ready and, when asked, what it has counted;
+by its end it learns that this process has died.
 """
 
 from __future__ import annotations
