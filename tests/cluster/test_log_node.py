@@ -101,6 +101,17 @@ def watched(table: SharedTable[Presence], key: str) -> Iterator[list[int]]:
         thread.join()
 
 
+def test_behind_a_barrier_a_node_shows_what_another_has_answered(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    increased(a, "ann", 0)
+    increased(b, "ann", 0)
+    with client(a) as one, client(b) as other:
+        for number in range(1, 201):
+            assert one.hincrby("presence:ann", "unread") == number
+            assert other.execute_command("TABLE", "BARRIER", "presence") == "OK"
+            assert other.hget("presence:ann", "unread") == str(number)
+
+
 def test_each_node_takes_writes_and_its_table_has_those_of_all(nodes: Nodes) -> None:
     a, b = nodes.start("a"), nodes.start("b")
     with client(a) as one, client(b) as other:

@@ -57,6 +57,7 @@ REFUSED = (
     *("HGET {}:k unread", "HSET {}:k unread 1", "HINCRBY {}:k unread 1", "HGETALL {}:k"),
     *("DEL {own}:k {}:k", "EXISTS {own}:k {}:k", "EXPIRE {}:k 1", "TTL {}:k", "TYPE {}:k"),
     *("TABLE INFO {}", "TABLE COUNT {} 0", "TABLE SCAN {} 0", "TABLE MGET {} k", "TABLE POP {}:k"),
+    "TABLE BARRIER {}",
     *("TABLE SET {}:k ANY DEFAULT unread 1", "TABLE MSET {} 1 unread k 1", "TABLE IDLE {}:k"),
     *("TABLE PATCH {}:k unread 1", "TABLE INCR {}:k unread 1", "TABLE CAS {}:k unread 1 1"),
     *("TOUCH {own}:k {}:k", "HSCAN {}:k 0", "PERSIST {}:k", "UNLINK {}:k", "HDEL {}:k unread"),

@@ -116,5 +116,6 @@ _COMMANDS: dict[bytes, tuple[int, Callable[[Writes], bytes]]] = {
     b"table|incr": (-5, Writes.table_incr),
     b"table|cas": (6, Writes.table_cas),
     b"table|pop": (3, Writes.table_pop),
+    b"table|barrier": (3, Writes.table_barrier),
 }
 """Arity, negative for at least so many, and what is done."""

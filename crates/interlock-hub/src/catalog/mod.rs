@@ -165,6 +165,7 @@ pub enum Action {
     TableIncr,
     TableCas,
     TablePop,
+    TableBarrier,
     Xrange,
     Xrevrange,
     Xlen,

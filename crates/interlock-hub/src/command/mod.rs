@@ -362,6 +362,7 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::TableIncr => tables::rows::incr,
         Action::TableCas => tables::rows::compare_and_set,
         Action::TablePop => tables::rows::pop,
+        Action::TableBarrier => tables::rows::barrier,
         Action::Xrange => streams::range,
         Action::Xrevrange => streams::reverse,
         Action::Xlen => streams::length,

@@ -218,8 +218,8 @@ impl Worker {
             let is_unknown = is_shaking || state.user.is_none();
             let is_stranger = login > 0 && is_unknown && now - state.card.created > login;
             let farewell = connection.closing_since.is_some_and(|since| now - since > FAREWELL);
-            // A hub that stops has a time of its own for writes.
-            if farewell && !(self.finishing && state.line.is_some()) {
+            // Writes are answered in their own time.
+            if farewell && state.line.is_none() {
                 self.close(slot);
             } else if connection.output.is_over(connection.limit(&live), now) {
                 self.close_over(slot);

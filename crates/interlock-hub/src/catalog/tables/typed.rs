@@ -50,6 +50,16 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
         ..READING
     },
     Command {
+        name: "table|barrier",
+        arity: 3,
+        summary:
+            "Answers when this hub shows all writes to a table that were answered before, by other nodes too",
+        arguments: &[NAME],
+        access: Access::TableName,
+        action: Action::TableBarrier,
+        ..READING
+    },
+    Command {
         name: "table|idle",
         arity: 3,
         summary: "How many ms ago a row was accessed; null without a row",

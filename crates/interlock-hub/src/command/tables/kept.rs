@@ -1,9 +1,10 @@
-//! Calls that are not the worker's to do: writes to a table that somebody else writes, and NODE.
+//! Calls that are not the worker's to do: writes to a table that somebody else writes, TABLE BARRIER, which goes
+//! the same way, and NODE.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::catalog::{Access, Command};
+use crate::catalog::{Access, Action, Command};
 use crate::command::Call;
 use crate::kept::{Caller, Keeper};
 use crate::line::Line;
@@ -37,8 +38,8 @@ pub fn is_given(call: &mut Call<'_, '_>) -> bool {
     true
 }
 
-/// Returns whether a call is done behind writes that wait, before they are answered: it writes, and by the
-/// same writer.
+/// Returns whether a call is done behind writes that wait, before they are answered: it goes to the same
+/// writer.
 pub fn follows(line: &Line, command: &Command, arguments: Arguments<'_>, tables: &Tables) -> bool {
     let given = given(command, arguments, tables).filter(|given| !given.several);
     let writes = given.and_then(|given| given.table.writes.as_ref());
@@ -60,10 +61,10 @@ struct Given<'a> {
     several: bool,
 }
 
-/// `None`: the call does not write, the hub writes all its tables, or what it names is none, which is the
+/// `None`: the call neither writes nor waits for writes, the hub writes all its tables, or what it names is none, which is the
 /// command's to refuse.
 fn given<'a>(command: &Command, arguments: Arguments<'_>, tables: &'a Tables) -> Option<Given<'a>> {
-    if !command.has_flag("write") {
+    if !command.has_flag("write") && command.action != Action::TableBarrier {
         return None;
     }
     let (from, count) = match command.access {

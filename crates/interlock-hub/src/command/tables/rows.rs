@@ -139,6 +139,15 @@ pub fn pop(call: &mut Call<'_, '_>) {
     one(call, Verb::TablePop);
 }
 
+/// Answers at once for a table that the hub writes; else its writer answers.
+pub fn barrier(call: &mut Call<'_, '_>) {
+    answer(call, |asked, reply| {
+        asked.table(2)?;
+        reply.simple("OK");
+        Ok(())
+    });
+}
+
 /// The values of all columns, in their order.
 fn put(reply: &mut Writer<'_>, row: &Row) {
     let columns = row.schema().columns();
