@@ -185,6 +185,8 @@ def test_a_message_with_its_chain(page: Page, site: Site, queue: RemoteQueue[Any
     assert page.locator("main img").count() == 0
     page.go_back()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Message {third}")
+    # The heading comes before the answer; a page that never saw the message says it is not here.
+    expect(chain).to_contain_text("handled by")
     lease.ack()
     queue.get(timeout=5).ack()
     queue.get(timeout=5).ack()
