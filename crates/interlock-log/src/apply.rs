@@ -10,6 +10,10 @@ use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, Source, MOST_BYTES
 use crate::machine::{Judge, Limits, Machine, Moment, Rules};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
 
+/// Between the stamps of two commands there is room for late put-backs and for values that are
+/// dated just above others, so that a stamp tells whose write it is.
+const STEP: u64 = 16;
+
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -34,8 +38,6 @@ pub enum Fate {
     Repeat,
     /// One before it is missing.
     Gap,
-    /// Its writer had read too little, or what it puts back is too old.
-    Stale,
     /// There is no room for another name.
     Full,
     /// A genesis or a state.
@@ -112,22 +114,18 @@ impl<M: Machine> Whole<M> {
                 self.join(source.as_ref(), bytes, at, rules).map_or(Fate::Void, |()| Fate::Taken),
             ),
             Body::Commands(commands) => {
-                if rules.stale && entry.busy + limits.timeout + limits.span < self.busy {
-                    return nothing(Fate::Stale);
-                }
-                match self.count(entry, limits, rules) {
-                    Fate::Counted => self.do_all(commands, limits, rules),
+                let latest = commands.iter().map(|command| command.deadline).max();
+                match self.count(entry, latest.unwrap_or(0), limits, rules) {
+                    Fate::Counted => self.do_all(entry, commands, limits, rules),
                     fate => nothing(fate),
                 }
             }
             Body::PutBack(lost) => {
-                if rules.stale && lost.busy + limits.span < self.busy {
-                    return nothing(Fate::Stale);
-                }
-                match self.count(entry, limits, rules) {
+                let latest = lost.done.iter().map(|done| done.command.deadline).max();
+                match self.count(entry, latest.unwrap_or(0), limits, rules) {
                     Fate::Gap => nothing(Fate::Gap),
                     Fate::Full => nothing(Fate::Full),
-                    fate => self.put_back(lost, fate, rules),
+                    fate => self.put_back(entry, lost, fate, rules),
                 }
             }
         }
@@ -164,7 +162,7 @@ impl<M: Machine> Whole<M> {
     }
 
     /// Rule 2: counts an entry that is the next of its name.
-    fn count(&mut self, entry: &Entry, limits: &Limits, rules: Rules) -> Fate {
+    fn count(&mut self, entry: &Entry, latest: u64, limits: &Limits, rules: Rules) -> Fate {
         let last = self.sessions.last(&entry.name);
         if rules.numbers && entry.number != last + 1 {
             return if entry.number > last { Fate::Gap } else { Fate::Repeat };
@@ -172,17 +170,24 @@ impl<M: Machine> Whole<M> {
         if last == 0 && self.sessions.names.len() >= limits.names {
             return Fate::Full;
         }
-        self.sessions.count(&entry.name, entry.number.max(last), self.busy);
+        self.sessions.count(&entry.name, entry.number.max(last), self.busy, latest);
         Fate::Counted
     }
 
     fn next_stamp(&mut self) -> u64 {
-        self.reading = (self.reading + 1).max(self.now.min(1 << 47) << 16);
+        let next = self.reading / STEP * STEP + STEP;
+        self.reading = next.max(self.now.min(1 << 47) << 16);
         self.reading
     }
 
-    fn do_all(&mut self, commands: &[Command], limits: &Limits, rules: Rules) -> Applied {
-        let mut kept = PutBack { time: self.now, busy: self.busy, done: Vec::new() };
+    fn do_all(
+        &mut self,
+        entry: &Entry,
+        commands: &[Command],
+        limits: &Limits,
+        rules: Rules,
+    ) -> Applied {
+        let mut kept = PutBack { time: self.now, busy: self.busy, ..PutBack::default() };
         let mut answers = BTreeMap::new();
         for (index, command) in (0..).zip(commands) {
             let answer = match self.refusal(command, limits, rules) {
@@ -190,12 +195,16 @@ impl<M: Machine> Whole<M> {
                 None => {
                     let stamp = self.next_stamp();
                     let answer = self.perform(command, stamp, false, rules);
-                    if !matches!(answer, Answer::Done { refused: true, .. }) {
+                    if is_done(&answer) {
                         kept.done.push(Done { index, stamp, command: command.clone() });
                     }
                     answer
                 }
             };
+            if command.client.is_none() && !is_done(&answer) && rules.denied {
+                self.sessions.deny(&entry.name, entry.number, index);
+                kept.denied.push(index);
+            }
             answers.insert(index, answer);
         }
         Applied { fate: Fate::Counted, answers, kept: Some(kept) }
@@ -212,12 +221,23 @@ impl<M: Machine> Whole<M> {
         }
         // A deadline that is too far ahead could outlive the record of its client.
         let furthest = self.now + limits.timeout + limits.span;
-        if rules.deadlines && !(self.now..=furthest).contains(&command.deadline) {
+        if self.is_forgotten(command, rules) {
+            return Some(Answer::Unknown); // it may have been done
+        }
+        if rules.deadlines && command.deadline < self.now {
             return Some(Answer::Past);
+        }
+        if rules.deadlines && command.deadline > furthest {
+            return Some(Answer::Unknown); // a copy of it may come when it is not too far ahead
         }
         let (client, _) = command.client.as_ref()?;
         let clients = &self.sessions.clients;
         (clients.len() >= limits.clients && !clients.contains_key(client)).then_some(Answer::Full)
+    }
+
+    /// True if the record that a write was done may have been dropped.
+    fn is_forgotten(&self, command: &Command, rules: Rules) -> bool {
+        rules.forgets && command.deadline <= self.sessions.forgotten
     }
 
     /// The answer to a write that was done before.
@@ -252,21 +272,30 @@ impl<M: Machine> Whole<M> {
             for stamp in stamps {
                 let reply = Some(outcome.reply.clone()).filter(|reply| reply.len() <= MOST_REPLY);
                 let recent = Recent { number: *number, stamp, refused: outcome.refused, reply };
-                self.sessions.mark(name, self.busy, recent);
+                self.sessions.mark(name, self.busy, recent, command.deadline);
             }
         }
         Answer::Done { reply: Some(outcome.reply), refused: outcome.refused }
     }
 
     /// Rule 4: does what a lost entry did and this history has not.
-    fn put_back(&mut self, lost: &PutBack, fate: Fate, rules: Rules) -> Applied {
+    fn put_back(&mut self, entry: &Entry, lost: &PutBack, fate: Fate, rules: Rules) -> Applied {
         // The record of its name was not used again by a repeat.
         let busy = if fate == Fate::Counted { self.busy } else { lost.busy.min(self.busy) };
-        let mut kept = PutBack { time: self.now, busy, done: Vec::new() };
+        let mut kept = PutBack { time: self.now, busy, ..PutBack::default() };
+        if fate == Fate::Counted && rules.denied {
+            for index in &lost.denied {
+                self.sessions.deny(&entry.name, entry.number, *index);
+            }
+            kept.denied.clone_from(&lost.denied);
+        }
         let mut answers = BTreeMap::new();
         for done in &lost.done {
             let index = done.index;
             let mut late = false;
+            if self.is_forgotten(&done.command, rules) {
+                continue;
+            }
             if let Some((client, number)) = &done.command.client {
                 match self.sessions.standing(client, *number) {
                     _ if !rules.clients => {}
@@ -281,15 +310,22 @@ impl<M: Machine> Whole<M> {
                 }
             }
             if done.command.client.is_none() && fate != Fate::Counted {
-                continue; // it was counted with its entry
+                if !self.sessions.was_denied(&entry.name, entry.number, index) {
+                    continue; // it was done with its entry
+                }
+                late = true;
             }
             let mut stamp = self.next_stamp();
             if late && rules.first_date {
                 stamp = done.stamp;
                 self.reading = self.reading.max(stamp);
+                let client = done.command.client.as_ref();
+                let next = client.and_then(|(name, n)| self.sessions.stamp_below_later(name, *n));
+                stamp = stamp.min(next.unwrap_or(stamp));
             }
             let answer = self.perform(&done.command, stamp, true, rules);
-            if !matches!(answer, Answer::Done { refused: true, .. }) {
+            if is_done(&answer) {
+                self.sessions.undeny(&entry.name, entry.number, index);
                 kept.done.push(Done { index, stamp, command: done.command.clone() });
             }
             answers.insert(index, answer);
@@ -307,36 +343,48 @@ impl<M: Machine> Whole<M> {
         rules: Rules,
     ) -> Result<(), Damaged> {
         let mut reader = Reader::new(bytes);
-        let theirs = Self::decode(&mut reader)?;
+        let mut theirs = Self::decode(&mut reader)?;
         reader.end()?;
-        let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else {
+        if self.machine.is_none() || theirs.machine.is_none() {
             return Err(Damaged);
-        };
-        let judge = Judge::new(&self.sessions, &theirs.sessions, rules.own_order);
-        let highest = ours.join(machine, &judge);
-        let lifted = judge.lifted.into_inner();
-        self.reading = self.reading.max(highest);
+        }
         match source {
             // The numbers of another data centre's names and clients are of its own log.
             Some(source) => {
+                let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else {
+                    return Err(Damaged);
+                };
+                let judge = Judge::new(&self.sessions, &theirs.sessions, rules.own_order);
+                self.reading = self.reading.max(ours.join(machine, &judge));
                 self.sources.insert(source.name.clone(), source.mark);
             }
             None => {
-                let busy = self.busy;
-                let mut sessions = theirs.sessions;
-                sessions.rebase(theirs.busy, busy);
-                self.sessions.join(sessions);
-                for (client, number, stamp) in lifted {
-                    self.sessions.lift(&client, number, stamp);
-                }
-                for (name, mark) in theirs.sources {
-                    let ours = self.sources.entry(name).or_default();
-                    *ours = mark.max(*ours);
-                }
+                // Whose clock is not believed must not stop all writes.
+                theirs.sessions.forgotten = theirs.sessions.forgotten.min(self.now);
+                self.merge(theirs, rules);
                 self.lineage = at.checksum | 1;
             }
         }
         Ok(())
+    }
+
+    /// Takes in another history of this data centre.
+    pub(crate) fn merge(&mut self, theirs: Self, rules: Rules) {
+        let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else { return };
+        let judge = Judge::new(&self.sessions, &theirs.sessions, rules.own_order);
+        let highest = ours.join(machine, &judge);
+        let lifted = judge.lifted.into_inner();
+        self.reading = self.reading.max(highest);
+        let mut sessions = theirs.sessions;
+        sessions.rebase(theirs.busy, self.busy);
+        self.sessions.join(sessions);
+        for (client, number, stamp) in lifted {
+            self.sessions.lift(&client, number, stamp);
+        }
+        for (name, mark) in theirs.sources {
+            let ours = self.sources.entry(name).or_default();
+            *ours = mark.max(*ours);
+        }
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -403,6 +451,10 @@ fn encode_machine(encode: Option<impl FnOnce(&mut Vec<u8>)>, out: &mut Vec<u8>) 
         encode(&mut bytes);
     }
     put_bytes(out, &bytes);
+}
+
+fn is_done(answer: &Answer) -> bool {
+    matches!(answer, Answer::Done { refused: false, .. })
 }
 
 fn nothing(fate: Fate) -> Applied {

@@ -74,6 +74,9 @@ pub struct PutBack {
     /// The busy time of then, in ms.
     pub busy: u64,
     pub done: Vec<Done>,
+    /// The places of the writes without a client that it did not do, in increasing order. Another
+    /// history may have done them.
+    pub denied: Vec<u64>,
 }
 
 /// The owner of the rows of a state entry, when they are not this data centre's own.
@@ -158,6 +161,10 @@ impl PutBack {
             put_number(out, done.stamp);
             done.command.encode(out);
         }
+        put_number(out, self.denied.len() as u64);
+        for index in &self.denied {
+            put_number(out, *index);
+        }
     }
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -168,10 +175,14 @@ impl PutBack {
             Ok(Done { index, stamp, command: Command::decode(reader)? })
         });
         let done = done.collect::<Result<Vec<_>, _>>()?;
-        if done.windows(2).any(|two| two[0].index >= two[1].index) {
+        let count = bounded(reader.count(1)?, MOST_COMMANDS)?;
+        let denied = (0..count).map(|_| reader.number()).collect::<Result<Vec<_>, _>>()?;
+        let is_sorted = done.windows(2).all(|two| two[0].index < two[1].index)
+            && denied.windows(2).all(|two| two[0] < two[1]);
+        if !is_sorted {
             return Err(Damaged);
         }
-        Ok(Self { time, busy, done })
+        Ok(Self { time, busy, done, denied })
     }
 }
 
@@ -287,6 +298,7 @@ mod tests {
             time: 5,
             busy: 4,
             done: vec![Done { index: 2, stamp: 99, command: command.clone() }],
+            denied: vec![1, 3],
         };
         let plain = Command { client: None, ..command.clone() };
         let source = Source { name: b"north".to_vec(), mark: Mark { position: 3, checksum: 8 } };

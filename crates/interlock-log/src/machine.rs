@@ -55,10 +55,14 @@ pub struct Rules {
     pub seen: bool,
     /// A command is skipped past its deadline.
     pub deadlines: bool,
-    /// An entry whose writer has read too little is skipped.
-    pub stale: bool,
     /// Records are kept for long enough.
     pub records: bool,
+    /// A write whose record may have been dropped is not done.
+    pub forgets: bool,
+    /// A write without a client that was counted and not done can be put back.
+    pub denied: bool,
+    /// A state is joined only if nobody who can be reached puts back what it has.
+    pub waits: bool,
     /// A put-back is never refused for capacity.
     pub room: bool,
     /// Another checksum for a known position is a reason to look.
@@ -81,8 +85,10 @@ impl Rules {
         states: true,
         seen: true,
         deadlines: true,
-        stale: true,
         records: true,
+        forgets: true,
+        denied: true,
+        waits: true,
         room: true,
         checksums: true,
         nonces: true,

@@ -18,11 +18,13 @@
 //! Nothing here waits, and nothing knows the time of day: the owner fetches, appends, and says what it
 //! found. What it appends may be lost, come late or come twice.
 
+mod lost;
 mod owner;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
+use self::lost::Lost;
 use crate::apply::{Answer, Applied, Fate, Whole};
 use crate::checkpoint::{Checkpoint, Id, Place};
 use crate::codec::checksum;
@@ -79,17 +81,6 @@ enum Phase {
     Stuck,
 }
 
-/// The state that a node had before it went back.
-#[derive(Debug)]
-struct Lost<M> {
-    state: Whole<M>,
-    /// The checksum of its bytes.
-    sum: u64,
-    /// The place to which it went back, and the last numbers of then: anything beyond them may be lost.
-    position: u64,
-    lasts: BTreeMap<Vec<u8>, u64>,
-}
-
 /// A node's state, and all that it knows of its history.
 #[derive(Debug)]
 pub struct Replica<M, R> {
@@ -117,12 +108,20 @@ pub struct Replica<M, R> {
     /// The state before this node went back, until all of it is in the state or in the ring.
     mine: Option<Lost<M>>,
     owes: bool,
+    /// It has put back what it can, and lacks something that others may put back.
+    waits: bool,
+    /// It has waited for long enough.
+    resorts: bool,
+    /// All that was counted behind this position is in the ring.
+    covered: u64,
+    /// Since it went back it has taken in states, which no ring has.
+    joined: bool,
     ring: R,
 }
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// A node that starts with the newest checkpoint that it has, whether or not the log has it too,
-    /// or as the snapshot of a database says, or with nothing.
+    /// A node that starts with the newest of its checkpoints that the log has not, if there is one,
+    /// otherwise with the newest, or as the snapshot of a database says, or with nothing.
     pub fn new(setup: Setup, ring: R, newest: Option<Checkpoint<M>>) -> Self {
         let (place, state) =
             newest.map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
@@ -150,6 +149,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             serves: false,
             mine: None,
             owes: true,
+            waits: false,
+            resorts: false,
+            covered: place.mark.position,
+            joined: false,
             ring,
             setup,
         }
@@ -180,6 +183,17 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     /// True if there may be lost entries that this node has to put back.
     pub fn owes(&self) -> bool {
         self.owes
+    }
+
+    /// True if all that it can do is done, and others may put back what it lacks.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The last resort: nobody who can be reached has put back what is missing. At the end of the log
+    /// the node joins its lost state, or gives up what hangs on entries that are missing.
+    pub fn wait_no_longer(&mut self) {
+        self.resorts = self.waits;
     }
 
     pub fn need(&self) -> Need {
@@ -233,19 +247,43 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         entry
     }
 
-    /// All entries of this node that it has not seen counted: to be appended again, in this order,
-    /// after a failure, after a while, or when [`Replica::read`] says that there was a gap.
+    /// The entries of this node that it has not seen counted: to be appended again, in this order,
+    /// after a failure, after a while, or when [`Replica::read`] says so. Those behind a gap that is
+    /// still to be filled are not among them.
     pub fn again(&self) -> Vec<Vec<u8>> {
-        let entry = |batch: &Batch| {
-            let body = Body::Commands(batch.commands.clone());
-            self.entry(batch.name.clone(), batch.number, body)
-        };
-        self.pending.iter().map(entry).collect()
+        let mut entries = Vec::new();
+        let mut before: Option<(&[u8], u64)> = None;
+        for batch in &self.pending {
+            let last = match before {
+                Some((name, number)) if *name == *batch.name => number,
+                _ => self.state.sessions.last(&batch.name),
+            };
+            before = Some((&batch.name, last));
+            if batch.number <= last + 1 {
+                before = Some((&batch.name, batch.number.max(last)));
+                let body = Body::Commands(batch.commands.clone());
+                entries.push(self.entry(batch.name.clone(), batch.number, body));
+            }
+        }
+        entries
+    }
+
+    /// The number of entries of this node that it has not seen counted.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// A state of other rows, as those of another data centre or a database, for all to join.
     pub fn states(&self, source: Option<Source>, bytes: Vec<u8>) -> Vec<u8> {
         self.entry(self.name.clone(), 0, Body::State { source, bytes })
+    }
+
+    /// Takes a name that nobody had before.
+    fn rename(&mut self) {
+        self.names += 1;
+        self.number = 0;
+        self.name = self.setup.name.clone();
+        self.name.extend_from_slice(format!("+{}", self.names).as_bytes());
     }
 
     fn entry(&self, name: Vec<u8>, number: u64, body: Body) -> Vec<u8> {
@@ -279,8 +317,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.serves = false;
     }
 
-    /// Applies the next entry of the log. True if an entry of this node was in vain, because one before
-    /// it is missing: append [`Replica::again`].
+    /// Applies the next entry of the log. True if entries of this node are to be appended again
+    /// ([`Replica::again`]): one was in vain, because one before it was missing, or a gap was filled.
     pub fn read(&mut self, id: Id, time: u64, bytes: &[u8]) -> bool {
         if !matches!(self.phase, Phase::Reads) {
             return false;
@@ -294,7 +332,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let (limits, rules) = (&self.setup.limits, self.setup.rules);
         let applied = self.state.apply(&entry, self.place.mark, time, limits, rules);
         self.seen = self.seen.max(self.state.now);
-        let in_vain = applied.fate == Fate::Gap && self.is_pending(&entry);
+        let is_filled = matches!((applied.fate, &entry.body), (Fate::Counted, Body::PutBack(_)));
+        let is_vain = applied.fate == Fate::Gap || is_filled;
+        let is_vain = is_vain && self.pending.iter().any(|batch| batch.name == entry.name);
         self.answer(&entry, &applied);
         if let Some(did) = applied.kept {
             let position = self.place.mark.position;
@@ -303,13 +343,11 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         if let (Body::State { source: None, bytes }, Fate::Taken) = (&entry.body, applied.fate) {
             let sum = checksum(0, bytes);
             self.mine = self.mine.take().filter(|mine| mine.sum != sum);
+            self.covered = self.place.mark.position;
+            self.joined = true;
         }
         self.doubt(entry.read);
-        in_vain
-    }
-
-    fn is_pending(&self, entry: &Entry) -> bool {
-        self.pending.iter().any(|b| b.name == entry.name && b.number == entry.number)
+        is_vain && !self.again().is_empty()
     }
 
     /// Gives the answers that an entry has brought.
@@ -333,6 +371,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                     None => match known {
                         Some((client, number)) => self.state.answer_again(client, *number),
                         None if counted || old => Answer::Unknown,
+                        None if command.deadline <= self.state.sessions.forgotten => {
+                            Answer::Unknown
+                        }
                         None if deadlines && now > command.deadline => Answer::Past,
                         None => continue,
                     },
@@ -397,144 +438,6 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
     }
 
-    /// Rule 3: continues from a checkpoint whose last entry is in the log, or from the beginning.
-    ///
-    /// # Arguments
-    ///
-    /// `begins` says that nothing was ever removed from the log's beginning, or that it is empty.
-    pub fn go_back(&mut self, checkpoint: Option<Checkpoint<M>>, begins: bool) {
-        if checkpoint.is_none() && !begins && self.setup.rules.gaps {
-            self.phase = Phase::Stuck;
-            self.serves = false;
-            return;
-        }
-        let (place, state) = checkpoint
-            .map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
-        let lost = std::mem::replace(&mut self.state, state);
-        let lasts = self.state.sessions.names.iter().map(|(name, it)| (name.clone(), it.last));
-        let (position, lasts) = (place.mark.position, lasts.collect());
-        match &mut self.mine {
-            // A node that goes back again, before it has caught up, knows more from the first time.
-            Some(mine) if mine.position <= position => {}
-            Some(mine) => (mine.position, mine.lasts) = (position, lasts),
-            None if lost.machine.is_some() => {
-                let mut bytes = Vec::new();
-                lost.encode(&mut bytes);
-                let sum = checksum(0, &bytes);
-                self.mine = Some(Lost { state: lost, sum, position, lasts });
-            }
-            None => {}
-        }
-        self.place = place;
-        if self.known_at(place.mark.position) == Some(place) {
-            let keep = (place.mark.position - self.base.mark.position) as usize;
-            self.known.truncate(keep);
-        } else {
-            self.known.clear();
-            self.base = place;
-        }
-        self.phase = Phase::Reads;
-        self.serves = false;
-        self.owes = true;
-    }
-
-    /// A node without history found that the log does not begin at its beginning.
-    pub fn is_trimmed(&mut self) {
-        if self.place.id.is_none() && self.setup.rules.gaps {
-            self.phase = Phase::Stuck;
-        }
-    }
-
-    /// Says that all entries of the log have been read, and returns what is to be appended: a genesis,
-    /// a state to join, and at most so many lost entries. Nodes do this one after the other: whoever
-    /// comes later first reads what others have put back.
-    pub fn at_the_end(&mut self, most: usize) -> Vec<Vec<u8>> {
-        if !matches!(self.phase, Phase::Reads) {
-            return Vec::new();
-        }
-        if self.state.machine.is_none() {
-            return vec![self.entry(
-                self.name.clone(),
-                0,
-                Body::Genesis(self.setup.genesis.clone()),
-            )];
-        }
-        let mut entries = Vec::new();
-        if let Some(mine) = self.mine.take().filter(|_| self.setup.rules.states) {
-            if self.lacks(&mine) {
-                let mut bytes = Vec::new();
-                mine.state.encode(&mut bytes);
-                entries.push(self.states(None, bytes));
-                self.mine = Some(mine);
-                return entries;
-            }
-        }
-        self.serves = true;
-        if self.owes {
-            if self.setup.rules.puts_back {
-                self.put_back(most, &mut entries);
-            }
-            self.owes = !entries.is_empty();
-        }
-        if !self.owes {
-            self.give_up();
-        }
-        entries
-    }
-
-    /// Gives up entries of this node before which one is missing that nobody puts back any more.
-    fn give_up(&mut self) {
-        let last = |name: &[u8]| self.state.sessions.last(name);
-        let Some(first) = self.pending.front().filter(|it| it.number > last(&it.name) + 1) else {
-            return;
-        };
-        let name = first.name.clone();
-        let (vain, rest) = self.pending.drain(..).partition(|batch| batch.name == name);
-        self.pending = rest;
-        let vain: VecDeque<Batch> = vain;
-        let tickets = vain.into_iter().flat_map(|batch| batch.tickets).flatten();
-        self.answers.extend(tickets.map(|ticket| (ticket, Answer::Unknown)));
-        if name == self.name {
-            self.rename();
-        }
-    }
-
-    /// Takes a name that nobody had before.
-    fn rename(&mut self) {
-        self.names += 1;
-        self.number = 0;
-        self.name = self.setup.name.clone();
-        self.name.extend_from_slice(format!("+{}", self.names).as_bytes());
-    }
-
-    /// True if entries of a lost history are neither in the state nor can be put back.
-    fn lacks(&self, mine: &Lost<M>) -> bool {
-        let since = self.state.busy.saturating_sub(self.setup.limits.span);
-        mine.state.sessions.names.iter().any(|(name, named)| {
-            let before = mine.lasts.get(name).copied().unwrap_or(0);
-            let last = self.state.sessions.last(name).max(before);
-            (last + 1..=named.last).any(|number| !self.ring.has(name, number, since))
-        })
-    }
-
-    /// Rule 4: what the ring has and the state has not.
-    fn put_back(&self, most: usize, entries: &mut Vec<Vec<u8>>) {
-        let since = self.state.busy.saturating_sub(self.setup.limits.span);
-        let sessions = &self.state.sessions;
-        self.ring.each(&mut |kept| {
-            let owed = kept.number > sessions.last(&kept.name)
-                || kept.did.done.iter().any(|done| {
-                    let client = done.command.client.as_ref();
-                    client.is_some_and(|(name, n)| !sessions.has_done(name, *n))
-                });
-            if owed && kept.did.busy >= since {
-                let body = Body::PutBack(kept.did.clone());
-                entries.push(self.entry(kept.name.clone(), kept.number, body));
-            }
-            entries.len() < most
-        });
-    }
-
     // --- Checkpoints ---
 
     /// The bytes of a checkpoint of now; none where there is nothing to keep, where the history is in
@@ -549,6 +452,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         if !self.owes && self.mine.is_none() {
             let since = self.state.busy.saturating_sub(self.setup.limits.span);
             self.ring.saved(position, since);
+            self.covered = position;
         }
     }
 

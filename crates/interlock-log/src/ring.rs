@@ -41,8 +41,8 @@ pub trait Ring {
     /// Keeps what an entry did, beside what the same entry did in another history.
     fn add(&mut self, kept: Kept);
 
-    /// True if it keeps an entry, applied not before a busy time.
-    fn has(&self, name: &[u8], number: u64, since: u64) -> bool;
+    /// True if it keeps an entry.
+    fn has(&self, name: &[u8], number: u64) -> bool;
 
     /// Calls for each, in the order of the node's history, until it returns false.
     fn each(&self, call: &mut dyn FnMut(&Kept) -> bool);
@@ -74,6 +74,7 @@ impl Ring for Memory {
         if let Some(before) = self.order.remove(&key).and_then(|order| self.kept.remove(&order)) {
             for done in before.did.done {
                 if let Err(at) = kept.did.done.binary_search_by_key(&done.index, |d| d.index) {
+                    kept.did.denied.retain(|index| *index != done.index);
                     kept.did.done.insert(at, done);
                 }
             }
@@ -83,9 +84,8 @@ impl Ring for Memory {
         self.next += 1;
     }
 
-    fn has(&self, name: &[u8], number: u64, since: u64) -> bool {
-        let order = self.order.get(&(name.to_vec(), number));
-        order.and_then(|order| self.kept.get(order)).is_some_and(|kept| kept.did.busy >= since)
+    fn has(&self, name: &[u8], number: u64) -> bool {
+        self.order.contains_key(&(name.to_vec(), number))
     }
 
     fn each(&self, call: &mut dyn FnMut(&Kept) -> bool) {

@@ -5,7 +5,7 @@
 //! of recent numbers. Both are dropped when the log has been busy for long enough since their last use.
 //! All of it is part of the state: every node decides the same.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{MOST_BYTES, MOST_NAME};
@@ -16,12 +16,47 @@ pub const WINDOW: u64 = 1024;
 pub const RECENT: usize = 64;
 /// The longest reply that is kept for a client that asks again, in bytes.
 pub const MOST_REPLY: usize = 4096;
+/// The writes without a client that a name's record knows were counted and not done.
+pub const MOST_DENIED: usize = 1024;
 
-/// The last number of a name, and the busy time of its last entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The record of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Named {
+    /// The number of its last entry.
     pub last: u64,
+    /// The busy time of that.
     pub used: u64,
+    /// The latest deadline of its writes.
+    latest: u64,
+    /// Writes without a client that were counted and not done: the numbers of their entries, and
+    /// their places in these. Another history may have done them.
+    denied: Vec<(u64, u64)>,
+}
+
+impl Named {
+    fn deny(&mut self, number: u64, index: u64) {
+        if let Err(at) = self.denied.binary_search(&(number, index)) {
+            self.denied.insert(at, (number, index));
+        }
+        if self.denied.len() > MOST_DENIED {
+            self.denied.remove(0);
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        let knows = |named: &Self, one: &(u64, u64)| {
+            named.last < one.0 || named.denied.binary_search(one).is_ok()
+        };
+        let theirs = other.denied.iter().filter(|one| knows(self, one)).copied();
+        let theirs: Vec<_> = theirs.collect();
+        self.denied.retain(|one| knows(&other, one));
+        for (number, index) in theirs {
+            self.deny(number, index);
+        }
+        self.last = self.last.max(other.last);
+        self.used = self.used.max(other.used);
+        self.latest = self.latest.max(other.latest);
+    }
 }
 
 /// A write that was done lately.
@@ -41,6 +76,8 @@ pub struct Client {
     window: [u64; 16],
     recent: Vec<Recent>,
     used: u64,
+    /// The latest deadline of its writes.
+    latest: u64,
 }
 
 /// The standing of a number, by its client's record.
@@ -56,7 +93,7 @@ pub enum Standing {
 
 impl Client {
     fn new(used: u64) -> Self {
-        Self { highest: 0, window: [0; 16], recent: Vec::new(), used }
+        Self { highest: 0, window: [0; 16], recent: Vec::new(), used, latest: 0 }
     }
 
     pub fn standing(&self, number: u64) -> Standing {
@@ -125,7 +162,8 @@ impl Client {
         }
     }
 
-    fn mark(&mut self, recent: Recent, used: u64) {
+    fn mark(&mut self, recent: Recent, used: u64, deadline: u64) {
+        self.latest = self.latest.max(deadline);
         self.raise(recent.number);
         if recent.number < self.highest {
             self.set(self.highest - 1 - recent.number);
@@ -143,6 +181,7 @@ impl Client {
             *ours |= theirs;
         }
         self.used = self.used.max(other.used);
+        self.latest = self.latest.max(other.latest);
         for recent in other.recent {
             let same = |r: &Recent| r.number == recent.number && r.stamp == recent.stamp;
             if !self.recent.iter().any(same) {
@@ -157,6 +196,9 @@ impl Client {
 pub struct Sessions {
     pub names: BTreeMap<Vec<u8>, Named>,
     pub clients: BTreeMap<Vec<u8>, Client>,
+    /// The latest deadline of all writes whose records were dropped. Whether a write with a deadline
+    /// up to this was done, nobody knows any more.
+    pub forgotten: u64,
 }
 
 impl Sessions {
@@ -165,9 +207,34 @@ impl Sessions {
         self.names.get(name).map_or(0, |named| named.last)
     }
 
-    /// Counts the next entry of a name.
-    pub fn count(&mut self, name: &[u8], number: u64, busy: u64) {
-        self.names.insert(name.to_vec(), Named { last: number, used: busy });
+    /// Counts the next entry of a name, with the latest deadline of its writes.
+    pub fn count(&mut self, name: &[u8], number: u64, busy: u64, deadline: u64) {
+        let named = match self.names.get_mut(name) {
+            Some(named) => named,
+            None => self.names.entry(name.to_vec()).or_default(),
+        };
+        (named.last, named.used) = (number, busy);
+        named.latest = named.latest.max(deadline);
+    }
+
+    /// Notes that a write without a client was counted and not done.
+    pub fn deny(&mut self, name: &[u8], number: u64, index: u64) {
+        if let Some(named) = self.names.get_mut(name) {
+            named.deny(number, index);
+        }
+    }
+
+    /// True if a write without a client was counted and not done.
+    pub fn was_denied(&self, name: &[u8], number: u64, index: u64) -> bool {
+        let named = self.names.get(name);
+        named.is_some_and(|named| named.denied.binary_search(&(number, index)).is_ok())
+    }
+
+    /// Notes that it was done after all.
+    pub fn undeny(&mut self, name: &[u8], number: u64, index: u64) {
+        if let Some(named) = self.names.get_mut(name) {
+            named.denied.retain(|one| *one != (number, index));
+        }
     }
 
     pub fn standing(&self, client: &[u8], number: u64) -> Standing {
@@ -183,24 +250,30 @@ impl Sessions {
     }
 
     /// Notes that a client's write was done.
-    pub fn mark(&mut self, client: &[u8], busy: u64, recent: Recent) {
+    pub fn mark(&mut self, client: &[u8], busy: u64, recent: Recent, deadline: u64) {
         let new = || Client::new(busy);
-        self.clients.entry(client.to_vec()).or_insert_with(new).mark(recent, busy);
+        self.clients.entry(client.to_vec()).or_insert_with(new).mark(recent, busy, deadline);
     }
 
     /// Drops what was not used since a busy time.
     pub fn drop_unused(&mut self, since: u64) {
-        self.names.retain(|_, named| named.used >= since);
-        self.clients.retain(|_, client| client.used >= since);
+        let forgotten = &mut self.forgotten;
+        let mut stays = |used: u64, latest: u64| {
+            if used < since {
+                *forgotten = latest.max(*forgotten);
+            }
+            used >= since
+        };
+        self.names.retain(|_, named| stays(named.used, named.latest));
+        self.clients.retain(|_, client| stays(client.used, client.latest));
     }
 
     /// Takes in what another history knows.
     pub fn join(&mut self, other: Self) {
         for (name, theirs) in other.names {
-            let ours = self.names.entry(name).or_insert(Named { last: 0, used: 0 });
-            ours.last = ours.last.max(theirs.last);
-            ours.used = ours.used.max(theirs.used);
+            self.names.entry(name).or_default().join(theirs);
         }
+        self.forgotten = self.forgotten.max(other.forgotten);
         for (name, theirs) in other.clients {
             match self.clients.get_mut(&name) {
                 Some(ours) => ours.join(theirs),
@@ -211,6 +284,51 @@ impl Sessions {
         }
     }
 
+    /// The writes that others have done and these have not, though their entries may be counted: of
+    /// clients, and, with their place in an entry, of names.
+    pub fn undone(&self, others: &Self) -> BTreeSet<(Vec<u8>, u64, Option<u64>)> {
+        let mut undone = BTreeSet::new();
+        for (name, theirs) in &others.clients {
+            if theirs.latest <= self.forgotten {
+                continue;
+            }
+            let is_same =
+                |ours: &Client| (ours.highest, ours.window) == (theirs.highest, theirs.window);
+            let all = theirs.highest.saturating_sub(WINDOW).max(1)..=theirs.highest;
+            let recent = theirs.recent.iter().map(|recent| recent.number);
+            let numbers: Vec<_> = match self.clients.get(name) {
+                Some(ours) if is_same(ours) => recent.collect(),
+                _ => all.collect(),
+            };
+            for number in numbers {
+                if others.has_done(name, number) && !self.has_done(name, number) {
+                    undone.insert((name.clone(), number, None));
+                }
+            }
+        }
+        for (name, ours) in &self.names {
+            for (number, index) in &ours.denied {
+                if others.last(name) >= *number && !others.was_denied(name, *number, *index) {
+                    undone.insert((name.clone(), *number, Some(*index)));
+                }
+            }
+        }
+        undone
+    }
+
+    /// True if all that these say was counted or done, others say too.
+    pub fn is_within(&self, others: &Self) -> bool {
+        let is_done = |(name, client): (&Vec<u8>, &Client)| {
+            let from = client.highest.saturating_sub(WINDOW).max(1);
+            (from..=client.highest).all(|number| {
+                client.standing(number) != Standing::Done
+                    || others.standing(name, number) == Standing::Done
+            })
+        };
+        self.names.iter().all(|(name, named)| named.last <= others.last(name))
+            && self.clients.iter().all(is_done)
+    }
+
     /// Says when records were used in the busy time of another history.
     pub fn rebase(&mut self, theirs: u64, ours: u64) {
         let names = self.names.values_mut().map(|named| &mut named.used);
@@ -218,6 +336,13 @@ impl Sessions {
         for used in names.chain(clients) {
             *used = ours.saturating_sub(theirs.saturating_sub(*used));
         }
+    }
+
+    /// A stamp just below those of a client's later writes, as far as they are recent.
+    pub fn stamp_below_later(&self, client: &[u8], number: u64) -> Option<u64> {
+        let client = self.clients.get(client)?;
+        let later = client.recent.iter().filter(|it| it.number > number && !it.refused);
+        later.map(|it| it.stamp.saturating_sub((it.number - number).min(8))).min()
     }
 
     /// Notes that the value of a client's write has another stamp from now on.
@@ -240,17 +365,24 @@ impl Sessions {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
+        put_number(out, self.forgotten);
         put_number(out, self.names.len() as u64);
         for (name, named) in &self.names {
             put_bytes(out, name);
-            put_number(out, named.last);
-            put_number(out, named.used);
+            for number in [named.last, named.used, named.latest, named.denied.len() as u64] {
+                put_number(out, number);
+            }
+            for (number, index) in &named.denied {
+                put_number(out, *number);
+                put_number(out, *index);
+            }
         }
         put_number(out, self.clients.len() as u64);
         for (name, client) in &self.clients {
             put_bytes(out, name);
             put_number(out, client.highest);
             put_number(out, client.used);
+            put_number(out, client.latest);
             for word in client.window {
                 put_number(out, word);
             }
@@ -267,16 +399,23 @@ impl Sessions {
     }
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let mut sessions = Self::default();
-        for _ in 0..reader.count(3)? {
+        let mut sessions = Self { forgotten: reader.number()?, ..Self::default() };
+        for _ in 0..reader.count(5)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
-            let named = Named { last: reader.number()?, used: reader.number()? };
-            sessions.names.insert(name, named);
+            let (last, used, latest) = (reader.number()?, reader.number()?, reader.number()?);
+            let count = reader.count(2)?;
+            let denied = (0..count).map(|_| Ok((reader.number()?, reader.number()?)));
+            let denied = denied.collect::<Result<Vec<_>, _>>()?;
+            if count > MOST_DENIED || denied.windows(2).any(|two| two[0] >= two[1]) {
+                return Err(Damaged);
+            }
+            sessions.names.insert(name, Named { last, used, latest, denied });
         }
-        for _ in 0..reader.count(20)? {
+        for _ in 0..reader.count(21)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
             let mut client = Client::new(0);
             (client.highest, client.used) = (reader.number()?, reader.number()?);
+            client.latest = reader.number()?;
             for word in &mut client.window {
                 *word = reader.number()?;
             }
@@ -319,7 +458,7 @@ mod tests {
                     top += [0, 1, 3, 64, 65, 700, 1024, 1500][random.usize(..8)];
                     let number = top.saturating_sub(random.u64(..40)).max(1);
                     if client.standing(number) != Standing::Done {
-                        client.mark(recent(number), 0);
+                        client.mark(recent(number), 0, 0);
                         done.insert(number);
                     }
                 }
@@ -348,9 +487,11 @@ mod tests {
     #[test]
     fn sessions_come_back_from_bytes() {
         let mut sessions = Sessions::default();
-        sessions.count(b"n", 4, 9);
+        sessions.count(b"n", 4, 9, 12);
+        sessions.deny(b"n", 4, 1);
+        sessions.deny(b"n", 4, 0);
         for number in [1, 2, 70, 2000] {
-            sessions.mark(b"c", number, recent(number));
+            sessions.mark(b"c", number, recent(number), number + 5);
         }
         let mut out = Vec::new();
         sessions.encode(&mut out);
@@ -362,7 +503,8 @@ mod tests {
         }
         sessions.drop_unused(10);
         assert_eq!((sessions.last(b"n"), sessions.standing(b"c", 5)), (0, Standing::Done));
+        assert_eq!(sessions.forgotten, 12);
         sessions.drop_unused(2001);
-        assert_eq!(sessions.standing(b"c", 5), Standing::New);
+        assert_eq!((sessions.forgotten, sessions.standing(b"c", 5)), (2005, Standing::New));
     }
 }

@@ -22,8 +22,8 @@ impl<D: Disk> Keeps for InFile<D> {
         self.memory.add(kept);
     }
 
-    fn has(&self, name: &[u8], number: u64, since: u64) -> bool {
-        self.memory.has(name, number, since)
+    fn has(&self, name: &[u8], number: u64) -> bool {
+        self.memory.has(name, number)
     }
 
     fn each(&self, call: &mut dyn FnMut(&Kept) -> bool) {

@@ -55,6 +55,8 @@ pub struct Node<M, D: Disk, C> {
     waiting: VecDeque<Vec<u8>>,
     /// All that is pending is to be appended again, not before this time.
     again: Option<Instant>,
+    /// Since when it has waited for others to put back what it cannot.
+    waits: Option<Instant>,
     is_genesis_under_way: bool,
     is_reading_for: ReadingFor,
     /// The number of the checkpoint that was gone back to; older ones are tried next.
@@ -130,6 +132,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             answers: Vec::new(),
             waiting: VecDeque::new(),
             again: None,
+            waits: None,
             is_genesis_under_way: false,
             is_reading_for: ReadingFor::State,
             tried,
@@ -326,6 +329,11 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let has_state = self.replica.state().machine.is_some();
         if self.is_genesis_under_way || (has_state && !self.waiting.is_empty()) {
             return;
+        }
+        if !self.replica.waits() {
+            self.waits = None;
+        } else if now >= *self.waits.get_or_insert(now) + self.pace.patience {
+            self.replica.wait_no_longer();
         }
         let entries = self.replica.at_the_end(MOST_PUT_BACK);
         self.waiting.extend(entries);

@@ -75,6 +75,8 @@ pub struct Pace {
     pub checkpoint: u64,
     /// An entry that was not read again in this time is appended again.
     pub again: Duration,
+    /// For so long others have time to put back what this node cannot.
+    pub patience: Duration,
 }
 
 impl Default for Pace {
@@ -85,6 +87,7 @@ impl Default for Pace {
             timeout: Duration::from_secs(10),
             checkpoint: 100_000,
             again: Duration::from_secs(2),
+            patience: Duration::from_secs(30),
         }
     }
 }

@@ -6,10 +6,10 @@ use fastrand::Rng;
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::codec::put_number;
-use interlock_log::entry::{Command, Done, Mark};
+use interlock_log::entry::{Body, Command, Entry, Mark};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::{Need, Replica, Setup};
-use interlock_log::ring::{Memory, Ring};
+use interlock_log::ring::Memory;
 
 use crate::engine::Engine;
 use crate::machine::{arguments, Toy};
@@ -86,6 +86,7 @@ struct Write {
     answered: Option<u64>,
     /// It was answered that it was not and will not be done.
     denied: bool,
+    deadline: u64,
     /// The number of losses that the engine had before it began.
     losses: u64,
 }
@@ -161,7 +162,10 @@ impl World {
         if self.kind.forgets {
             disk.did.clear();
         }
-        let newest = disk.checkpoints.last().and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
+        let is_lost = |place: &Place| !place.is_in_log(self.engine.at(place.id));
+        let lost = disk.checkpoints.iter().rev().find(|(place, _)| is_lost(place));
+        let newest = lost.or(disk.checkpoints.last());
+        let newest = newest.and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
         let replica = Replica::new(setup, ring, newest);
         Node { disk, replica, cut: false, again: false, machine: self.born }
     }
@@ -244,6 +248,8 @@ impl World {
                     client: c,
                     number: client.number,
                     begun: self.step,
+                    deadline: client.deadline,
+                    losses: self.engine.losses,
                     ..Write::default()
                 };
                 self.writes.insert(client.write, write);
@@ -298,8 +304,8 @@ impl World {
             entries.push(node.replica.append());
         }
         for bytes in entries {
+            self.say(|| format!("node {i} appends {}", tell(&bytes)));
             let id = self.engine.append(bytes, &mut self.random);
-            self.say(|| format!("node {i} appends {id:?}"));
             if let Some(id) = id {
                 self.nodes[i].replica.appended(id);
             }
@@ -329,6 +335,14 @@ impl World {
                             continue;
                         }
                         node.again |= node.replica.read(held.id, held.time, &held.bytes);
+                        if self.trace {
+                            let sessions = &node.replica.state().sessions;
+                            let last = Entry::decode(&held.bytes).map(|it| sessions.last(&it.name));
+                            let machine = node.replica.state().machine.as_ref();
+                            let done = machine.map_or(0, |toy| toy.writes.len());
+                            let (step, what) = (self.step, tell(&held.bytes));
+                            println!("{step:>4} node {i} reads {what}; last {last:?}, done {done}");
+                        }
                         if !matches!(node.replica.need(), Need::Entries(_)) {
                             break;
                         }
@@ -343,8 +357,12 @@ impl World {
                     if engine.after(at.id).is_empty() && node.replica.need() == Need::Entries(at.id)
                     {
                         let most = [1, 3, 1000][self.random.usize(..3)];
+                        if self.nodes[i].replica.waits() && self.is_last_resort(i) {
+                            self.say(|| format!("node {i} waits no longer"));
+                            self.nodes[i].replica.wait_no_longer();
+                        }
                         for bytes in self.nodes[i].replica.at_the_end(most) {
-                            self.say(|| format!("node {i} puts back"));
+                            self.say(|| format!("node {i} puts back {}", tell(&bytes)));
                             self.engine.append(bytes, &mut self.random);
                         }
                     }
@@ -379,12 +397,28 @@ impl World {
                     let begins = self.engine.begins();
                     if given.is_some() || begins {
                         self.say(|| format!("node {i} takes a snapshot of node {from}"));
-                        self.nodes[i].replica.go_back(given, begins);
+                        let node = &mut self.nodes[i];
+                        if let Some(it) = &given {
+                            let bytes = Checkpoint::bytes(it.place, &it.state);
+                            node.disk.checkpoints.push((it.place, bytes));
+                        }
+                        node.replica.go_back(given, begins);
                     }
                 }
             }
         }
         self.hear(i);
+    }
+
+    /// True if nobody whom a node can reach will put back anything.
+    fn is_last_resort(&self, i: usize) -> bool {
+        let end = self.engine.log.last().map(|held| held.id);
+        let is_done = |node: &Node| {
+            let at_end = node.replica.need() == Need::Entries(end);
+            let rests = at_end && (!node.replica.owes() || node.replica.waits());
+            !node.cut && (rests || node.replica.need() == Need::Snapshot)
+        };
+        self.nodes.iter().enumerate().all(|(other, node)| other == i || is_done(node))
     }
 
     fn save(&mut self, i: usize) {
@@ -475,6 +509,13 @@ impl World {
                 return Ok(());
             }
         }
+        for (i, node) in self.nodes.iter().enumerate() {
+            self.say(|| {
+                let it = &node.replica;
+                let again: Vec<_> = it.again().iter().map(|bytes| tell(bytes)).collect();
+                format!("node {i} owes {}, waits {}, {:?}", it.owes(), it.waits(), again)
+            });
+        }
         Err("no rest".into())
     }
 
@@ -492,20 +533,14 @@ impl World {
                 self.say(|| format!("{:?}\n{:?}", first.replica.place(), node.replica.place()));
                 return Err("nodes differ".into());
             }
-            if !node.replica.again().is_empty() {
+            if node.replica.pending() > 0 {
                 return Err("own writes left".into());
             }
-            // What is older than the span of its ring nobody can put back any more.
+            // What is older than the records of its time nobody can put back any more.
+            let forgotten = first.replica.state().sessions.forgotten;
             let gone = |write: &&u64| {
-                // An entry that was counted anew may have been refused, for it had another place.
-                let refused = self
-                    .writes
-                    .get(write)
-                    .is_some_and(|it| it.denied || self.clients[it.client].name.is_none());
-                let exempt = refused && self.kind.capacity < 10;
-                !toy.writes.contains_key(write)
-                    && !exempt
-                    && (!self.kind.short || self.is_kept(node, **write))
+                let is_kept = self.writes.get(write).is_some_and(|it| it.deadline > forgotten);
+                !toy.writes.contains_key(write) && is_kept
             };
             if let Some(gone) = node.disk.did.iter().find(gone) {
                 return Err(format!(
@@ -551,28 +586,27 @@ impl World {
         Err(format!("{joined}: {sum} of {} writes", toy.writes.len()))
     }
 
-    fn is_kept(&self, node: &Node, write: u64) -> bool {
-        let (mut kept, since) = (false, node.replica.state().busy.saturating_sub(SPAN));
-        node.replica.ring().each(&mut |it| {
-            let writes =
-                |done: &Done| done.command.arguments == arguments(write, self.register(write), 0);
-            kept |= it.did.busy >= since && it.did.done.iter().any(writes);
-            !kept
-        });
-        kept
-    }
-
-    fn register(&self, write: u64) -> u64 {
-        let client = self.writes.get(&write).map_or(0, |it| it.client as u64 + 1);
-        if self.kind.shared {
-            0
-        } else {
-            client
-        }
-    }
-
     fn describe(&self, write: u64) -> String {
         let Some(it) = self.writes.get(&write) else { return format!("write {write}") };
         format!("write {write}, number {} of client {} (seed {})", it.number, it.client, self.seed)
     }
+}
+
+/// An entry in a few words.
+fn tell(bytes: &[u8]) -> String {
+    let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
+    let name = String::from_utf8_lossy(&entry.name);
+    let writes = |commands: &[&Command]| -> Vec<u64> {
+        commands.iter().map(|it| u64::from(it.arguments[0][0])).collect()
+    };
+    let body = match &entry.body {
+        Body::Genesis(_) => "a genesis".into(),
+        Body::Commands(them) => format!("{:?}", writes(&them.iter().collect::<Vec<_>>())),
+        Body::PutBack(lost) => {
+            let them: Vec<_> = lost.done.iter().map(|done| &done.command).collect();
+            format!("{:?} put back", writes(&them))
+        }
+        Body::State { .. } => "a state".into(),
+    };
+    format!("{name}#{}, seen {}, read {}: {body}", entry.number, entry.seen, entry.read.position)
 }

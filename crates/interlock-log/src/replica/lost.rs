@@ -1,0 +1,238 @@
+//! What a node does when its history is no prefix of the log: it goes back, and then brings what was
+//! lost back into the log, from its ring or, as the last resort, as a state.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{Batch, Phase, Replica};
+use crate::apply::{Answer, Whole};
+use crate::checkpoint::{Checkpoint, Place};
+use crate::codec::checksum;
+use crate::entry::Body;
+use crate::machine::Machine;
+use crate::ring::Ring;
+use crate::session::Sessions;
+
+/// The entries of a name that the ring has and the state has not.
+#[derive(Debug, Default)]
+struct Owed {
+    last: u64,
+    numbers: BTreeSet<u64>,
+    /// The highest that is not too old.
+    highest: u64,
+}
+
+/// The state that a node had before it went back.
+#[derive(Debug)]
+pub(super) struct Lost<M> {
+    pub(super) state: Whole<M>,
+    /// The checksum of its bytes.
+    pub(super) sum: u64,
+    /// The place to which it went back, and the last numbers of then: anything beyond them may be lost.
+    pub(super) position: u64,
+    pub(super) lasts: BTreeMap<Vec<u8>, u64>,
+    /// More may be lost than the names say: the ring begins behind that place, and names were
+    /// forgotten since.
+    pub(super) is_deep: bool,
+}
+
+impl<M: Machine, R: Ring> Replica<M, R> {
+    /// Rule 3: continues from a checkpoint whose last entry is in the log, or from the beginning. The
+    /// snapshot of another node is first kept as a checkpoint, beside those that the log has not.
+    ///
+    /// # Arguments
+    ///
+    /// `begins` says that nothing was ever removed from the log's beginning, or that it is empty.
+    pub fn go_back(&mut self, checkpoint: Option<Checkpoint<M>>, begins: bool) {
+        if checkpoint.is_none() && !begins && self.setup.rules.gaps {
+            self.phase = Phase::Stuck;
+            self.serves = false;
+            return;
+        }
+        let (place, state) = checkpoint
+            .map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
+        let lost = std::mem::replace(&mut self.state, state);
+        let lasts = self.state.sessions.names.iter().map(|(name, it)| (name.clone(), it.last));
+        let (position, lasts) = (place.mark.position, lasts.collect());
+        let forgotten = self.state.sessions.forgotten;
+        let is_deep =
+            |lost: &Whole<M>| position < self.covered && forgotten < lost.sessions.forgotten;
+        match &mut self.mine {
+            // A node that goes back again, before it has caught up, knows more from the first time:
+            // what it has read since is in the ring, except for states.
+            Some(mine) => {
+                mine.is_deep |= is_deep(&mine.state);
+                if self.joined {
+                    mine.is_deep |= is_deep(&lost);
+                    mine.state.merge(lost, self.setup.rules);
+                    let mut bytes = Vec::new();
+                    mine.state.encode(&mut bytes);
+                    mine.sum = checksum(0, &bytes);
+                }
+                if mine.position > position {
+                    (mine.position, mine.lasts) = (position, lasts);
+                }
+            }
+            None if lost.machine.is_some() => {
+                let mut bytes = Vec::new();
+                lost.encode(&mut bytes);
+                let (sum, is_deep) = (checksum(0, &bytes), is_deep(&lost));
+                self.mine = Some(Lost { state: lost, sum, position, lasts, is_deep });
+            }
+            None => {}
+        }
+        let is_snapshot = matches!(self.phase, Phase::Stuck);
+        self.covered = if is_snapshot { position } else { self.covered.min(position) };
+        self.joined = is_snapshot;
+        self.used = self.used.min(self.state.busy);
+        (self.waits, self.resorts) = (false, false);
+        self.place = place;
+        if self.known_at(place.mark.position) == Some(place) {
+            let keep = (place.mark.position - self.base.mark.position) as usize;
+            self.known.truncate(keep);
+        } else {
+            self.known.clear();
+            self.base = place;
+        }
+        self.phase = Phase::Reads;
+        self.serves = false;
+        self.owes = true;
+    }
+
+    /// A node without history found that the log does not begin at its beginning.
+    pub fn is_trimmed(&mut self) {
+        if self.place.id.is_none() && self.setup.rules.gaps {
+            self.phase = Phase::Stuck;
+        }
+    }
+
+    /// Says that all entries of the log have been read, and returns what is to be appended: a genesis,
+    /// a state to join, and at most so many lost entries. Nodes do this one after the other: whoever
+    /// comes later first reads what others have put back.
+    pub fn at_the_end(&mut self, most: usize) -> Vec<Vec<u8>> {
+        if !matches!(self.phase, Phase::Reads) {
+            return Vec::new();
+        }
+        if self.state.machine.is_none() {
+            return vec![self.entry(
+                self.name.clone(),
+                0,
+                Body::Genesis(self.setup.genesis.clone()),
+            )];
+        }
+        let mut entries = Vec::new();
+        self.waits = self.owes && self.setup.rules.puts_back && self.put_back(most, &mut entries);
+        if let Some(mine) = self.mine.take().filter(|_| self.setup.rules.states) {
+            if self.waits || self.lacks(&mine) {
+                // Where nothing is that the lost history had not, it can be joined at once and exactly.
+                let waits = self.setup.rules.waits && !self.resorts;
+                if !waits || self.state.sessions.is_within(&mine.state.sessions) {
+                    let mut bytes = Vec::new();
+                    mine.state.encode(&mut bytes);
+                    self.mine = Some(mine);
+                    return vec![self.states(None, bytes)];
+                }
+                self.mine = Some(mine);
+                self.waits = true;
+            }
+        }
+        self.serves = true;
+        self.waits &= entries.is_empty() && !self.resorts;
+        self.owes = !entries.is_empty() || self.waits;
+        if !self.owes {
+            self.resorts = false;
+            self.give_up();
+        }
+        entries
+    }
+
+    /// Gives up entries of this node before which one is missing that nobody puts back any more.
+    fn give_up(&mut self) {
+        let last = |name: &[u8]| self.state.sessions.last(name);
+        let Some(first) = self.pending.front().filter(|it| it.number > last(&it.name) + 1) else {
+            return;
+        };
+        let name = first.name.clone();
+        let (vain, rest) = self.pending.drain(..).partition(|batch| batch.name == name);
+        self.pending = rest;
+        let vain: VecDeque<Batch> = vain;
+        let tickets = vain.into_iter().flat_map(|batch| batch.tickets).flatten();
+        self.answers.extend(tickets.map(|ticket| (ticket, Answer::Unknown)));
+        if name == self.name {
+            self.rename();
+        }
+    }
+
+    /// True if entries of a lost history are neither in the state nor can be put back.
+    fn lacks(&self, mine: &Lost<M>) -> bool {
+        mine.is_deep
+            || mine.state.sessions.names.iter().any(|(name, named)| {
+                let before = mine.lasts.get(name).copied().unwrap_or(0);
+                let last = self.state.sessions.last(name).max(before);
+                (last + 1..=named.last).any(|number| !self.ring.has(name, number))
+            })
+            || self.lacks_writes(&mine.state.sessions)
+    }
+
+    /// True if entries were counted, but writes of them that a lost history has done were not done,
+    /// and cannot be put back.
+    fn lacks_writes(&self, mine: &Sessions) -> bool {
+        let mut missing = self.state.sessions.undone(mine);
+        if !missing.is_empty() {
+            self.ring.each(&mut |kept| {
+                for done in &kept.did.done {
+                    missing.remove(&match &done.command.client {
+                        Some((client, number)) => (client.clone(), *number, None),
+                        None => (kept.name.clone(), kept.number, Some(done.index)),
+                    });
+                }
+                !missing.is_empty()
+            });
+        }
+        !missing.is_empty()
+    }
+
+    /// Rule 4: what the ring has and the state has not. True if some of it would be in vain, because
+    /// an entry before it is missing.
+    fn put_back(&self, most: usize, entries: &mut Vec<Vec<u8>>) -> bool {
+        let sessions = &self.state.sessions;
+        // What is too old is put back only where something later of its name hangs on it.
+        let mut names: BTreeMap<Vec<u8>, Owed> = BTreeMap::new();
+        self.ring.each(&mut |kept| {
+            let last = sessions.last(&kept.name);
+            if kept.number > last {
+                let owed = names.entry(kept.name.clone()).or_default();
+                owed.last = last;
+                owed.numbers.insert(kept.number);
+                let latest = kept.did.done.iter().map(|done| done.command.deadline).max();
+                if latest.unwrap_or(kept.did.time) > sessions.forgotten {
+                    owed.highest = kept.number.max(owed.highest);
+                }
+            }
+            true
+        });
+        let is_blocked = names
+            .values()
+            .any(|owed| (owed.last + 1..=owed.highest).any(|it| !owed.numbers.contains(&it)));
+        self.ring.each(&mut |kept| {
+            let is_next = names.get_mut(&kept.name).is_some_and(|owed| {
+                let is_next = kept.number == owed.last + 1 && kept.number <= owed.highest;
+                owed.last += u64::from(is_next);
+                is_next
+            });
+            let is_repeat = kept.number <= sessions.last(&kept.name)
+                && kept.did.done.iter().any(|done| {
+                    let is_missing = match &done.command.client {
+                        Some((client, number)) => !sessions.has_done(client, *number),
+                        None => sessions.was_denied(&kept.name, kept.number, done.index),
+                    };
+                    is_missing && done.command.deadline > sessions.forgotten
+                });
+            if is_next || is_repeat {
+                let body = Body::PutBack(kept.did.clone());
+                entries.push(self.entry(kept.name.clone(), kept.number, body));
+            }
+            entries.len() < most
+        });
+        is_blocked
+    }
+}
