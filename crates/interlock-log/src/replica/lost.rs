@@ -1,4 +1,4 @@
-//! What a node does when its history is no prefix of the log: it goes back, and then brings what was
+//! The steps of a node whose history is no prefix of the log: it goes back, and then brings what was
 //! lost back into the log, from its ring or, as the last resort, as a state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

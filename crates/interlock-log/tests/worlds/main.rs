@@ -23,7 +23,7 @@ use interlock_log::machine::Rules;
 use world::{Kind, World};
 
 const STEPS: u64 = 250;
-/// How a guarantee is narrowed in the kinds: the order of different clients' writes around a loss,
+/// Exceptions by kind: the order of different clients' writes around a loss,
 /// and the sums where a state had to be joined.
 const NARROWED: [(&str, &[&str]); 5] = [
     ("shared", &["shared"]),
