@@ -62,7 +62,7 @@ class Entry:
     suspect: int = 0
     """The token of the lease that ran out while its handler may have run."""
     told: str = ""
-    """Said by the holder of its lease: begun, waiting, or nothing yet of a suspect."""
+    """Said by the holder of its lease: begun, waiting, or nothing yet of a suspect; begun is final."""
     silent: int = 0
     """Number of leases of it, as a suspect, that ran out in a row and of which nothing was said."""
     parked: str | None = None
@@ -159,7 +159,7 @@ class Model:
             self.counts["expired"] += 1
             self.happened("expire", entry, entry.token)
             entry.silent = entry.silent + 1 if entry.told == "nothing" else 0
-            begun = entry.told == "begun" or entry.silent >= 3
+            begun = entry.told in ("", "begun") or entry.silent >= 3
             if begun and entry.suspect:
                 entry.suspect = entry.token
                 self.fail(entry, None, "lease expired")
@@ -320,7 +320,7 @@ class Model:
         for entry in taken:
             entry.state, entry.token, entry.due = LEASED, self.fence, deadline
             entry.given, entry.consumer = self.now, consumer
-            entry.told = "nothing" if alone else "begun"
+            entry.told = "nothing" if alone else ""
             self.happened("lease", entry, entry.token, consumer)
             told = [str(entry.id), entry.told_sequence(), entry.told_attempt(), entry.payload]
             reply += [*told, *entry.counted_keys()]
@@ -437,5 +437,7 @@ class Model:
         self.apply_due()
         held = [e for e in self.line if e.state == LEASED and str(e.token) == token]
         for entry in held:
-            entry.due, entry.told = self.now + duration, waiting or "begun"
+            entry.due = self.now + duration
+            if entry.told != "begun" and (entry.told or waiting):
+                entry.told = waiting or "begun"
         return [str(self.now + duration)] if held else ["LEASELOST"]

@@ -67,7 +67,7 @@ impl<P> Scheduler<P> {
         let token = self.leases.draw_token(self.now);
         let deadline = self.now.saturating_add(length);
         let alone = self.records.suspect(at) > 0;
-        let told = if alone { Told::Nothing } else { Told::Begun };
+        let told = if alone { Told::Nothing } else { Told::Assumed };
         let batch = self.leases.begin_batch(token, deadline, told);
         loop {
             let lease = (token, deadline);
@@ -320,6 +320,10 @@ mod tests {
             token = alone.token;
             if told != Told::Nothing {
                 assert!(s.extend_batch(token, 10, told).is_some());
+            }
+            if told == Told::Begun {
+                // On another connection, and late.
+                assert!(s.extend_batch(token, 10, Told::Waiting).is_some());
             }
             s.start(now + 10);
             assert_eq!(attempt(&s), charged);

@@ -11,12 +11,24 @@ use crate::queue::types::Time;
 /// Said by the holder of a lease about its handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// One may have begun, as is taken for granted of messages that are not suspect.
-    Begun,
+    /// Nothing: one may have begun, as is taken for granted of messages that are not suspect.
+    Assumed,
     /// None has begun.
     Waiting,
     /// Nothing yet, of a suspect message: it is not to begin before that is said (clause 9).
     Nothing,
+    /// One begins. That is final: what is said on another connection may arrive late.
+    Begun,
+}
+
+impl Told {
+    fn then(self, said: Told) -> Told {
+        match (self, said) {
+            (Told::Begun, _) => Told::Begun,
+            (Told::Assumed, Told::Begun) => Told::Assumed,
+            _ => said,
+        }
+    }
 }
 
 /// The messages that one call was handed.
@@ -36,7 +48,7 @@ struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        let (told, members) = (Told::Begun, Box::default());
+        let (told, members) = (Told::Assumed, Box::default());
         Batch { token: 0, deadline: 0, told, timer: NONE, out: 0, members }
     }
 }
@@ -113,7 +125,7 @@ impl Batches {
         if batch.deadline <= now {
             return None;
         }
-        (batch.deadline, batch.told) = (deadline, told);
+        (batch.deadline, batch.told) = (deadline, batch.told.then(told));
         let timer = batch.timer;
         let slab = &mut self.slab;
         let mut moved = |owner: u32, position| slab[owner].timer = position;

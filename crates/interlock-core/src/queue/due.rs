@@ -87,7 +87,7 @@ impl<P> Scheduler<P> {
         let due = |due: Option<&Due>| due.filter(|due| due.at <= now).copied();
         if let Some(place) = self.leases.next_expired(now) {
             let lease = self.leases.end(place);
-            self.ran_out(&lease, Told::Begun, budget);
+            self.ran_out(&lease, Told::Assumed, budget);
         } else if let Some(due) = due(self.backoffs.first()) {
             self.end_backoff(due.owner);
             self.note(Change::Due, due.owner, 0);

@@ -158,7 +158,7 @@ impl<P> Scheduler<P> {
         self.counts.note(Happened::Expired);
         self.note_expired(lease);
         let silent = if told == Told::Nothing { self.records.silent(at) + 1 } else { 0 };
-        let begun = told == Told::Begun || silent > BELIEVED;
+        let begun = matches!(told, Told::Assumed | Told::Begun) || silent > BELIEVED;
         let was_suspect = self.records.suspect(at) > 0;
         if begun {
             self.records.set_suspect(at, lease.token);

@@ -246,7 +246,7 @@ impl Leases {
     /// Returns what the holder of the lease at this place has said of its handlers.
     pub fn told(&self, place: u32) -> Told {
         match self.slab[place].batch {
-            NONE => Told::Begun,
+            NONE => Told::Assumed,
             batch => self.batches.told(batch),
         }
     }

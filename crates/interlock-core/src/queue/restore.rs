@@ -287,7 +287,9 @@ impl<P> Scheduler<P> {
                 FIRST_VERSION => 0,
                 _ => reader.byte("what the holder of a batch said")?,
             };
-            let told = [Told::Begun, Told::Waiting, Told::Nothing].get(usize::from(told)).copied();
+            let told = [Told::Assumed, Told::Waiting, Told::Nothing, Told::Begun]
+                .get(usize::from(told))
+                .copied();
             let Some(told) = told else {
                 return reader.damaged("word of the holder of a batch");
             };

@@ -16,8 +16,8 @@ register('extend', function(q, from)
   if alive(q, token) then
     local lease = lease_of(q, token)
     lease.deadline = digits(q.now + duration)
-    if waits or lease.told == 'w' or lease.told == 's' then
-      lease.text = string_sub(lease.text, 1, 40) .. (waits and 'w' or 'g') .. string_sub(lease.text, 42)
+    if lease.told ~= 'b' and (waits or lease.told == 'w' or lease.told == 's') then
+      lease.text = string_sub(lease.text, 1, 40) .. (waits and 'w' or 'b') .. string_sub(lease.text, 42)
     end
     keep_lease(q, lease)
     fall_due_at(q, q.now + duration, 'a' .. token)
