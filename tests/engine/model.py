@@ -62,7 +62,7 @@ class Entry:
     suspect: int = 0
     """The token of the lease that ran out while its handler may have run."""
     told: str = ""
-    """Said by the holder of its lease: begun, waiting, or nothing yet of a suspect; begun is final."""
+    """Said by its lease's holder: begun, waiting, or nothing yet of a suspect; begun is final."""
     silent: int = 0
     """Number of leases of it, as a suspect, that ran out in a row and of which nothing was said."""
     parked: str | None = None

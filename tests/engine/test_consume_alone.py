@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
+import time
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +16,8 @@ import pytest
 from interlock import Retry, connect
 from interlock.engine import batch as batches
 from interlock.engine.client import Client
+from tests.engine.faults.servers import ENGINES, Server
+from tests.hub.servers import free_port, needs_hub, redis_program
 
 THREADS = 3
 BEFORE, AFTER = 2, 5
@@ -91,22 +97,50 @@ def until_expired(queue: Any, times: int) -> None:
         queue.put("innocent", priority=-1)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_process_whose_engine_was_away_need_not_handle_its_messages_alone(
+    engine: str, tmp_path: Path
+) -> None:
+    needs_hub() if engine == "hub" else redis_program()
+    server = Server(engine, tmp_path, free_port())
+    server.start()
+    try:
+        patient, impatient = f"{server.url}?timeout=20", f"{server.url}?timeout=0.5"
+        with connect(patient) as sender, connect(impatient) as own:
+            sender.queue("q", str).put("innocent")
+            queue: Any = own.queue("q", str, lease=0.5)
+            held = queue.get()
+            os.kill(server.pid, signal.SIGSTOP)
+            until = time.monotonic() + PATIENCE
+            # From then on it is not renewed any more, and nobody tells the engine of it.
+            while not held._grant.lost:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            os.kill(server.pid, signal.SIGCONT)
+            sender.queue("q", str).stats()
+            _, batch = batches.exchange(queue, (), 1, time.monotonic() + PATIENCE)
+            assert batch is not None and not batch.alone and batch.grant.out == {held.id}
+            batch.grant.stop_renewing()
+    finally:
+        server.kill()
+
+
 def test_a_suspect_is_not_charged_before_its_holder_says_that_it_begins(url: str) -> None:
-    with connect(url) as client:
-        queue, _kept = suspected(client)
+    with connect(url) as dead, connect(url) as client:
+        queue, _kept = suspected(dead)
         # Its process dies of another message at once.
         short: Any = client.queue(queue.name, str, lease=0.05, retry=Retry(first=0))
         _, batch = batches.exchange(short, (), 1)
         assert batch is not None and batch.alone
         batch.grant.stop_renewing()
         until_expired(queue, 2)
-        again = queue.get()
+        again = client.queue(queue.name, str).get()
         assert (again.payload, again.attempt) == ("suspect", 1)
 
 
 def test_a_suspect_is_charged_once_get_has_handed_it_out(url: str) -> None:
-    with connect(url) as client:
-        queue, _kept = suspected(client)
+    with connect(url) as dead, connect(url) as client:
+        queue, _kept = suspected(dead)
         short = client.queue(queue.name, str, lease=0.05, retry=Retry(first=0))
         lease = short.get()
         lease.stop_renewing()

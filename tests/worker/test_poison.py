@@ -88,7 +88,8 @@ def test_no_other_queue_is_leased_from_before_the_end_of_a_suspect_is_told(
 
     first, second = app._queue("first"), app._queue("second")
     suspect.send()
-    lease = first.get()
+    dead = connect(url)
+    lease = dead.queue("first").get()
     lease.stop_renewing()
     with app.worker(pool=pool, threads=3) as worker:
         while any(each.state is not SourceState.WAITING for each in worker._owner.state.sources):
@@ -97,3 +98,4 @@ def test_no_other_queue_is_leased_from_before_the_end_of_a_suspect_is_told(
         assert done.wait(PATIENCE), worker.broken
     assert seen == [0] * 21
     app.close()
+    dead.close()

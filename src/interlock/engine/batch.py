@@ -55,7 +55,8 @@ class LeasedBatch:
             for place in self.places:
                 if leased.alone or reply[place + wire.ATTEMPT] not in FIRST:
                     # Whoever here had it before has it no more.
-                    renewer.lose(queue.name, int(reply[place]), leased.token)
+                    id = int(reply[place])
+                    self.grant.outlived(renewer.lose(queue.name, id, leased.token), id)
 
     @property
     def alone(self) -> bool:

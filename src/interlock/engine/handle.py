@@ -425,7 +425,7 @@ class Handle:
         for message in leased.messages:
             if message.attempt > 1 or leased.alone:
                 # Whoever here had it before has it no more.
-                renewer.lose(self.name, message.id, leased.token)
+                grant.outlived(renewer.lose(self.name, message.id, leased.token), message.id)
             try:
                 payload = self.codec.decode(message.payload, message.id)
             except PayloadError as error:

@@ -129,6 +129,17 @@ class Grant:
         """Note that a handler is about to begin, as the engine is told by whoever calls this."""
         self.waits = self.unsaid = False
 
+    def outlived(self, before: Grant | None, id: int) -> None:
+        """Take it that a message is not suspect if this client held the lease that ran out: its
+        process lives, and need not handle it alone (clause 9). Only if it was to be renewed and was
+        not, for the engine was away: a handler that lets leases run out uses its attempts."""
+        if before is None or not self.alone or before.alone or before.forks != forks.count:
+            return
+        if before.renew and before.deadline <= time.monotonic():
+            self.alone = self.waits = False
+            self.renewer.enter(self)
+            self.renewer.abandon(self.handle, wire.releasing(before.token, id))
+
     def extended(self, seconds: float, started: float) -> None:
         """Note that it lasts so long from then on; it is renewed for ``SHORTEST`` at least."""
         self.seconds = max(seconds, SHORTEST)
@@ -200,8 +211,10 @@ class LeaseRenewer:
                 self._next = due
                 self._ring()
 
-    def lose(self, queue: str, id: int, token: int | None = None) -> None:
-        """Note that the leases of a message by other tokens than this one are lost."""
+    def lose(self, queue: str, id: int, token: int | None = None) -> Grant | None:
+        """Note that the leases of a message by other tokens than this one are lost. Return one that
+        was held until now."""
+        found: Grant | None = None
         for reference in list(self._held.values()):
             grant = reference()
             if (
@@ -211,6 +224,8 @@ class LeaseRenewer:
                 and grant.token != token
             ):
                 grant.out.discard(id)
+                found = grant
+        return found
 
     def revoked(self, queue: str, id: int, token: int) -> None:
         """Note that the lease of a message by this token is lost; one by another is not."""

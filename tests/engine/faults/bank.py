@@ -68,19 +68,19 @@ class Stale(Exception):
     """The row was written with a higher token: the lease is long lost."""
 
 
-def names() -> list[str]:
-    return [f"account-{number}" for number in range(ACCOUNTS)]
+def names(accounts: int = ACCOUNTS) -> list[str]:
+    return [f"account-{number}" for number in range(accounts)]
 
 
-def first_state() -> dict[str, int]:
-    return {**dict.fromkeys(names(), EACH), RATE: FIRST_RATE}
+def first_state(accounts: int = ACCOUNTS) -> dict[str, int]:
+    return {**dict.fromkeys(names(accounts), EACH), RATE: FIRST_RATE}
 
 
-def make(path: Path) -> None:
+def make(path: Path, accounts: int = ACCOUNTS) -> None:
     with sqlite3.connect(path) as bank:
         bank.execute("CREATE TABLE state (name TEXT PRIMARY KEY, value INT, token INT)")
         bank.execute("CREATE TABLE applied (name TEXT PRIMARY KEY, id INT, token INT)")
-        rows = [(name, value, 0) for name, value in first_state().items()]
+        rows = [(name, value, 0) for name, value in first_state(accounts).items()]
         bank.executemany("INSERT INTO state VALUES (?, ?, ?)", rows)
     bank.close()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tests.engine.faults.servers import ENGINES
-from tests.engine.kept_runs import ROOT, machine
+from tests.engine.kept_runs import ROOT, machine, one_run
 
 SUMMARY = ROOT / "tests" / "engine" / "CRASHES.md"
 ROWS = (
@@ -84,6 +84,7 @@ class Taken:
 def added(text: str, taken: Taken, counts: Mapping[str, Mapping[str, int]]) -> str:
     """The summary with more runs in it: a line that says where they are from, and their figures in
     the sums. `text` is what it was, or nothing."""
+    text, heading, poison = text.partition(POISONED)
     lines = text.splitlines()
     listed = [line for line in lines if re.match(r"\| \d{4}-", line)]
     begun = {engine: Counter[str]() for engine in ENGINES}
@@ -114,6 +115,33 @@ def added(text: str, taken: Taken, counts: Mapping[str, Mapping[str, int]]) -> s
             *sums,
             "",
         ]
+    ) + (f"\n{heading}{poison}" if heading else "")
+
+
+def poisoned(text: str, seed: int, minutes: float, counts: Mapping[str, Mapping[str, int]]) -> str:
+    """The summary with the figures of poison runs in place of those before, by engine and pool."""
+    rows = (
+        f"| {row} | " + " | ".join(f"{counts[name].get(row, 0):,}" for name in counts) + " |"
+        for row in POISON_ROWS
+    )
+    names = " | ".join(counts)
+    command = "python -m tests.engine.faults.poison --write"
+    return (
+        text.partition(POISONED)[0].rstrip("\n")
+        + "\n"
+        + "\n".join(
+            [
+                "",
+                POISONED,
+                "",
+                one_run(command, seed, minutes * 60) + ":",
+                POISON_HEAD,
+                f"| {names} |".replace("| ", "| | ", 1),
+                "|---|" + "---|" * len(counts),
+                *rows,
+                "",
+            ]
+        )
     )
 
 
@@ -125,4 +153,20 @@ hub with a journal (`always`), and redis-server 7.0.15 with `appendonly yes` and
 always`. Three workers and two producers move money between eight accounts while they and the
 server are killed (`kill -9`) and stopped (`SIGSTOP`) at random; what is then checked stands in
 [checks.py](faults/checks.py). The tests run a few, with a new seed.
+"""
+POISONED = "## Poison among innocent messages"
+POISON_ROWS = (
+    "runs",
+    "runs with a violation",
+    "messages",
+    "poison messages dead",
+    "ended by poison",
+    "killed from outside",
+    "innocent messages begun again",
+    "innocent messages charged",
+)
+POISON_HEAD = """
+60 messages with two keys each, 4 of which end their process, on two workers. In half of the runs
+workers and children of their pools are killed from outside too; each such kill may charge one
+innocent message. What is checked stands in [poison.py](faults/poison.py).
 """
