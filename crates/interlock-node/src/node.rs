@@ -40,7 +40,7 @@ pub struct Node<M, D: Disk, C> {
     /// There is more to do that no descriptor tells: what was sent last was answered at once.
     has_more: bool,
     at_end: Option<Instant>,
-    /// When it last told the time, and the ms for which another may do so before.
+    /// The moment at which it last told the time, and the ms for which another may do so before.
     told_at: Instant,
     patience: u64,
     /// Since when it takes no writes.

@@ -66,7 +66,7 @@ impl HubTables {
         let lives = (made.ttl != 0).then(|| made.ttl as f64 / 1e9);
         let differs = (made.capacity, made.evict, lives);
         let served = match keeper.and_then(TableKeeper::writes) {
-            Some(writes) => ServedTable::written(name, &table, writes),
+            Some(writes) => ServedTable::written(name, &table, writes, None),
             None => ServedTable::kept(name, &table, keeper.map(TableKeeper::keeper)),
         };
         self.lock().push(served);
