@@ -296,6 +296,8 @@ fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
     let disk = Simulated::new(1);
     let node = Running::on(&server, disk.clone(), "a", Pace::default());
     let other = Running::start(&server, "b", Pace::default());
+    // Behind the first entry of the other, which would show it that its disk is full before it is asked.
+    other.incr("y", 1);
     node.incr("x", 1);
     disk.set_faults(Faults { read_only: true, ..Faults::default() });
     std::thread::scope(|scope| {
