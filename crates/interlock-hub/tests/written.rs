@@ -100,6 +100,14 @@ fn conversation(random: &mut Rng, client: usize) -> (String, bool) {
             58..60 => format!("PUBLISH t{client} {number}"),
             60 => "TABLE BARRIER kept".into(),
             61 => "TABLE BARRIER free".into(),
+            62 => {
+                // A key of any bytes, as an array.
+                let key = format!("{client}\u{1}\r\n\u{e9}{}", random.u8(0..2));
+                let row = format!("kept:{key}");
+                let head = format!("*4\r\n$7\r\nHINCRBY\r\n${}\r\n{row}", row.len());
+                said.push_str(&format!("{head}\r\n$1\r\na\r\n$1\r\n1\r\n"));
+                continue;
+            }
             _ => "PING".into(),
         };
         // In RESP2 a subscriber may call next to nothing.
@@ -147,6 +155,14 @@ fn replies_are_those_of_a_hub_that_does_each_call_before_it_reads_the_next() {
         let conversations: Vec<_> =
             (0..6).map(|client| conversation(&mut random, client)).collect();
         thread::scope(|scope| {
+            scope.spawn(|| {
+                // What holds writes up changes none of their replies.
+                let mut other = Client::new(&serving.server);
+                for _ in 0..30 {
+                    other.send(b"CLIENT PAUSE 1 WRITE\r\n");
+                    assert_eq!(other.line(), "+OK");
+                }
+            });
             let talks: Vec<_> = conversations
                 .iter()
                 .map(|(said, _)| {
