@@ -7,7 +7,6 @@
 //! |---|---|
 //! | [`time`] | the clock of intervals |
 //! | `boot_time` | the time of queues over a restart of the hub alone |
-//! | [`glob`] | patterns of topics |
 //! | [`resp`] | requests in, replies out |
 //! | [`memory`] | what the kernel counts for this process |
 //! | [`counters`] | what is counted since the start |
@@ -65,7 +64,7 @@ pub mod command;
 pub mod counters;
 pub mod denials;
 pub mod events;
-pub mod glob;
+pub use interlock_rows::glob;
 pub mod info;
 mod inherited;
 pub mod journal;

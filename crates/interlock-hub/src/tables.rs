@@ -149,7 +149,7 @@ impl ServedTable {
         &self,
         barred: &mut Time,
         clock: fn() -> Time,
-        call: impl Fn(&Table) -> Result<R, Error>,
+        mut call: impl FnMut(&Table) -> Result<R, Error>,
     ) -> Result<R, Error> {
         match call(&self.hasty) {
             Err(Error::RowBusy { .. }) if clock() >= *barred => {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use interlock_hub::catalog::all;
+use interlock_hub::catalog::{all, named};
 use interlock_hub::session::Step;
 use interlock_hub::settings::{Live, Settings};
 use interlock_hub::tables::{ServedTable, Tables};
@@ -40,6 +40,15 @@ fn serving(tables: &[(&str, &Table)]) -> Hub {
     let tables = tables.iter().map(|(name, table)| ServedTable::new((*name).into(), table));
     let live = Live { tables: Tables::new(tables), ..Live::default() };
     Hub::new(Settings { live, ..Settings::default() })
+}
+
+#[test]
+fn a_command_on_rows_takes_as_many_words_here_as_at_a_node() {
+    for (_, name, words) in interlock_rows::Verb::ALL {
+        let declared = named(name.as_bytes()).expect(name);
+        assert_eq!(declared.arity, words, "{name}");
+        assert!(declared.has_flag("write"), "{name}");
+    }
 }
 
 #[test]

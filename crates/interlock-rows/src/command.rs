@@ -31,8 +31,8 @@ pub enum Command<'a> {
     Patch { pairs: Pairs<'a> },
     /// TABLE INCR.
     Increase { column: usize, by: By, overflow: Overflow },
-    /// TABLE CAS: sets the column if it is as expected.
-    CompareAndSet { expected: Value<'a>, pairs: Pairs<'a> },
+    /// TABLE CAS: sets the column if it is as expected. A value that it cannot hold is found as with `Pairs`.
+    CompareAndSet { expected: Value<'a>, pair: Result<Given<'a>, Refusal> },
     /// TABLE POP.
     Pop,
 }

@@ -2,7 +2,7 @@
 
 use interlock_table::{By, Change, Column, Given, Overflow, Schema, Ttl, Value, Where};
 
-use crate::command::{Command, Pairs};
+use crate::command::Command;
 use crate::refusal::Refusal;
 use crate::text;
 use crate::view::View;
@@ -33,99 +33,134 @@ pub fn decide<'c>(
     view: &impl View,
     now: u64,
 ) -> Decided<'c> {
-    let unless = |done: bool, change| Ok((Some(change).filter(|_| done), integer(done)));
+    let (mut change, mut reply) = (None, Reply::Null);
+    decide_to(command, schema, view, now, &mut change, &mut reply)?;
+    Ok((change, reply))
+}
+
+/// As `decide`; where the change and the reply are to be, there is nothing and null.
+pub fn decide_to<'c>(
+    command: &'c Command<'_>,
+    schema: &Schema,
+    view: &impl View,
+    now: u64,
+    change: &mut Option<Change<'c>>,
+    reply: &mut Reply,
+) -> Result<(), Refusal> {
+    let there = view.is_there();
     match command {
-        Command::Set { pairs, ok } => set(pairs, *ok, view),
+        Command::Set { pairs, ok } => {
+            pairs.check()?;
+            let given = &pairs.given[..];
+            let made = if there { 0 } else { distinct(given) };
+            *reply = if *ok { Reply::Ok } else { Reply::Integer(made) };
+            *change = Some(match there {
+                true => Change::Patch { given },
+                false => Change::Create { given, expires_at: view.expiry(Ttl::Usual) },
+            });
+        }
         Command::SetNew { pair } => {
-            let given = std::slice::from_ref(pair);
-            let create = || Change::Create { given, expires_at: view.expiry(Ttl::Usual) };
-            let absent = !view.is_there();
-            Ok((absent.then(create), integer(absent)))
+            *reply = integer(!there);
+            if !there {
+                let given = std::slice::from_ref(pair);
+                *change = Some(Change::Create { given, expires_at: view.expiry(Ttl::Usual) });
+            }
         }
         Command::DeleteColumn { column } => match column {
-            Some(column) if view.is_there() => Err(format!(
-                "ERR column {} cannot be deleted: a row has all its columns; HSET sets one, DEL \
-                 deletes the row",
-                schema.columns()[*column].name
-            )
-            .into()),
-            _ => Ok((None, Reply::Integer(0))),
+            Some(column) if there => {
+                return Err(format!(
+                    "ERR column {} cannot be deleted: a row has all its columns; HSET sets one, \
+                     DEL deletes the row",
+                    schema.columns()[*column].name
+                )
+                .into())
+            }
+            _ => *reply = Reply::Integer(0),
         },
         Command::Raise { column, by, float } => {
             let shown = |value| if *float { Reply::Text(value) } else { Reply::Sum(value) };
-            if view.is_there() {
-                let (change, sum) = raise(*column, *by, Overflow::Refuse, schema, view)?;
-                return Ok((Some(change), shown(sum)));
+            if there {
+                let to = sum(*column, *by, Overflow::Refuse, schema, view)?;
+                *reply = shown(view.raised(*column, to.clone()));
+                *change = Some(Change::Raise { column: *column, to });
+            } else {
+                let value = of_nothing(&schema.columns()[*column], *by)?;
+                let expires_at = view.expiry(Ttl::Usual);
+                *reply = shown(value.clone());
+                *change = Some(Change::CreateBy { column: *column, value, expires_at });
             }
-            let value = of_nothing(&schema.columns()[*column], *by)?;
-            let expires_at = view.expiry(Ttl::Usual);
-            let change = Change::CreateBy { column: *column, value: value.clone(), expires_at };
-            Ok((Some(change), shown(value)))
         }
-        Command::Delete => unless(view.is_there(), Change::Delete),
+        Command::Delete => {
+            *reply = integer(there);
+            if there {
+                *change = Some(Change::Delete);
+            }
+        }
         Command::Persist => {
-            unless(view.is_there() && view.left().is_some(), Change::Expire { at: 0 })
+            let done = there && view.left().is_some();
+            *reply = integer(done);
+            if done {
+                *change = Some(Change::Expire { at: 0 });
+            }
         }
         Command::Expire { name, life, when } => {
             let left = life.left(name, now)?;
-            let done = view.is_there() && when.allows(view.left(), left);
-            unless(done, Change::Expire { at: view.expiry(Ttl::For(left)) })
-        }
-        Command::Put { given, on, ttl } => {
-            let there = view.is_there();
-            match on {
-                Where::Present if !there => Ok((None, Reply::Null)),
-                Where::Absent if there => Ok((None, Reply::Null)),
-                _ => Ok((Some(put(given, *ttl, view)), integer(!there))),
+            let done = there && when.allows(view.left(), left);
+            *reply = integer(done);
+            if done {
+                *change = Some(Change::Expire { at: view.expiry(Ttl::For(left)) });
             }
         }
+        Command::Put { given, on, ttl } => match on {
+            Where::Present if !there => {}
+            Where::Absent if there => {}
+            _ => {
+                *reply = integer(!there);
+                *change = Some(put(given, *ttl, view));
+            }
+        },
         Command::Patch { pairs } => {
-            if !view.is_there() {
-                return Ok((None, Reply::Integer(0)));
+            *reply = integer(there);
+            if there {
+                pairs.check()?;
+                *change = Some(Change::Patch { given: &pairs.given });
             }
-            pairs.check()?;
-            Ok((Some(Change::Patch { given: &pairs.given }), Reply::Integer(1)))
         }
         Command::Increase { column, by, overflow } => {
-            if !view.is_there() {
-                return Ok((None, Reply::Null));
+            if there {
+                let to = sum(*column, *by, *overflow, schema, view)?;
+                *reply = Reply::Sum(view.raised(*column, to.clone()));
+                *change = Some(Change::Raise { column: *column, to });
             }
-            let (change, sum) = raise(*column, *by, *overflow, schema, view)?;
-            Ok((Some(change), Reply::Sum(sum)))
         }
-        Command::CompareAndSet { expected, pairs } => {
-            if !view.is_there() {
-                return Ok((None, Reply::Null));
+        Command::CompareAndSet { expected, pair } => {
+            if there {
+                let pair = pair.as_ref().map_err(Refusal::clone)?;
+                let same = view.is(pair.0, expected);
+                *reply = integer(same);
+                if same {
+                    *change = Some(Change::Patch { given: std::slice::from_ref(pair) });
+                }
             }
-            pairs.check()?;
-            let same = pairs.given.iter().all(|(at, _)| text::same(&view.value(*at), expected));
-            unless(same, Change::Patch { given: &pairs.given })
         }
         Command::Pop => {
-            if !view.is_there() {
-                return Ok((None, Reply::Null));
+            if there {
+                let columns = 0..schema.columns().len();
+                let values = columns.map(|column| text::owned(view.value(column))).collect();
+                *reply = Reply::Row(values);
+                *change = Some(Change::Delete);
             }
-            let columns = 0..schema.columns().len();
-            let values = columns.map(|column| text::owned(view.value(column))).collect();
-            Ok((Some(Change::Delete), Reply::Row(values)))
         }
     }
+    Ok(())
 }
 
-/// Sets columns, and makes the row if there is none. The reply is how many were not there before: all, or
-/// none.
-fn set<'c>(pairs: &'c Pairs<'_>, ok: bool, view: &impl View) -> Decided<'c> {
-    pairs.check()?;
-    let given = &pairs.given[..];
-    let reply = |count| if ok { Reply::Ok } else { Reply::Integer(count) };
-    if view.is_there() {
-        return Ok((Some(Change::Patch { given }), reply(0)));
-    }
+/// The number of different columns.
+fn distinct(given: &[Given<'_>]) -> i64 {
     let mut columns: Vec<usize> = given.iter().map(|(column, _)| *column).collect();
     columns.sort_unstable();
     columns.dedup();
-    let change = Change::Create { given, expires_at: view.expiry(Ttl::Usual) };
-    Ok((Some(change), reply(columns.len() as i64)))
+    columns.len() as i64
 }
 
 /// Sets a row as a whole, be there one or not.
@@ -137,17 +172,16 @@ pub fn put<'c>(given: &'c [Given<'_>], ttl: Ttl, view: &impl View) -> Change<'c>
     }
 }
 
-/// Raises a column of a row that is there. Also returns what it shows then.
-fn raise<'c>(
+/// The value of a column of a row that is there, once it is raised.
+#[inline]
+fn sum(
     column: usize,
     by: By,
     overflow: Overflow,
     schema: &Schema,
     view: &impl View,
-) -> Result<(Change<'c>, Value<'static>), Refusal> {
-    let sum = schema.columns()[column].raised(&view.value(column), by, overflow)?;
-    let shown = view.raised(column, sum.clone());
-    Ok((Change::Raise { column, to: sum }, shown))
+) -> Result<Value<'static>, Refusal> {
+    Ok(schema.columns()[column].raised(&view.value(column), by, overflow)?)
 }
 
 /// The value of a column that is raised from nothing. What is beyond its range is a sum that is, and not a
@@ -157,7 +191,8 @@ fn of_nothing(column: &Column, by: By) -> Result<Value<'static>, Refusal> {
         By::Integer(by) => i64::try_from(by).map(Value::Signed).map_err(|_| Refusal::beyond())?,
         By::Float(by) => Value::Float(by),
     };
-    text::held(column, value).map_err(|_| Refusal::beyond())
+    let bits = column.encode(&value).map_err(|_| Refusal::beyond())?;
+    Ok(column.decode(column.insert(0, bits)))
 }
 
 fn integer(truth: bool) -> Reply {

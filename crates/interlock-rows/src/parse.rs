@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use interlock_table::{By, Column, Given, Kind, Overflow, Schema, Ttl, Where};
+use interlock_table::{By, Column, Given, Kind, Overflow, Schema, Ttl, Value, Where};
 
 use crate::command::{Command, Condition, Life, Pairs};
 use crate::refusal::Refusal;
-use crate::text::{given, held, increment, integer};
+use crate::text::{fits, given, increment, integer};
 
 /// The words that a client sent: the name of a command and what follows.
 pub trait Arguments<'a>: Copy {
@@ -25,7 +25,7 @@ impl<'a, T: AsRef<[u8]>> Arguments<'a> for &'a [T] {
     }
 }
 
-/// The commands that may change a row of a table, of which they name the key.
+/// The commands that may change rows of a table, of which they name the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Hset,
@@ -41,16 +41,21 @@ pub enum Verb {
     Expireat,
     Pexpireat,
     TableSet,
+    /// It sets [`Rows`], and alone is no [`Command`] on one row.
+    TableMset,
     TablePatch,
     TableIncr,
     TableCas,
     TablePop,
 }
 
+/// The beginning of the names of subcommands.
+const TABLE: &str = "table|";
+
 impl Verb {
     /// With the names of the commands, a subcommand behind a bar, and how many words each takes, these
     /// included: so many, or, negative, at least so many.
-    pub const ALL: [(Verb, &'static str, i32); 18] = [
+    pub const ALL: [(Verb, &'static str, i32); 19] = [
         (Verb::Hset, "hset", -4),
         (Verb::Hmset, "hmset", -4),
         (Verb::Hsetnx, "hsetnx", 4),
@@ -65,52 +70,50 @@ impl Verb {
         (Verb::Expireat, "expireat", -3),
         (Verb::Pexpireat, "pexpireat", -3),
         (Verb::TableSet, "table|set", -5),
+        (Verb::TableMset, "table|mset", -6),
         (Verb::TablePatch, "table|patch", -5),
         (Verb::TableIncr, "table|incr", -5),
         (Verb::TableCas, "table|cas", 6),
         (Verb::TablePop, "table|pop", 3),
     ];
 
-    /// The place of the word that names the row, or the first of them.
+    /// The place of the word that names the row, or the first of them; of `TableMset` the table.
     pub fn row_at(self) -> usize {
-        use Verb::{TableCas, TableIncr, TablePatch, TablePop, TableSet};
-        if matches!(self, TableCas | TableIncr | TablePatch | TablePop | TableSet) {
-            2
-        } else {
-            1
-        }
+        use Verb::{TableCas, TableIncr, TableMset, TablePatch, TablePop, TableSet};
+        let is_of_table =
+            matches!(self, TableCas | TableIncr | TableMset | TablePatch | TablePop | TableSet);
+        1 + usize::from(is_of_table)
     }
 
-    /// The command that these words begin with; `None`: none of these.
-    pub fn named<'a>(arguments: impl Arguments<'a>) -> Option<Verb> {
-        Verb::entry(arguments).map(|(verb, ..)| *verb)
-    }
-
-    /// Refuses too few words or too many.
-    pub fn check_count<'a>(self, arguments: impl Arguments<'a>) -> Result<(), Refusal> {
-        let Some((_, name, words)) = Verb::entry(arguments) else { return Ok(()) };
-        let count = arguments.count() as i32;
-        match count == *words || *words < 0 && count >= -words {
-            true => Ok(()),
-            false => Err(Refusal::wrong_count(name)),
-        }
-    }
-
-    fn entry<'a>(arguments: impl Arguments<'a>) -> Option<&'static (Verb, &'static str, i32)> {
-        let word = |index| arguments.at(index);
-        Verb::ALL.iter().find(|(_, name, _)| match name.split_once('|') {
-            Some((name, sub)) => {
-                word(0).eq_ignore_ascii_case(name.as_bytes())
-                    && word(1).eq_ignore_ascii_case(sub.as_bytes())
-            }
-            None => word(0).eq_ignore_ascii_case(name.as_bytes()),
-        })
+    /// The command that these words begin with; `None`: none of these. Errors: they are too few, or too
+    /// many.
+    pub fn of<'a>(arguments: impl Arguments<'a>) -> Result<Option<Verb>, Refusal> {
+        declared(&Verb::ALL, arguments)
     }
 
     /// Returns whether the time of day counts for it; for others any will do.
     #[inline]
     pub fn is_of_time(self) -> bool {
         matches!(self, Verb::Expireat | Verb::Pexpireat)
+    }
+}
+
+/// The command of these that the words begin with.
+pub(crate) fn declared<'a, T: Copy>(
+    all: &[(T, &'static str, i32)],
+    arguments: impl Arguments<'a>,
+) -> Result<Option<T>, Refusal> {
+    let (name, sub) = (arguments.at(0), arguments.at(1));
+    let is_of_table = name.eq_ignore_ascii_case(b"table");
+    let found = all.iter().find(|(_, known, _)| match known.strip_prefix(TABLE) {
+        Some(known) => is_of_table && sub.eq_ignore_ascii_case(known.as_bytes()),
+        None => name.eq_ignore_ascii_case(known.as_bytes()),
+    });
+    let Some((found, name, words)) = found else { return Ok(None) };
+    let count = arguments.count() as i32;
+    match count == *words || *words < 0 && count >= -words {
+        true => Ok(Some(*found)),
+        false => Err(Refusal::wrong_count(name)),
     }
 }
 
@@ -129,7 +132,7 @@ pub fn parse<'a>(
         Verb::Hmset => Ok(Command::Set { pairs: pairs(schema, arguments, 2, "hmset")?, ok: true }),
         Verb::Hsetnx => {
             let (at, column) = column(2)?;
-            Ok(Command::SetNew { pair: (at, held(column, given(column, arguments.at(3))?)?) })
+            Ok(Command::SetNew { pair: (at, held(column, arguments.at(3))?) })
         }
         Verb::Hdel => {
             let found = (2..arguments.count()).find_map(|index| column(index).ok());
@@ -161,6 +164,7 @@ pub fn parse<'a>(
         Verb::Expireat => expires(arguments, "expireat", 1000, true, now),
         Verb::Pexpireat => expires(arguments, "pexpireat", 1, true, now),
         Verb::TableSet => table_set(schema, arguments),
+        Verb::TableMset => Err("ERR TABLE MSET is of several rows".into()),
         Verb::TablePatch => {
             Ok(Command::Patch { pairs: pairs(schema, arguments, 3, "table|patch")? })
         }
@@ -190,6 +194,14 @@ pub fn column<'s>(schema: &'s Schema, name: &[u8]) -> Result<(usize, &'s Column)
     found.ok_or_else(|| Refusal::no_column(schema, name))
 }
 
+/// The value that a text is for a column. Errors: it is none, or the column cannot hold it.
+#[inline]
+fn held<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
+    let value = given(column, text)?;
+    fits(column, &value)?;
+    Ok(value)
+}
+
 /// Pairs of column and value, from an argument on; `name` is that of the command.
 fn pairs<'a>(
     schema: &Schema,
@@ -204,8 +216,9 @@ fn pairs<'a>(
             return Err(Refusal::wrong_count(name));
         }
         let (place, column) = column(schema, arguments.at(at))?;
-        match held(column, given(column, arguments.at(at + 1))?) {
-            Ok(value) => found.given.push((place, value)),
+        let value = given(column, arguments.at(at + 1))?;
+        match fits(column, &value) {
+            Ok(()) => found.given.push((place, value)),
             Err(error) => found.late = found.late.or_else(|| Some(error.into())),
         }
     }
@@ -278,18 +291,14 @@ fn compare_and_set<'a>(
     arguments: impl Arguments<'a>,
 ) -> Result<Command<'a>, Refusal> {
     let [expected, value] = [given(column, arguments.at(4))?, given(column, arguments.at(5))?];
-    let mut pairs = Pairs::default();
     if !column.kind.is_sized() {
-        let expected = held(column, expected)?;
-        pairs.given.push((at, held(column, value)?));
-        return Ok(Command::CompareAndSet { expected, pairs });
+        fits(column, &expected)?;
+        fits(column, &value)?;
+        return Ok(Command::CompareAndSet { expected, pair: Ok((at, value)) });
     }
     // Where there is no row, a text that is too long is none of its matters.
-    match held(column, value) {
-        Ok(value) => pairs.given.push((at, value)),
-        Err(error) => pairs.late = Some(error.into()),
-    }
-    Ok(Command::CompareAndSet { expected, pairs })
+    let pair = fits(column, &value).map(|()| (at, value)).map_err(Refusal::from);
+    Ok(Command::CompareAndSet { expected, pair })
 }
 
 /// Rows of one table that a command sets as a whole: TABLE MSET.
@@ -329,8 +338,7 @@ impl<'a> Rows<'a> {
         for from in (4 + count..arguments.count()).step_by(count + 1) {
             found.keys.push(arguments.at(from));
             for (number, (place, column)) in columns.iter().enumerate() {
-                let value = given(column, arguments.at(from + 1 + number))?;
-                found.given.push((*place, held(column, value)?));
+                found.given.push((*place, held(column, arguments.at(from + 1 + number))?));
             }
         }
         Ok(found)

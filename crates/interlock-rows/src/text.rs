@@ -7,7 +7,7 @@ use interlock_table::{By, Column, Error, Kind, Value};
 use crate::refusal::Refusal;
 use crate::write::Writer;
 
-/// The value that a text is for a column; whether it has room is the table's to say.
+/// The value that a text is for a column, of its type where it has room; whether it has, [`fits`] says.
 #[inline]
 pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
     match column.kind {
@@ -22,21 +22,49 @@ pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> 
             _ => Err(Refusal::wrong(column, "0 or 1")),
         },
         Kind::F32 | Kind::F64 => match float(text) {
-            Some(number) => Ok(Value::Float(number)),
+            Some(number) if column.kind == Kind::F64 => Ok(Value::Float(number)),
+            Some(number) => {
+                let narrow = f64::from(number as f32);
+                let is_beyond = narrow.is_infinite() && number.is_finite();
+                Ok(Value::Float(if is_beyond { number } else { narrow }))
+            }
             None => Err(Refusal::wrong(column, "a number")),
         },
-        _ => {
-            let number = whole(text);
-            let number = number.and_then(|number| match i64::try_from(number) {
-                Ok(number) => Some(Value::Signed(number)),
-                Err(_) => u64::try_from(number).ok().map(Value::Unsigned),
-            });
-            number.ok_or_else(|| {
-                let (least, most) = column.range().unwrap_or_default();
-                Refusal::wrong(column, &format!("a whole number from {least} to {most}"))
-            })
-        }
+        Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => match few_digits(text) {
+            Some(number) => Ok(Value::Unsigned(number)),
+            None => number(column, text),
+        },
+        Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => match few_digits(text) {
+            Some(number) => Ok(Value::Signed(number as i64)),
+            None => number(column, text),
+        },
     }
+}
+
+/// The value that a text is for a column of whole numbers.
+#[cold]
+fn number<'a>(column: &Column, text: &[u8]) -> Result<Value<'a>, Refusal> {
+    let (least, most) = column.range().unwrap_or_default();
+    let signed = |number: i128| i64::try_from(number).map(Value::Signed).ok();
+    let unsigned = |number: i128| u64::try_from(number).map(Value::Unsigned).ok();
+    let value = whole(text).and_then(|number| match least {
+        0 => unsigned(number).or_else(|| signed(number)),
+        _ => signed(number).or_else(|| unsigned(number)),
+    });
+    value.ok_or_else(|| Refusal::wrong(column, &format!("a whole number from {least} to {most}")))
+}
+
+/// A number without sign, of so few digits that it is in 63 bits: most are. `None`: it is another.
+#[inline]
+fn few_digits(text: &[u8]) -> Option<u64> {
+    match text {
+        [digit @ b'0'..=b'9'] => return Some(u64::from(digit - b'0')),
+        [b'1'..=b'9', ..] if text.len() <= 18 => {}
+        _ => return None,
+    }
+    text.iter().try_fold(0, |number, &digit| {
+        digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
+    })
 }
 
 /// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
@@ -71,7 +99,7 @@ pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
             None => Err("ERR value is not a valid float".into()),
         },
         Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => Err(Refusal::wrong(column, "no increment")),
-        _ => match whole(text) {
+        _ => match few_digits(text).map(i128::from).or_else(|| whole(text)) {
             Some(by) => Ok(By::Integer(by)),
             None => Err("ERR value is not an integer or out of range".into()),
         },
@@ -97,16 +125,14 @@ fn float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The value as the column holds it. Errors: it cannot.
+/// Returns whether a column can hold a value that was given for it. Errors: it cannot.
 #[inline]
-pub fn held<'a>(column: &Column, value: Value<'a>) -> Result<Value<'a>, Error> {
-    let size = match (column.kind, &value) {
-        (Kind::Str(_), Value::Str(text)) => text.len(),
-        (Kind::Bytes(_), Value::Bytes(bytes)) => bytes.len(),
-        _ => return Ok(column.decode(column.insert(0, column.encode(&value)?))),
-    };
-    column.check_size(size)?;
-    Ok(value)
+pub fn fits(column: &Column, value: &Value<'_>) -> Result<(), Error> {
+    match (column.kind, value) {
+        (Kind::Str(_), Value::Str(text)) => column.check_size(text.len()),
+        (Kind::Bytes(_), Value::Bytes(bytes)) => column.check_size(bytes.len()),
+        _ => column.encode(value).map(|_| ()),
+    }
 }
 
 /// Returns whether two values of a column are the same to the bit.
@@ -136,16 +162,12 @@ pub fn put(reply: &mut Writer<'_>, value: &Value<'_>) {
     match value {
         Value::Str(text) => reply.bulk(text.as_bytes()),
         Value::Bytes(bytes) => reply.bulk(bytes),
+        Value::Signed(number) => reply.bulk_number(*number),
+        Value::Unsigned(number) if *number <= i64::MAX as u64 => {
+            reply.bulk_number(*number as i64);
+        }
+        Value::Bool(truth) => reply.bulk_number((*truth).into()),
         value => reply.bulk(text(value).as_bytes()),
-    }
-}
-
-/// Writes the value of a column, in the words of a row.
-#[inline]
-pub fn put_from(reply: &mut Writer<'_>, column: &Column, words: &[u64]) {
-    match column.kind {
-        Kind::Str(_) | Kind::Bytes(_) => column.bytes_in(words, |bytes| reply.bulk(bytes)),
-        _ => reply.bulk(text(&column.decode(words[column.at / 8])).as_bytes()),
     }
 }
 

@@ -44,6 +44,12 @@ impl Writer<'_> {
         bulk(self.out, bytes);
     }
 
+    /// A number as text.
+    #[inline]
+    pub fn bulk_number(&mut self, value: i64) {
+        digits(value, |digits| bulk(self.out, digits));
+    }
+
     /// Text for people: INFO, CLIENT LIST.
     pub fn verbatim(&mut self, text: &str) {
         if self.resp3 {
@@ -114,10 +120,16 @@ pub fn decimal(out: &mut Vec<u8>, value: i64) {
     if (0..10).contains(&value) {
         return out.push(b'0' + value as u8);
     }
+    digits(value, |digits| out.extend_from_slice(digits));
+}
+
+/// Calls with a number as text.
+#[inline]
+fn digits(value: i64, call: impl FnOnce(&[u8])) {
     let mut digits = [0; 20];
     let mut first = digits.len();
     let mut left = value.unsigned_abs();
-    while left > 0 {
+    while left > 0 || first == digits.len() {
         first -= 1;
         digits[first] = b'0' + (left % 10) as u8;
         left /= 10;
@@ -126,7 +138,7 @@ pub fn decimal(out: &mut Vec<u8>, value: i64) {
         first -= 1;
         digits[first] = b'-';
     }
-    out.extend_from_slice(&digits[first..]);
+    call(&digits[first..]);
 }
 
 #[cfg(test)]
@@ -161,6 +173,9 @@ mod tests {
     fn numbers_are_written_as_the_standard_library_writes_them() {
         for value in [0, 9, 10, -1, -10, 123_456, i64::MAX, i64::MIN] {
             assert_eq!(written(false, |w| w.integer(value)), format!(":{value}\r\n"));
+            let text = value.to_string();
+            let bulk = format!("${}\r\n{text}\r\n", text.len());
+            assert_eq!(written(false, |w| w.bulk_number(value)), bulk);
         }
     }
 }

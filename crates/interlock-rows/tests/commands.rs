@@ -83,8 +83,7 @@ impl Plain {
     }
 
     fn done(&mut self, schema: &Schema, words: &[&[u8]]) -> Result<Reply, Refusal> {
-        let verb = Verb::named(words).expect("a command");
-        verb.check_count(words)?;
+        let verb = Verb::of(words)?.expect("a command");
         let command = parse(verb, schema, words, NOW)?;
         let (change, reply) = decide(&command, schema, self, NOW)?;
         if let Some(change) = &change {

@@ -46,8 +46,8 @@ pub struct Seen<'a> {
     pub now: u64,
 }
 
-/// A word of a value, what is set in it, and the column that is all that changes; `None`: the whole word.
-type Word<'a> = (usize, u64, Option<&'a Column>);
+/// A word of a value, the bits of it that change, and what they become.
+type Word = (usize, u64, u64);
 
 impl<'a> Seen<'a> {
     #[inline]
@@ -64,12 +64,37 @@ impl<'a> Seen<'a> {
     /// The value of a column; zero or nothing where there is no row.
     #[inline]
     pub fn value(&self, column: &Column) -> Value<'static> {
-        let load = |word: usize| self.value.map_or(0, |value| value[1 + word].load(Relaxed));
-        if !column.kind.is_sized() {
-            return column.decode(load(column.at / 8));
+        if column.kind.is_sized() {
+            return self.words(column, |words| column.value_of(words));
         }
-        let words: Vec<u64> = column.words().map(load).collect();
-        column.value_of(&words)
+        column.decode(self.word(column.at / 8))
+    }
+
+    /// Calls with the bytes of a column that has a size.
+    #[inline]
+    pub fn bytes<R>(&self, column: &Column, call: impl FnOnce(&[u8]) -> R) -> R {
+        self.words(column, |words| column.bytes_of(words, call))
+    }
+
+    /// Calls with a copy of the words in which a column lies.
+    #[inline]
+    fn words<R>(&self, column: &Column, call: impl FnOnce(&[u64]) -> R) -> R {
+        let (mut small, mut large) = ([0; 8], Vec::new());
+        let words = column.words();
+        let room = match small.get_mut(..words.len()) {
+            Some(room) => room,
+            None => {
+                large.resize(words.len(), 0);
+                &mut large[..]
+            }
+        };
+        room.iter_mut().zip(words).for_each(|(to, word)| *to = self.word(word));
+        call(room)
+    }
+
+    #[inline]
+    fn word(&self, word: usize) -> u64 {
+        self.value.map_or(0, |value| value[1 + word].load(Relaxed))
     }
 
     /// Time that it has to live; `None` for ever.
@@ -83,25 +108,28 @@ impl<'a> Seen<'a> {
 }
 
 impl Table {
-    /// Changes a row by what it is: `decide` is shown the row of the key, be there one or not, and returns
-    /// what changes, if anything does, and what is to be told of it. It may be called again, and must depend
-    /// on nothing but the row. Errors: a change of a row that is there where none is, a value that its
-    /// column cannot hold, and as [`write`](Table::write).
+    /// Changes a row by what it is: `decide` is shown the row of the key, be there one or not, and says what
+    /// changes, if anything does; it finds `None` there. It may be called again, and must depend on nothing
+    /// but the row. Errors: a change of a row that is there where none is, a value that its column cannot
+    /// hold, and as [`write`](Table::write).
+    ///
+    /// What changes is said in place, for to hand it on costs more than to decide it.
     #[inline]
-    pub fn decide<'c, R>(
+    pub fn decide<'c>(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(&Seen<'_>) -> (Option<Change<'c>>, R),
-    ) -> Result<R, Error> {
+        mut decide: impl FnMut(&Seen<'_>, &mut Option<Change<'c>>),
+    ) -> Result<(), Error> {
         let (key, now, mut wait) = (self.key(key)?, self.now(), Wait::default());
         self.writing(|writer| {
             let memory = writer.memory;
             loop {
+                let mut change = None;
                 let Some((place, before)) = writer.find(&key)? else {
-                    let (change, told) = decide(&Seen { value: None, now });
-                    let Some(change) = change else { return Ok(told) };
-                    if self.create(writer, key, &change, now, &mut wait)? {
-                        return Ok(told);
+                    decide(&Seen { value: None, now }, &mut change);
+                    let Some(change) = &change else { return Ok(()) };
+                    if self.create(writer, key, change, now, &mut wait)? {
+                        return Ok(());
                     }
                     continue;
                 };
@@ -109,19 +137,26 @@ impl Table {
                     writer.wait(memory.word(place.at), before, &mut wait)?;
                     continue;
                 }
-                let decided = memory.read_under(place.at, before, &mut |value| {
+                let mut there = false;
+                let read = memory.read_under(place.at, before, &mut |value| {
                     let seen = Seen::at(value, now);
-                    (seen.is_there(), decide(&seen))
+                    there = seen.is_there();
+                    decide(&seen, &mut change);
                 });
-                let Ok((there, (change, told))) = decided else { continue };
-                let Some(change) = change else { return Ok(told) };
-                let done = match self.one_word(&change) {
-                    Some(word) if there => self.set_word(writer, place, before, word?)?,
-                    _ => self.rewrite(writer, (place, before), &change, there, now)?,
+                if read.is_err() {
+                    continue;
+                }
+                let Some(change) = &change else { return Ok(()) };
+                let done = match self.one_word(change)? {
+                    Some((at, mask, bits)) if there => {
+                        let set = |word| Ok((word & !mask | bits, ()));
+                        writer.write_word(place, before, at, set)?.is_some()
+                    }
+                    _ => self.rewrite(writer, (place, before), change, there, now)?,
                 };
                 if done {
                     self.accessed(memory, place.at, now);
-                    return Ok(told);
+                    return Ok(());
                 }
             }
         })
@@ -145,30 +180,20 @@ impl Table {
 
     /// The word that is all that a change changes, if it is.
     #[inline]
-    fn one_word(&self, change: &Change<'_>) -> Option<Result<Word<'_>, Error>> {
+    fn one_word(&self, change: &Change<'_>) -> Result<Option<Word>, Error> {
         let (number, value) = match change {
-            Change::Expire { at } => return Some(Ok((0, *at, None))),
+            Change::Expire { at } => return Ok(Some((0, u64::MAX, *at))),
             Change::Raise { column, to } => (*column, to),
             Change::Patch { given: [(column, value)] } => (*column, value),
-            _ => return None,
+            _ => return Ok(None),
         };
-        let column = self.schema().columns().get(number)?;
-        if column.kind.is_sized() {
-            return None;
-        }
-        Some(column.encode(value).map(|bits| (1 + column.at / 8, bits, Some(column))))
-    }
-
-    #[inline]
-    fn set_word(
-        &self,
-        writer: &Writer,
-        place: Place,
-        before: State,
-        (at, bits, column): Word<'_>,
-    ) -> Result<bool, Error> {
-        let set = |word| Ok((column.map_or(bits, |column| column.insert(word, bits)), ()));
-        Ok(writer.write_word(place, before, at, set)?.is_some())
+        Ok(match self.schema().columns().get(number) {
+            Some(column) if !column.kind.is_sized() => {
+                let bits = column.encode(value)?;
+                Some((1 + column.at / 8, column.insert(0, u64::MAX), column.insert(0, bits)))
+            }
+            _ => None,
+        })
     }
 
     /// Makes a change of a row as a whole, if its state is exactly this one still. `there`: it has not
@@ -186,11 +211,10 @@ impl Table {
         match change {
             Change::Delete if there => return writer.free(place, before),
             Change::Patch { .. } | Change::Raise { .. } if there => {
-                let read = writer.memory.read_under(place.at, before, &mut |value| {
-                    slot::load(&value[1..], row);
-                    value[0].load(Relaxed)
-                });
-                let Ok(expiry) = read else { return Ok(false) };
+                // If it is locked from the state as it was before, this is what it was.
+                let value = writer.memory.value(place.at);
+                slot::load(&value[1..], row);
+                let expiry = value[0].load(Relaxed);
                 match change {
                     Change::Raise { column, to } => self.column(*column)?.write(row, to)?,
                     Change::Patch { given } => self.fill(given, row)?,
@@ -218,16 +242,33 @@ impl Table {
 
     /// Shows the row of a key to `look`, be there one or not; `look` may be called again. It is an access.
     #[inline]
-    pub fn look<R>(&self, key: &[u8], mut look: impl FnMut(&Seen<'_>) -> R) -> Result<R, Error> {
-        let (key, now) = (self.key(key)?, self.now());
+    pub fn look<R>(&self, key: &[u8], look: impl FnMut(&Seen<'_>) -> R) -> Result<R, Error> {
+        self.show(key, true, look)
+    }
+
+    /// As `look`, and no access.
+    #[inline]
+    pub fn glance<R>(&self, key: &[u8], look: impl FnMut(&Seen<'_>) -> R) -> Result<R, Error> {
+        self.show(key, false, look)
+    }
+
+    #[inline]
+    fn show<R>(
+        &self,
+        key: &[u8],
+        is_access: bool,
+        mut look: impl FnMut(&Seen<'_>) -> R,
+    ) -> Result<R, Error> {
+        let (key, now, mut there) = (self.key(key)?, self.now(), false);
         let read = self.read(&key, |value| {
             let seen = Seen::at(value, now);
-            (seen.is_there(), look(&seen))
+            there = seen.is_there();
+            look(&seen)
         })?;
-        let Some((memory, slot, (there, told))) = read else {
+        let Some((memory, slot, told)) = read else {
             return Ok(look(&Seen { value: None, now }));
         };
-        if there {
+        if there && is_access {
             self.accessed(memory, slot, now);
         }
         Ok(told)

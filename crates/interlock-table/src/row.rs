@@ -205,18 +205,33 @@ impl Column {
     /// The bits of a number, or why the column cannot hold it.
     #[inline]
     pub fn encode(&self, value: &Value) -> Result<u64, Error> {
-        let number = match (self.kind, value) {
-            (Kind::Bool, Value::Bool(value)) => return Ok(u64::from(*value)),
-            (Kind::F32, Value::Float(value)) => {
+        use Kind::{Bool, F32, F64, I16, I32, I64, I8, U16, U32, U64, U8};
+        let rest = || 64 - self.kind.bytes() as u32 * 8;
+        match (self.kind, value) {
+            (U8 | U16 | U32 | U64, Value::Unsigned(value)) if *value <= u64::MAX >> rest() => {
+                Ok(*value)
+            }
+            (I8 | I16 | I32 | I64, Value::Signed(value)) if value << rest() >> rest() == *value => {
+                Ok(*value as u64)
+            }
+            (Bool, Value::Bool(value)) => Ok(u64::from(*value)),
+            (F32, Value::Float(value)) => {
                 let narrow = *value as f32;
                 if narrow.is_infinite() && value.is_finite() {
                     return Err(self.refuse(format!("{value:?} is beyond its range")));
                 }
-                return Ok(narrow.to_bits().into());
+                Ok(narrow.to_bits().into())
             }
-            (Kind::F64, Value::Float(value)) => return Ok(value.to_bits()),
-            (_, Value::Unsigned(value)) => i128::from(*value),
-            (_, Value::Signed(value)) => i128::from(*value),
+            (F64, Value::Float(value)) => Ok(value.to_bits()),
+            _ => self.encode_other(value),
+        }
+    }
+
+    /// As `encode`, of a number that is of another type than the column, or beyond it.
+    fn encode_other(&self, value: &Value) -> Result<u64, Error> {
+        let number = match value {
+            Value::Unsigned(value) => i128::from(*value),
+            Value::Signed(value) => i128::from(*value),
             _ => return Err(self.refuse(format!("{value:?} is not of its type"))),
         };
         let Some((least, most)) = self.range() else {
@@ -231,14 +246,17 @@ impl Column {
     /// The least and the greatest integer, of a column of integers.
     #[inline]
     pub fn range(&self) -> Option<(i128, i128)> {
-        let bits = self.kind.bytes() as u32 * 8;
-        match self.kind {
-            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => Some((0, (1 << bits) - 1)),
-            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => {
-                Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
-            }
-            _ => None,
-        }
+        Some(match self.kind {
+            Kind::U8 => (0, u8::MAX.into()),
+            Kind::U16 => (0, u16::MAX.into()),
+            Kind::U32 => (0, u32::MAX.into()),
+            Kind::U64 => (0, u64::MAX.into()),
+            Kind::I8 => (i8::MIN.into(), i8::MAX.into()),
+            Kind::I16 => (i16::MIN.into(), i16::MAX.into()),
+            Kind::I32 => (i32::MIN.into(), i32::MAX.into()),
+            Kind::I64 => (i64::MIN.into(), i64::MAX.into()),
+            _ => return None,
+        })
     }
 
     /// Returns why these words of a row are nothing that `write` writes.

@@ -188,11 +188,17 @@ class FloatSumColumn(SumColumn):
     def add(
         self, delta: Cells, before: Cells | None, shown: Any, value: Any, mark: Mark, stamp: Stamp
     ) -> None:
-        """Note what this writer has added in all; floats of older terms are not put together."""
+        """Note what this writer has added in all; floats of older terms are not put together.
+
+        To a total that is no number nothing could be added any more: then the column is set.
+        """
         totals = None if before is None else before[self.at + 2]
         writer = _writer(stamp)
-        own = float(_total_of(totals, writer))
-        delta[self.at + 2] = [writer, own + (value - shown), stamp[0]]
+        total = float(_total_of(totals, writer)) + (value - shown)
+        if not math.isfinite(total):
+            self.put(delta, before, value, mark, stamp)
+            return
+        delta[self.at + 2] = [writer, total, stamp[0]]
 
 
 class MaxColumn(ClusterColumn):

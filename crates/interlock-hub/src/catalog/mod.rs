@@ -15,6 +15,8 @@ mod stores;
 mod tables;
 mod topics;
 
+use std::sync::LazyLock;
+
 use crate::resp::parse::Arguments;
 
 pub struct Command {
@@ -211,8 +213,7 @@ pub struct Argument {
     pub arguments: &'static [Argument],
 }
 
-/// In the order in which a name is looked for: what is called often first.
-pub static FAMILIES: [&[Command]; 9] = [
+static FAMILIES: [&[Command]; 9] = [
     topics::DECLARED,
     queues::DECLARED,
     connection::DECLARED,
@@ -237,9 +238,23 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
+/// All commands, by the ends of their names.
+static BY_ENDS: LazyLock<Vec<Vec<&'static Command>>> = LazyLock::new(|| {
+    let mut found = vec![Vec::new(); 1 << 10];
+    all().for_each(|command| found[end(command.name.as_bytes())].push(command));
+    found
+});
+
+/// A name's length and last letter, in whatever case, as a number of ten bits; few have the same.
+#[inline]
+fn end(name: &[u8]) -> usize {
+    name.len().min(31) << 5 | name.last().map_or(0, |last| usize::from(last & 31))
+}
+
 pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
     let name = &arguments[0];
-    let command = all().find(|command| is_called(name, command.name.as_bytes()));
+    let alike = BY_ENDS[end(name)].iter();
+    let command = alike.copied().find(|command| is_called(name, command.name.as_bytes()));
     let command = command.ok_or(Unknown::Command)?;
     match arguments.get(1) {
         Some(sub) if !command.subcommands.is_empty() => {

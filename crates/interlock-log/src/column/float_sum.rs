@@ -42,15 +42,20 @@ pub fn put(cell: &mut Vec<u8>, totals: &[u8], value: f64) {
     }
 }
 
-/// Notes what this writer has added in all.
-pub fn add(cell: &mut Vec<u8>, before: &[u8], by: f64, stamp: &Stamp) {
+/// Notes what this writer has added in all. Returns false where that is no number, to which nothing could
+/// be added any more.
+pub fn add(cell: &mut Vec<u8>, before: &[u8], by: f64, stamp: &Stamp) -> bool {
     let writer = totals::writer(stamp.writer);
     let own = totals::of(before, writer.as_bytes()).and_then(pack::float).unwrap_or(0.0);
+    if !(own + by).is_finite() {
+        return false;
+    }
     let mut total = Vec::with_capacity(9);
     pack::put_float(&mut total, own + by);
     pack::put_list(cell, 3);
     let at = totals::after(before, writer.as_bytes(), stamp.reading);
     Total { name: writer.as_bytes(), total: &total, at }.put(cell);
+    true
 }
 
 /// The nearest float of 32 bits; beyond them the greatest or least.

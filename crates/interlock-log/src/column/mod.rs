@@ -208,7 +208,10 @@ impl Column {
             }
             How::FloatSum => {
                 let by = real(value) - real(shown);
-                float_sum::add(&mut cell, there(self.at + 2), by, stamp);
+                if !float_sum::add(&mut cell, there(self.at + 2), by, stamp) {
+                    // What is added later, and to what it is set, count as ever.
+                    return self.put(delta, before, value, mark, stamp);
+                }
             }
             How::Flags => {
                 let (value, shown) = (whole(value) as u64, whole(shown) as u64);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use interlock_rows::decide::{decide, put};
 use interlock_rows::parse::{parse, Rows as Parsed};
 use interlock_rows::write::Writer;
-use interlock_rows::{Command, Refusal, Reply, View};
-use interlock_table::{Change, Ttl, Value};
+use interlock_rows::{Command, Refusal, Reply, Verb, View};
+use interlock_table::{Change, Error, Ttl, Value};
 
-use super::calls::{self, Do};
+use super::calls::{self, Call};
 use super::{Settings, Store, MAX_KEY};
 use crate::codec::{self, Damaged, Reader};
 use crate::stamp::{self, Stamp};
@@ -114,22 +114,18 @@ impl Rows {
     ) -> Result<(), Refusal> {
         let now = when.time.saturating_mul(1000);
         match calls::find(arguments)? {
-            Do::One(verb, at) => {
-                let key = self.key(arguments[at].as_ref())?;
-                let command = parse(verb, self.settings.rules.schema(), arguments, now)?;
-                self.decide(key, &command, when)?.write(reply);
-            }
-            Do::DeleteAll => {
+            Call::Of(Verb::Del) => {
                 let keys: Result<Vec<_>, _> =
                     arguments[1..].iter().map(|name| self.key(name.as_ref())).collect();
-                let mut count = 0;
-                for key in keys? {
+                let (keys, mut count) = (keys?, 0);
+                keys.iter().try_for_each(|key| self.fits(key))?;
+                for key in keys {
                     let done = self.decide(key, &Command::Delete, when)?;
                     count += i64::from(done == Reply::Integer(1));
                 }
                 reply.integer(count);
             }
-            Do::SetAll => {
+            Call::Of(Verb::TableMset) => {
                 self.named(arguments[2].as_ref())?;
                 let rules = self.settings.rules.clone();
                 let rows = Parsed::parse(rules.schema(), arguments)?;
@@ -152,7 +148,15 @@ impl Rows {
                 }
                 reply.integer(count as i64);
             }
-            Do::Barrier => reply.ok(),
+            Call::Of(verb) => {
+                let key = self.key(arguments[verb.row_at()].as_ref())?;
+                let command = parse(verb, self.settings.rules.schema(), arguments, now)?;
+                if command.is_of_row() {
+                    self.fits(key)?;
+                }
+                self.decide(key, &command, when)?.write(reply);
+            }
+            Call::Barrier => reply.ok(),
         }
         Ok(())
     }
@@ -164,7 +168,6 @@ impl Rows {
         let (change, reply) = decide(command, self.settings.rules.schema(), &seen.view(), now)?;
         let Some(change) = change else { return Ok(reply) };
         if matches!(change, Change::Create { .. } | Change::CreateBy { .. }) {
-            self.fits(key)?;
             self.room(1, when)?;
         }
         self.change(place, key, &change, when);
@@ -222,16 +225,11 @@ impl Rows {
 
     /// Errors: the table does not take such a key.
     fn fits(&self, key: &[u8]) -> Result<(), Refusal> {
-        let (size, limit) = (key.len(), self.settings.key_size);
-        if size == 0 {
-            return Err("ERR a key must have at least one byte".into());
+        let limit = (self.settings.key_size as usize).min(MAX_KEY);
+        match (1..=limit).contains(&key.len()) {
+            true => Ok(()),
+            false => Err(Error::KeyLength { length: key.len(), limit }.into()),
         }
-        if size as u64 > limit || size > MAX_KEY {
-            let why =
-                format!("ERR a key of {size} bytes; the table takes up to {limit} (key_size)");
-            return Err(why.into());
-        }
-        Ok(())
     }
 
     /// Takes in the state of a row from elsewhere: another data centre, or a database.

@@ -63,6 +63,27 @@ impl Node {
 }
 
 #[test]
+fn a_float_sum_that_was_infinite_counts_again_once_it_is_set() {
+    let mut node = Node::new("east", 100, 1);
+    for (line, reply) in [
+        ("HSET t:a f inf", ":1"),
+        ("TABLE INCR t:a f 1", "$3 inf"),
+        ("TABLE INCR t:a f -inf", "$3 nan"),
+        ("HSET t:a f 5", ":0"),
+        ("TABLE INCR t:a f 0.5", "$3 5.5"),
+        ("TABLE INCR t:a f inf", "$3 inf"),
+        ("HSET t:a f 1e308", ":0"),
+        ("TABLE INCR t:a f 7e307", "$7 1.7e308"),
+        ("HSET t:a f 0", ":0"),
+        ("TABLE INCR t:a f 1.5e308", "$7 1.5e308"),
+        ("HSET t:a f 2", ":0"),
+    ] {
+        assert_eq!(node.run(line), reply, "{line}");
+    }
+    node.again();
+}
+
+#[test]
 fn commands_are_answered_as_a_hub_does() {
     let mut node = Node::new("east", 100, 1);
     for (line, reply) in [

@@ -41,13 +41,11 @@ impl Named {
         store: &mut impl Store,
         now: u64,
     ) -> Result<Reply, Refusal> {
-        if is_mset(arguments) {
-            return self.mset(arguments, store);
-        }
-        let verb = Verb::named(arguments).ok_or_else(|| unknown(arguments))?;
-        verb.check_count(arguments)?;
-        if verb == Verb::Del {
-            return self.delete(arguments, store, now);
+        let verb = Verb::of(arguments)?.ok_or_else(|| unknown(arguments))?;
+        match verb {
+            Verb::TableMset => return self.mset(arguments, store),
+            Verb::Del => return self.delete(arguments, store, now),
+            _ => {}
         }
         let key = self.key(arguments.at(verb.row_at()))?;
         let command = parse(verb, &self.schema, arguments, now)?;
@@ -90,9 +88,6 @@ impl Named {
         arguments: impl Arguments<'a>,
         store: &mut impl Store,
     ) -> Result<Reply, Refusal> {
-        if arguments.count() < 6 {
-            return Err(Refusal::wrong_count("table|mset"));
-        }
         if arguments.at(2) != self.name {
             return Err(no_table(arguments.at(2)));
         }
@@ -130,10 +125,6 @@ impl Named {
             false => Err(Error::KeyLength { length, limit }.into()),
         }
     }
-}
-
-fn is_mset<'a>(arguments: impl Arguments<'a>) -> bool {
-    arguments.at(0).eq_ignore_ascii_case(b"table") && arguments.at(1).eq_ignore_ascii_case(b"mset")
 }
 
 fn unknown<'a>(arguments: impl Arguments<'a>) -> Refusal {

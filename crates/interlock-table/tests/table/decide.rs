@@ -66,14 +66,17 @@ fn random_changes(schema: &str) {
             (true, _) if random.bool() => Some(Change::Expire { at: expires_at }),
             (true, _) => Some(Change::Delete),
         };
-        let told = table.decide(&key, |seen| {
-            (change.clone(), seen.is_there().then(|| (values(&table, seen), seen.left())))
+        let mut told = None;
+        let done = table.decide(&key, |seen, to| {
+            told = seen.is_there().then(|| (values(&table, seen), seen.left()));
+            to.clone_from(&change);
         });
+        done.unwrap();
         let before = model.get(&key).map(|(values, expiry)| {
             let left = (*expiry != 0).then(|| std::time::Duration::from_nanos(expiry - time));
             (values.clone(), left)
         });
-        assert_eq!(told.unwrap(), before, "{change:?}");
+        assert_eq!(told, before, "{change:?}");
         let mut after = model.remove(&key);
         let set = |row: &mut Vec<Value<'static>>, given: &[Given<'_>]| {
             for (column, value) in given {
@@ -121,7 +124,7 @@ fn a_change_that_is_out_of_place_or_beyond_a_column_changes_nothing() {
     let pair = [(0, Value::Unsigned(1))];
     let create = Change::Create { given: &pair, expires_at: 0 };
     let refused = |change: &Change<'_>| {
-        let done = table.decide(b"k", |_| (Some(change.clone()), ()));
+        let done = table.decide(b"k", |_, to| *to = Some(change.clone()));
         assert!(matches!(done, Err(Error::Invalid(_) | Error::Value { .. })), "{change:?}");
     };
     for change in [
@@ -136,7 +139,7 @@ fn a_change_that_is_out_of_place_or_beyond_a_column_changes_nothing() {
         refused(&change);
     }
     assert!(!table.contains(b"k").unwrap());
-    table.decide(b"k", |_| (Some(create.clone()), ())).unwrap();
+    table.decide(b"k", |_, to| *to = Some(create.clone())).unwrap();
     let before = table.get(b"k").unwrap();
     for change in [
         create,
@@ -171,8 +174,9 @@ fn what_was_decided_holds_when_it_is_written() {
                 for _ in 0..turns {
                     let key = [b'a' + random.u8(0..2)];
                     let what = random.u8(0..8);
-                    let told = table.decide(&key, |seen| {
-                        match (seen.is_there().then(|| both(seen)), what) {
+                    let mut told = (0, 0);
+                    let done = table.decide(&key, |seen, to| {
+                        let decided = match (seen.is_there().then(|| both(seen)), what) {
                             (None, 0) => (None, (0, 0)),
                             (None, _) => {
                                 let value = Value::Unsigned(1);
@@ -188,9 +192,11 @@ fn what_was_decided_holds_when_it_is_written() {
                                 let to = Value::Unsigned(sum + 1);
                                 (Some(Change::Raise { column: 1, to }), (1, 0))
                             }
-                        }
+                        };
+                        (*to, told) = decided;
                     });
-                    let (more, less) = told.unwrap();
+                    done.unwrap();
+                    let (more, less) = told;
                     raised.fetch_add(more, Relaxed);
                     taken.fetch_add(less, Relaxed);
                 }

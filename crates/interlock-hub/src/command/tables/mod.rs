@@ -5,15 +5,16 @@ pub mod kept;
 pub mod keys;
 pub mod rows;
 mod scan;
+mod view;
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-use std::time::Duration;
 
-use interlock_rows::{decide, parse, Change, Command, Reply, Verb, View};
-use interlock_table::{Column, Error, Seen, Table, Ttl, Value};
+use interlock_rows::{decide_to, parse, Change, Command, Query, Read, Reply, Verb};
+use interlock_table::{Error, Seen, Table};
 
+use self::view::Shown;
 use super::Call;
 use crate::kept::STALE;
 use crate::resp::parse::Arguments;
@@ -113,7 +114,7 @@ impl<'a> Asked<'a> {
     fn call<R>(
         &self,
         served: &ServedTable,
-        call: impl Fn(&Table) -> Result<R, Error>,
+        call: impl FnMut(&Table) -> Result<R, Error>,
     ) -> Result<R, Refusal> {
         let mut barred = self.barred.get();
         let found = served.call(&mut barred, self.clock, call);
@@ -128,62 +129,39 @@ impl<'a> Named<'a> {
         self.served.table()
     }
 
-    fn column(&self, index: usize) -> Result<&'a Column, Refusal> {
-        column(self.table(), self.asked.arguments.get(index).unwrap_or_default())
-    }
-
-    fn call<R>(&self, call: impl Fn(&Table) -> Result<R, Error>) -> Result<R, Refusal> {
+    fn call<R>(&self, call: impl FnMut(&Table) -> Result<R, Error>) -> Result<R, Refusal> {
         self.asked.call(self.served, call)
     }
 
     /// The command of this name on the row, in one step of the table.
-    fn run(&self, verb: Verb, wall: u64) -> Result<Reply, Refusal> {
-        let command = parse(verb, self.table().schema(), self.asked.arguments, wall)?;
-        self.decide(&command, wall)
+    fn run(&self, verb: Verb, wall: u64, reply: &mut Reply) -> Done {
+        match &parse(verb, self.table().schema(), self.asked.arguments, wall) {
+            Ok(command) => self.decide(command, wall, reply),
+            Err(refusal) => Err(refusal.clone()),
+        }
     }
 
-    fn decide(&self, command: &Command<'_>, wall: u64) -> Result<Reply, Refusal> {
+    fn decide(&self, command: &Command<'_>, wall: u64, reply: &mut Reply) -> Done {
         if !command.is_of_row() {
-            return Ok(Reply::Integer(0));
+            *reply = Reply::Integer(0);
+            return Ok(());
         }
-        self.step(|view| decide(command, view.table.schema(), view, wall))
+        self.step(|view, change| {
+            *reply = Reply::Null;
+            decide_to(command, view.table.schema(), view, wall, change, reply)
+        })
     }
 
     /// Has a row decide what changes of it, and makes the change.
-    fn step<'c, R>(
+    fn step<'c>(
         &self,
-        decide: impl Fn(&Shown<'_>) -> Result<(Option<Change<'c>>, R), Refusal>,
-    ) -> Result<R, Refusal> {
+        mut decide: impl FnMut(&Shown<'_>, &mut Option<Change<'c>>) -> Done,
+    ) -> Done {
+        let mut done = Ok(());
         self.call(|table| {
-            table.decide(self.key, |row| match decide(&Shown { table, row }) {
-                Ok((change, told)) => (change, Ok(told)),
-                Err(refusal) => (None, Err(refusal)),
-            })
-        })?
-    }
-}
-
-/// A row of a table as commands see it.
-struct Shown<'a> {
-    table: &'a Table,
-    row: &'a Seen<'a>,
-}
-
-impl View for Shown<'_> {
-    fn is_there(&self) -> bool {
-        self.row.is_there()
-    }
-
-    fn value(&self, column: usize) -> Value<'_> {
-        self.row.value(&self.table.schema().columns()[column])
-    }
-
-    fn left(&self) -> Option<Duration> {
-        self.row.left()
-    }
-
-    fn expiry(&self, ttl: Ttl) -> u64 {
-        self.table.expiry(ttl, self.row.now)
+            table.decide(self.key, |row, change| done = decide(&Shown { table, row }, change))
+        })?;
+        done
     }
 }
 
@@ -192,13 +170,31 @@ fn one(call: &mut Call<'_, '_>, verb: Verb) {
     // The time of day is read for what needs it alone.
     let wall = if verb.is_of_time() { call.core.shared.queues.wall() } else { 0 };
     answer(call, |asked, reply| {
-        asked.row(verb.row_at())?.run(verb, wall)?.write(reply);
+        let mut told = Reply::Null;
+        asked.row(verb.row_at())?.run(verb, wall, &mut told)?;
+        told.write(reply);
         Ok(())
     });
 }
 
-fn column<'a>(table: &'a Table, name: &[u8]) -> Result<&'a Column, Refusal> {
-    Ok(interlock_rows::parse::column(table.schema(), name)?.1)
+/// Answers one command that reads the row that its first argument names.
+fn read(call: &mut Call<'_, '_>, read: Read) {
+    let wall = if read.is_of_time() { call.core.shared.queues.wall() } else { 0 };
+    answer(call, |asked, reply| {
+        let named = asked.row(1)?;
+        let table = named.table();
+        let query = Query::parse(read, table.schema(), asked.arguments)?;
+        let (from, mut done) = (reply.out.len(), Ok(()));
+        let look = |row: &Seen<'_>| {
+            reply.out.truncate(from);
+            done = query.answer(table.schema(), &Shown { table, row }, wall, reply);
+        };
+        match query.is_access() {
+            true => table.look(named.key, look)?,
+            false => table.glance(named.key, look)?,
+        }
+        done
+    });
 }
 
 impl<'a> interlock_rows::Arguments<'a> for Arguments<'a> {

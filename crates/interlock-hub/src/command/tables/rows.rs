@@ -2,13 +2,14 @@
 
 use interlock_rows::decide::put as put_row;
 use interlock_rows::parse::Rows;
-use interlock_rows::{text, Verb};
-use interlock_table::{Row, Ttl};
+use interlock_rows::read::row as read_row;
+use interlock_rows::Verb;
+use interlock_table::Ttl;
 
 use super::scan::{cursor, Options, MOST_ROWS, MOST_SLOTS};
+use super::view::Copied;
 use super::{answer, one, Named, Refusal};
 use crate::command::Call;
-use crate::resp::write::Writer;
 
 pub fn list(call: &mut Call<'_, '_>) {
     answer(call, |asked, reply| {
@@ -63,8 +64,9 @@ pub fn count(call: &mut Call<'_, '_>) {
 pub fn scan(call: &mut Call<'_, '_>) {
     answer(call, |asked, reply| {
         let table = asked.table(2)?.table();
+        let schema = table.schema();
         let options = Options::of(asked, 4, false)?;
-        let each = table.schema().bytes() + table.made().key_size as usize;
+        let each = schema.bytes() + table.made().key_size as usize;
         let limit = options.count.min((MOST_ANSWERED / each).max(1));
         let mut found = Vec::new();
         let from = cursor(&asked.arguments[3])?;
@@ -74,7 +76,7 @@ pub fn scan(call: &mut Call<'_, '_>) {
         reply.array(found.len() * 2);
         for row in &found {
             reply.bulk(&row.key);
-            put(reply, &row.row);
+            read_row(schema, &Copied { schema, words: Some(row.row.words()) }, reply);
         }
         Ok(())
     });
@@ -85,12 +87,12 @@ pub fn mget(call: &mut Call<'_, '_>) {
         let table = asked.table(2)?.table();
         let keys: Vec<&[u8]> = asked.arguments.from(3).collect();
         within(keys.len())?;
-        let rows = table.get_many(&keys)?;
-        reply.array(rows.len());
-        rows.iter().for_each(|row| match row {
-            Some(row) => put(reply, row),
-            None => reply.null(),
-        });
+        let schema = table.schema();
+        let mut room = vec![0; schema.words()];
+        reply.array(keys.len());
+        table.read_many(&keys, 0..schema.words(), &mut room, |words| {
+            read_row(schema, &Copied { schema, words }, reply);
+        })?;
         Ok(())
     });
 }
@@ -116,7 +118,10 @@ pub fn mset(call: &mut Call<'_, '_>) {
         let rows = Rows::parse(served.table().schema(), asked.arguments)?;
         for (key, given) in rows.given() {
             let named = Named { asked, served, key };
-            named.step(|view| Ok((Some(put_row(given, Ttl::Usual, view)), ())))?;
+            named.step(|view, change| {
+                *change = Some(put_row(given, Ttl::Usual, view));
+                Ok(())
+            })?;
         }
         reply.integer(rows.keys.len() as i64);
         Ok(())
@@ -146,13 +151,6 @@ pub fn barrier(call: &mut Call<'_, '_>) {
         reply.simple("OK");
         Ok(())
     });
-}
-
-/// The values of all columns, in their order.
-fn put(reply: &mut Writer<'_>, row: &Row) {
-    let columns = row.schema().columns();
-    reply.array(columns.len());
-    columns.iter().for_each(|column| text::put_from(reply, column, row.words()));
 }
 
 /// Errors: more rows than one call may name, for others wait meanwhile.
