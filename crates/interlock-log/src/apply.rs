@@ -215,6 +215,10 @@ impl<M: Machine> Whole<M> {
         if let Some((client, number)) = command.client.as_ref().filter(|_| rules.clients) {
             match self.sessions.standing(client, *number) {
                 Standing::Done => return Some(self.answer_again(client, *number)),
+                // Its record may have been dropped, and begun anew by a later one.
+                Standing::Late if self.is_forgotten(command, rules) => {
+                    return Some(Answer::Unknown);
+                }
                 Standing::Late => return Some(Answer::Late),
                 Standing::New => {}
             }
@@ -292,31 +296,22 @@ impl<M: Machine> Whole<M> {
         let mut answers = BTreeMap::new();
         for done in &lost.done {
             let index = done.index;
-            let mut late = false;
             if self.is_forgotten(&done.command, rules) {
                 continue;
             }
             if let Some((client, number)) = &done.command.client {
-                match self.sessions.standing(client, *number) {
-                    _ if !rules.clients => {}
-                    // What was refused here was done there, and had an answer.
-                    Standing::Done if !self.sessions.has_done(client, *number) => late = true,
-                    Standing::Done => {
-                        answers.insert(index, self.answer_again(client, *number));
-                        continue;
-                    }
-                    Standing::Late => late = true,
-                    _ => {}
+                // What was refused here was done there, and had an answer.
+                if rules.clients && self.sessions.has_done(client, *number) {
+                    answers.insert(index, self.answer_again(client, *number));
+                    continue;
                 }
-            }
-            if done.command.client.is_none() && fate != Fate::Counted {
-                if !self.sessions.was_denied(&entry.name, entry.number, index) {
-                    continue; // it was done with its entry
-                }
-                late = true;
+            } else if fate != Fate::Counted
+                && !self.sessions.was_denied(&entry.name, entry.number, index)
+            {
+                continue; // it was done with its entry
             }
             let mut stamp = self.next_stamp();
-            if late && rules.first_date {
+            if rules.first_date {
                 stamp = done.stamp;
                 self.reading = self.reading.max(stamp);
                 let client = done.command.client.as_ref();

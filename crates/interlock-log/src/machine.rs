@@ -45,7 +45,7 @@ pub struct Rules {
     pub goes_back: bool,
     /// Rule 4: a node puts lost entries back.
     pub puts_back: bool,
-    /// Rule 4: a late put-back has the date that it had first.
+    /// Rule 4: a put-back has the date that it had first, and none above later writes of its client.
     pub first_date: bool,
     /// Rule 4: among the writes of one client the higher number wins.
     pub own_order: bool,

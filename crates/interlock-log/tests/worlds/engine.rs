@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 use interlock_log::checkpoint::Id;
+use interlock_log::entry::{Body, Command, Entry};
 
 pub struct Held {
     pub id: Id,
@@ -94,4 +95,23 @@ impl Engine {
         self.trimmed |= from > 0;
         self.log.drain(..from);
     }
+}
+
+/// An entry in a few words.
+pub fn tell(bytes: &[u8]) -> String {
+    let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
+    let name = String::from_utf8_lossy(&entry.name);
+    let writes = |commands: &[&Command]| -> Vec<u64> {
+        commands.iter().map(|it| u64::from(it.arguments[0][0])).collect()
+    };
+    let body = match &entry.body {
+        Body::Genesis(_) => "a genesis".into(),
+        Body::Commands(them) => format!("{:?}", writes(&them.iter().collect::<Vec<_>>())),
+        Body::PutBack(lost) => {
+            let them: Vec<_> = lost.done.iter().map(|done| &done.command).collect();
+            format!("{:?} put back", writes(&them))
+        }
+        Body::State { .. } => "a state".into(),
+    };
+    format!("{name}#{}, seen {}, read {}: {body}", entry.number, entry.seen, entry.read.position)
 }

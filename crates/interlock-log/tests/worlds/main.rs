@@ -4,6 +4,24 @@
 //!
 //!     INTERLOCK_WORLD=KIND:SEED cargo test --release -p interlock-log --test worlds -- --nocapture one_world
 //!
+//! Of 111,112 worlds of each kind (a million) this broke, on one core at 3,000 worlds a second:
+//!
+//! | kind | what | worlds | first |
+//! |---|---|---|---|
+//! | shared | a value over a write of another client that began after its answer | 1,867 | 12 |
+//! | trims | a sum where a state was joined | 24 | 461 |
+//! | ring | a sum where a state was joined | 225 | 105 |
+//! | ring | an older write of a client over a newer one (not understood) | 1 | 100251 |
+//! | short | a sum where a state was joined | 1,518 | 39 |
+//! | short | an older write of a client over a newer one (not understood) | 3 | 37268 |
+//! | everything | a sum where a state was joined | 1,815 | 78 |
+//! | everything | a write is gone (not understood) | 37 | 162 |
+//! | everything | an older write of a client over a newer one (not understood) | 9 | 25988 |
+//! | everything | a write counted twice (not understood) | 4 | 63265 |
+//!
+//! The other kinds broke nowhere. The sums are too low or too high in worlds with a state joined; whether
+//! each of those losses was deeper than every ring is not checked yet.
+//!
 //! The shortest world in which something breaks (KIND:WHAT) is looked for with `INTERLOCK_SHORTEST`
 //! and `shortest_world`; its steps go behind the seed: KIND:SEED:STEPS.
 //!
@@ -30,10 +48,7 @@ const NARROWED: [(&str, &[&str]); 5] = [
     ("trims", &["joined sum"]),
     ("ring", &["joined sum"]),
     ("short", &["joined sum"]),
-    (
-        "everything",
-        &["joined sum", "a write that a living node had done is gone", "older write of a client"],
-    ),
+    ("everything", &["joined sum", "a write that a living node had done is gone"]),
 ];
 
 fn kinds() -> Vec<(&'static str, Kind)> {
@@ -123,7 +138,7 @@ fn every_rule_is_needed() {
         // The first world that breaks and holds with all rules is enough.
         let kind = self::kind(kind);
         let run = |seed, rules| World::new(seed, kind, rules, false).run(STEPS);
-        let found = (0..2 * count()).find_map(|seed| {
+        let found = (0..20 * count()).find_map(|seed| {
             let what = run(seed, rules).err()?;
             run(seed, Rules::ALL).ok().map(|()| (seed, what))
         });
@@ -153,7 +168,7 @@ const RULES: [(&str, &str, LeaveOut); 17] = [
     ("waits", "ring", |rules| rules.waits = false),
     ("room", "capacity", |rules| rules.room = false),
     ("checksums", "shared", |rules| rules.checksums = false),
-    ("nonces", "shared", |rules| rules.nonces = false),
+    ("nonces", "plain", |rules| rules.nonces = false),
     ("gaps", "trims", |rules| rules.gaps = false),
 ];
 

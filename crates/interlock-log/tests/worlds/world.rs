@@ -6,12 +6,12 @@ use fastrand::Rng;
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::codec::put_number;
-use interlock_log::entry::{Body, Command, Entry, Mark};
+use interlock_log::entry::{Command, Entry, Mark};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::{Need, Replica, Setup};
 use interlock_log::ring::Memory;
 
-use crate::engine::Engine;
+use crate::engine::{tell, Engine};
 use crate::machine::{arguments, Toy};
 
 /// The span of the rings in worlds in which time is short.
@@ -590,23 +590,4 @@ impl World {
         let Some(it) = self.writes.get(&write) else { return format!("write {write}") };
         format!("write {write}, number {} of client {} (seed {})", it.number, it.client, self.seed)
     }
-}
-
-/// An entry in a few words.
-fn tell(bytes: &[u8]) -> String {
-    let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
-    let name = String::from_utf8_lossy(&entry.name);
-    let writes = |commands: &[&Command]| -> Vec<u64> {
-        commands.iter().map(|it| u64::from(it.arguments[0][0])).collect()
-    };
-    let body = match &entry.body {
-        Body::Genesis(_) => "a genesis".into(),
-        Body::Commands(them) => format!("{:?}", writes(&them.iter().collect::<Vec<_>>())),
-        Body::PutBack(lost) => {
-            let them: Vec<_> = lost.done.iter().map(|done| &done.command).collect();
-            format!("{:?} put back", writes(&them))
-        }
-        Body::State { .. } => "a state".into(),
-    };
-    format!("{name}#{}, seen {}, read {}: {body}", entry.number, entry.seen, entry.read.position)
 }
