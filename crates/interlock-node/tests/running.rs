@@ -193,9 +193,9 @@ fn what_was_answered_is_there_once_whatever_starts_ends_and_is_lost() {
             }
         }
     }
-    for at in 0..3 {
-        if nodes[at].is_none() {
-            nodes[at] = start(&server, at);
+    for (at, node) in nodes.iter_mut().enumerate() {
+        if node.is_none() {
+            *node = start(&server, at);
         }
     }
     let nodes: Vec<_> = nodes.into_iter().flatten().collect();
