@@ -274,7 +274,8 @@ def test_what_waits_is_bounded(names: list[str], pool: ThreadPoolExecutor) -> No
         assert refused.startswith("the node has 2 calls "), "redis-py takes the code away"
         keeper.answer([(asker, b":1\r\n") for asker, *_ in calls])
         assert [one.result(LONG) for one in waiting] == [1, 1]
-    for wrong in ({"calls": 0}, {"size": 0}):
+    refused_at_once: list[dict[str, Any]] = [{"calls": 0}, {"size": 0}]
+    for wrong in refused_at_once:
         with pytest.raises(ValueError, match="allowed: 1 and more"):
             _core.TableKeeper(**wrong)
 
