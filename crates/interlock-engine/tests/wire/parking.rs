@@ -32,7 +32,8 @@ fn a_wait_ends_with_what_falls_due_and_at_last_with_nothing() {
     let served = bench.answers();
     assert_eq!(served[0].1.as_ref().unwrap()[7], "late");
     bench.tick(100);
-    bench.call("lease b 0 0 1 100 any");
+    let again = bench.call("lease b 0 0 1 100 any");
+    bench.call(&format!("extend {} 100", again[0]));
     bench.park("lease a 2 500 1 100 any", 2);
     bench.tick(100);
     assert_eq!(bench.woken(), [], "the lease ran out again: it backs off");
@@ -233,7 +234,8 @@ fn a_result_is_waited_for() {
     let fine = Ok(vec!["acked".to_owned(), "fine".to_owned()]);
     assert_eq!(bench.answers(), [(1, fine.clone()), (2, fine)]);
     bench.tick(100);
-    bench.call("lease a 0 0 2 100 any");
+    let again = bench.call("lease a 0 0 2 100 any");
+    bench.call(&format!("extend {} 100", again[0]));
     bench.tick(100);
     let failed = Ok(vec!["dead".to_owned(), "lease expired".to_owned()]);
     assert_eq!(bench.answers(), [(3, failed)]);
@@ -260,7 +262,8 @@ fn the_end_of_a_message_and_of_all_is_waited_for() {
     assert_eq!(bench.answers(), [(1, none.clone())]);
     assert_eq!(bench.call("join 0"), ["1", "100"]);
     bench.tick(100);
-    bench.call("lease a 0 0 2 100 any");
+    let again = bench.call("lease a 0 0 2 100 any");
+    bench.call(&format!("extend {} 100", again[0]));
     bench.tick(100);
     assert_eq!(bench.answers(), [(3, none.clone()), (2, none)], "dead, as its lease ran out");
     bench.call("put - 0 0 late 0 0 1 DELAY 900");

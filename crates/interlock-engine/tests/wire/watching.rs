@@ -71,6 +71,7 @@ fn what_happens_to_a_message_is_told_in_order() {
     bench.call("lease - 0 0 1 10 any");
     let expected = [format!("expire {a} 1 {}", id(8)), format!("lease {a} 1 {}", id(18))];
     assert_eq!(bench.events(&mut after), expected, "no attempt is counted");
+    bench.call(&format!("extend {} 10", id(18)));
     bench.now += 10;
     bench.call("lease - 0 0 1 10 any");
     let expected =
