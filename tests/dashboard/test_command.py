@@ -89,4 +89,6 @@ def test_it_serves_until_it_is_told_to_end(redis_url: str, number: int) -> None:
         finally:
             it.kill()
     assert it.returncode == 0, err
-    assert out == "" and err == ""
+    # The server of the tests writes nothing to its disk, of which a client warns.
+    others = [line for line in err.splitlines() if "appendonly is no" not in line]
+    assert out == "" and others == []

@@ -36,7 +36,7 @@ def test_join_applies_what_is_due_where_nobody_else_comes(timed: TimedQueue) -> 
     # The first lease to run out is not charged: the message is ready again.
     assert timed.call("join", WAIT) == ["1", ""]
     assert (timed.stats()["ready"], timed.stats()["dead"]) == (1, 0)
-    timed.lease(1, 50)
+    timed.call("extend", timed.lease(1, 50).token, 50)  # its handler begins
     timed.at(100)
     assert timed.call("join", WAIT) == ["0", ""]
     assert timed.stats()["dead"] == 1
@@ -80,7 +80,7 @@ def test_a_lease_that_runs_out_for_the_last_time_wakes_who_waits_for_its_end(
     timed.call("extend", 5, 1)
     # The first lease to run out is not charged.
     assert elements(timed, f"settled:{id}") == 0
-    timed.lease(1, 50)
+    timed.call("extend", timed.lease(1, 50).token, 50)  # its handler begins
     timed.at(100)
     timed.call("extend", 5, 1)
     assert elements(timed, f"settled:{id}") == 1
