@@ -10,7 +10,8 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use interlock_node::redis::{Event, Log, Settings};
+use interlock_node::log::{Event, LogPort};
+use interlock_node::redis::{Log, Settings};
 
 fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -82,7 +83,8 @@ fn reader(address: &str, stream: &str, count: usize, is_bare: bool) {
             times.extend(std::iter::repeat_n(now(), entries));
         }
     } else {
-        let mut log = Log::new(Settings::new(address, stream.as_bytes()));
+        let mut log =
+            Log::new(Settings { is_first: |_| true, ..Settings::new(address, stream.as_bytes()) });
         log.read_from(None);
         let mut is_ready = false;
         while times.len() < count {
@@ -152,7 +154,8 @@ fn append(
         }
         return sent;
     }
-    let mut log = Log::new(Settings::new(address, stream.as_bytes()));
+    let mut log =
+        Log::new(Settings { is_first: |_| true, ..Settings::new(address, stream.as_bytes()) });
     while log.wait(Instant::now() + Duration::from_secs(5)) != Some(Event::Open) {}
     let mut answered = 0;
     while answered < count {

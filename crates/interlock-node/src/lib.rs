@@ -7,6 +7,7 @@
 //! | `reply` | replies of the Redis protocol, as they arrive |
 //! | [`connection`] | one connection that never waits |
 //! | [`trouble`] | what can be wrong with the engine and its log, in words that say what to do |
+//! | [`log`] | the log as the loop sees it, whichever engine keeps it |
 //! | [`redis`] | the log on a stream of Redis or Valkey |
 //! | [`files`] | checkpoints, and a ring of what was applied |
 //! | `kept` | the ring in memory, with its file |
@@ -24,6 +25,7 @@ pub mod connection;
 pub mod files;
 pub mod hub;
 mod kept;
+pub mod log;
 pub mod node;
 pub mod ports;
 pub mod projection;

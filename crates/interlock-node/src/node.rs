@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::codec::{checksum, Reader};
-use interlock_log::entry::{Body, Command, Entry, Mark};
+use interlock_log::entry::{Command, Mark};
 use interlock_log::machine::Machine;
 use interlock_log::replica::{Need, Replica, Setup};
 use interlock_log::ring::{Kept, Memory, Ring as Keeps};
@@ -21,13 +21,13 @@ use interlock_stores::StoreError;
 
 use crate::files::{Checkpoints, Limits, Report, Ring};
 use crate::kept::InFile;
+use crate::log::{self, Event, Id, LogPort, Position};
 pub use crate::ports::{Clients, News, Pace, Refused, Standing, Write};
 use crate::projection::Projection;
-use crate::redis::{Event, Id, Log, Position, Settings};
 use crate::saver::Saver;
 
 pub struct Node<M, D: Disk, C> {
-    log: Log,
+    log: Box<dyn LogPort>,
     replica: Replica<M, InFile<D>>,
     genesis: Vec<u8>,
     projection: Box<dyn Projection<M>>,
@@ -83,15 +83,13 @@ enum ReadingFor {
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// Starts with what the folder has. The owner has locked it.
     pub fn new(
-        mut settings: Settings,
+        log: Box<dyn LogPort>,
         setup: Setup,
         disk: D,
         mut clients: C,
         projection: Box<dyn Projection<M>>,
         pace: Pace,
     ) -> Result<Self, StoreError> {
-        settings.is_first = is_genesis;
-        settings.mark = |bytes| checksum(1, bytes);
         let (mut memory, mut reports) = (Memory::new(MOST_KEPT), Vec::new());
         let see = |one: crate::files::Kept| {
             if let Ok(kept) = Kept::decode(&mut Reader::new(&one.bytes)) {
@@ -112,7 +110,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let patience = checksum(3, &setup.name) % PATIENCE;
         let replica = Replica::new(setup, InFile { memory, file: ring.clone() }, newest);
         let mut node = Node {
-            log: Log::new(settings),
+            log,
             replica,
             genesis,
             seen_before: projection.shown(),
@@ -305,10 +303,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    fn apply(&mut self, entries: &[crate::redis::Entry], at_end: bool, now: Instant) {
+    fn apply(&mut self, entries: &[log::Entry], at_end: bool, now: Instant) {
         for entry in entries {
             let id = (entry.id.ms, entry.id.number);
-            if self.replica.read(id, entry.id.ms, &entry.bytes) {
+            if self.replica.read(id, entry.time, &entry.bytes) {
                 self.again = Some(now);
             }
             if !matches!(self.replica.need(), Need::Entries(_)) {
@@ -343,7 +341,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    fn compare(&mut self, entries: &[crate::redis::Entry], at_end: bool) {
+    fn compare(&mut self, entries: &[log::Entry], at_end: bool) {
         for entry in entries {
             let id = (entry.id.ms, entry.id.number);
             self.replica.compare(Some((id, &entry.bytes)));
@@ -574,10 +572,6 @@ fn older<M: Machine, D: Disk>(
 fn position(place: Place) -> Option<Position> {
     let from = |(ms, number)| Position { id: Id { ms, number }, mark: Some(place.entry) };
     place.id.map(from)
-}
-
-fn is_genesis(bytes: &[u8]) -> bool {
-    Entry::decode(bytes).is_ok_and(|entry| matches!(entry.body, Body::Genesis(_)))
 }
 
 /// Entries in the ring that no checkpoint needs.

@@ -1,8 +1,5 @@
 //! The log on a stream of Redis or Valkey: one connection appends, the other reads.
 //!
-//! Nothing here waits. The owner polls the descriptors ([`Log::descriptors`]) until [`Log::wake_at`], calls
-//! [`Log::drive`], and takes [`Log::event`] events until there is none.
-//!
 //! Each read is followed, in the same pipeline, by a look at the entry that was read last: only if it is
 //! there, and has the bytes it had, is what was read what comes behind it.
 
@@ -10,11 +7,11 @@ mod link;
 mod reader;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use interlock_stores::network::Tls;
 
+use crate::log::{is_genesis, Event, Id, LogPort, Position};
 use crate::trouble::{Kind, Trouble};
 use link::{Asked, Heard, Link};
 use reader::Reader;
@@ -32,8 +29,6 @@ pub struct Settings {
     pub stream: Vec<u8>,
     /// For a connection to be made, and for an engine that does not answer.
     pub timeout: Duration,
-    /// The digest that tells an entry from another with its id.
-    pub mark: fn(&[u8]) -> u64,
     /// Tells by its bytes whether an entry can be the first of a log.
     pub is_first: fn(&[u8]) -> bool,
 }
@@ -49,75 +44,9 @@ impl Settings {
             database: 0,
             stream: stream.to_vec(),
             timeout: Duration::from_secs(5),
-            mark,
-            is_first: |_| true,
+            is_first: is_genesis,
         }
     }
-}
-
-/// An id of an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id {
-    /// The engine's time, in milliseconds since 1970.
-    pub ms: u64,
-    pub number: u64,
-}
-
-impl Id {
-    pub fn read(text: &[u8]) -> Option<Id> {
-        let (ms, number) = std::str::from_utf8(text).ok()?.split_once('-')?;
-        Some(Id { ms: ms.parse().ok()?, number: number.parse().ok()? })
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.ms, self.number)
-    }
-}
-
-/// A digest that tells an entry from another with its id, unless the settings have another one.
-pub fn mark(bytes: &[u8]) -> u64 {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let mut mark = [0; 8];
-    mark.copy_from_slice(&digest.as_ref()[..8]);
-    u64::from_le_bytes(mark)
-}
-
-/// An entry that was read, by which the log is read on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Position {
-    pub id: Id,
-    /// Of its bytes; `None`: whatever is there, and whether it is there or not.
-    pub mark: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub id: Id,
-    pub bytes: Vec<u8>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The engine takes entries: what is not appended can be appended now.
-    Open,
-    /// An entry is in the log.
-    Appended { number: u64, id: Id },
-    /// An entry is not in the log. Those behind it may be.
-    Refused { number: u64, trouble: Trouble },
-    /// The connection ended: these entries may be in the log or not.
-    Unknown { first: u64, last: u64, trouble: Trouble },
-    /// Entries behind those that were read before. `at_end`: no more was there at that moment. Without entries
-    /// it says that the log has no more.
-    Read { entries: Vec<Entry>, at_end: bool },
-    /// The log cannot be read now. Of history ([`Kind::is_of_history`]): nothing is read until
-    /// [`Log::read_from`]. Otherwise it is tried again.
-    Trouble(Trouble),
-    /// The first and the last entry, as asked for.
-    Ends(Option<(Entry, Entry)>),
-    /// So many entries were cut off, as asked for.
-    Trimmed(Result<u64, Trouble>),
 }
 
 pub struct Log {
@@ -134,23 +63,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// Begins to connect. Nothing is read before [`Log::read_from`].
+    /// Begins to connect. Nothing is read before [`LogPort::read_from`].
     pub fn new(settings: Settings) -> Log {
         let (flying, flying_bytes, events) = Default::default();
         let (appender, reader, reading) = (Link::new(), Link::new(), Reader::default());
         let (bytes, last) = (0, 0);
         Log { settings, appender, reader, reading, flying, flying_bytes, bytes, last, events }
-    }
-
-    /// Appends an entry, behind those that are under way; returns its number. `None`: the engine takes none
-    /// now, see [`Event::Open`].
-    pub fn append(&mut self, bytes: &[u8]) -> Option<u64> {
-        self.add(bytes, true)
-    }
-
-    /// Appends the first entry of a log that is not there yet.
-    pub fn begin(&mut self, bytes: &[u8]) -> Option<u64> {
-        self.add(bytes, false)
     }
 
     fn add(&mut self, bytes: &[u8], is_there: bool) -> Option<u64> {
@@ -168,94 +86,9 @@ impl Log {
         Some(self.last)
     }
 
-    /// Entries and their bytes that are under way.
-    pub fn under_way(&self) -> (usize, usize) {
-        (self.flying.len(), self.bytes)
-    }
-
-    /// Returns whether the engine takes entries.
-    pub fn is_open(&self) -> bool {
-        self.appender.is_up()
-    }
-
-    /// Reads on behind an entry; `None`: from the first.
-    pub fn read_from(&mut self, position: Option<Position>) {
-        // What was asked for the old position is not to be heard.
-        if self.reading.is_asking() {
-            self.reader.close();
-        }
-        self.reading.read_from(position);
-    }
-
     /// The entry up to which the log was read.
     pub fn position(&self) -> Option<Position> {
         self.reading.position()
-    }
-
-    /// Asks for the first and the last entry. Returns false if the engine does not answer now.
-    pub fn ask_ends(&mut self) -> bool {
-        let stream = self.settings.stream.clone();
-        let first: [&[u8]; 6] = [b"XRANGE", &stream, b"-", b"+", b"COUNT", b"1"];
-        let last: [&[u8]; 6] = [b"XREVRANGE", &stream, b"+", b"-", b"COUNT", b"1"];
-        self.appender.ask(Asked::First, &first) && self.appender.ask(Asked::Last, &last)
-    }
-
-    /// Cuts off what comes before an entry, which stays. Returns false if the engine does not answer now.
-    pub fn trim_before(&mut self, id: Id) -> bool {
-        let (stream, id) = (self.settings.stream.clone(), id.to_string());
-        let arguments: [&[u8]; 4] = [b"XTRIM", &stream, b"MINID", id.as_bytes()];
-        self.appender.ask(Asked::Trim, &arguments)
-    }
-
-    /// Appends what is to be polled.
-    pub fn descriptors(&self, polled: &mut Vec<libc::pollfd>) {
-        polled.extend(self.appender.interest());
-        polled.extend(self.reader.interest());
-    }
-
-    /// The moment at which [`Log::drive`] is to be called though nothing is readable.
-    pub fn wake_at(&self) -> Instant {
-        let wakes = self.appender.wake_at(&self.settings, Duration::ZERO);
-        if self.reading.is_stopped() {
-            return wakes;
-        }
-        wakes.min(self.reader.wake_at(&self.settings, reader::BLOCK))
-    }
-
-    /// Waits for the next event until a moment: for those who have nothing else to wait for.
-    pub fn wait(&mut self, until: Instant) -> Option<Event> {
-        loop {
-            // All that is there before the next look at the sockets.
-            if let Some(event) = self.event() {
-                return Some(event);
-            }
-            let now = Instant::now();
-            if self.drive(now) {
-                continue;
-            }
-            if now >= until {
-                return None;
-            }
-            let mut polled = Vec::new();
-            self.descriptors(&mut polled);
-            let wait = self.wake_at().min(until).saturating_duration_since(now);
-            // Rounded up, or it would look again and again in the last millisecond.
-            let ms = wait.as_millis() as i32 + 1;
-            // SAFETY: so many entries, whose descriptors are open for as long as the log is.
-            unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
-        }
-    }
-
-    /// Does what can be done without waiting. Returns whether there are events.
-    pub fn drive(&mut self, now: Instant) -> bool {
-        self.drive_appender(now);
-        self.drive_reader(now);
-        !self.events.is_empty()
-    }
-
-    /// The next event, if there is one.
-    pub fn event(&mut self) -> Option<Event> {
-        self.events.pop_front()
     }
 
     fn drive_appender(&mut self, now: Instant) {
@@ -277,7 +110,7 @@ impl Log {
                 self.bytes -= self.flying_bytes.pop_front().unwrap_or_default();
                 match done {
                     Ok(Some(id)) => {
-                        self.events.push_back(Event::Appended { number, id });
+                        self.events.push_back(Event::Appended { number, id: Some(id) });
                         if id <= floor {
                             let text = format!(
                                 "an entry was appended as {id}, though {floor} had been read before: {LOST}"
@@ -357,6 +190,68 @@ impl Log {
             self.reader.fail(&self.settings);
         }
         self.events.push_back(Event::Trouble(trouble));
+    }
+}
+
+impl LogPort for Log {
+    fn append(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.add(bytes, true)
+    }
+
+    fn begin(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.add(bytes, false)
+    }
+
+    fn under_way(&self) -> (usize, usize) {
+        (self.flying.len(), self.bytes)
+    }
+
+    fn is_open(&self) -> bool {
+        self.appender.is_up()
+    }
+
+    fn read_from(&mut self, position: Option<Position>) {
+        // What was asked for the old position is not to be heard.
+        if self.reading.is_asking() {
+            self.reader.close();
+        }
+        self.reading.read_from(position);
+    }
+
+    fn ask_ends(&mut self) -> bool {
+        let stream = self.settings.stream.clone();
+        let first: [&[u8]; 6] = [b"XRANGE", &stream, b"-", b"+", b"COUNT", b"1"];
+        let last: [&[u8]; 6] = [b"XREVRANGE", &stream, b"+", b"-", b"COUNT", b"1"];
+        self.appender.ask(Asked::First, &first) && self.appender.ask(Asked::Last, &last)
+    }
+
+    fn trim_before(&mut self, id: Id) -> bool {
+        let (stream, id) = (self.settings.stream.clone(), id.to_string());
+        let arguments: [&[u8]; 4] = [b"XTRIM", &stream, b"MINID", id.as_bytes()];
+        self.appender.ask(Asked::Trim, &arguments)
+    }
+
+    fn descriptors(&self, polled: &mut Vec<libc::pollfd>) {
+        polled.extend(self.appender.interest());
+        polled.extend(self.reader.interest());
+    }
+
+    fn wake_at(&self) -> Instant {
+        let wakes = self.appender.wake_at(&self.settings, Duration::ZERO);
+        if self.reading.is_stopped() {
+            return wakes;
+        }
+        wakes.min(self.reader.wake_at(&self.settings, reader::BLOCK))
+    }
+
+    fn drive(&mut self, now: Instant) -> bool {
+        self.drive_appender(now);
+        self.drive_reader(now);
+        !self.events.is_empty()
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 }
 

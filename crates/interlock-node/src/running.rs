@@ -18,14 +18,14 @@ use interlock_table::Table;
 
 use crate::files;
 use crate::hub::{HubClients, HubWrites};
+use crate::log::LogPort;
 use crate::node::{News, Node, Pace, Standing};
 use crate::projection::InTable;
-use crate::redis;
 
 pub struct Settings {
     /// A name that no start of any node had before.
     pub name: String,
-    pub log: redis::Settings,
+    pub log: Box<dyn LogPort>,
     pub rows: rows::Settings,
     pub limits: Limits,
     /// The folder for checkpoints and the ring; another process that has it is an error.

@@ -132,7 +132,7 @@ impl Running {
         let (woken, waker) = UnixStream::pair().unwrap();
         woken.set_nonblocking(true).unwrap();
         let shared = Arc::new(Shared::default());
-        let settings = server.settings();
+        let log = server.log();
         let nonce = fastrand::u64(..);
         let setup = Setup {
             name: format!("{name}-{nonce}").into_bytes(),
@@ -145,8 +145,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let _lock = lock(&disk).unwrap();
             let mut node =
-                Node::<Sums, _, _>::new(settings, setup, disk, clients, Box::new(()), pace)
-                    .unwrap();
+                Node::<Sums, _, _>::new(log, setup, disk, clients, Box::new(()), pace).unwrap();
             while !ends.ends.load(SeqCst) {
                 node.turn(Instant::now() + Duration::from_millis(20), None);
             }

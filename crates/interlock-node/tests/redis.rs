@@ -7,13 +7,14 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlock_node::redis::{mark, Event, Id, Log, Position, Settings};
+use interlock_node::log::{mark, Event, Id, LogPort, Position};
+use interlock_node::redis::{Log, Settings};
 use interlock_node::trouble::Kind;
 use server::{entries, opened, trouble, until, Server, PROGRAMS};
 
 fn appended(log: &mut Log) -> (u64, Id) {
     until(log, |event| match event {
-        Event::Appended { number, id } => Some((number, id)),
+        Event::Appended { number, id } => Some((number, id.unwrap())),
         Event::Refused { trouble, .. } => panic!("{trouble}"),
         _ => None,
     })
@@ -205,7 +206,7 @@ fn an_id_that_is_not_above_what_was_read_is_a_lost_tail() {
     while id.is_none() || kind.is_none() {
         until(&mut log, |event| match event {
             Event::Appended { id: found, .. } => {
-                id = Some(found);
+                id = found;
                 Some(())
             }
             Event::Trouble(trouble) => {

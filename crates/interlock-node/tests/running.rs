@@ -83,7 +83,7 @@ fn begin(server: &Server, name: &str, client: &Client, pace: Pace) -> Running {
     let table = Table::open(&Location::Path(path), &schema, &options).unwrap();
     let settings = Settings {
         name: format!("{name}-{}", fastrand::u64(..)),
-        log: server.settings(),
+        log: server.log(),
         rows,
         limits: Limits::default(),
         folder: server.folder.join(name),

@@ -53,7 +53,7 @@ impl LogNode {
         let table = opened.map_err(|error| failure::raised(py, error))?;
         let settings = Settings {
             name: of(settings, "name")?,
-            log: log_of(settings)?,
+            log: Box::new(redis::Log::new(log_of(settings)?)),
             rows: rows.clone(),
             limits: Limits::default(),
             folder: of(settings, "folder")?,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use interlock_stores::network::request;
 
 use crate::connection::{look_up, Connection, Place, Places};
-use crate::redis::{Entry, Id, Settings, FIELD};
+use crate::log::{mark, Entry, Id};
+use crate::redis::{Settings, FIELD};
 use crate::reply::{Bad, Reply};
 use crate::trouble::{Kind, Trouble};
 
@@ -321,7 +322,7 @@ fn answer(
         }
         (Asked::Known, entries) => {
             let entries = entries_of(&entries)?;
-            Some(Heard::Known(entries.first().map(|(_, bytes)| (settings.mark)(bytes))))
+            Some(Heard::Known(entries.first().map(|(_, bytes)| mark(bytes))))
         }
         (Asked::First, entries) => {
             *first = entries_of(&entries)?.into_iter().next().map(owned);
@@ -351,7 +352,7 @@ impl Asked {
 }
 
 fn owned((id, bytes): (Id, &[u8])) -> Entry {
-    Entry { id, bytes: bytes.to_vec() }
+    Entry { id, time: id.ms, bytes: bytes.to_vec() }
 }
 
 fn entries_of<'a>(reply: &Reply<'a>) -> Result<Vec<(Id, &'a [u8])>, Trouble> {

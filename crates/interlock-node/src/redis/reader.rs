@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::log::{mark, Entry, Event, Id, Position};
 use crate::redis::link::{Asked, Heard, Link};
-use crate::redis::{Event, Id, Position, Settings, GONE, LOST};
+use crate::redis::{Settings, GONE, LOST};
 use crate::trouble::{Kind, Trouble};
 
 pub struct Reader {
@@ -15,7 +16,7 @@ pub struct Reader {
     count: usize,
     asked: usize,
     /// The entries that were read, while it is not known whether it is what comes behind the position.
-    read: Option<Vec<crate::redis::Entry>>,
+    read: Option<Vec<Entry>>,
     checked: Option<Instant>,
 }
 
@@ -179,8 +180,7 @@ impl Reader {
             }
         }
         if let Some(last) = entries.last() {
-            self.position =
-                Some(Position { id: last.id, mark: Some((settings.mark)(&last.bytes)) });
+            self.position = Some(Position { id: last.id, mark: Some(mark(&last.bytes)) });
             let most = entries.iter().map(|one| one.bytes.len()).max().unwrap_or(0) + SMALL;
             self.count = (READ / most).clamp(1, MANY);
         }
@@ -190,12 +190,7 @@ impl Reader {
     }
 
     /// The reason why the position is not in the log.
-    fn wonder(
-        &self,
-        is_other: bool,
-        ends: Option<(crate::redis::Entry, crate::redis::Entry)>,
-        settings: &Settings,
-    ) -> Trouble {
+    fn wonder(&self, is_other: bool, ends: Option<(Entry, Entry)>, settings: &Settings) -> Trouble {
         let id = self.id();
         let Some((first, last)) = ends else { return Trouble::new(Kind::Gone, GONE) };
         if is_other {

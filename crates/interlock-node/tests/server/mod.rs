@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use interlock_node::redis::{Entry, Event, Log, Settings};
+use interlock_node::log::{Entry, Event, LogPort};
+use interlock_node::redis::{Log, Settings};
 use interlock_node::trouble::Trouble;
 
 pub struct Server {
@@ -85,8 +86,14 @@ impl Server {
         self.say(&format!("XADD {} {id} e {bytes}", String::from_utf8_lossy(STREAM)))
     }
 
+    /// For entries of any kind.
     pub fn settings(&self) -> Settings {
-        Settings::new(&self.address(), STREAM)
+        Settings { is_first: |_| true, ..Settings::new(&self.address(), STREAM) }
+    }
+
+    /// For a node.
+    pub fn log(&self) -> Box<dyn LogPort> {
+        Box::new(Log::new(Settings::new(&self.address(), STREAM)))
     }
 }
 

@@ -1,0 +1,143 @@
+//! The log as the loop of a node sees it, whichever engine keeps it.
+
+use std::fmt;
+use std::time::Instant;
+
+use interlock_log::codec::checksum;
+use interlock_log::entry::{self, Body};
+
+use crate::trouble::Trouble;
+
+/// A log that one node appends to and reads.
+///
+/// Nothing here waits. The owner polls the descriptors ([`LogPort::descriptors`]) until
+/// [`LogPort::wake_at`], calls [`LogPort::drive`], and takes [`LogPort::event`] events until there is none.
+pub trait LogPort: Send {
+    /// Appends an entry, behind those that are under way; returns its number. `None`: the engine takes none
+    /// now, see [`Event::Open`].
+    fn append(&mut self, bytes: &[u8]) -> Option<u64>;
+
+    /// Appends the first entry of a log that is not there yet.
+    fn begin(&mut self, bytes: &[u8]) -> Option<u64>;
+
+    /// Entries and their bytes that are under way.
+    fn under_way(&self) -> (usize, usize);
+
+    /// Returns whether the engine takes entries.
+    fn is_open(&self) -> bool;
+
+    /// Reads on behind an entry; `None`: from the first. Nothing is read before the first call.
+    fn read_from(&mut self, position: Option<Position>);
+
+    /// Asks for the first and the last entry. Returns false if the engine does not answer now.
+    fn ask_ends(&mut self) -> bool;
+
+    /// Cuts off what comes before an entry, which stays; of some engines only a part of it. Returns false if
+    /// the engine does not answer now.
+    fn trim_before(&mut self, id: Id) -> bool;
+
+    /// Appends what is to be polled.
+    fn descriptors(&self, polled: &mut Vec<libc::pollfd>);
+
+    /// The moment at which [`LogPort::drive`] is to be called though nothing is readable.
+    fn wake_at(&self) -> Instant;
+
+    /// Does what can be done without waiting. Returns whether there are events.
+    fn drive(&mut self, now: Instant) -> bool;
+
+    /// The next event, if there is one.
+    fn event(&mut self) -> Option<Event>;
+
+    /// Waits for the next event until a moment: for those who have nothing else to wait for.
+    fn wait(&mut self, until: Instant) -> Option<Event> {
+        loop {
+            // All that is there before the next look at the sockets.
+            if let Some(event) = self.event() {
+                return Some(event);
+            }
+            let now = Instant::now();
+            if self.drive(now) {
+                continue;
+            }
+            if now >= until {
+                return None;
+            }
+            let mut polled = Vec::new();
+            self.descriptors(&mut polled);
+            let wait = self.wake_at().min(until).saturating_duration_since(now);
+            // Rounded up, or it would look again and again in the last millisecond.
+            let ms = wait.as_millis() as i32 + 1;
+            // SAFETY: so many entries, whose descriptors are open for as long as the log is.
+            unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
+        }
+    }
+}
+
+/// An id of an entry. They rise along a log. Redis has both numbers; where an engine has one, `ms` is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    pub ms: u64,
+    pub number: u64,
+}
+
+impl Id {
+    /// Reads what Redis writes.
+    pub fn read(text: &[u8]) -> Option<Id> {
+        let (ms, number) = std::str::from_utf8(text).ok()?.split_once('-')?;
+        Some(Id { ms: ms.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.number)
+    }
+}
+
+/// An entry that was read, by which the log is read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Position {
+    pub id: Id,
+    /// Of its bytes; `None`: whatever is there, and whether it is there or not.
+    pub mark: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub id: Id,
+    /// The engine's time of it, in ms since 1970. It may fall from an entry to the next.
+    pub time: u64,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The engine takes entries: what is not appended can be appended now.
+    Open,
+    /// An entry is in the log. `id`: if the engine tells it.
+    Appended { number: u64, id: Option<Id> },
+    /// An entry is not in the log. Those behind it may be.
+    Refused { number: u64, trouble: Trouble },
+    /// The connection ended: these entries may be in the log or not.
+    Unknown { first: u64, last: u64, trouble: Trouble },
+    /// Entries behind those that were read before. `at_end`: no more was there at that moment. Without entries
+    /// it says that the log has no more.
+    Read { entries: Vec<Entry>, at_end: bool },
+    /// The log cannot be read now. Of history ([`crate::trouble::Kind::is_of_history`]): nothing is read until
+    /// [`LogPort::read_from`]. Otherwise it is tried again.
+    Trouble(Trouble),
+    /// The first and the last entry, as asked for.
+    Ends(Option<(Entry, Entry)>),
+    /// The end of what was asked for: so many entries were cut off, where the engine tells their number.
+    Trimmed(Result<u64, Trouble>),
+}
+
+/// The digest that tells an entry from another with its id: the one that checkpoints have.
+pub fn mark(bytes: &[u8]) -> u64 {
+    checksum(1, bytes)
+}
+
+/// Tells by its bytes whether an entry can be the first of a log.
+pub fn is_genesis(bytes: &[u8]) -> bool {
+    entry::Entry::decode(bytes).is_ok_and(|entry| matches!(entry.body, Body::Genesis(_)))
+}
