@@ -122,17 +122,19 @@ class Stats:
     retries: int
     """Messages put back with their attempt raised: nacks, lost leases, revocations."""
     releases: int
-    expired: int
+    leases_expired: int
+    """Leases that ran out."""
     revoked: int
-    buried: int
-    """Dead letters ever made."""
+    """Leases that an operator or a handler's timeout ended."""
+    dead_lettered: int
+    """Messages that became dead letters, for any reason."""
     cancelled: int
     skipped: int
     requeued: int
     deduplicated: int
     """Puts that named a known dedup string."""
-    dropped: int
-    """Messages that had expired when their turn came."""
+    messages_expired: int
+    """Messages dropped because they had expired when their turn came."""
     dead_expired: int
     """Dead letters dropped because of their age."""
     oldest_ready: float = field(compare=False)

@@ -96,14 +96,14 @@ COUNTERS = {
     "acks": counter("acks", "messages settled as handled"),
     "retries": counter("retries", "messages put back with their attempt raised"),
     "releases": counter("releases", "messages given back with their attempt unchanged"),
-    "expired": counter("expired", "leases that ran out"),
+    "leases_expired": counter("leases_expired", "leases that ran out"),
     "revoked": counter("revoked", "leases that were revoked"),
-    "buried": counter("buried", "messages that became dead letters"),
+    "dead_lettered": counter("dead_lettered", "messages that became dead letters"),
     "cancelled": counter("cancelled", "messages cancelled"),
     "skipped": counter("skipped", "held messages that were skipped"),
     "requeued": counter("requeued", "dead letters that were put again"),
     "deduplicated": counter("deduplicated", "puts that named a dedup string known already"),
-    "dropped": counter("dropped", "messages dropped because they had expired"),
+    "messages_expired": counter("messages_expired", "messages dropped because they had expired"),
     "dead_expired": counter("dead_expired", "dead letters dropped because of their age"),
 }
 QUEUES = Family("interlock_queues", "gauge", "queues that there are", ())

@@ -60,9 +60,9 @@ test("failures, backoff, holding and what an operator does about it", () => {
   assert.deepEqual(row.spans.map((span) => [span.kind, span.outcome]), [["leased", "failed"], ["backing_off", ""]]);
   told(tracks, event(5, "due", 1), event(6, "lease", 1), event(7, "hold", 1));
   assert.equal(tracks.messages.get("1").state, "held");
-  told(tracks, event(8, "readied", 1), event(9, "lease", 1), event(10, "expire", 1), event(10, "dead", 1));
+  told(tracks, event(8, "readied", 1), event(9, "lease", 1), event(10, "lease_expired", 1), event(10, "dead", 1));
   assert.equal(tracks.messages.size, 0);
-  assert.equal(row.spans.at(-1).outcome, "expired");
+  assert.equal(row.spans.at(-1).outcome, "lost");
   assert.ok(row.spans.every((span) => span.end < Infinity));
 });
 

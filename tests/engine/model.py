@@ -156,8 +156,8 @@ class Model:
     def apply_due(self) -> None:
         expired = [entry for entry in self.line if entry.state == LEASED and entry.due <= self.now]
         for entry in sorted(expired, key=lambda e: (e.due, e.id)):
-            self.counts["expired"] += 1
-            self.happened("expire", entry, entry.token)
+            self.counts["leases_expired"] += 1
+            self.happened("lease_expired", entry, entry.token)
             entry.silent = entry.silent + 1 if entry.told == "nothing" else 0
             begun = entry.told in ("", "begun") or entry.silent >= 3
             if begun and entry.suspect:
@@ -353,8 +353,8 @@ class Model:
             self.come_again(entry, int("".join(rest) or 0))
             return "RELEASED"
         if verb == "DROP":
-            self.counts["dropped"] += 1
-            self.happened("drop", entry, entry.token, error=rest[0])
+            self.counts["messages_expired"] += 1
+            self.happened("message_expired", entry, entry.token, error=rest[0])
             self.keep(entry, "expired", rest[0])
             self.end(entry)
             return "DROPPED"
@@ -415,7 +415,7 @@ class Model:
         return "DEAD"
 
     def bury_entry(self, entry: Entry) -> None:
-        self.counts["buried"] += 1
+        self.counts["dead_lettered"] += 1
         entry.died = self.now
         self.end(entry)
         self.dead.append(entry)

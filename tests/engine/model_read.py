@@ -10,8 +10,8 @@ from tests.engine.model_operate import OperatedModel
 OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
 KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
 SINCE = (
-    "puts leases acks retries releases expired revoked buried cancelled skipped requeued "
-    "deduplicated"
+    "puts leases acks retries releases leases_expired revoked dead_lettered cancelled skipped "
+    "requeued deduplicated"
 )
 SHOWN_BEFORE_A_BARRIER = 10
 LOOKED_AT = WIRE.limits["MAX_LOOKED_AT"].of("redis")
@@ -41,7 +41,7 @@ class ReadModel(OperatedModel):
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
             "oldest_ready": self.in_front()[0].sequence if "ready" in states else 0,
             "oldest_waiting": self.oldest_waiting(),
-            **{name: self.counts[name] for name in ("dropped", "dead_expired")},
+            **{name: self.counts[name] for name in ("messages_expired", "dead_expired")},
             "full": int(not self.has_room(1, 1)),
             "time": self.now,
         }

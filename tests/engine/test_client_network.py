@@ -352,4 +352,4 @@ def test_a_large_reply_that_was_cut_is_given_again_though_many_came_since(hub_ur
         assert len(found) == 1
         assert found[0][1:] == (1, len(payload))
         assert found[0][0] < min(lease.id for lease in held)
-        assert queue.stats().expired == 0
+        assert queue.stats().leases_expired == 0

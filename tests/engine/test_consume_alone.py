@@ -48,7 +48,7 @@ class Watched:
         for lease in held[:BEFORE]:
             lease.release()
         self.count = len(kinds)
-        while self.queue.stats().expired < SUSPECTS:
+        while self.queue.stats().leases_expired < SUSPECTS:
             # A call that writes ends what has run out.
             self.queue.put("innocent")
             self.count += 1
@@ -92,7 +92,7 @@ def suspected(client: Client) -> tuple[Any, Any]:
 
 
 def until_expired(queue: Any, times: int) -> None:
-    while queue.stats().expired < times:
+    while queue.stats().leases_expired < times:
         # A call that writes ends what has run out.
         queue.put("innocent", priority=-1)
 

@@ -146,7 +146,7 @@ def test_beyond_its_timeout_a_handler_that_holds_the_gil_has_no_lease(url: str) 
             while queue.stats().acks == 0:
                 time.sleep(0.01)
         # Its lease ran out, and for the first time: no attempt is counted.
-        assert (attempts, queue.stats().expired) == ([1, 1], 1)
+        assert (attempts, queue.stats().leases_expired) == ([1, 1], 1)
 
 
 def close_a_loop(url: str) -> None:
@@ -226,7 +226,7 @@ def test_what_is_let_go_over_or_stopped_is_not_renewed(
         del native
     again = queue.get(timeout=30)
     # It ran out, and for the first time: no attempt is counted.
-    assert (again.attempt, queue.stats().expired) == (1, 1)
+    assert (again.attempt, queue.stats().leases_expired) == (1, 1)
     again.ack()
 
 
@@ -246,7 +246,7 @@ def test_what_is_renewed_natively_lasts_until_its_handlers_time_is_over(
     native.bound(1, time.monotonic() + LEASE)
     again = queue.get(timeout=30)
     # It ran out, and for the first time: no attempt is counted.
-    assert (again.attempt, queue.stats().expired) == (1, 1)
+    assert (again.attempt, queue.stats().leases_expired) == (1, 1)
     again.ack()
     assert native.errors() == []
 
@@ -374,7 +374,7 @@ def test_a_handlers_time_is_known_where_its_lease_is_entered_again(client: Clien
     # From here on it is renewed natively alone.
     grant.renew = False
     queue.get(timeout=30).ack()
-    assert queue.stats().expired == 1
+    assert queue.stats().leases_expired == 1
 
 
 def test_what_another_thread_stops_while_it_is_renewed_runs_out(
@@ -395,7 +395,7 @@ def test_what_another_thread_stops_while_it_is_renewed_runs_out(
         patched.setattr(nodes, "known", stopped)
         grant.extended(LEASE, time.monotonic())
     queue.get(timeout=30).ack()
-    assert queue.stats().expired == 1
+    assert queue.stats().leases_expired == 1
 
 
 def test_leases_of_a_loop_that_has_ended_run_out_though_nobody_closed_the_client(url: str) -> None:
@@ -411,7 +411,7 @@ def test_leases_of_a_loop_that_has_ended_run_out_though_nobody_closed_the_client
         asyncio.run(main())
         queue = other.queue(name, int, lease=LEASE)
         queue.get(timeout=30).ack()
-        assert queue.stats().expired == 1
+        assert queue.stats().leases_expired == 1
     # It was held until here, and could not be given back.
     kept.clear()
 
@@ -440,5 +440,5 @@ def test_a_client_that_another_thread_closes_renews_nothing_in_its_loops(url: st
         finally:
             over.set()
             thread.join()
-        assert queue.stats().expired == 1
+        assert queue.stats().leases_expired == 1
     kept.clear()

@@ -294,7 +294,7 @@ def test_many_terms_leave_nothing_behind(client: Client, name: str) -> None:
             assert n % 3 or queue.revoke(lock.id)
     assert len(queue.messages()) == 2
     stats = queue.stats()
-    assert (stats.dead, stats.buried, stats.held, stats.backing_off) == (0, 0, 0, 0)
+    assert (stats.dead, stats.dead_lettered, stats.held, stats.backing_off) == (0, 0, 0, 0)
 
 
 def test_a_child_of_a_fork_does_not_lead(redis_url: str, name: str) -> None:

@@ -138,7 +138,7 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         assert files <= set((tmp_path / "kept/topic").glob("*.log"))
         # A lease ran out, and for the first time: no attempt is counted.
         again = leased_again(lost)
-        assert (again.attempt, lost.stats()["expired"]) == (1, 1)
+        assert (again.attempt, lost.stats()["leases_expired"]) == (1, 1)
         wait_for(lambda: max(ticks) > time.time() + DAYS - 60, "the timetable did not follow")
 
         # For good, to before the start: new files have the true date, positions still rise.
@@ -155,7 +155,7 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         positions = [tuple(map(int, at.split(b"-"))) for at, _ in found]
         assert positions == sorted(positions)
         again = leased_again(lost)
-        assert (again.attempt, lost.stats()["expired"]) == (1, 2)
+        assert (again.attempt, lost.stats()["leases_expired"]) == (1, 2)
         before = len(ticks)
         wait_for(lambda: len(ticks) >= before + 2, "the timetable did not follow")
         assert all(abs(tick - time.time() + 7200) < 60 for tick in ticks[before + 1 :])
@@ -208,7 +208,7 @@ def test_a_restart_under_a_wrong_clock_ends_nothing_early_nor_late(
             again = leased_again(queue)
             # The first lease of a message to run out counts no attempt.
             assert (again.id, again.attempt) == (short.id, 1)
-            assert queue.stats()["expired"] == stats["expired"] + 1
+            assert queue.stats()["leases_expired"] == stats["leases_expired"] + 1
             queue.ack_all([again])
             hub.end()
     with started() as hub:

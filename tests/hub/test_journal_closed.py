@@ -167,7 +167,7 @@ def test_with_a_clock_that_was_set_back_leases_and_delays_go_on_at_once(
         again = queue.get(block=False)
         assert (again.payload, again.attempt) == (b"held", 1)
         assert again.token > int(token)
-        assert queue.stats().expired == 1
+        assert queue.stats().leases_expired == 1
         again.nack()
         with pytest.raises(Empty):
             queue.get(block=False)

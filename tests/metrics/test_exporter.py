@@ -72,9 +72,10 @@ def test_it_tells_what_the_engine_counts(client: Client) -> None:
         "dead": 1, "bytes": told["bytes"], "keys": 3, "paused": 0, "sealed": 0, "full": 0,
         "results": 0, "result_bytes": 0,
         "puts_total": 5, "leases_total": 3, "acks_total": 1, "retries_total": 0,
-        "releases_total": 0, "expired_total": 0, "revoked_total": 0, "buried_total": 1,
+        "releases_total": 0, "leases_expired_total": 0, "revoked_total": 0,
+        "dead_lettered_total": 1,
         "cancelled_total": 0, "skipped_total": 0, "requeued_total": 0, "deduplicated_total": 0,
-            "dropped_total": 0, "dead_expired_total": 0,
+        "messages_expired_total": 0, "dead_expired_total": 0,
     }  # fmt: skip
     assert samples(text)["interlock_up"] == {frozenset(): 1}
     assert samples(text)["interlock_queues"] == {frozenset(): 1}

@@ -36,7 +36,7 @@ BOUND = 60.0
 """Seconds after which a wake-up counts as lost."""
 LEASE = 0.005
 """Seconds; a handler now and then freezes for longer."""
-SEEN = ("acked", "cancel", "skip", "revoked", "expired")
+SEEN = ("acked", "cancel", "skip", "revoked", "leases_expired")
 """Events that must each have happened at least once."""
 
 
@@ -310,7 +310,7 @@ def test_everything_at_once() -> None:
         for what, count in round.counts.items():
             totals[what] += count
         totals["acked"] += len(round.acked)
-        totals["expired"] += round.queue.stats().expired
+        totals["leases_expired"] += round.queue.stats().leases_expired
         # A round that saw no operator act proves little: on a busy machine some more are run.
         if time.monotonic() > end and all(totals[what] for what in SEEN):
             break

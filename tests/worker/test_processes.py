@@ -148,7 +148,7 @@ def test_a_process_of_the_pool_that_dies_fails_its_message_at_once(workers: Work
     worker = workers.start("--pool", "process", "--concurrency", "2").ready()
     shop.die.send(1)
     drained()
-    ended = shop.app._queue("default").stats().expired
+    ended = shop.app._queue("default").stats().leases_expired
     assert ended == 0, "only the end of its lease freed it"
     assert worker.stopped() == 0, worker.output
     assert workers.rows("select attempt from done") == [(2,)]

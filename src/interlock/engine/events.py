@@ -9,8 +9,8 @@ from interlock.engine.nonsense import understood
 from interlock.engine.parts import Parts
 
 KINDS = (
-    "put", "due", "lease", "ack", "release", "defer", "expire", "retry", "dead", "hold", "readied",
-    "skip", "cancel", "drop",
+    "put", "due", "lease", "ack", "release", "defer", "lease_expired", "retry", "dead", "hold",
+    "readied", "skip", "cancel", "message_expired",
 )  # fmt: skip
 """Kinds of events; a client ignores kinds that it does not know."""
 

@@ -207,7 +207,7 @@ def task_of(payload: bytes) -> str:
         return ""
 
 
-RATED = ("puts", "leases", "acks", "retries", "expired")
+RATED = ("puts", "leases", "acks", "retries", "leases_expired")
 COURSE = 60
 """Looks that are remembered."""
 SHOWN = 200

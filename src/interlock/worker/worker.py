@@ -46,7 +46,7 @@ class Figures:
     handled: int
     """Handlers that returned."""
     failed: int
-    """Handlers that raised."""
+    """Attempts that failed: the handler raised, was stopped or died. Most of them are retried."""
     lost: int
     """Settlements that came too late: the lease had run out or was revoked."""
     running: int

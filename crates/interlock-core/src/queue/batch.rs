@@ -267,7 +267,10 @@ mod tests {
         assert!(!held(&s, 1), "it is over at its deadline");
         assert_eq!(s.extend_batch(lease.token, 10, Told::Begun), None);
         s.start(START + 59);
-        assert_eq!((s.counts().expired, s.counts().leased, s.next_due().is_some()), (2, 0, false));
+        assert_eq!(
+            (s.counts().leases_expired, s.counts().leased, s.next_due().is_some()),
+            (2, 0, false)
+        );
     }
 
     #[test]
@@ -287,7 +290,7 @@ mod tests {
         assert_eq!(ended, (START..START + u64::from(CALL_LIMIT)).collect::<Vec<_>>());
         assert_eq!(s.next_due(), Some(START + 50), "the rest is for the next call");
         s.start(START + 50);
-        assert_eq!((s.counts().expired, s.counts().leased), (many, 0));
+        assert_eq!((s.counts().leases_expired, s.counts().leased), (many, 0));
     }
 
     #[test]
@@ -409,7 +412,7 @@ mod tests {
             assert!(s.ack_held(leased.token, id, &mut budget).is_some());
         }
         s.start(START + 50);
-        assert_eq!((s.counts().expired, s.counts().leased), (1, 0));
+        assert_eq!((s.counts().leases_expired, s.counts().leased), (1, 0));
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<P> Scheduler<P> {
     #[inline]
     pub(super) fn note_expired(&mut self, lease: &Lease) {
         self.feed.ended = lease.token;
-        self.note(Change::Expire, lease.message, lease.token);
+        self.note(Change::LeaseExpired, lease.message, lease.token);
     }
 
     /// A message comes again at that time.

@@ -164,8 +164,8 @@ impl<P> Scheduler<P> {
         let at = self.leased(handle)?;
         self.leases.end(handle.place);
         self.feed.ended = handle.token;
-        self.note_failure(Change::Drop, at, reason);
-        self.counts.note(Happened::Dropped);
+        self.note_failure(Change::MessageExpired, at, reason);
+        self.counts.note(Happened::MessageExpired);
         Ok(self.settle(at, budget))
     }
 

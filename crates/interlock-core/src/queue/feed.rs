@@ -29,7 +29,7 @@ pub enum Change {
     Release,
     Defer,
     /// Its lease ran out.
-    Expire,
+    LeaseExpired,
     /// An attempt failed, and it comes again.
     Retry,
     Dead,
@@ -39,7 +39,7 @@ pub enum Change {
     Skip,
     Cancel,
     /// It had expired when its turn came.
-    Drop,
+    MessageExpired,
 }
 
 impl Change {
@@ -51,14 +51,14 @@ impl Change {
             Change::Ack => "ack",
             Change::Release => "release",
             Change::Defer => "defer",
-            Change::Expire => "expire",
+            Change::LeaseExpired => "lease_expired",
             Change::Retry => "retry",
             Change::Dead => "dead",
             Change::Hold => "hold",
             Change::Readied => "readied",
             Change::Skip => "skip",
             Change::Cancel => "cancel",
-            Change::Drop => "drop",
+            Change::MessageExpired => "message_expired",
         }
     }
 }

@@ -155,7 +155,7 @@ impl<P> Scheduler<P> {
     /// handler had begun, all is as before; a holder that says nothing of that is believed twice.
     pub(super) fn ran_out(&mut self, lease: &Lease, told: Told, budget: &mut Budget) {
         let at = lease.message;
-        self.counts.note(Happened::Expired);
+        self.counts.note(Happened::LeaseExpired);
         self.note_expired(lease);
         let silent = if told == Told::Nothing { self.records.silent(at) + 1 } else { 0 };
         let begun = matches!(told, Told::Assumed | Told::Begun) || silent > BELIEVED;
@@ -269,7 +269,7 @@ impl<P> Scheduler<P> {
             payload: (),
         };
         let payload = self.settle(at, budget).expect("an unsettled message has its payload");
-        self.counts.note(Happened::Buried);
+        self.counts.note(Happened::DeadLettered);
         self.dead.push(dead.with(payload));
     }
 

@@ -166,17 +166,17 @@ pub struct Stats {
     /// Messages put back with their attempt raised: nacks, expiries, revocations.
     pub retries: u64,
     pub releases: u64,
-    pub expired: u64,
+    pub leases_expired: u64,
     pub revoked: u64,
     /// Dead letters ever made.
-    pub buried: u64,
+    pub dead_lettered: u64,
     pub cancelled: u64,
     pub skipped: u64,
     pub requeued: u64,
     /// Puts that named a known dedup string (clause 13).
     pub deduplicated: u64,
     /// Messages that had expired when their turn came, and were dropped.
-    pub dropped: u64,
+    pub messages_expired: u64,
     /// Dead letters dropped because of their age.
     pub dead_expired: u64,
 }

@@ -168,7 +168,7 @@ impl Model {
                 _ => None,
             });
             let Some(at) = expired else { break };
-            self.counts.expired += 1;
+            self.counts.leases_expired += 1;
             if std::mem::replace(&mut self.placed[at].suspect, true) {
                 self.fail(at, "lease expired", None);
             } else {
@@ -425,7 +425,7 @@ impl Model {
             self.placed[at].phase = Phase::Held;
             return;
         }
-        self.counts.buried += 1;
+        self.counts.dead_lettered += 1;
         let message = self.settle(at);
         self.dead.push(Message { died_at: self.now, ..message });
     }

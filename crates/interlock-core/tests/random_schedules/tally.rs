@@ -81,7 +81,7 @@ const SITUATIONS: [&str; 73] = [
     "stats backing off",
     "stats held",
     "stats dead",
-    "stats expired",
+    "stats leases_expired",
     "hot keys",
     "dead letters",
     "tick",
@@ -158,10 +158,10 @@ impl Tally {
                 for (situation, _) in counts.iter().filter(|(_, count)| *count > 0) {
                     self.add(situation);
                 }
-                if stats.expired == 0 {
+                if stats.leases_expired == 0 {
                     return;
                 }
-                "stats expired"
+                "stats leases_expired"
             }
             (_, Answer::Hot(hot)) if hot.len() > 1 => "hot keys",
             (_, Answer::Dead(dead)) if dead.len() > 1 => "dead letters",

@@ -69,13 +69,15 @@ fn what_happens_to_a_message_is_told_in_order() {
     assert_eq!(bench.events(&mut after), expected);
     bench.now += 10;
     bench.call("lease - 0 0 1 10 any");
-    let expected = [format!("expire {a} 1 {}", id(8)), format!("lease {a} 1 {}", id(18))];
+    let expected = [format!("lease_expired {a} 1 {}", id(8)), format!("lease {a} 1 {}", id(18))];
     assert_eq!(bench.events(&mut after), expected, "no attempt is counted");
     bench.call(&format!("extend {} 10", id(18)));
     bench.now += 10;
     bench.call("lease - 0 0 1 10 any");
-    let expected =
-        [format!("expire {a} 1 {}", id(18)), format!("retry {a} 1 {}  lease expired", id(18))];
+    let expected = [
+        format!("lease_expired {a} 1 {}", id(18)),
+        format!("retry {a} 1 {}  lease expired", id(18)),
+    ];
     assert_eq!(bench.events(&mut after), expected);
     bench.call(&format!("retry {a}"));
     bench.call("lease - 0 0 1 10 any");
@@ -215,8 +217,8 @@ fn schedule(rng: &mut fastrand::Rng) {
         (&["ack"], "acks"),
         (&["retry"], "retries"),
         (&["release", "defer"], "releases"),
-        (&["expire"], "expired"),
-        (&["dead"], "buried"),
+        (&["lease_expired"], "leases_expired"),
+        (&["dead"], "dead_lettered"),
         (&["cancel"], "cancelled"),
         (&["skip"], "skipped"),
     ] {

@@ -157,8 +157,9 @@ SECTIONS = (
     ),
     (
         "since it was made",
-        ("puts", "leases", "acks", "retries", "releases", "expired", "revoked", "buried",
-         "cancelled", "skipped", "requeued", "deduplicated", "dropped", "dead_expired"),
+        ("puts", "leases", "acks", "retries", "releases", "leases_expired", "revoked",
+         "dead_lettered", "cancelled", "skipped", "requeued", "deduplicated", "messages_expired",
+         "dead_expired"),
     ),
 )  # fmt: skip
 MEANINGS = {
@@ -175,9 +176,9 @@ MEANINGS = {
     "results": "kept results",
     "oldest_ready": "for which the message that is leased next has been in its place",
     "oldest_waiting": "for which the oldest waiting message has waited",
-    "expired": "leases that ran out",
-    "buried": "dead letters ever made",
+    "leases_expired": "leases that ran out",
+    "dead_lettered": "messages that became dead letters",
     "deduplicated": "puts that were known already",
-    "dropped": "had expired when their turn came",
+    "messages_expired": "had expired when their turn came",
     "dead_expired": "dead letters that were too old",
 }

@@ -82,4 +82,4 @@ def fitted(text: str) -> str:
 
 CLEAR = "\x1b[H\x1b[2J"
 SHOWN = ("unsettled", "ready", "leased", "held", "dead")
-RATED = ("puts", "leases", "acks", "retries", "expired")
+RATED = ("puts", "leases", "acks", "retries", "leases_expired")

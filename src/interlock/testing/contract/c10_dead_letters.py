@@ -209,7 +209,7 @@ async def a_dead_letter_is_dropped_at_its_age_and_not_before(t: Trial) -> None:
     with raises(KeyError):
         await q.requeue(first)
     stats = await q.stats()
-    assert (stats.dead, stats.buried, stats.dead_expired) == (2, 3, 1)
+    assert (stats.dead, stats.dead_lettered, stats.dead_expired) == (2, 3, 1)
 
 
 @clause(10)

@@ -37,7 +37,7 @@ async def a_dead_letter_lets_the_lanes_move_on(t: Trial) -> None:
     await _use_up(q, id)
     assert await q.handle() == ["next"]
     stats = await q.stats()
-    assert (stats.dead, stats.buried, stats.unsettled) == (1, 1, 0)
+    assert (stats.dead, stats.dead_lettered, stats.unsettled) == (1, 1, 0)
 
 
 @clause(10)

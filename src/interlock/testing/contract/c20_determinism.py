@@ -52,7 +52,7 @@ async def stats_show_what_is_due_as_applied(t: Trial) -> None:
     await q.put(delay=10)
     await t.advance(10)
     stats = await q.stats()
-    assert (stats.leased, stats.backing_off, stats.expired) == (0, 1, 2)
+    assert (stats.leased, stats.backing_off, stats.leases_expired) == (0, 1, 2)
     assert (stats.delayed, stats.ready) == (0, 1)
 
 

@@ -103,7 +103,7 @@ export class Painter {
     if (span.kind === "leased") {
       pen.fillStyle = paint[`colour-${span.colour}`];
       pen.fillRect(x0, y, wide, tall);
-      if (span.outcome === "failed" || span.outcome === "dead" || span.outcome === "expired" || span.outcome === "held") {
+      if (span.outcome === "failed" || span.outcome === "dead" || span.outcome === "lost" || span.outcome === "held") {
         pen.fillStyle = paint.bad;
         pen.fillRect(x0 + Math.max(0, wide - 2), y - 2, 2, tall + 4);
       }

@@ -8,7 +8,7 @@ export const ROWS = 2_000;
 /** Seconds that are kept behind now. */
 export const KEPT = 300;
 
-const CLOSED = { ack: "acked", release: "released", defer: "deferred", expire: "expired", retry: "failed", dead: "dead", hold: "held", skip: "skipped", cancel: "cancelled", drop: "expired", due: "over", readied: "over" };
+const CLOSED = { ack: "acked", release: "released", defer: "deferred", lease_expired: "lost", retry: "failed", dead: "dead", hold: "held", skip: "skipped", cancel: "cancelled", message_expired: "expired", due: "over", readied: "over" };
 /** The states in which a message closes its keys to others. */
 export const HOLDS = new Set(["leased", "backing_off", "held"]);
 
@@ -57,7 +57,7 @@ export class Tracks {
         message.worker = workerOf(consumer);
         this.become(message, "leased", time);
         break;
-      case "expire": this.close(message, time, "expired"); break;
+      case "lease_expired": this.close(message, time, CLOSED[kind]); break;
       case "retry": case "defer": this.become(message, "backing_off", time, CLOSED[kind]); break;
       case "hold": this.become(message, "held", time, CLOSED[kind]); break;
       default: this.leave(message, time, CLOSED[kind] ?? kind);

@@ -164,9 +164,9 @@ register('stats', function(q, from)
   local reply = {}
   for _, name in ipairs({
     'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
-    'puts', 'leases', 'acks', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled',
+    'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered', 'cancelled',
     'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
-    'result_bytes', 'oldest_ready', 'oldest_waiting', 'dropped', 'dead_expired', 'full',
+    'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
   }) do
     reply[#reply + 1] = name
     reply[#reply + 1] = digits(now[name] or c[N[name]])

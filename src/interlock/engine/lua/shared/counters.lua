@@ -13,10 +13,10 @@ local COUNTERS = {
   'keyed_until', 'unkeyed_until',
   'crowded', 'rare',
   'died', 'delayed', 'backing_off', 'held', 'dead', 'rk', 'ru', 'sk',
-  'su', 'retries', 'releases', 'expired', 'revoked', 'buried', 'cancelled', 'skipped',
+  'su', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered', 'cancelled', 'skipped',
   'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers', 'open', 'opening',
   'late', 'unfinished', 'returning', 'moved', 'windows', 'results', 'result_bytes', 'result_due',
-  'aliases', 'watched', 'event_last', 'dropped', 'dead_expired', 'dead_due',
+  'aliases', 'watched', 'event_last', 'messages_expired', 'dead_expired', 'dead_due',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.

@@ -43,14 +43,14 @@ local function expire(q, left)
   for i = 1, count do
     local m = over[i]
     ended[m.token] = (ended[m.token] or 0) + 1
-    q.counters[N.expired] = q.counters[N.expired] + 1
+    q.counters[N.leases_expired] = q.counters[N.leases_expired] + 1
   end
   for token, some in pairs(ended) do
     end_some(q, token, some)
   end
   for i = 1, count do
     if q.watched then
-      events.happened(q, 'expire', over[i], over[i].token)
+      events.happened(q, 'lease_expired', over[i], over[i].token)
     end
     ran_out(q, over[i])
   end

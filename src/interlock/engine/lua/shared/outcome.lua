@@ -103,7 +103,7 @@ local function bury(q, m)
   c[N.died] = c[N.died] + 1
   redis_call('ZADD', q.xo, c[N.died], m.id)
   letters.note(q, q.now)
-  c[N.dead], c[N.buried] = c[N.dead] + 1, c[N.buried] + 1
+  c[N.dead], c[N.dead_lettered] = c[N.dead] + 1, c[N.dead_lettered] + 1
   settle(q, m, true)
 end
 

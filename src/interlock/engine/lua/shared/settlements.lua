@@ -96,9 +96,9 @@ local function settle_one(q, one, m)
   elseif verb == 'EXHAUST' then
     return give_up(q, m, one.text, option(q, 'THEN', m) == 'hold')
   elseif verb == 'DROP' then
-    c[N.dropped] = c[N.dropped] + 1
+    c[N.messages_expired] = c[N.messages_expired] + 1
     if q.watched then
-      events.happened(q, 'drop', m, m.token, one.text)
+      events.happened(q, 'message_expired', m, m.token, one.text)
     end
     keep_result(q, m, 'e', one.text)
     settle(q, m)
