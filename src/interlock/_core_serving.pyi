@@ -182,13 +182,17 @@ class LogNode:
 
     def __new__(cls, settings: dict[str, object], keeper: TableKeeper) -> Self: ...
     def figures(self) -> dict[str, Any]:
-        """Return the node as it stands: position, checksums, times in ms and seconds, counts."""
+        """Return the node as it stands: position, checksums, times in ms and seconds, counts, and
+        what keeps it from its work now, each a word, a text, and since when in ms since 1970."""
 
     def news(self) -> list[tuple[str, str]]:
         """Return what has happened since the last call: a word for each, and a text."""
 
     def drain(self, seconds: float) -> bool:
         """Take no more writes; return whether those that it had are answered in time."""
+
+    def resync(self) -> None:
+        """Have it forget its history, and read the log anew."""
 
     def stop(self) -> None:
         """End it."""

@@ -54,6 +54,9 @@ pub struct Applied {
     pub answers: BTreeMap<u64, Answer>,
     /// The part that the ring is to keep.
     pub kept: Option<PutBack>,
+    /// Rows that a state of this data centre has changed: how its writes and ours followed each other is not
+    /// known.
+    pub merged: u64,
 }
 
 /// All that the entries of a log add up to.
@@ -110,9 +113,14 @@ impl<M: Machine> Whole<M> {
         }
         match &entry.body {
             Body::Genesis(_) => nothing(Fate::Void),
-            Body::State { source, bytes } => nothing(
-                self.join(source.as_ref(), bytes, at, rules).map_or(Fate::Void, |()| Fate::Taken),
-            ),
+            Body::State { source, bytes } => {
+                let changes = |whole: &Self| whole.machine.as_ref().map_or(0, M::changes);
+                let before = changes(self);
+                let joined = self.join(source.as_ref(), bytes, at, rules);
+                let fate = joined.map_or(Fate::Void, |()| Fate::Taken);
+                let merged = if source.is_none() { changes(self) - before } else { 0 };
+                Applied { merged, ..nothing(fate) }
+            }
             Body::Commands(commands) => {
                 let latest = commands.iter().map(|command| command.deadline).max();
                 match self.count(entry, latest.unwrap_or(0), limits, rules) {
@@ -207,7 +215,7 @@ impl<M: Machine> Whole<M> {
             }
             answers.insert(index, answer);
         }
-        Applied { fate: Fate::Counted, answers, kept: Some(kept) }
+        Applied { fate: Fate::Counted, answers, kept: Some(kept), merged: 0 }
     }
 
     /// The answer to a command that is not done now.
@@ -326,7 +334,7 @@ impl<M: Machine> Whole<M> {
             answers.insert(index, answer);
         }
         let worth = fate == Fate::Counted || !kept.done.is_empty();
-        Applied { fate, answers, kept: Some(kept).filter(|_| worth) }
+        Applied { fate, answers, kept: Some(kept).filter(|_| worth), merged: 0 }
     }
 
     /// Rule 5: joins a state.
@@ -453,5 +461,5 @@ fn is_done(answer: &Answer) -> bool {
 }
 
 fn nothing(fate: Fate) -> Applied {
-    Applied { fate, answers: BTreeMap::new(), kept: None }
+    Applied { fate, answers: BTreeMap::new(), kept: None, merged: 0 }
 }

@@ -124,6 +124,11 @@ pub trait Machine: Sized {
         None
     }
 
+    /// The changes to its rows so far, for people to be told how many a call has made.
+    fn changes(&self) -> u64 {
+        0
+    }
+
     fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome;
 
     /// Takes in the state of another history; joining the same twice changes nothing.

@@ -116,6 +116,8 @@ pub struct Replica<M, R> {
     covered: u64,
     /// Since it went back it has taken in states, which no ring has.
     joined: bool,
+    /// Rows that were merged as the last resort.
+    merged: u64,
     ring: R,
 }
 
@@ -153,6 +155,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             resorts: false,
             covered: place.mark.position,
             joined: false,
+            merged: 0,
             ring,
             setup,
         }
@@ -345,6 +348,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             self.mine = self.mine.take().filter(|mine| mine.sum != sum);
             self.covered = self.place.mark.position;
             self.joined = true;
+            self.merged += applied.merged;
         }
         self.doubt(entry.read);
         is_vain && !self.again().is_empty()

@@ -66,6 +66,11 @@ impl Memory {
     pub fn new(most: usize) -> Self {
         Self { most, next: 0, kept: BTreeMap::new(), order: HashMap::new() }
     }
+
+    /// The number of entries that it keeps.
+    pub fn count(&self) -> usize {
+        self.kept.len()
+    }
 }
 
 impl Ring for Memory {

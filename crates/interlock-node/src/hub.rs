@@ -25,6 +25,8 @@ pub struct HubWrites {
 struct Queue {
     writes: VecDeque<Given>,
     bytes: usize,
+    /// Writes that the loop has taken and not answered.
+    taken: usize,
     has_ended: bool,
 }
 
@@ -50,11 +52,18 @@ impl HubWrites {
         let count = queue.writes.len().min(most);
         let taken: Vec<Given> = queue.writes.drain(..count).collect();
         queue.bytes -= taken.iter().map(size).sum::<usize>();
+        queue.taken += taken.len();
         if queue.writes.is_empty() {
             // Under the lock: what comes behind it wakes anew.
             self.wake.silence();
         }
         taken
+    }
+
+    /// Writes that wait for their answers.
+    pub fn waiting(&self) -> usize {
+        let queue = self.lock();
+        queue.writes.len() + queue.taken
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -124,12 +133,14 @@ impl Clients for HubClients {
     }
 
     fn answer(&mut self, answers: Vec<(u64, Answer)>) {
-        let mut out = Answers::default();
+        let (mut out, mut count) = (Answers::default(), 0);
         for (ticket, answer) in answers {
             if let Some(waiting) = self.waits(ticket) {
+                count += 1;
                 out.add(waiting, reply(answer));
             }
         }
+        self.writes.lock().taken -= count;
     }
 
     fn refuse(&mut self, writes: Vec<Write>, why: Refused) {
@@ -137,12 +148,14 @@ impl Clients for HubClients {
             Refused::Drains => "TRYAGAIN the node drains: ask another; it was not done",
             Refused::CannotNow => "TRYAGAIN the node cannot append to its log: it was not done",
         };
-        let mut out = Answers::default();
+        let (mut out, mut count) = (Answers::default(), 0);
         for write in writes {
             if let Some(waiting) = self.waits(write.ticket) {
+                count += 1;
                 out.add(waiting, error(text));
             }
         }
+        self.writes.lock().taken -= count;
     }
 
     fn tell(&mut self, news: News) {

@@ -4,13 +4,16 @@
 //! Whatever clients have written since the last append becomes one entry. Several entries are under way.
 //! A client is answered when the node has read its own entry and has what it applied in its ring file.
 
+mod places;
+mod standing;
+
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlock_log::apply::Answer;
-use interlock_log::checkpoint::{Checkpoint, Place};
+use interlock_log::checkpoint::Place;
 use interlock_log::codec::{checksum, Reader};
 use interlock_log::entry::{Command, Mark};
 use interlock_log::machine::Machine;
@@ -22,9 +25,11 @@ use interlock_stores::StoreError;
 use crate::files::{Checkpoints, Limits, Report, Ring};
 use crate::kept::InFile;
 use crate::log::{self, Event, Id, LogPort, Position};
-pub use crate::ports::{Clients, News, Pace, Refused, Standing, Write};
+pub use crate::ports::{Clients, News, Pace, Refused, Write};
 use crate::projection::Projection;
 use crate::saver::Saver;
+use places::{older, position};
+pub use standing::{Standing, Standstill, Told};
 
 pub struct Node<M, D: Disk, C> {
     log: Box<dyn LogPort>,
@@ -71,6 +76,7 @@ pub struct Node<M, D: Disk, C> {
     is_greeted: bool,
     /// An entry was read since.
     knows_time: bool,
+    told: Told,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -141,6 +147,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             is_disk_bad: false,
             is_greeted: false,
             knows_time: false,
+            told: Told::default(),
         };
         node.log.read_from(position(node.replica.place()));
         Ok(node)
@@ -161,19 +168,6 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 
     pub fn clients(&mut self) -> &mut C {
         &mut self.clients
-    }
-
-    pub fn standing(&self) -> Standing {
-        Standing {
-            place: self.replica.place(),
-            time: self.replica.state().now,
-            serves: self.serves(),
-            owes: self.replica.owes(),
-            is_awaited: self.replica.is_awaited() || !self.answers.is_empty(),
-            drains: self.drains,
-            at_end: self.at_end,
-            saved: self.saved,
-        }
     }
 
     /// From now on it takes no writes; those that it has it does.
@@ -248,7 +242,9 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if self.is_other || *genesis != self.genesis {
             if !self.is_other {
                 self.is_other = true;
-                self.clients.tell(News::OtherSettings(genesis.clone()));
+                let genesis = genesis.clone();
+                self.told.begins("settings", "the log is of a table with other settings");
+                self.clients.tell(News::OtherSettings(genesis));
             }
             return;
         }
@@ -259,7 +255,9 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let trouble = self.projection.show(machine, place, is_settled).err();
         if trouble != self.table_trouble {
             self.table_trouble.clone_from(&trouble);
+            self.told.ends("table");
             if let Some(text) = trouble {
+                self.told.begins("table", text.clone());
                 self.clients.tell(News::Table(text));
             }
         }
@@ -277,28 +275,40 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         match event {
             Event::Open => self.again = Some(now),
             // Its id is looked at by the log, against what had been read when it was appended.
-            Event::Appended { .. } => {}
+            Event::Appended { .. } => self.told.ends("append"),
             Event::Refused { trouble, .. } => {
                 self.again = Some(now + RETRY);
                 self.is_genesis_under_way = false;
+                if !trouble.kind.is_of_history() {
+                    self.told.begins("append", trouble.text.clone());
+                }
                 self.clients.tell(News::Trouble(trouble));
             }
             Event::Unknown { trouble, .. } => {
                 self.is_genesis_under_way = false;
+                self.told.begins("engine", trouble.text.clone());
                 self.clients.tell(News::Trouble(trouble));
             }
             Event::Trouble(trouble) => {
                 let is_of_history = trouble.kind.is_of_history();
+                if !is_of_history {
+                    self.told.begins("engine", trouble.text.clone());
+                }
                 self.clients.tell(News::Trouble(trouble));
                 if is_of_history {
                     self.go_back();
                 }
             }
-            Event::Read { entries, at_end } => match self.is_reading_for {
-                ReadingFor::Nothing => {}
-                ReadingFor::Comparison => self.compare(&entries, at_end),
-                ReadingFor::State => self.apply(&entries, at_end, now),
-            },
+            Event::Read { entries, at_end } => {
+                if self.log.is_open() {
+                    self.told.ends("engine");
+                }
+                match self.is_reading_for {
+                    ReadingFor::Nothing => {}
+                    ReadingFor::Comparison => self.compare(&entries, at_end),
+                    ReadingFor::State => self.apply(&entries, at_end, now),
+                }
+            }
             Event::Ends(_) | Event::Trimmed(_) => {}
         }
     }
@@ -334,6 +344,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             self.replica.wait_no_longer();
         }
         let entries = self.replica.at_the_end(MOST_PUT_BACK);
+        self.told.puts_back(&entries);
         self.waiting.extend(entries);
         if self.replica.serves() && !self.is_greeted {
             self.is_greeted = true;
@@ -363,6 +374,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                 Need::Comparison(_) if now == ReadingFor::Comparison => return,
                 Need::Snapshot if now == ReadingFor::Nothing => return,
                 Need::Entries(_) => {
+                    self.told.ends("stuck");
                     self.is_reading_for = ReadingFor::State;
                     self.log.read_from(position(self.replica.place()));
                     return;
@@ -376,6 +388,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                 Need::Checkpoint(_) => self.go_back(),
                 Need::Snapshot => {
                     self.is_reading_for = ReadingFor::Nothing;
+                    self.told.begins("stuck", STUCK);
                     self.clients.tell(News::Stuck);
                     return;
                 }
@@ -417,6 +430,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         // Whether the log begins at its beginning is seen when it is read from there.
         self.replica.go_back(found, true);
         let place = self.replica.place();
+        self.told.went_back += 1;
         self.clients.tell(News::GoesBack(place.mark.position));
         self.waiting.clear();
         (self.is_greeted, self.knows_time, self.is_genesis_under_way) = Default::default();
@@ -433,13 +447,16 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let written = self.ring.lock().unwrap_or_else(PoisonError::into_inner).write();
         match written {
             Ok(()) => {
-                self.is_disk_bad = false;
+                if std::mem::take(&mut self.is_disk_bad) {
+                    self.told.ends("disk");
+                }
                 if !self.answers.is_empty() {
                     self.clients.answer(std::mem::take(&mut self.answers));
                 }
             }
             Err(error) => {
                 if !self.is_disk_bad {
+                    self.told.begins("disk", error.to_string());
                     self.clients.tell(News::Disk(error.to_string()));
                 }
                 self.is_disk_bad = true;
@@ -525,6 +542,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             if sent.is_none() {
                 return;
             }
+            self.told.appended(entry);
             self.waiting.pop_front();
         }
     }
@@ -533,9 +551,13 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         match self.saver.done() {
             Some(Ok(position)) => {
                 self.saved = position;
+                self.told.ends("checkpoint");
                 self.replica.saved(position);
             }
-            Some(Err(text)) => self.clients.tell(News::Disk(text)),
+            Some(Err(text)) => {
+                self.told.begins("checkpoint", text.clone());
+                self.clients.tell(News::Disk(text));
+            }
             None => {}
         }
         let position = self.replica.place().mark.position;
@@ -551,29 +573,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     }
 }
 
-/// The newest checkpoint before a number that can be read, and its number.
-fn older<M: Machine, D: Disk>(
-    checkpoints: &Checkpoints<D>,
-    mut before: u64,
-    reports: &mut Vec<Report>,
-) -> Result<Option<(u64, Checkpoint<M>)>, StoreError> {
-    while let Some(saved) = checkpoints.newest(before, reports)? {
-        before = saved.number;
-        if let Ok(found) = Checkpoint::decode(&saved.bytes) {
-            return Ok(Some((saved.number, found)));
-        }
-        let path = format!("checkpoint {}", saved.number);
-        let text = "it is of another version of the program, and is passed over".to_owned();
-        reports.push(Report { path, text });
-    }
-    Ok(None)
-}
-
-fn position(place: Place) -> Option<Position> {
-    let from = |(ms, number)| Position { id: Id { ms, number }, mark: Some(place.entry) };
-    place.id.map(from)
-}
-
+const STUCK: &str = "the beginning of the log is gone, and no checkpoint of the node is in it";
 /// Entries in the ring that no checkpoint needs.
 const MOST_KEPT: usize = 100_000;
 /// Lost entries that are put back between two reads.

@@ -1,10 +1,9 @@
 //! The ways between a node's loop and those around it: clients, news, settings, figures.
 
 use std::os::fd::RawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use interlock_log::apply::Answer;
-use interlock_log::checkpoint::Place;
 
 /// The clients of a node, who wait elsewhere.
 pub trait Clients {
@@ -90,24 +89,4 @@ impl Default for Pace {
             patience: Duration::from_secs(30),
         }
     }
-}
-
-/// A node as it stands.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
-    pub place: Place,
-    /// The log time, in ms since 1970.
-    pub time: u64,
-    /// It has read the log to its end since it started or last went back, and takes writes.
-    pub serves: bool,
-    /// It may have lost entries to put back.
-    pub owes: bool,
-    /// Clients wait for answers.
-    pub is_awaited: bool,
-    /// It takes no more writes.
-    pub drains: bool,
-    /// The last moment at which it had read all that there was.
-    pub at_end: Option<Instant>,
-    /// The position of the newest checkpoint.
-    pub saved: u64,
 }

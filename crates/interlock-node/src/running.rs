@@ -34,11 +34,15 @@ pub struct Settings {
 }
 
 /// A node as it stands, with its rows.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub standing: Standing,
     pub rows: u64,
     pub tombstones: u64,
+    /// Tombstones that were dropped before their time, for there were too many.
+    pub dropped: u64,
+    /// Writes that wait for their answers.
+    pub waiting: u64,
     /// Of all rows: equal at the same position on all nodes.
     pub checksum: u128,
 }
@@ -53,6 +57,7 @@ struct Shared {
     wake: WakeUp,
     ends: AtomicBool,
     drains: AtomicBool,
+    resyncs: AtomicBool,
     has_ended: AtomicBool,
     figures: Mutex<Figures>,
     writes: Arc<HubWrites>,
@@ -86,6 +91,7 @@ impl Running {
             wake,
             ends: AtomicBool::new(false),
             drains: AtomicBool::new(false),
+            resyncs: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             figures: Mutex::default(),
             writes,
@@ -105,7 +111,14 @@ impl Running {
     }
 
     pub fn figures(&self) -> Figures {
-        *lock(&self.shared.figures)
+        let figures = lock(&self.shared.figures).clone();
+        Figures { waiting: self.shared.writes.waiting() as u64, ..figures }
+    }
+
+    /// Has it forget its history, and read the log anew.
+    pub fn resync(&self) {
+        self.shared.resyncs.store(true, SeqCst);
+        self.shared.wake.wake();
     }
 
     /// News since the last call.
@@ -155,6 +168,9 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
         if shared.drains.load(SeqCst) {
             node.drain();
         }
+        if shared.resyncs.swap(false, SeqCst) {
+            node.resync();
+        }
         node.turn(Instant::now() + BEAT, Some(shared.wake.descriptor()));
         shared.wake.silence();
         let store = node.replica_state().map(Rows::store);
@@ -162,6 +178,8 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
             standing: node.standing(),
             rows: store.map_or(0, |store| store.rows()),
             tombstones: store.map_or(0, |store| store.tombstones() as u64),
+            dropped: store.map_or(0, |store| store.dropped()),
+            waiting: 0,
             checksum: store.map_or(0, |store| store.checksum()),
         };
     }

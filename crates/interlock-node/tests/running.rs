@@ -146,6 +146,42 @@ fn what_waits_for_a_node_is_bounded_and_nobody_waits_when_it_ends() {
     assert!(said.iter().all(|one| one.contains("has ended: it was not done")), "{said:?}");
 }
 
+#[test]
+fn a_node_says_what_keeps_it_from_its_work_for_as_long_as_it_does_and_what_it_has_done() {
+    let mut server = Server::start("redis-server", &[]);
+    let client = Client::new(1 << 20);
+    let node = start(&server, "a", &client);
+    assert_eq!(client.say(&["HINCRBY t:y n 1", "HINCRBY t:y n 1"]), [":1\r\n", ":2\r\n"]);
+    eventually(|| node.figures().rows == 1);
+    let before = node.figures();
+    assert_eq!((before.rows, before.waiting, before.standing.told.went_back), (1, 0, 0));
+    assert!(before.standing.ring > 0 && before.standing.told.bytes > 0);
+    assert!(before.standing.told.troubles.is_empty());
+    server.kill();
+    let kinds = || {
+        let troubles = node.figures().standing.told.troubles;
+        troubles.iter().map(|one| one.kind).collect::<Vec<_>>()
+    };
+    eventually(|| kinds() == ["engine"]);
+    assert!(node.figures().standing.told.troubles[0].since > 1_700_000_000_000);
+    client.give(&["HINCRBY t:y n 1"]);
+    eventually(|| node.figures().waiting == 1);
+    // It comes back with nothing.
+    server.run();
+    assert_eq!(client.said(1).len(), 1);
+    eventually(|| kinds().is_empty() && node.figures().standing.serves);
+    let after = node.figures();
+    assert_eq!((after.waiting, after.standing.told.went_back), (0, 1));
+    assert!(after.standing.told.put_back >= 1 && after.rows == 1);
+    let reads = after.standing.place;
+    node.resync();
+    eventually(|| {
+        let standing = node.figures().standing;
+        standing.told.went_back == 2 && standing.serves && standing.place.mark >= reads.mark
+    });
+    assert_eq!(node.figures().rows, 1);
+}
+
 /// Nodes that start and end, and an engine that loses its tail or all, in random order; each write of a client that was
 /// answered is there once, and each that was refused is not.
 #[test]
@@ -167,7 +203,8 @@ fn what_was_answered_is_there_once_whatever_starts_ends_and_is_lost() {
     let steps = std::env::var("STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(80);
     for _ in 0..steps {
         let at = random.usize(..3);
-        match random.u8(..13) {
+        match random.u8(..14) {
+            13 => nodes[at].iter().for_each(|(_, node)| node.resync()),
             // Behind it the engine loses what came later, and not all.
             12 => assert!(server.say("SAVE").starts_with("+OK")),
             0 => {

@@ -72,8 +72,10 @@ impl LogNode {
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let figures = self.running.figures();
         let standing = figures.standing;
+        let told = standing.told;
         let found = PyDict::new(py);
         found.set_item("position", standing.place.mark.position)?;
+        found.set_item("log_id", standing.place.id.map(|(ms, number)| format!("{ms}-{number}")))?;
         found.set_item("log_checksum", standing.place.mark.checksum)?;
         found.set_item("rows_checksum", figures.checksum)?;
         found.set_item("log_time", standing.time)?;
@@ -83,6 +85,18 @@ impl LogNode {
         found.set_item("checkpoint", standing.saved)?;
         found.set_item("rows", figures.rows)?;
         found.set_item("tombstones", figures.tombstones)?;
+        found.set_item("tombstones_dropped", figures.dropped)?;
+        found.set_item("waiting", figures.waiting)?;
+        found.set_item("ring", standing.ring)?;
+        found.set_item("clients", standing.clients)?;
+        found.set_item("clients_limit", Limits::default().clients)?;
+        found.set_item("went_back", told.went_back)?;
+        found.set_item("put_back", told.put_back)?;
+        found.set_item("merged_rows", standing.merged)?;
+        found.set_item("appended_entries", told.entries)?;
+        found.set_item("appended_bytes", told.bytes)?;
+        let troubles = told.troubles.into_iter().map(|one| (one.kind, one.text, one.since));
+        found.set_item("trouble", troubles.collect::<Vec<_>>())?;
         found.set_item("behind", standing.at_end.map(|at| at.elapsed().as_secs_f64()))?;
         found.set_item("ended", self.running.has_ended())?;
         Ok(found)
@@ -97,6 +111,11 @@ impl LogNode {
     fn drain(&self, py: Python<'_>, seconds: f64) -> bool {
         let until = Instant::now() + duration(seconds).min(LONGEST);
         py.detach(|| self.running.drain(until))
+    }
+
+    /// Has it forget its history, and read the log anew.
+    fn resync(&self) {
+        self.running.resync();
     }
 
     /// Ends it.

@@ -26,6 +26,12 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         !self.gathered.is_empty() || self.pending.iter().any(waits)
     }
 
+    /// Rows that states of this data centre have changed since the node started: a loss was deeper than every
+    /// ring, and an older write may have won.
+    pub fn merged(&self) -> u64 {
+        self.merged
+    }
+
     /// The machine, for those who show elsewhere what it holds; what it does must stay the same.
     pub fn machine_mut(&mut self) -> Option<&mut M> {
         self.state.machine.as_mut()

@@ -17,6 +17,10 @@ impl Machine for Rows {
         self.store().next_due()
     }
 
+    fn changes(&self) -> u64 {
+        self.store().changes()
+    }
+
     fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome {
         let place = |existing| moment.place(existing);
         let when = When {

@@ -1,0 +1,32 @@
+//! Places of the log: where a node's history ends, and the checkpoints before it.
+
+use interlock_log::checkpoint::{Checkpoint, Place};
+use interlock_log::machine::Machine;
+use interlock_stores::disk::Disk;
+use interlock_stores::StoreError;
+
+use crate::files::{Checkpoints, Report};
+use crate::log::{Id, Position};
+
+/// The newest checkpoint before a number that can be read, and its number.
+pub(super) fn older<M: Machine, D: Disk>(
+    checkpoints: &Checkpoints<D>,
+    mut before: u64,
+    reports: &mut Vec<Report>,
+) -> Result<Option<(u64, Checkpoint<M>)>, StoreError> {
+    while let Some(saved) = checkpoints.newest(before, reports)? {
+        before = saved.number;
+        if let Ok(found) = Checkpoint::decode(&saved.bytes) {
+            return Ok(Some((saved.number, found)));
+        }
+        let path = format!("checkpoint {}", saved.number);
+        let text = "it is of another version of the program, and is passed over".to_owned();
+        reports.push(Report { path, text });
+    }
+    Ok(None)
+}
+
+pub(super) fn position(place: Place) -> Option<Position> {
+    let from = |(ms, number)| Position { id: Id { ms, number }, mark: Some(place.entry) };
+    place.id.map(from)
+}

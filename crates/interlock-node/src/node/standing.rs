@@ -1,0 +1,115 @@
+//! A node as it stands: for status, metrics, and those who decide whether to use it.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use interlock_log::checkpoint::Place;
+use interlock_log::entry::{Body, Entry};
+use interlock_log::machine::Machine;
+use interlock_stores::disk::Disk;
+
+use super::{Clients, Node};
+
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    pub place: Place,
+    /// The log time, in ms since 1970.
+    pub time: u64,
+    /// It has read the log to its end since it started or last went back, and takes writes.
+    pub serves: bool,
+    /// It may have lost entries to put back.
+    pub owes: bool,
+    /// Clients wait for answers.
+    pub is_awaited: bool,
+    /// It takes no more writes.
+    pub drains: bool,
+    /// The last moment at which it had read all that there was.
+    pub at_end: Option<Instant>,
+    /// The position of the newest checkpoint.
+    pub saved: u64,
+    /// Rows that were merged as the last resort since it started.
+    pub merged: u64,
+    /// Entries that it keeps to put them back.
+    pub ring: u64,
+    /// Records of clients that number their writes.
+    pub clients: u64,
+    pub told: Told,
+}
+
+/// What a node counts from its start on, and what keeps it from its work now.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    pub went_back: u64,
+    /// Lost entries that it has put back.
+    pub put_back: u64,
+    /// Entries that it has appended, and their bytes.
+    pub entries: u64,
+    pub bytes: u64,
+    pub troubles: Vec<Standstill>,
+}
+
+/// A reason why a node does not do all that it should, for as long as it is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standstill {
+    /// `engine`, `append`, `disk`, `checkpoint`, `table`, `stuck` or `settings`.
+    pub kind: &'static str,
+    pub text: String,
+    /// In ms since 1970, by the machine's clock.
+    pub since: u64,
+}
+
+impl Told {
+    pub(super) fn begins(&mut self, kind: &'static str, text: impl Into<String>) {
+        let text = text.into();
+        match self.troubles.iter_mut().find(|one| one.kind == kind) {
+            Some(known) => known.text = text,
+            None => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                self.troubles.push(Standstill { kind, text, since: since.as_millis() as u64 });
+            }
+        }
+    }
+
+    pub(super) fn ends(&mut self, kind: &'static str) {
+        self.troubles.retain(|one| one.kind != kind);
+    }
+
+    pub(super) fn appended(&mut self, entry: &[u8]) {
+        self.entries += 1;
+        self.bytes += entry.len() as u64;
+    }
+
+    /// Counts those of the entries that are put-backs.
+    pub(super) fn puts_back(&mut self, entries: &[Vec<u8>]) {
+        let is_one = |bytes: &&Vec<u8>| {
+            Entry::decode(bytes).is_ok_and(|entry| matches!(entry.body, Body::PutBack(_)))
+        };
+        self.put_back += entries.iter().filter(is_one).count() as u64;
+    }
+}
+
+impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
+    pub fn standing(&self) -> Standing {
+        let state = self.replica.state();
+        Standing {
+            place: self.replica.place(),
+            time: state.now,
+            serves: self.serves(),
+            owes: self.replica.owes(),
+            is_awaited: self.replica.is_awaited() || !self.answers.is_empty(),
+            drains: self.drains,
+            at_end: self.at_end,
+            saved: self.saved,
+            merged: self.replica.merged(),
+            ring: self.replica.ring().memory.count() as u64,
+            clients: state.sessions.clients.len() as u64,
+            told: self.told.clone(),
+        }
+    }
+
+    /// Forgets its history, and reads the log anew from its beginning.
+    pub fn resync(&mut self) {
+        self.tried = 0;
+        self.replica.last_is(None);
+        self.go_back();
+    }
+}
