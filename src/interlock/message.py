@@ -138,7 +138,7 @@ class Stats:
     dead_expired: int
     """Dead letters dropped because of their age."""
     oldest_ready: float = field(compare=False)
-    """Seconds for which the ready message that is handed out next has been in its place.
+    """Seconds for which the oldest ready message has been in its place, whatever its priority.
 
     0 while none is ready. A delayed message takes its place when it is due.
     """

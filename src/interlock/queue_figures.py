@@ -52,7 +52,7 @@ MESSAGES = Family(
 OLDEST = {
     "oldest_ready": gauge(
         "oldest_ready_seconds",
-        "seconds for which the message leased next has been in its place; 0 while none is ready",
+        "seconds for which the oldest ready message has been in its place; 0 while none is ready",
     ),
     "oldest_waiting": gauge(
         "oldest_waiting_seconds",

@@ -39,7 +39,9 @@ class ReadModel(OperatedModel):
             "sealed": int(self.sealed),
             "results": len(self.kept),
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
-            "oldest_ready": self.in_front()[0].sequence if "ready" in states else 0,
+            "oldest_ready": (
+                min(entry.sequence for entry in self.in_front()) if "ready" in states else 0
+            ),
             "oldest_waiting": self.oldest_waiting(),
             **{name: self.counts[name] for name in ("messages_expired", "dead_expired")},
             "full": int(not self.has_room(1, 1)),

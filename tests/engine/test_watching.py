@@ -329,21 +329,31 @@ def test_a_result_is_forgotten(queue: RemoteQueue[bytes], operator: Operator) ->
     assert operator.stats(queue.name)["results"] == 0
 
 
-def test_the_oldest_is_what_is_leased_next(queue: RemoteQueue[bytes], operator: Operator) -> None:
+def test_the_oldest_ready_shows_who_starves_behind_others_of_higher_priority(
+    queue: RemoteQueue[bytes], operator: Operator
+) -> None:
     def oldest() -> int:
         return operator.stats(queue.name)["oldest_ready"]
 
     assert oldest() == 0
     first, second = queue.put(b"1", keys="k"), queue.put(b"2")
     assert oldest() == first
-    urgent = queue.put(b"3", priority=9)
-    assert oldest() == urgent
-    queue.cancel(urgent)
+    urgent, late = queue.put(b"3", priority=9), queue.put(b"4", priority=-9)
+    assert oldest() == first
     queue.cancel(first)
     assert oldest() == second
-    lease = queue.get()
+    queue.get(timeout=0).ack()
+    assert oldest() == second, f"{urgent} is handed out first"
+    queue.put(b"5", keys="k", priority=-3)
+    queue.get(timeout=0).ack()
+    assert oldest() == late
+    queue.pause()
     assert oldest() == 0
-    lease.ack()
+    queue.resume()
+    queue.put(b"6", priority=5)
+    for _ in range(3):
+        queue.get(timeout=0).ack()
+    assert oldest() == 0
 
 
 def test_what_older_releases_kept_is_one_error() -> None:

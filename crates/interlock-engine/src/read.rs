@@ -76,7 +76,7 @@ impl Queue {
 
     /// The counts of a queue, by their names.
     pub fn figures(&mut self) -> [(&'static str, u64); 31] {
-        let oldest_ready = self.scheduler.next_in_line().unwrap_or(0);
+        let oldest_ready = self.scheduler.oldest_ready().unwrap_or(0);
         let oldest_waiting = self.scheduler.oldest_waiting().unwrap_or(0);
         let s = self.scheduler.counts();
         [

@@ -11,7 +11,7 @@ use crate::queue::lease::{Failed, Failure, LeaseLost};
 use crate::queue::numbers::Numbers;
 use crate::queue::scheduler::{Budget, Handle, NoRoom, Scheduler};
 use crate::queue::trace::Call;
-use crate::queue::types::{Kind, Options, Then, Time};
+use crate::queue::types::{Options, Then, Time};
 use crate::queue::watch::Watch;
 
 /// Makes one text of the errors of a message: those so far, the new one, the attempt that failed, the time.
@@ -271,12 +271,14 @@ impl<P> Scheduler<P> {
         self.options = options;
     }
 
-    /// The sequence of the message that would be leased next, if no key of it is paused; `None`: nothing is ready.
-    pub fn next_in_line(&mut self) -> Option<u64> {
+    /// The lowest sequence of those that are ready or stand ready behind a pause that they have not come up to;
+    /// `None`: nothing is ready. It looks at the front of each priority.
+    pub fn oldest_ready(&mut self) -> Option<u64> {
         if self.counts().ready == 0 {
             return None;
         }
-        Some(self.choose(Kind::Any)?.sequence)
+        let records = &self.records;
+        self.ready.oldest(|ticket| records.is_ready(ticket))
     }
 
     /// Bytes of the unsettled messages.

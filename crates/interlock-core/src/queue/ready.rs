@@ -1,8 +1,9 @@
 //! The messages that can be handed out: higher priority first, then sequence (clauses 6, 7).
 //!
 //! Messages that are ready at their put come in sequence, so a plain deque holds them; those readied
-//! later go through a heap. Entries of messages that were cancelled are skipped when they come up,
-//! and swept when they are the greater part.
+//! later go through a heap, and each other priority has a heap of its own, so that the oldest of each
+//! is in front (`oldest`). Entries of messages that were cancelled are skipped when they come up, and swept
+//! when they are the greater part.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -25,18 +26,27 @@ impl Ticket {
     }
 }
 
+/// Messages of one priority: sequence and message, the lowest first.
+type Heap = BinaryHeap<Reverse<(u64, u32)>>;
+
 #[derive(Debug, Default)]
 pub struct ReadySet {
     fresh: VecDeque<(u64, u32)>,
-    later: BinaryHeap<Reverse<Ticket>>,
+    later: Heap,
+    /// The other priorities, by rank, the highest priority first; none is empty.
+    ranked: Vec<(i16, Heap)>,
+    /// The heap that was emptied last: a queue with one urgent message at a time allocates nothing.
+    spare: Heap,
     /// Entries that stand for a ready message; the rest were cancelled.
     live: usize,
 }
 
 impl ReadySet {
     pub fn bytes(&self) -> usize {
-        self.fresh.capacity() * size_of::<(u64, u32)>()
-            + self.later.capacity() * size_of::<Ticket>()
+        let heaps = self.ranked.iter().map(|(_, heap)| heap);
+        let entries: usize = heaps.chain([&self.later, &self.spare]).map(Heap::capacity).sum();
+        (self.fresh.capacity() + entries) * size_of::<(u64, u32)>()
+            + self.ranked.capacity() * size_of::<(i16, Heap)>()
     }
 
     /// Ready messages here.
@@ -49,11 +59,51 @@ impl ReadySet {
     #[inline]
     pub fn push(&mut self, ticket: Ticket, fresh: bool) {
         self.live += 1;
-        if fresh && ticket.rank == 0 {
-            self.fresh.push_back((ticket.sequence, ticket.message));
+        let entry = (ticket.sequence, ticket.message);
+        if ticket.rank != 0 {
+            self.heap_of(ticket.rank).push(Reverse(entry));
+        } else if fresh {
+            self.fresh.push_back(entry);
         } else {
-            self.later.push(Reverse(ticket));
+            self.later.push(Reverse(entry));
         }
+    }
+
+    fn heap_of(&mut self, rank: i16) -> &mut Heap {
+        let at = self.ranked.binary_search_by_key(&rank, |&(rank, _)| rank).unwrap_or_else(|at| {
+            self.ranked.insert(at, (rank, std::mem::take(&mut self.spare)));
+            at
+        });
+        &mut self.ranked[at].1
+    }
+
+    /// Takes out a heap that is empty.
+    fn remove_heap(&mut self, at: usize) {
+        let (_, heap) = self.ranked.remove(at);
+        if heap.capacity() <= 1024 {
+            self.spare = heap;
+        }
+        if self.ranked.is_empty() {
+            self.ranked = Vec::new();
+        }
+    }
+
+    #[inline]
+    fn fresh_front(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        while let Some(&(sequence, message)) = self.fresh.front() {
+            let ticket = Ticket::new(0, sequence, message);
+            if valid(&ticket) {
+                return Some(ticket);
+            }
+            self.fresh.pop_front();
+        }
+        None
+    }
+
+    /// The first ticket of one of the other priorities.
+    fn front_of(&mut self, at: usize, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        let (rank, heap) = &mut self.ranked[at];
+        front(heap, *rank, valid)
     }
 
     /// The first ticket for which `valid` holds.
@@ -62,48 +112,64 @@ impl ReadySet {
         if self.live == 0 {
             return None;
         }
-        let fresh = loop {
-            let Some(&(sequence, message)) = self.fresh.front() else {
-                break None;
-            };
-            let ticket = Ticket::new(0, sequence, message);
-            if valid(&ticket) {
-                break Some(ticket);
-            }
-            self.fresh.pop_front();
-        };
-        if self.later.is_empty() {
+        let fresh = self.fresh_front(&valid);
+        if self.later.is_empty() && self.ranked.is_empty() {
             return fresh;
         }
-        let later = loop {
-            let Some(&Reverse(ticket)) = self.later.peek() else {
-                break None;
-            };
-            if valid(&ticket) {
-                break Some(ticket);
-            }
-            self.later.pop();
-        };
-        match (fresh, later) {
+        let later = front(&mut self.later, 0, &valid);
+        let plain = match (fresh, later) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        };
+        while let Some(&(rank, _)) = self.ranked.first() {
+            if rank > 0 && plain.is_some() {
+                break;
+            }
+            let urgent = self.front_of(0, &valid);
+            if urgent.is_some() {
+                return urgent;
+            }
+            self.remove_heap(0);
         }
+        plain
+    }
+
+    /// The lowest sequence of all tickets for which `valid` holds, whatever their priority.
+    pub fn oldest(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<u64> {
+        if self.live == 0 {
+            return None;
+        }
+        let plain = [self.fresh_front(&valid), front(&mut self.later, 0, &valid)];
+        let mut oldest = plain.into_iter().flatten().map(|ticket| ticket.sequence).min();
+        for at in (0..self.ranked.len()).rev() {
+            match self.front_of(at, &valid) {
+                Some(ticket) => {
+                    oldest = Some(oldest.map_or(ticket.sequence, |o| o.min(ticket.sequence)));
+                }
+                None => self.remove_heap(at),
+            }
+        }
+        oldest
     }
 
     /// Takes out what `peek` gave.
     #[inline]
     pub fn pop(&mut self, ticket: Ticket) {
         self.live -= 1;
-        if self.fresh.front() == Some(&(ticket.sequence, ticket.message)) {
+        if ticket.rank != 0 {
+            let (rank, heap) = &mut self.ranked[0];
+            debug_assert_eq!(*rank, ticket.rank);
+            pop(heap);
+            if heap.is_empty() {
+                self.remove_heap(0);
+            }
+        } else if self.fresh.front() == Some(&(ticket.sequence, ticket.message)) {
             self.fresh.pop_front();
             if self.fresh.capacity() > 1024 && self.fresh.len() * 8 < self.fresh.capacity() {
                 self.fresh.shrink_to(self.fresh.capacity() / 2);
             }
         } else {
-            self.later.pop();
-            if self.later.capacity() > 1024 && self.later.len() * 8 < self.later.capacity() {
-                self.later.shrink_to(self.later.capacity() / 2);
-            }
+            pop(&mut self.later);
         }
     }
 
@@ -118,18 +184,51 @@ impl ReadySet {
     /// A ready message was cancelled: its entry is stale from now on. Sweeps when most are.
     pub fn cancelled(&mut self, valid: impl Fn(&Ticket) -> bool) {
         self.live -= 1;
-        let entries = self.fresh.len() + self.later.len();
+        let ranked: usize = self.ranked.iter().map(|(_, heap)| heap.len()).sum();
+        let entries = self.fresh.len() + self.later.len() + ranked;
         if self.live == 0 {
             self.fresh.clear();
             self.later.clear();
+            self.ranked = Vec::new();
         } else if entries > 64 && entries > self.live * 2 {
             self.fresh.retain(|&(sequence, message)| valid(&Ticket::new(0, sequence, message)));
-            self.later.retain(|Reverse(ticket)| valid(ticket));
+            let retain = |heap: &mut Heap, rank| {
+                heap.retain(|&Reverse((sequence, message))| {
+                    valid(&Ticket { rank, sequence, message })
+                });
+            };
+            retain(&mut self.later, 0);
+            self.ranked.retain_mut(|(rank, heap)| {
+                retain(heap, *rank);
+                heap.shrink_to(2 * heap.len());
+                !heap.is_empty()
+            });
         } else {
             return;
         }
         self.fresh.shrink_to(2 * self.live);
         self.later.shrink_to(2 * self.live);
+    }
+}
+
+/// The first ticket of a heap for which `valid` holds.
+#[inline]
+fn front(heap: &mut Heap, rank: i16, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+    while let Some(&Reverse((sequence, message))) = heap.peek() {
+        let ticket = Ticket { rank, sequence, message };
+        if valid(&ticket) {
+            return Some(ticket);
+        }
+        heap.pop();
+    }
+    None
+}
+
+#[inline]
+fn pop(heap: &mut Heap) {
+    heap.pop();
+    if heap.capacity() > 1024 && heap.len() * 8 < heap.capacity() {
+        heap.shrink_to(heap.capacity() / 2);
     }
 }
 
@@ -185,6 +284,12 @@ impl Ready {
                 (a, b) => a.or(b),
             },
         }
+    }
+
+    /// The lowest sequence of all tickets for which `valid` holds.
+    pub fn oldest(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<u64> {
+        let sets = [self.keyed.oldest(&valid), self.unkeyed.oldest(&valid)];
+        sets.into_iter().flatten().min()
     }
 
     /// Takes out what `choose` gave.

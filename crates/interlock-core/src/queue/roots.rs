@@ -357,10 +357,10 @@ impl<P> Scheduler<P> {
         (oldest != u64::MAX).then_some(oldest)
     }
 
-    /// The ages of the message that is handed out next and of the oldest waiting one, µs; 0: there is none.
+    /// The ages of the oldest ready message and of the oldest waiting one, µs; 0: there is none.
     pub fn ages(&mut self, now: Time) -> [u64; 2] {
         let now = now.max(self.now);
-        let numbers = [self.next_in_line(), self.oldest_waiting()];
+        let numbers = [self.oldest_ready(), self.oldest_waiting()];
         numbers.map(|n| n.map_or(0, |n| now.saturating_sub(self.numbers.time_of(n))))
     }
 

@@ -174,7 +174,7 @@ MEANINGS = {
     "dead": "dead letters",
     "lanes": "keys with unsettled messages",
     "results": "kept results",
-    "oldest_ready": "for which the message that is leased next has been in its place",
+    "oldest_ready": "for which the oldest ready message has been in its place",
     "oldest_waiting": "for which the oldest waiting message has waited",
     "leases_expired": "leases that ran out",
     "dead_lettered": "messages that became dead letters",

@@ -23,6 +23,23 @@ async def the_higher_priority_comes_first(t: Trial) -> None:
 
 
 @clause(6)
+async def who_starves_behind_higher_priorities_shows_in_the_age_of_the_oldest(t: Trial) -> None:
+    for low in (0, -5, 3):
+        q = t.queue()
+        await q.put("starves", keys="k", priority=low)
+        await t.advance(2)
+        await q.put("goes first", priority=7)
+        assert (await q.stats()).oldest_ready >= 2
+        first = await q.get_nowait()
+        assert first.payload == "goes first"
+        await first.ack()
+        await q.put("goes first", keys="l", priority=7)
+        assert (await q.stats()).oldest_ready >= 2
+        assert await q.handle() == ["goes first", "starves"]
+        assert (await q.stats()).oldest_ready == 0
+
+
+@clause(6)
 async def a_batch_carries_one_priority(t: Trial) -> None:
     q = t.queue()
     await q.put("default")

@@ -35,9 +35,20 @@ local function first_listed(q, half)
   end
 end
 
--- The place of the message that would be leased next, of those that were not set aside; nil if there is none.
+-- The first place of each priority in a sorted set. Equal scores are sorted by the place, so the first one is the oldest.
+local function first_of_each_priority(q, half)
+  local places, after = {}, '-inf'
+  repeat
+    local found = redis_call('ZRANGEBYSCORE', q[half.set], after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    places[#places + 1], after = found[1], found[2] and '(' .. found[2]
+  until not after
+  return places
+end
+
+-- The place of the message that would be leased next, of those that were not set aside, and that of the oldest of
+-- them, of whatever priority; nil if there is none.
 local function next_in_line(q)
-  local c, place, score = q.counters, nil, nil
+  local c, place, score, oldest = q.counters, nil, nil, nil
   for _, half in ipairs(KINDS.any) do
     local listed = c[half.lists] > 0 and first_listed(q, half)
     local sorted = c[half.sets] > 0 and redis_call('ZRANGE', q[half.set], 0, 0, 'WITHSCORES') or NONE
@@ -46,8 +57,12 @@ local function next_in_line(q)
         place, score = one[1], one[2]
       end
     end
+    for _, one in ipairs(sorted[1] and first_of_each_priority(q, half) or NONE) do
+      oldest = oldest and oldest < one and oldest or one
+    end
+    oldest = listed and not (oldest and oldest < listed) and listed or oldest
   end
-  return place
+  return place, oldest
 end
 
 -- The first that waits in a lane.
@@ -155,8 +170,9 @@ register('stats', function(q, from)
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end
-  local now, next_place = { ready = ready }, next_in_line(q)
-  now.oldest_ready = ready > 0 and to_number(next_place or 0) or 0
+  local now = { ready = ready }
+  local next_place, oldest_ready = next_in_line(q)
+  now.oldest_ready = ready > 0 and to_number(oldest_ready or 0) or 0
   now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
   now.oldest_waiting = now.waiting > 0 and oldest_waiting(q, next_place) or 0
   now.paused = c[N.paused] + c[N.halted]
