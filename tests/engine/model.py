@@ -20,6 +20,8 @@ DEFAULTS = {option.name: str(option.default) for option in WIRE.queue}
 MOST = {name: limit.of("redis") for name, limit in WIRE.limits.items()}
 TOLD = MOST["MAX_TOLD"]
 """Bytes behind which a call hands out, or tells, no further message."""
+DEAD_GRACE = 600_000_000
+"""µs for which a dead letter that is too old stays behind the call that found it so."""
 POLICY = tuple(option.name for option in WIRE.policy)
 
 
@@ -109,6 +111,8 @@ class Model:
     """Unsettled messages that have a place, first in sequence first."""
     delayed: list[Entry] = field(default_factory=list)
     dead: list[Entry] = field(default_factory=list)
+    mark: int | None = None
+    """The time at which the oldest dead letter was first seen to be too old."""
     named: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     """Of a dedup string: the message, and when its window ends, once it is settled."""
     kept: dict[int, tuple[str, int, str]] = field(default_factory=dict)
@@ -140,6 +144,13 @@ class Model:
         self.events.append([*event, consumer, cut, *counts, *told[0], *told[1]])
         del self.events[: -MOST["MAX_EVENTS"]]
 
+    def end_watch(self) -> None:
+        """Nobody watches any more; the last number is forgotten when the time is as far."""
+        if self.watched <= self.now:
+            self.watched, self.events = 0, []
+        if not self.watched and self.last_event <= self.now:
+            self.last_event = 0
+
     def _next_number(self) -> int:
         self.number = max(self.number + 1, self.now)
         return self.number
@@ -154,6 +165,7 @@ class Model:
         return (entry.options if entry else {}).get(name, self.options[name])
 
     def apply_due(self) -> None:
+        self.end_watch()
         expired = [entry for entry in self.line if entry.state == LEASED and entry.due <= self.now]
         for entry in sorted(expired, key=lambda e: (e.due, e.id)):
             self.counts["leases_expired"] += 1
@@ -180,9 +192,14 @@ class Model:
             self.line.append(entry)
             self.happened("due", entry)
         ttl = int(self.options["DEAD_TTL"])
-        while ttl and self.dead and self.dead[0].died + ttl <= self.now:
+        passed = self.mark is not None and self.mark + min(DEAD_GRACE, ttl) <= self.now
+        while passed and ttl and self.dead and self.dead[0].died + ttl <= (self.mark or 0):
             del self.dead[0]
             self.counts["dead_expired"] += 1
+        if not (ttl and self.dead and self.dead[0].died + ttl <= self.now):
+            self.mark = None
+        elif self.mark is None or self.mark > self.now or passed:
+            self.mark = self.now
         self.kept = {id: one for id, one in self.kept.items() if one[1] > self.now}
 
     # Putting.
@@ -430,8 +447,10 @@ class Model:
     def end(self, entry: Entry) -> None:
         (self.delayed if entry.state == DELAYED else self.line).remove(entry)
         if "DEDUP" in entry.options:
-            until = self.now + int(self.option("WINDOW", entry))
-            self.named[entry.options["DEDUP"]] = entry.id, until
+            name, window = entry.options["DEDUP"], int(self.option("WINDOW", entry))
+            self.named[name] = entry.id, self.now + window
+            if not window:
+                del self.named[name]
 
     def extend(self, token: str, duration: int, waiting: str = "") -> list[str]:
         self.apply_due()

@@ -57,7 +57,8 @@ class WatchedModel(RootsModel):
         bytes = 0
         for name, one in sorted(self.living().items()):
             if name > after and len(reply) < 4 * int(count) and bytes < MOST["MAX_TOLD"]:
-                reply += [name, str(self.now - one.said), str(one.until - self.now), one.text]
+                past = max(self.now - one.said, 0)
+                reply += [name, str(past), str(one.until - self.now), one.text]
                 bytes += len(name) + len(one.text)
         return reply
 

@@ -147,3 +147,39 @@ def test_what_stands_behind_acknowledged_messages_is_ready(queue: Queue) -> None
     queue.ack_all(first.messages)
     assert queue.payloads() == ["behind one", "behind two"]
     assert queue.stats()["lanes"] == 2
+
+
+DAY = 86_400_000_000
+MINUTE = 60_000_000
+
+
+def test_a_clock_that_is_ahead_for_a_moment_drops_no_dead_letter(timed: TimedQueue) -> None:
+    timed.put(message("one"))
+    timed.settle(timed.lease(1, LONG).messages[0].reject())
+    times = [31 * DAY, 31 * DAY + 2_000_000, 2_000_000]
+    # Behind it the clock is right, and then as wrong as before.
+    times += [20 * MINUTE, 31 * DAY + 20 * MINUTE, 31 * DAY + 30 * MINUTE - 1]
+    # It is due, and the clock was right when it came to be.
+    times += [30 * DAY, 30 * DAY + 10 * MINUTE - 1]
+    for time in times:
+        timed.at(time)
+        timed.put(message("next"))
+        assert timed.stats()["dead"] == 1
+    timed.at(30 * DAY + 10 * MINUTE)
+    timed.put(message("next"))
+    assert (timed.stats()["dead"], timed.stats()["dead_expired"]) == (0, 1)
+
+
+def test_a_clock_that_jumps_while_one_goes_drops_that_one(timed: TimedQueue) -> None:
+    for time in (0, 15 * DAY):
+        timed.at(time)
+        timed.put(message("one"))
+        timed.settle(timed.lease(1, LONG).messages[0].reject())
+    for time, left in ((30 * DAY, 2), (60 * DAY, 1), (30 * DAY + MINUTE, 1), (60 * DAY, 1)):
+        timed.at(time)
+        timed.put(message("next"))
+        timed.lease(1, 1)
+        assert timed.stats()["dead"] == left
+    timed.at(60 * DAY + 10 * MINUTE)
+    timed.put(message("next"))
+    assert timed.stats()["dead"] == 0

@@ -74,6 +74,18 @@ def test_a_queue_of_each_layout_that_was_ever_stored_goes_on(bare: redis.Redis, 
     assert number_of(bare, queue.key) == 2
 
 
+def test_a_dead_letter_of_a_release_that_looked_at_no_age_goes_by_it_now(bare: redis.Redis) -> None:
+    commands, _ = read(FOLDER / "layout-1.jsonl")
+    for command in commands:
+        execute(bare, *command)
+    queue = TimedQueue(bare, "stored")
+    days = 86_400_000_000
+    for time, dead in ((29 * days, 1), (30 * days, 1), (30 * days + 600_000_000, 0)):
+        queue.at(time)
+        queue.put(message("next"))
+        assert queue.stats()["dead"] == dead
+
+
 def test_a_new_queue_has_the_number_of_its_layout(queue: Queue) -> None:
     queue.put(message("one"))
     assert number_of(queue.connection, queue.key) == 2

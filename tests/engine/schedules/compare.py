@@ -74,9 +74,11 @@ def difference(asked: Asked, redis: Replies) -> str | None:
         if call.now != now:
             now = call.now
             assert redis.line() == b"+OK"
-        places = hub.at, redis.at
+        asked_of = [one for one in (hub, redis) if one]
+        places = [one.at for one in asked_of]
         if not same(call, hub, redis):
-            hub.at, redis.at = places
+            for one, place in zip(asked_of, places, strict=True):
+                one.at = place
             before = asked.calls[max(number - SHOWN, 0) : number]
             past = [f"at {one.now - start}: {one} -> {one.expected}" for one in before]
             return "\n  ".join([
@@ -84,7 +86,7 @@ def difference(asked: Asked, redis: Replies) -> str | None:
                 *past,
                 f"at {now - start}: {call}",
                 f"model {call.expected}",
-                f"hub   {hub.next()}",
+                f"hub   {hub.next() if hub else 'not asked'}",
                 f"redis {redis.next().replace(f'il{WIRE}_', 'il1_')}",
             ])  # fmt: skip
     left = {name.removeprefix(f"{asked.key}:") for name in redis.array() or []}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tests.engine.model import BACKING_OFF, HELD, LEASED, QUEUED, Entry, Refused, Spec
 from tests.engine.model_watch import WatchedModel
 from tests.engine.schedules.steps import Pick, Step
+from tests.engine.timed import START
 
 LATELY = 12
 SOON = 10_000_000
@@ -42,6 +43,10 @@ class Director:
 
     model: WatchedModel
     calls: list[Call] = field(default_factory=list)
+    error: int = 0
+    """µs by which the clock is ahead of what it would be if nobody had set it."""
+    latest: int = 0
+    """The latest time of a call."""
     tally: Counter[str] = field(default_factory=Counter)
     """Counts of the model's refusals, and of losses and repeats; the rest is in its own counts."""
     leased: list[tuple[str, str]] = field(default_factory=lambda: [NOBODY])
@@ -55,6 +60,7 @@ class Director:
     def _call(self, name: str, arguments: list[str], expected: list[str] | str) -> Call:
         call = Call(name, arguments, expected, self.model.now)
         self.calls.append(call)
+        self.latest = max(self.latest, call.now)
         if isinstance(expected, str):
             self.tally[expected] += 1
         return call
@@ -82,6 +88,15 @@ class Director:
 
     def _tick(self, span: int) -> None:
         self.model.now += span
+
+    def _clock(self, step: tuple[str, int]) -> None:
+        """The clock is set: ahead, back, or to what it would be if it never had been."""
+        way, span = step
+        error = {"ahead": self.error + span, "back": self.error - span, "right": 0}[way]
+        # Numbers have 16 digits.
+        error = max(error, START + self.error - self.model.now)
+        self.model.now += error - self.error
+        self.error = error
 
     def _due(self, step: tuple[int, int]) -> None:
         """To the very time at which something ends, or one before it."""
@@ -188,9 +203,9 @@ class Director:
         self._call("extend", [token, duration, *waiting], reply)
 
     def _kept(self, consumer: str) -> Call | None:
-        """The last call, while its reply is kept."""
+        """The last call, while its reply is kept: no call since came when it was too old."""
         call = self.last.get(consumer)
-        return call if call and self.model.now < call.now + KEPT else None
+        return call if call and max(self.latest, self.model.now) < call.now + KEPT else None
 
     def _again(self, consumer: str) -> None:
         if before := self._kept(consumer):
@@ -336,7 +351,8 @@ class Director:
                 self._call("blocked", arguments, model.blocked_by(limit, ids, keys))
 
     def drain(self) -> None:
-        """Calls that leave nothing unsettled and nothing known."""
+        """Calls that leave nothing unsettled and nothing known, at the latest time of all."""
+        self.model.now = max(self.model.now, self.latest)
         self._direct(("resume", []))
         if self.model.paused:
             self._direct(("resume", list(self.model.paused)))

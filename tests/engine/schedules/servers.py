@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import redis
@@ -36,11 +36,14 @@ return found"""
 
 @dataclass
 class Asked:
-    """A schedule of which the hub has answered all, and Redis what it has come to."""
+    """A schedule of which the hub has answered all, and Redis what it has come to.
+
+    Where the time falls, the hub is not asked: its own never does.
+    """
 
     calls: list[Call]
     key: str
-    hub: Replies
+    hub: Replies | None
 
 
 class Servers:
@@ -76,6 +79,9 @@ class Servers:
         text.append(command("EVAL", LEFT_OVER, "0", f"{key}:*"))
         text.append("PING\r\n")
         self._redis.sendall("".join(text).encode("latin-1"))
+        times = [self.now, *[call.now for call in calls]]
+        if any(time < before for before, time in pairwise(times)):
+            return Asked(calls, key, None)
         told = []
         for at, some in groupby(calls, key=lambda call: call.now):
             self.advance(at)

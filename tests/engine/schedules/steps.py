@@ -15,6 +15,8 @@ KEYS = ("a", "b", "c", "d", "e", "f")
 CONSUMERS = ("one", "two", "three", "")
 """The last has no name: its calls carry no number, and no reply of theirs is kept."""
 PICKS = 1_000
+DAYS = 31 * 86_400_000_000
+"""µs; longer than dead letters are kept by default."""
 WAIT = "5"
 """µs for which some calls wait, where the server has nothing to say at once."""
 
@@ -120,6 +122,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     def pick() -> int:
         return int(chance() * PICKS)
 
+    # In few schedules the clock is set, and in most of those back too: mostly to where it was.
+    set_ways = choice([["ahead"], ["ahead", "back", "right"], ["ahead", "right"]])
+    set_ways = set_ways if chance() < 0.15 else []
+
     policy: Makes = {
         "ATTEMPTS": (0.3, lambda: choice([0, 1, 2, 3])),
         "FIRST": (0.2, lambda: choice([0, 1, 7, 100, 1_000])),
@@ -138,6 +144,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "QUIET": (0.12, lambda: choice([0, 1, 1])),
         **policy,
     }
+    if set_ways[1:]:
+        # When a string is forgotten whose window is over, no clause says: with the next such put.
+        del own["DEDUP"]
     declared_options: Makes = {
         "MAXSIZE": (0.3, lambda: choice([0, 4, 12])),
         "MAXBYTES": (0.3, lambda: choice([0, 60, 400])),
@@ -270,6 +279,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     def events() -> tuple[int, int, str]:
         return pick(), choice([1, 2, 30, 1_024]), choice(watch)
 
+    def clock() -> tuple[str, int]:
+        return choice(set_ways), choice([1, 9, 1_000, 599_999_999, 600_000_000, DAYS, DAYS])
+
     def workers() -> tuple[str, list[str]]:
         worker = choice(["w", "ww", "v\xff", "\x00", "W"])
         name = choice(["announce", "announce", "workers", "ask", "ask"])
@@ -294,7 +306,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "stale": (1, who),
         "operate": (11, operate),
         "direct": (8, direct),
-        "restore": (2, restored),
+        "clock": (12 if set_ways else 0, clock),
+        "restore": (0 if set_ways[1:] else 2, restored),
         "events": (8 if watch else 0, events),
         "workers": (3, workers),
         "wrong": (1, lambda: choice(WRONG)),

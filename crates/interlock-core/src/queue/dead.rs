@@ -48,8 +48,10 @@ pub(super) struct DeadLetters<P> {
     most: usize,
     /// For how many µs one is kept; 0: without limit.
     ttl: u64,
-    /// The time at which the oldest has been kept for long enough; `Time::MAX`: never.
-    due: Time,
+    /// The time at which the oldest was first seen to be too old; `None`: it is not, or nobody has looked.
+    mark: Option<Time>,
+    /// The time of the next look at their age; `Time::MAX`: never.
+    look: Time,
     /// Payloads of those that were too old, for whoever drops them outside the lock.
     expired: Vec<P>,
     /// Of their last errors.
@@ -59,6 +61,9 @@ pub(super) struct DeadLetters<P> {
 /// Bytes that a dead letter takes beside its payload, keys and error.
 const OF_A_LETTER: usize = 160;
 
+/// µs for which one that is too old stays behind the look that found it so; at most its `ttl`.
+const GRACE: Time = 600_000_000;
+
 impl<P> DeadLetters<P> {
     pub fn new(most: usize, ttl: u64) -> Self {
         DeadLetters {
@@ -67,7 +72,8 @@ impl<P> DeadLetters<P> {
             next: 0,
             most,
             ttl,
-            due: Time::MAX,
+            mark: None,
+            look: Time::MAX,
             expired: Vec::new(),
             bytes: 0,
         }
@@ -91,7 +97,9 @@ impl<P> DeadLetters<P> {
         self.bytes += dead.error.len();
         self.letters.insert(self.next, dead);
         self.next += 1;
-        self.note_due();
+        if self.mark.is_none() {
+            self.plan_look();
+        }
     }
 
     pub fn get(&self, id: u64) -> Option<&Dead<P>> {
@@ -106,30 +114,57 @@ impl<P> DeadLetters<P> {
         let order = self.order_of.remove(&id)?;
         let dead = self.letters.remove(&order)?;
         self.bytes -= dead.error.len();
-        self.note_due();
+        self.plan_look();
         Some(dead)
     }
 
     pub fn set_bounds(&mut self, most: usize, ttl: u64) {
         (self.most, self.ttl) = (most, ttl);
-        self.note_due();
+        self.plan_look();
     }
 
-    /// The time at which the oldest goes; `Time::MAX`: never.
+    /// The time at which their age is to be looked at; `Time::MAX`: never.
     #[inline]
-    pub fn due(&self) -> Time {
-        self.due
+    pub fn look(&self) -> Time {
+        self.look
+    }
+
+    pub fn mark(&self) -> Option<Time> {
+        self.mark
+    }
+
+    pub fn set_mark(&mut self, mark: Option<Time>) {
+        self.mark = mark;
+        self.plan_look();
     }
 
     /// Takes out those that were kept for long enough, the oldest first and at most `limit`; how many.
+    ///
+    /// A clock that is wrong for some seconds drops none: a look that finds the oldest too old marks its time,
+    /// and those that were too old then go at the first look `GRACE` later. (A scheduler's time never falls;
+    /// where it can, in a Redis, a mark ahead of it is set anew.)
     pub fn expire(&mut self, now: Time, limit: u32) -> u32 {
-        let mut count = 0;
-        while count < limit && self.due <= now {
-            let Some(id) = self.letters.values().next().map(|dead| dead.id) else { break };
-            let dead = self.remove(id);
-            self.expired.extend(dead.map(|dead| dead.payload));
-            count += 1;
+        if limit == 0 || self.look > now {
+            return 0;
         }
+        let mut count = 0;
+        let grace = GRACE.min(self.ttl);
+        let passed = self.mark.filter(|mark| mark.saturating_add(grace) <= now);
+        if let Some(mark) = passed {
+            while self.oldest_due() <= mark {
+                if count == limit {
+                    // The next call goes on.
+                    return count;
+                }
+                let Some(id) = self.letters.values().next().map(|dead| dead.id) else { break };
+                let dead = self.remove(id);
+                self.expired.extend(dead.map(|dead| dead.payload));
+                count += 1;
+            }
+        }
+        let due = self.oldest_due();
+        self.mark = (due <= now).then(|| self.mark.filter(|_| passed.is_none()).unwrap_or(now));
+        self.look = self.mark.map_or(due, |mark| mark.saturating_add(grace));
         count
     }
 
@@ -146,9 +181,15 @@ impl<P> DeadLetters<P> {
         &self.expired
     }
 
-    fn note_due(&mut self) {
+    /// At once if the oldest of them may be another than the one that was too old.
+    fn plan_look(&mut self) {
+        self.look = if self.mark.is_some() { 0 } else { self.oldest_due() };
+    }
+
+    /// The time at which the oldest has been kept for long enough; `Time::MAX`: never.
+    fn oldest_due(&self) -> Time {
         let first = self.letters.values().next().filter(|_| self.ttl > 0);
-        self.due = first.map_or(Time::MAX, |dead| dead.died_at.saturating_add(self.ttl));
+        first.map_or(Time::MAX, |dead| dead.died_at.saturating_add(self.ttl))
     }
 
     /// Those that died after this one; `None`: there is no such dead letter.

@@ -38,7 +38,7 @@ impl<P> Scheduler<P> {
     /// Returns whether a call at this time has something to apply.
     #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {
-        self.next_due().is_some_and(|due| due <= now) || self.dead.due() <= now
+        self.next_due().is_some_and(|due| due <= now) || self.dead.look() <= now
     }
 
     /// Returns the time at which a call would next have something to apply, if nobody calls before.

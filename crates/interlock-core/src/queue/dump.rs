@@ -32,7 +32,9 @@ use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// The first byte of a dump. A change of the form takes the next number, and `restore` goes on
 /// reading the older ones.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
+/// The last one without the mark of dead letters.
+pub(super) const BEFORE_MARK: u8 = 2;
 /// The oldest that can be read, and how many counts it has.
 pub(super) const FIRST_VERSION: u8 = 1;
 pub(super) const FIRST_COUNTS: usize = 15;
@@ -85,6 +87,7 @@ impl<P> Scheduler<P> {
             write_dead(out, dead);
             sized(out, |out| payload(&dead.payload, out));
         }
+        option(out, self.dead.mark());
         let (times, until) = self.numbers.times();
         number(out, times.len() as u64);
         let (mut id, mut time) = (0, 0);

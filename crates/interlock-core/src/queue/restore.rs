@@ -10,9 +10,9 @@ use crate::queue::bytes::{Damaged, Reader};
 use crate::queue::dead::Dead;
 use crate::queue::delays::DelayedKeys;
 use crate::queue::dump::{
-    kept_stats, ATTEMPT, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS, FIRST_VERSION,
-    FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE,
-    STATES, SUSPECT, VERSION, WINDOW,
+    kept_stats, ATTEMPT, BEFORE_MARK, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS,
+    FIRST_VERSION, FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY,
+    SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
 use crate::queue::lane::Lanes;
 use crate::queue::message::{Message, BARRIER, KEYED, PARKED};
@@ -88,6 +88,9 @@ impl<P> Scheduler<P> {
             let dead = read_dead(&mut reader)?;
             let payload = read_payload(&mut reader, &mut payload)?;
             s.dead.push(dead.with(payload));
+        }
+        if version > BEFORE_MARK {
+            s.dead.set_mark(reader.option("mark of dead letters")?);
         }
         s.restore_put_times(&mut reader)?;
         if !reader.is_at_end() {

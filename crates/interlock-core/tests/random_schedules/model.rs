@@ -63,6 +63,8 @@ pub struct Model {
     pub(crate) delayed: Vec<Message>,
     /// Oldest dead first.
     pub(crate) dead: Vec<Message>,
+    /// The time at which the oldest was first seen to be too old.
+    dead_mark: Option<Time>,
     remembered: Vec<Remembered>,
     pub(crate) paused: bool,
     pub(crate) paused_keys: Vec<usize>,
@@ -84,6 +86,7 @@ impl Model {
             placed: Vec::new(),
             delayed: Vec::new(),
             dead: Vec::new(),
+            dead_mark: None,
             remembered: Vec::new(),
             paused: false,
             paused_keys: Vec::new(),
@@ -198,14 +201,32 @@ impl Model {
             self.placed.push(message);
             left -= 1;
         }
+        if left > 0 {
+            self.drop_old_letters(left);
+        }
+    }
+
+    /// Clause 10: those that were too old at the mark go a grace later.
+    fn drop_old_letters(&mut self, mut left: usize) {
         let ttl = self.options.dead_ttl;
-        while left > 0
-            && ttl > 0
-            && self.dead.first().is_some_and(|one| one.died_at + ttl <= self.now)
-        {
-            self.dead.remove(0);
-            self.counts.dead_expired += 1;
-            left -= 1;
+        let over = |model: &Model, time: Time| {
+            ttl > 0 && model.dead.first().is_some_and(|one| one.died_at + ttl <= time)
+        };
+        let passed = self.dead_mark.filter(|mark| mark + ttl.min(600_000_000) <= self.now);
+        if let Some(mark) = passed {
+            while over(self, mark) {
+                if left == 0 {
+                    return;
+                }
+                self.dead.remove(0);
+                self.counts.dead_expired += 1;
+                left -= 1;
+            }
+        }
+        if !over(self, self.now) {
+            self.dead_mark = None;
+        } else if self.dead_mark.is_none() || passed.is_some() {
+            self.dead_mark = Some(self.now);
         }
     }
 

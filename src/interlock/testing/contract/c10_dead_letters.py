@@ -193,7 +193,7 @@ async def a_discarded_letter_makes_room_for_another(t: Trial) -> None:
 
 
 @clause(10)
-async def a_dead_letter_is_dropped_at_its_age_and_not_before(t: Trial) -> None:
+async def a_dead_letter_is_dropped_a_while_after_it_was_seen_too_old(t: Trial) -> None:
     q = t.queue(maxdead=2, dead_ttl=60)
     first = await _dead(q, "first", keys="a")
     await t.advance(20)
@@ -204,12 +204,33 @@ async def a_dead_letter_is_dropped_at_its_age_and_not_before(t: Trial) -> None:
     await t.advance(39.999)
     assert not await q.bury(held)
     await t.advance(0.001)
+    # The first is too old from here on; it goes after as long again, for its age is short.
+    assert not await q.bury(held)
+    await t.advance(59.999)
+    assert not await q.bury(held)
+    await t.advance(0.001)
+    # The second, too old by now, was not when the first was seen to be.
     assert await q.bury(held)
     assert [letter.id for letter in await q.dead_letters()] == [second, held]
     with raises(KeyError):
         await q.requeue(first)
     stats = await q.stats()
     assert (stats.dead, stats.dead_lettered, stats.dead_expired) == (2, 3, 1)
+
+
+@clause(10)
+async def no_dead_letter_goes_within_ten_minutes_of_a_call_that_found_it_too_old(t: Trial) -> None:
+    q = t.queue(dead_ttl=30 * 86_400)
+    ids = [await _dead(q, "one"), await _dead(q, "two")]
+    await t.advance(31 * 86_400)
+    for _ in range(2):
+        await q.put("next")
+    await t.advance(599.999)
+    await q.put("next")
+    assert [letter.id for letter in await q.dead_letters()] == ids
+    await t.advance(0.001)
+    await q.put("next")
+    assert await q.dead_letters() == []
 
 
 @clause(10)
@@ -230,6 +251,9 @@ async def dead_letters_go_by_age_a_thousand_at_a_call(t: Trial) -> None:
         for lease in await q.get_many(1_000):
             await lease.reject("bad")
     await t.advance(100)
+    await q.put("first")
+    await (await q.one()).ack()
+    await t.advance(60)
     await q.put("next")
     (letter,) = await q.dead_letters(limit=1)
     # In one process the move of the clock and a reading are such calls too.

@@ -16,7 +16,7 @@ local COUNTERS = {
   'su', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered', 'cancelled', 'skipped',
   'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers', 'open', 'opening',
   'late', 'unfinished', 'returning', 'moved', 'windows', 'results', 'result_bytes', 'result_due',
-  'aliases', 'watched', 'event_last', 'messages_expired', 'dead_expired', 'dead_due',
+  'aliases', 'watched', 'event_last', 'messages_expired', 'dead_expired', 'dead_due', 'dead_mark',
 }
 
 -- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
@@ -81,9 +81,13 @@ local function load_counters(q)
     c[FIRST_RARE] = nil
     if c[N.rare] > 0 then
       local rare = redis_call('HGET', q.c, 'd')
-      -- An older release knew fewer.
+      -- An older release knew fewer, and some looked at no age of dead letters.
+      local is_old = #rare < #NEW_RARE
       rare = rare .. string_sub(NEW_RARE, #rare + 1)
       local values = { struct_unpack(RARE_LAYOUT, rare) }
+      if is_old then
+        values[N.dead_due - N.rare] = 0
+      end
       for i = FIRST_RARE, LAST do
         c[i] = values[i - N.rare]
       end

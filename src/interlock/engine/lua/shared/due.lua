@@ -183,7 +183,7 @@ local function apply_due(q)
     c[N.due] = first and to_number(first) or NEVER
   end
   if c[N.rare] > 0 then
-    if left > 0 and c[N.dead_due] <= q.now then
+    if left > 0 and (c[N.dead_due] <= q.now or c[N.dead_mark] > q.now) then
       letters.expire(q, left)
     end
     expire_results(q)

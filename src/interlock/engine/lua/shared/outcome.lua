@@ -34,7 +34,8 @@ local function settle(q, m, kept)
 end
 
 -- Dead letters, in one table: a name at the top takes one of 200 locals.
-local letters = {}
+-- µs: see letters.note.
+local letters = { GRACE = 600000000 }
 
 function letters.drop(q, ids)
   local c = q.counters
@@ -44,9 +45,14 @@ function letters.drop(q, ids)
   c[N.dead] = c[N.dead] - #ids
   -- The next in line may be older: one that died elsewhere stands where it came.
   c[N.dead_due] = c[N.dead] == 0 and NEVER or 0
+  if c[N.dead] == 0 then
+    c[N.dead_mark] = 0
+  end
 end
 
--- They are kept for DEAD_TTL: at dead_due the oldest has been, or it went before.
+-- They are kept for DEAD_TTL: at dead_due or later their age is to be looked at. A clock that is wrong for some
+-- seconds drops none: a look that finds the oldest too old sets dead_mark to its time (0: it is not), and those that
+-- were too old then go at the first look GRACE later, or after DEAD_TTL if that is shorter.
 function letters.note(q, died)
   local c, ttl = q.counters, option(q, 'DEAD_TTL')
   if ttl > 0 then
@@ -54,8 +60,8 @@ function letters.note(q, died)
   end
 end
 
--- Those that were kept for long enough, the oldest first and at most `left`; and when the next one will be.
-function letters.old(q, left, ttl)
+-- Those that had been kept for long enough at a time, the oldest first and at most `left`; and when the next one is.
+function letters.old(q, left, ttl, time)
   -- Mostly the first is not over yet: the others are read only behind one that is.
   local over, first, some = {}, 0, 1
   repeat
@@ -63,7 +69,7 @@ function letters.old(q, left, ttl)
     for i, text in ipairs(fetch(q.x, ids)) do
       -- Behind the error and the attempts.
       local due = to_number(cmsgpack.unpack(text)[3]) + ttl
-      if due > q.now or #over == left then
+      if due > time or #over == left then
         return over, due
       end
       over[#over + 1] = ids[i]
@@ -76,15 +82,23 @@ end
 
 function letters.expire(q, left)
   local c, ttl = q.counters, option(q, 'DEAD_TTL')
+  local mark, grace = c[N.dead_mark], math.min(letters.GRACE, ttl)
+  local passed = mark > 0 and mark + grace <= q.now
   local over, due = {}, NEVER
   if ttl > 0 then
-    over, due = letters.old(q, left, ttl)
+    over, due = letters.old(q, passed and left or 0, ttl, mark)
   end
   if #over > 0 then
     letters.drop(q, over)
     c[N.dead_expired] = c[N.dead_expired] + #over
   end
-  c[N.dead_due] = due
+  if due > q.now then
+    mark = 0
+  elseif mark == 0 or mark > q.now or passed and due > mark then
+    -- If `left` are gone and others were too old as well, the next call goes on.
+    mark = q.now
+  end
+  c[N.dead_mark], c[N.dead_due] = mark, mark > 0 and mark + grace or due
 end
 
 local function bury(q, m)
