@@ -20,9 +20,21 @@ pub trait RowWrites: Send + Sync {
 pub struct Write {
     /// By which it is answered.
     pub waiting: Waiting,
+    /// `None`: a client that does not number its writes.
+    pub client: Option<Numbered>,
     /// The command's name first. Rights and the number of arguments were checked, and all rows are of tables
     /// that have this writer.
     pub arguments: Vec<Vec<u8>>,
+}
+
+/// The client and the number of a write, under which it is done once however often it comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbered {
+    pub name: Vec<u8>,
+    /// From 1 on.
+    pub number: u64,
+    /// The log time after which it is not done, in ms.
+    pub deadline: u64,
 }
 
 /// A client that waits for its reply. Dropped, it answers that nobody knows whether the write was done.
@@ -160,6 +172,8 @@ impl Drop for Answers {
     }
 }
 
+/// The longest name of a client that numbers its writes, in bytes.
+pub const MOST_NAME: usize = 128;
 /// Writes that are given at once.
 const GIVEN: usize = 512;
 /// Of a write that its writer dropped, or that is not answered when the hub stops.

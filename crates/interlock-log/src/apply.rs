@@ -122,7 +122,10 @@ impl<M: Machine> Whole<M> {
                 Applied { merged, ..nothing(fate) }
             }
             Body::Commands(commands) => {
-                let latest = commands.iter().map(|command| command.deadline).max();
+                // One that is too far ahead is not done: its record must not have all be refused up to then.
+                let furthest = self.furthest(limits);
+                let deadlines = commands.iter().map(|command| command.deadline);
+                let latest = deadlines.filter(|deadline| *deadline <= furthest).max();
                 match self.count(entry, latest.unwrap_or(0), limits, rules) {
                     Fate::Counted => self.do_all(entry, commands, limits, rules),
                     fate => nothing(fate),
@@ -231,20 +234,23 @@ impl<M: Machine> Whole<M> {
                 Standing::New => {}
             }
         }
-        // A deadline that is too far ahead could outlive the record of its client.
-        let furthest = self.now + limits.timeout + limits.span;
         if self.is_forgotten(command, rules) {
             return Some(Answer::Unknown); // it may have been done
         }
         if rules.deadlines && command.deadline < self.now {
             return Some(Answer::Past);
         }
-        if rules.deadlines && command.deadline > furthest {
+        if rules.deadlines && command.deadline > self.furthest(limits) {
             return Some(Answer::Unknown); // a copy of it may come when it is not too far ahead
         }
         let (client, _) = command.client.as_ref()?;
         let clients = &self.sessions.clients;
         (clients.len() >= limits.clients && !clients.contains_key(client)).then_some(Answer::Full)
+    }
+
+    /// A deadline that is further ahead could outlive the record of its client.
+    fn furthest(&self, limits: &Limits) -> u64 {
+        self.now + limits.timeout + limits.span
     }
 
     /// True if the record that a write was done may have been dropped.

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_hub::wake::WakeUp;
-use interlock_hub::writes::{Answers, RowWrites, Waiting, Write as Given};
+use interlock_hub::writes::{Answers, RowWrites, Waiting, Write as Given, MOST_NAME};
 use interlock_log::apply::Answer;
 
 use crate::node::{Clients, News, Refused, Write};
@@ -91,12 +91,15 @@ impl RowWrites for HubWrites {
     }
 }
 
+/// A client that waits, and whether it numbers its writes.
+type Waits = (Waiting, bool);
+
 /// The loop's side of the writes of a hub.
 pub struct HubClients {
     writes: Arc<HubWrites>,
     news: Sender<News>,
     /// Waiting clients, by tickets from `first` on; `None`: it is answered.
-    waiting: VecDeque<Option<Waiting>>,
+    waiting: VecDeque<Option<Waits>>,
     first: u64,
 }
 
@@ -106,7 +109,7 @@ impl HubClients {
         HubClients { writes, news, waiting: VecDeque::new(), first: 0 }
     }
 
-    fn waits(&mut self, ticket: u64) -> Option<Waiting> {
+    fn waits(&mut self, ticket: u64) -> Option<Waits> {
         let at = usize::try_from(ticket.checked_sub(self.first)?).ok()?;
         let found = self.waiting.get_mut(at)?.take();
         while self.waiting.front().is_some_and(Option::is_none) {
@@ -124,10 +127,12 @@ impl Clients for HubClients {
 
     fn take(&mut self, most: usize) -> Vec<Write> {
         let mut taken = Vec::new();
-        for Given { waiting, arguments } in self.writes.take(most) {
+        for Given { waiting, client, arguments } in self.writes.take(most) {
             let ticket = self.first + self.waiting.len() as u64;
-            self.waiting.push_back(Some(waiting));
-            taken.push(Write { ticket, client: None, arguments });
+            self.waiting.push_back(Some((waiting, client.is_some())));
+            let deadline = client.as_ref().map(|client| client.deadline);
+            let client = client.map(|client| (client.name, client.number));
+            taken.push(Write { ticket, client, deadline, arguments });
         }
         taken
     }
@@ -135,9 +140,10 @@ impl Clients for HubClients {
     fn answer(&mut self, answers: Vec<(u64, Answer)>) {
         let (mut out, mut count) = (Answers::default(), 0);
         for (ticket, answer) in answers {
-            if let Some(waiting) = self.waits(ticket) {
+            if let Some((waiting, numbered)) = self.waits(ticket) {
                 count += 1;
-                out.add(waiting, reply(answer));
+                let reply = reply(answer, numbered, waiting.resp3());
+                out.add(waiting, reply);
             }
         }
         self.writes.lock().taken -= count;
@@ -147,10 +153,14 @@ impl Clients for HubClients {
         let text = match why {
             Refused::Drains => "TRYAGAIN the node drains: ask another; it was not done",
             Refused::CannotNow => "TRYAGAIN the node cannot append to its log: it was not done",
+            Refused::TooFar => {
+                "ERR the deadline is too far ahead of TABLE TIME; allowed: 60,000 ms"
+            }
+            Refused::TooLong => "ERR it is longer than an entry of a log may be: it was not done",
         };
         let (mut out, mut count) = (Answers::default(), 0);
         for write in writes {
-            if let Some(waiting) = self.waits(write.ticket) {
+            if let Some((waiting, _)) = self.waits(write.ticket) {
                 count += 1;
                 out.add(waiting, error(text));
             }
@@ -171,13 +181,24 @@ fn refuse(writes: impl IntoIterator<Item = Given>, text: &str) {
     }
 }
 
-fn reply(answer: Answer) -> Vec<u8> {
+/// `numbered`: an error says what became of all calls with this number, and not of this one alone.
+fn reply(answer: Answer, numbered: bool, resp3: bool) -> Vec<u8> {
     match answer {
+        // All else that a write answers is worded alike in both, so that what is kept for a client that asks
+        // again is too.
+        Answer::Done { reply: Some(reply), .. } if resp3 && reply == b"$-1\r\n" => {
+            b"_\r\n".to_vec()
+        }
         Answer::Done { reply: Some(reply), .. } => reply,
         Answer::Done { reply: None, .. } => {
-            error("UNANSWERED it was done, and its reply is not kept any more")
+            error("NOREPLY it was done, and its reply is not kept any more")
         }
-        Answer::Late => error("ERR a later write of this client was done: this one was not"),
+        Answer::Late => {
+            error("LATE a write with a higher number was done: this one was not, and will not be")
+        }
+        Answer::Past if numbered => {
+            error("PAST its deadline is over in the log: it was not done, and will not be")
+        }
         Answer::Past => error("TRYAGAIN it came into the log too late: it was not done"),
         Answer::Full => error("TRYAGAIN the log has as many clients as it may: it was not done"),
         Answer::Unknown => {
@@ -198,6 +219,8 @@ fn size(write: &Given) -> usize {
 const ENDED: &str = "TRYAGAIN the node that writes this table has ended: it was not done";
 const NO_ROOM: &str =
     "TRYAGAIN the node has more writes to do than it has room for: it was not done";
+// What a hub takes for a name fits into an entry.
+const _: () = assert!(MOST_NAME <= interlock_log::entry::MOST_NAME);
 /// Bytes of a write and of an argument beside what they say.
 const OF_A_WRITE: usize = 96;
 const OF_AN_ARGUMENT: usize = 40;

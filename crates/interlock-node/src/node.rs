@@ -6,6 +6,7 @@
 
 mod places;
 mod standing;
+mod taking;
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::Place;
 use interlock_log::codec::{checksum, Reader};
-use interlock_log::entry::{Command, Mark};
+use interlock_log::entry::Mark;
 use interlock_log::machine::Machine;
 use interlock_log::replica::{Need, Replica, Setup};
 use interlock_log::ring::{Kept, Memory, Ring as Keeps};
@@ -479,22 +480,6 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.waiting.extend(self.replica.again());
     }
 
-    fn gather(&mut self, now: Instant) {
-        if !self.takes() {
-            return;
-        }
-        let writes = self.clients.take(self.pace.writes);
-        if writes.is_empty() {
-            return;
-        }
-        let since = now.saturating_duration_since(self.read_at).as_millis() as u64;
-        let deadline = self.replica.deadline(since, self.pace.timeout.as_millis() as u64);
-        for Write { ticket, client, arguments } in writes {
-            self.replica.submit(ticket, Command { client, deadline, arguments });
-        }
-        self.waiting.push_back(self.replica.append());
-    }
-
     /// Rows expire by the time of the log: where nobody writes, an entry without commands tells it.
     fn tell_time(&mut self, now: Instant) {
         if now < self.told_at + TOLD || !self.takes() || self.log.under_way().0 > 0 {
@@ -505,25 +490,6 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if due.is_some_and(|due| self.replica.deadline(since, 0) >= due + self.patience) {
             self.told_at = now;
             self.waiting.push_back(self.replica.append());
-        }
-    }
-
-    /// Clients that wait for longer than a write may take, for the node can take none, need not wait on.
-    fn refuse(&mut self, now: Instant) {
-        if !self.drains {
-            if self.takes() || self.log.under_way().0 > 0 {
-                self.takes_none = None;
-                return;
-            }
-            let since = *self.takes_none.get_or_insert(now);
-            if now < since + self.pace.timeout {
-                return;
-            }
-        }
-        let writes = self.clients.take(self.pace.writes);
-        if !writes.is_empty() {
-            let why = if self.drains { Refused::Drains } else { Refused::CannotNow };
-            self.clients.refuse(writes, why);
         }
     }
 

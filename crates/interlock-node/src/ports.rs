@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use interlock_log::apply::Answer;
+use interlock_log::entry::MOST_ARGUMENTS;
 
 /// The clients of a node, who wait elsewhere.
 pub trait Clients {
@@ -29,7 +30,23 @@ pub trait Clients {
 pub struct Write {
     pub ticket: u64,
     pub client: Option<(Vec<u8>, u64)>,
+    /// The log time after which it is not done; `None`: as long as any write may take.
+    pub deadline: Option<u64>,
     pub arguments: Vec<Vec<u8>>,
+}
+
+impl Write {
+    /// Returns why no log may have it. `furthest`: the last deadline that a log keeps in mind.
+    pub fn refusal(&self, deadline: u64, furthest: u64) -> Option<Refused> {
+        if self.arguments.len() > MOST_ARGUMENTS || self.bytes() > MOST_OF_A_WRITE {
+            return Some(Refused::TooLong);
+        }
+        (deadline > furthest).then_some(Refused::TooFar)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.arguments.iter().map(|one| one.len() + OF_AN_ARGUMENT).sum()
+    }
 }
 
 /// A reason why writes are not taken.
@@ -39,6 +56,10 @@ pub enum Refused {
     Drains,
     /// For as long as a write may take, the node could not take any.
     CannotNow,
+    /// No log would keep in mind for so long that it was done.
+    TooFar,
+    /// It has more arguments or bytes than an entry of a log.
+    TooLong,
 }
 
 /// A thing that happened to a node.
@@ -90,3 +111,8 @@ impl Default for Pace {
         }
     }
 }
+
+/// Bytes of a write at most. An entry has so many and a write more at most, which every engine takes.
+pub const MOST_OF_A_WRITE: usize = 16 << 20;
+/// Bytes of an argument beside what it says.
+const OF_AN_ARGUMENT: usize = 8;

@@ -160,6 +160,7 @@ impl Running {
         let write = |n| Write {
             ticket: first + n,
             client: None,
+            deadline: None,
             arguments: vec![name.as_bytes().to_vec()],
         };
         self.shared.asked.lock().unwrap().extend((0..count).map(write));

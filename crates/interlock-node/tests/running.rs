@@ -6,7 +6,7 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlock_hub::writes::{Desk, Host, RowWrites, Waiting, Write, Written};
+use interlock_hub::writes::{Desk, Host, Numbered, RowWrites, Waiting, Write, Written};
 use interlock_log::machine::Limits;
 use interlock_log::rows;
 use interlock_log::state::Rules;
@@ -40,11 +40,27 @@ impl Client {
     }
 
     fn give(&self, lines: &[&str]) {
+        self.give_as(lines, |_| None);
+    }
+
+    fn give_as(&self, lines: &[&str], client: impl Fn(u64) -> Option<Numbered>) {
         let write = |(number, line): (u64, &&str)| Write {
-            waiting: Waiting::new(self.desk.clone(), 1, number, false),
+            waiting: Waiting::new(self.desk.clone(), 1, number, number == RESP3),
+            client: client(number),
             arguments: line.split(' ').map(|word| word.as_bytes().to_vec()).collect(),
         };
         self.writes.write((0..).zip(lines).map(write).collect());
+    }
+
+    /// Says one line under a number of a client.
+    fn say_as(&self, number: u64, deadline: u64, line: &str) -> String {
+        let name = b"app/1".to_vec();
+        self.give_as(&[line], |_| Some(Numbered { name: name.clone(), number, deadline }));
+        self.said(1).remove(0)
+    }
+
+    fn time(&self) -> u64 {
+        self.say(&["TABLE TIME t"])[0][1..].trim_end().parse().unwrap()
     }
 
     /// The replies in the order of the writes.
@@ -60,6 +76,9 @@ impl Client {
         self.said(lines.len())
     }
 }
+
+/// The place of the write in a batch whose client speaks RESP3.
+const RESP3: u64 = 3;
 
 fn start(server: &Server, name: &str, client: &Client) -> Running {
     begin(server, name, client, Pace::default())
@@ -180,6 +199,59 @@ fn a_node_says_what_keeps_it_from_its_work_for_as_long_as_it_does_and_what_it_ha
         standing.told.went_back == 2 && standing.serves && standing.place.mark >= reads.mark
     });
     assert_eq!(node.figures().rows, 1);
+}
+
+#[test]
+fn a_numbered_write_is_done_once_in_its_order_and_not_behind_its_deadline() {
+    let server = Server::start("redis-server", &[]);
+    let clients = [Client::new(1 << 20), Client::new(1 << 20)];
+    let [a, b] = &clients;
+    let _nodes = [start(&server, "a", a), start(&server, "b", b)];
+    let later = a.time() + 30_000;
+    assert_eq!(a.say_as(1, later, "HINCRBY t:x n 1"), ":1\r\n");
+    for node in [a, b, a] {
+        // It has the same reply everywhere, whatever was done since.
+        assert_eq!(node.say_as(1, later, "HINCRBY t:x n 1"), ":1\r\n");
+    }
+    assert_eq!(b.say_as(3, later, "HINCRBY t:x n 1"), ":2\r\n");
+    let late = a.say_as(2, later, "HSET t:x n 9");
+    assert!(late.starts_with("-LATE ") && late.contains("was not, and will not be"), "{late}");
+    let past = a.say_as(4, a.time() - 1, "HSET t:x n 9");
+    assert!(past.starts_with("-PAST ") && past.contains("not done, and will not be"), "{past}");
+    let far = a.say_as(4, a.time() + 600_000, "HSET t:x n 9");
+    assert!(far.starts_with("-ERR the deadline is too far ahead"), "{far}");
+    // What was refused is under its number free to be done.
+    assert_eq!(a.say_as(4, later, "TABLE BARRIER t"), "+OK\r\n");
+    assert_eq!(b.say_as(4, later, "HSET t:x n 9"), "+OK\r\n");
+    assert_eq!(a.say(&["HINCRBY t:x n 0"]), [":2\r\n"]);
+}
+
+#[test]
+fn what_no_entry_can_hold_is_refused_and_the_node_goes_on() {
+    let server = Server::start("redis-server", &[]);
+    let client = Client::new(256 << 20);
+    let _node = start(&server, "a", &client);
+    let keys = format!("DEL{}", " t:x".repeat(70_000));
+    let long = format!("HSET t:x name {}", "x".repeat(17 << 20));
+    let half = format!("HSET t:x name {}", "x".repeat(9 << 20));
+    let said = client.say(&[&keys, "HSET t:x n 1", &long, &half, &half, "HINCRBY t:x n 1"]);
+    for at in [0, 2] {
+        assert!(said[at].starts_with("-ERR it is longer than an entry"), "{}", said[at]);
+    }
+    for at in [3, 4] {
+        assert!(said[at].starts_with("-WRONGTYPE "), "{}", said[at]);
+    }
+    assert_eq!((&said[1][..], &said[5][..]), (":1\r\n", ":2\r\n"));
+}
+
+#[test]
+fn what_is_null_is_so_in_the_protocol_of_who_asks() {
+    let server = Server::start("redis-server", &[]);
+    let client = Client::new(1 << 20);
+    let _node = start(&server, "a", &client);
+    let pops = ["TABLE POP t:x"; 5];
+    let said = client.say(&pops);
+    assert_eq!(said, ["$-1\r\n", "$-1\r\n", "$-1\r\n", "_\r\n", "$-1\r\n"]);
 }
 
 /// Nodes that start and end, and an engine that loses its tail or all, in random order; each write of a client that was

@@ -168,6 +168,8 @@ pub enum Action {
     TableCas,
     TablePop,
     TableBarrier,
+    TableClient,
+    TableTime,
     Xrange,
     Xrevrange,
     Xlen,

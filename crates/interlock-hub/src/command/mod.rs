@@ -363,6 +363,8 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::TableCas => tables::rows::compare_and_set,
         Action::TablePop => tables::rows::pop,
         Action::TableBarrier => tables::rows::barrier,
+        Action::TableClient => tables::kept::numbered,
+        Action::TableTime => tables::kept::time,
         Action::Xrange => streams::range,
         Action::Xrevrange => streams::reverse,
         Action::Xlen => streams::length,

@@ -189,7 +189,7 @@ fn write(
             Err(TryRecvError::Disconnected) if held.is_empty() => return,
             Err(_) => Vec::new(),
         };
-        for Write { waiting, arguments } in batch {
+        for Write { waiting, arguments, .. } in batch {
             if arguments.get(1).is_some_and(|row| row == b"kept:dropped") {
                 continue;
             }

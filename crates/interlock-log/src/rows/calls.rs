@@ -8,6 +8,8 @@ pub enum Call {
     Of(Verb),
     /// TABLE BARRIER, which changes nothing.
     Barrier,
+    /// TABLE TIME, which does not either.
+    Time,
 }
 
 /// The command that these words begin with. Errors: there is none, or it has not so many.
@@ -19,6 +21,9 @@ pub fn find<T: AsRef<[u8]>>(words: &[T]) -> Result<Call, Refusal> {
     let is = |at, name: &[u8]| word(at).eq_ignore_ascii_case(name);
     if is(0, b"table") && is(1, b"barrier") {
         return Ok(Call::Barrier);
+    }
+    if is(0, b"table") && is(1, b"time") {
+        return Ok(Call::Time);
     }
     let name = &word(0)[..word(0).len().min(128)];
     Err(Refusal([b"ERR unknown command '", name, b"'"].concat()))

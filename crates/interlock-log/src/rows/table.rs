@@ -157,6 +157,7 @@ impl Rows {
                 self.decide(key, &command, when)?.write(reply);
             }
             Call::Barrier => reply.ok(),
+            Call::Time => reply.integer(i64::try_from(when.time).unwrap_or(i64::MAX)),
         }
         Ok(())
     }

@@ -103,6 +103,31 @@ fn a_log_drives_a_table() {
     }
 }
 
+/// A client may say any deadline: what is not done for it must not have all writes refused up to then, once
+/// its record is dropped.
+#[test]
+fn a_deadline_too_far_ahead_harms_nobody_else() {
+    let mut log = Log::new("east");
+    let write = |name: &[u8], deadline| Command {
+        client: Some((name.to_vec(), 1)),
+        deadline,
+        arguments: ["HINCRBY", "t:a", "n", "1"].map(|word| word.as_bytes().to_vec()).into(),
+    };
+    let far = log.append(1, Body::Commands(vec![write(b"bad", u64::MAX)]));
+    assert_eq!(far, (Fate::Counted, vec![Answer::Unknown]));
+    let (mut at, mut time) = (log.at, NOW);
+    for number in 1..60 {
+        time += 60_000;
+        let commands = vec![write(format!("c{number}").as_bytes(), time + 1000)];
+        let (name, busy, body) = (b"node.2".to_vec(), log.whole.busy, Body::Commands(commands));
+        let entry = Entry { name, number, read: at, seen: 0, busy, nonce: 1, body };
+        at = at.then(&entry.encode());
+        let applied = log.whole.apply(&entry, at, time, &Limits::default(), LogRules::ALL);
+        assert!(matches!(applied.answers[&0], Answer::Done { .. }), "{number}: {applied:?}");
+    }
+    assert!(log.whole.sessions.last(b"node.1") == 0, "its record was dropped");
+}
+
 #[test]
 fn an_image_stays_as_it_was_and_writes_the_same_bytes() {
     let mut log = Log::new("east");

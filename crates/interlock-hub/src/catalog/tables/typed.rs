@@ -60,6 +60,34 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
         ..READING
     },
     Command {
+        name: "table|time",
+        arity: 3,
+        summary:
+            "The time of a table's log in ms, for deadlines of TABLE CLIENT; it answers when TABLE BARRIER would",
+        arguments: &[NAME],
+        access: Access::TableName,
+        action: Action::TableTime,
+        ..READING
+    },
+    Command {
+        name: "table|client",
+        arity: -7,
+        summary:
+            "Does a command that writes rows of a table on a log, once for a client and a number, not behind a \
+                  higher one of the client, and not after a deadline by TABLE TIME",
+        complexity: "of the command",
+        arguments: &[
+            Argument { name: "client", kind: "string", ..ARGUMENT },
+            Argument { name: "number", kind: "integer", ..ARGUMENT },
+            Argument { name: "deadline", kind: "unix-time", ..ARGUMENT },
+            Argument { name: "command", kind: "string", ..ARGUMENT },
+            Argument { name: "argument", kind: "string", flags: MULTIPLE, ..ARGUMENT },
+        ],
+        access: Access::None,
+        action: Action::TableClient,
+        ..WRITING
+    },
+    Command {
         name: "table|idle",
         arity: 3,
         summary: "How many ms ago a row was accessed; null without a row",

@@ -1,10 +1,10 @@
-//! Calls that are not the worker's to do: writes to a table that somebody else writes, TABLE BARRIER, which goes
-//! the same way, and NODE.
+//! Calls that are not the worker's to do: writes to a table that somebody else writes, TABLE BARRIER and TABLE
+//! TIME, which go the same way, and NODE.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::catalog::{Access, Action, Command};
+use crate::catalog::{self, Access, Action, Command};
 use crate::command::Call;
 use crate::kept::{Caller, Keeper};
 use crate::line::Line;
@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::tables::{ServedTable, Tables};
 use crate::users::named_row;
-use crate::writes::{is_same, Batches, Desk, RowWrites, Waiting, Write};
+use crate::writes::{is_same, Batches, Desk, Numbered, RowWrites, Waiting, Write, MOST_NAME};
 
 /// Gives away, or refuses, what would write rows that the hub does not write. False: it is the worker's to
 /// do.
@@ -24,14 +24,10 @@ pub fn is_given(call: &mut Call<'_, '_>) -> bool {
     let Given { table, several } = given;
     table.calls.fetch_add(1, Relaxed);
     if several {
-        let text = format!(
-            "CROSSTABLE table '{}' is kept by a node, and a call that writes to it writes to no other: \
-             send a call for each table",
-            table.name
-        );
+        let text = across(&table.name);
         call.error(&text);
     } else if let Some(writes) = &table.writes {
-        write(call.state, call.core.shared, &mut local.writes, writes, call.arguments);
+        write(call.state, call.core.shared, &mut local.writes, writes, call.arguments, None);
     } else if let Some(keeper) = table.keeper.clone() {
         give(call, &keeper);
     }
@@ -41,9 +37,96 @@ pub fn is_given(call: &mut Call<'_, '_>) -> bool {
 /// Returns whether a call is done behind writes that wait, before they are answered: it goes to the same
 /// writer.
 pub fn follows(line: &Line, command: &Command, arguments: Arguments<'_>, tables: &Tables) -> bool {
+    let Some((command, arguments)) = bare(command, arguments) else { return false };
     let given = given(command, arguments, tables).filter(|given| !given.several);
     let writes = given.and_then(|given| given.table.writes.as_ref());
     writes.is_some_and(|writes| is_same(writes, &line.writes))
+}
+
+/// TABLE CLIENT: does the command in it.
+pub fn numbered(call: &mut Call<'_, '_>) {
+    let client = match client(call.arguments) {
+        Ok(client) => client,
+        Err(text) => return call.error(text),
+    };
+    let arguments = call.arguments.behind(NUMBERED);
+    let command = match catalog::find(arguments) {
+        Ok(command) if goes_to_writer(command) => command,
+        Ok(command) => {
+            let text = format!("ERR '{}' is no command that writes rows", command.name);
+            return call.error(&text);
+        }
+        Err(unknown) => return call.error_bytes(&unknown.text(arguments)),
+    };
+    match command.refusal(arguments, call.state, call.core) {
+        Some(text) => call.error_bytes(&text),
+        None => to_log(call, command, arguments, Some(client)),
+    }
+}
+
+/// TABLE TIME.
+pub fn time(call: &mut Call<'_, '_>) {
+    to_log(call, call.command, call.arguments, None);
+}
+
+fn to_log(
+    call: &mut Call<'_, '_>,
+    command: &Command,
+    arguments: Arguments<'_>,
+    client: Option<Numbered>,
+) {
+    let local = &mut *call.core.local;
+    match given(command, arguments, &local.live.tables) {
+        Some(Given { table, several: true }) => {
+            let text = across(&table.name);
+            call.error(&text);
+        }
+        Some(Given { table, .. }) if table.writes.is_some() => {
+            table.calls.fetch_add(1, Relaxed);
+            if let Some(writes) = &table.writes {
+                write(call.state, call.core.shared, &mut local.writes, writes, arguments, client);
+            }
+        }
+        _ => call.error(NO_LOG),
+    }
+}
+
+/// The words before the command of TABLE CLIENT.
+fn client(arguments: Arguments<'_>) -> Result<Numbered, &'static str> {
+    let number = |at, least: u64| {
+        let text = std::str::from_utf8(&arguments[at]).ok()?;
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+        let found = text.parse::<u64>().ok().filter(|_| is_plain)?;
+        (least..=MOST_NUMBER).contains(&found).then_some(found)
+    };
+    let name = arguments[2].to_vec();
+    if !(1..=MOST_NAME).contains(&name.len()) {
+        return Err("ERR the client's name is not of 1 to 128 bytes");
+    }
+    let number_of = number(3, 1).ok_or("ERR the number is not of 1 to 2^63 - 1")?;
+    let deadline = number(4, 0).ok_or("ERR the deadline is no time in ms")?;
+    Ok(Numbered { name, number: number_of, deadline })
+}
+
+/// The command of TABLE CLIENT and its words; of other commands they themselves.
+fn bare<'a>(
+    command: &'a Command,
+    arguments: Arguments<'a>,
+) -> Option<(&'a Command, Arguments<'a>)> {
+    if command.action != Action::TableClient {
+        return Some((command, arguments));
+    }
+    let inner = arguments.behind(NUMBERED);
+    if inner.is_empty() {
+        return None;
+    }
+    let found = catalog::find(inner).ok().filter(|found| goes_to_writer(found));
+    found.map(|found| (found, inner))
+}
+
+fn goes_to_writer(command: &Command) -> bool {
+    let is_of_log = matches!(command.action, Action::TableBarrier | Action::TableTime);
+    is_of_log || command.has_flag("write") && command.action != Action::TableClient
 }
 
 /// NODE, whatever it says.
@@ -64,7 +147,7 @@ struct Given<'a> {
 /// `None`: the call neither writes nor waits for writes, the hub writes all its tables, or what it names is none, which is the
 /// command's to refuse.
 fn given<'a>(command: &Command, arguments: Arguments<'_>, tables: &'a Tables) -> Option<Given<'a>> {
-    if !command.has_flag("write") && command.action != Action::TableBarrier {
+    if !goes_to_writer(command) {
         return None;
     }
     let (from, count) = match command.access {
@@ -115,6 +198,7 @@ fn write(
     batches: &mut Batches,
     writes: &Arc<dyn RowWrites>,
     arguments: Arguments<'_>,
+    client: Option<Numbered>,
 ) {
     let arguments: Vec<Vec<u8>> = arguments.from(0).map(<[u8]>::to_vec).collect();
     let bytes = arguments.iter().map(|argument| argument.len() + OF_AN_ARGUMENT).sum();
@@ -124,9 +208,22 @@ fn write(
     let (worker, token) = (state.card.worker, state.card.token);
     let desk = batches.desk(|| Desk { worker, host: shared.written.clone() });
     let waiting = Waiting::new(desk, token, number, state.resp3);
-    batches.add(writes, Write { waiting, arguments });
+    batches.add(writes, Write { waiting, client, arguments });
 }
 
+fn across(table: &str) -> String {
+    format!(
+        "CROSSTABLE table '{table}' is kept by a node, and a call that writes to it writes to no other: send a \
+         call for each table"
+    )
+}
+
+/// TABLE CLIENT NAME NUMBER DEADLINE.
+const NUMBERED: usize = 5;
+/// Numbers and times beyond are no mistake of anybody who counts.
+const MOST_NUMBER: u64 = i64::MAX as u64;
+const NO_LOG: &str =
+    "NOLOG what it names is of no table on a log: leave the number and the deadline away";
 /// Bytes of an argument beside what it says.
 const OF_AN_ARGUMENT: usize = 32;
 const NO_NODE: &str =

@@ -1,0 +1,62 @@
+//! A node takes the writes of its clients, or refuses them.
+
+use std::time::Instant;
+
+use interlock_log::entry::Command;
+use interlock_log::machine::Machine;
+use interlock_stores::disk::Disk;
+
+use super::Node;
+use crate::ports::{Clients, Refused, Write, MOST_OF_A_WRITE};
+
+impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
+    pub(super) fn gather(&mut self, now: Instant) {
+        if !self.takes() {
+            return;
+        }
+        let writes = self.clients.take(self.pace.writes);
+        if writes.is_empty() {
+            return;
+        }
+        let since = now.saturating_duration_since(self.read_at).as_millis() as u64;
+        let deadline = self.replica.deadline(since, self.pace.timeout.as_millis() as u64);
+        let furthest = self.replica.deadline(since, u64::MAX);
+        let mut bytes = 0;
+        for write in writes {
+            let deadline = write.deadline.unwrap_or(deadline);
+            if let Some(why) = write.refusal(deadline, furthest) {
+                self.clients.refuse(vec![write], why);
+                continue;
+            }
+            bytes += write.bytes();
+            let Write { ticket, client, arguments, .. } = write;
+            self.replica.submit(ticket, Command { client, deadline, arguments });
+            if bytes > MOST_OF_A_WRITE {
+                self.waiting.push_back(self.replica.append());
+                bytes = 0;
+            }
+        }
+        if bytes > 0 {
+            self.waiting.push_back(self.replica.append());
+        }
+    }
+
+    /// Clients that wait for longer than a write may take, for the node can take none, need not wait on.
+    pub(super) fn refuse(&mut self, now: Instant) {
+        if !self.drains {
+            if self.takes() || self.log.under_way().0 > 0 {
+                self.takes_none = None;
+                return;
+            }
+            let since = *self.takes_none.get_or_insert(now);
+            if now < since + self.pace.timeout {
+                return;
+            }
+        }
+        let writes = self.clients.take(self.pace.writes);
+        if !writes.is_empty() {
+            let why = if self.drains { Refused::Drains } else { Refused::CannotNow };
+            self.clients.refuse(writes, why);
+        }
+    }
+}
