@@ -109,8 +109,6 @@ pub struct Entry {
     pub read: Mark,
     /// The highest log time that its writer has seen, in ms.
     pub seen: u64,
-    /// The busy time up to which its writer had read, in ms.
-    pub busy: u64,
     /// Different each time that an entry is appended, so that a late copy of a lost entry is never
     /// taken for the lost entry itself, even if the engine gives it the same id.
     pub nonce: u64,
@@ -193,7 +191,6 @@ impl Entry {
         put_number(&mut out, self.number);
         self.read.encode(&mut out);
         put_number(&mut out, self.seen);
-        put_number(&mut out, self.busy);
         out.extend_from_slice(&self.nonce.to_le_bytes());
         match &self.body {
             Body::Genesis(bytes) => {
@@ -247,7 +244,7 @@ impl Entry {
         let name = reader.bytes(MOST_NAME)?.to_vec();
         let number = reader.number()?;
         let read = Mark::decode(&mut reader)?;
-        let (seen, busy) = (reader.number()?, reader.number()?);
+        let seen = reader.number()?;
         let nonce = reader.word()?;
         let body = match reader.byte()? {
             GENESIS => Body::Genesis(reader.bytes(MOST_GENESIS)?.to_vec()),
@@ -273,7 +270,7 @@ impl Entry {
         if counted != (number > 0) || name.is_empty() {
             return Err(Damaged);
         }
-        Ok(Self { name, number, read, seen, busy, nonce, body })
+        Ok(Self { name, number, read, seen, nonce, body })
     }
 }
 
@@ -316,7 +313,6 @@ mod tests {
             number,
             read,
             seen: 6,
-            busy: 3,
             nonce: 11,
             body,
         };

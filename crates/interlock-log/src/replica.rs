@@ -290,10 +290,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     }
 
     fn entry(&self, name: Vec<u8>, number: u64, body: Body) -> Vec<u8> {
-        let (read, busy) = (self.place.mark, self.state.busy);
+        let read = self.place.mark;
         self.made.set(self.made.get() + 1);
         let nonce = if self.setup.rules.nonces { checksum(self.made.get(), &self.name) } else { 0 };
-        Entry { name, number, read, seen: self.seen, busy, nonce, body }.encode()
+        Entry { name, number, read, seen: self.seen, nonce, body }.encode()
     }
 
     // --- The log ---

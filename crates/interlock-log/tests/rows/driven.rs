@@ -27,8 +27,7 @@ impl Log {
 
     fn append(&mut self, number: u64, body: Body) -> (Fate, Vec<Answer>) {
         let (name, read) = (b"node.1".to_vec(), self.at);
-        let busy = self.whole.busy;
-        let entry = Entry { name, number, read, seen: 0, busy, nonce: 1, body };
+        let entry = Entry { name, number, read, seen: 0, nonce: 1, body };
         self.at = self.at.then(&entry.encode());
         let time = NOW + self.at.position;
         let applied = self.whole.apply(&entry, self.at, time, &Limits::default(), LogRules::ALL);
