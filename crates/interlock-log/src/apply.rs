@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, Source, MOST_BYTES, MOST_NAME};
+use crate::keepers::Keepers;
 use crate::machine::{Judge, Limits, Machine, Moment, Rules};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
 
@@ -40,7 +41,7 @@ pub enum Fate {
     Gap,
     /// There is no room for another name.
     Full,
-    /// A genesis or a state.
+    /// A genesis, a state, or what a node keeps.
     Taken,
     /// It came before the genesis, after another genesis, or cannot be read.
     Void,
@@ -73,6 +74,8 @@ pub struct Whole<M> {
     pub sessions: Sessions,
     /// The places up to which the states of others have been joined.
     pub sources: BTreeMap<Vec<u8>, Mark>,
+    /// The nodes and the checkpoints that they keep.
+    pub keepers: Keepers,
     /// None before the genesis.
     pub machine: Option<M>,
     swept: u64,
@@ -88,6 +91,7 @@ impl<M> Default for Whole<M> {
             lineage: 0,
             sessions: Sessions::default(),
             sources: BTreeMap::new(),
+            keepers: Keepers::default(),
             machine: None,
             swept: 0,
         }
@@ -120,6 +124,10 @@ impl<M: Machine> Whole<M> {
                 let fate = joined.map_or(Fate::Void, |()| Fate::Taken);
                 let merged = if source.is_none() { changes(self) - before } else { 0 };
                 Applied { merged, ..nothing(fate) }
+            }
+            Body::Keeps { node, machine, report } => {
+                self.keepers.take(node, machine, *report, entry.read.position);
+                nothing(Fate::Taken)
             }
             Body::Commands(commands) => {
                 // One that is too far ahead is not done: its record must not have all be refused up to then.
@@ -426,6 +434,7 @@ impl<M: Machine> Whole<M> {
             put_bytes(out, name);
             mark.encode(out);
         }
+        self.keepers.encode(out);
     }
 
     /// # Errors
@@ -444,6 +453,7 @@ impl<M: Machine> Whole<M> {
             let name = reader.bytes(MOST_NAME)?.to_vec();
             whole.sources.insert(name, Mark::decode(reader)?);
         }
+        whole.keepers = Keepers::decode(reader)?;
         let begun = reader.byte()?;
         let bytes = reader.bytes(MOST_BYTES)?;
         if begun == 1 {

@@ -36,7 +36,7 @@ impl Place {
         self.id == Some(id) && checksum(1, entry) == self.entry
     }
 
-    fn encode(self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
         self.mark.encode(out);
         let (upper, lower) = self.id.unwrap_or_default();
         out.push(u8::from(self.id.is_some()));
@@ -45,11 +45,14 @@ impl Place {
         out.extend_from_slice(&self.entry.to_le_bytes());
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let mark = Mark::decode(reader)?;
-        let some = reader.byte()? == 1;
+        let some = reader.byte()?;
         let id = (reader.number()?, reader.number()?);
-        Ok(Self { mark, id: some.then_some(id), entry: reader.word()? })
+        if some > 1 || (some == 0 && id != (0, 0)) {
+            return Err(Damaged);
+        }
+        Ok(Self { mark, id: (some == 1).then_some(id), entry: reader.word()? })
     }
 }
 

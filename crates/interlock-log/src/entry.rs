@@ -4,12 +4,14 @@
 //! eight bytes are a checksum of the others: what does not fit is no entry, and every reader skips it.
 
 use crate::codec::{checksum, put_bytes, put_number, Damaged, Reader};
+use crate::keepers::Report;
 
 const VERSION: u8 = 1;
 const GENESIS: u8 = 1;
 const COMMANDS: u8 = 2;
 const PUT_BACK: u8 = 3;
 const STATE: u8 = 4;
+const KEEPS: u8 = 5;
 
 /// The longest name of a node's start, of a client or of a source, in bytes.
 pub const MOST_NAME: usize = 128;
@@ -97,6 +99,8 @@ pub enum Body {
     PutBack(PutBack),
     /// Rule 5: a state to join.
     State { source: Option<Source>, bytes: Vec<u8> },
+    /// The checkpoints of a node, by which it is known how far the log may be trimmed.
+    Keeps { node: Vec<u8>, machine: Vec<u8>, report: Report },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,6 +223,12 @@ impl Entry {
                 }
                 put_bytes(&mut out, bytes);
             }
+            Body::Keeps { node, machine, report } => {
+                out.push(KEEPS);
+                put_bytes(&mut out, node);
+                put_bytes(&mut out, machine);
+                report.encode(&mut out);
+            }
         }
         let sum = checksum(0, &out);
         out.extend_from_slice(&sum.to_le_bytes());
@@ -263,6 +273,11 @@ impl Entry {
                 };
                 Body::State { source, bytes: reader.bytes(MOST_BYTES)?.to_vec() }
             }
+            KEEPS => Body::Keeps {
+                node: reader.bytes(MOST_NAME)?.to_vec(),
+                machine: reader.bytes(MOST_NAME)?.to_vec(),
+                report: Report::decode(&mut reader)?,
+            },
             _ => return Err(Damaged),
         };
         reader.end()?;
@@ -284,6 +299,7 @@ fn bounded(count: usize, most: usize) -> Result<usize, Damaged> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::Place;
 
     fn entries() -> Vec<Entry> {
         let command = Command {
@@ -299,7 +315,11 @@ mod tests {
         };
         let plain = Command { client: None, ..command.clone() };
         let source = Source { name: b"north".to_vec(), mark: Mark { position: 3, checksum: 8 } };
+        let keeps = |report| Body::Keeps { node: b"a".to_vec(), machine: b"m".to_vec(), report };
+        let place = Place { mark: source.mark, id: Some((7, 0)), entry: 5 };
         let bodies = [
+            (0, keeps(Report::Known)),
+            (0, keeps(Report::Keeps(Some(place)))),
             (0, Body::Genesis(b"cluster".to_vec())),
             (7, Body::Commands(vec![command, plain])),
             (8, Body::Commands(Vec::new())),
@@ -308,14 +328,8 @@ mod tests {
             (0, Body::State { source: Some(source), bytes: b"rows".to_vec() }),
         ];
         let read = Mark { position: 12, checksum: u64::MAX };
-        let entry = |(number, body)| Entry {
-            name: b"n".to_vec(),
-            number,
-            read,
-            seen: 6,
-            nonce: 11,
-            body,
-        };
+        let entry =
+            |(number, body)| Entry { name: b"n".to_vec(), number, read, seen: 6, nonce: 11, body };
         bodies.map(entry).to_vec()
     }
 

@@ -17,6 +17,7 @@
 //! | [`machine`] | what the log drives, and what it is told |
 //! | [`apply`] | the one function that applies an entry |
 //! | [`checkpoint`] | a state with its place in the log |
+//! | [`keepers`] | who keeps checkpoints, and how far the log may be trimmed for them |
 //! | [`ring`] | what was applied and could be put back |
 //! | [`replica`] | a node between the log and its state: the five rules |
 //! | [`rows`] | all rows of a table, as the machine that a log drives |
@@ -26,6 +27,7 @@ pub mod checkpoint;
 pub mod codec;
 mod column;
 pub mod entry;
+pub mod keepers;
 pub mod machine;
 mod pack;
 pub mod replica;

@@ -71,6 +71,8 @@ pub struct Rules {
     pub nonces: bool,
     /// A log whose beginning is gone is not read from its middle.
     pub gaps: bool,
+    /// A log is trimmed only up to what two keep.
+    pub two: bool,
 }
 
 impl Rules {
@@ -93,6 +95,7 @@ impl Rules {
         checksums: true,
         nonces: true,
         gaps: true,
+        two: true,
     };
 }
 

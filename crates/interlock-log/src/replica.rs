@@ -18,11 +18,12 @@
 //! Nothing here waits, and nothing knows the time of day: the owner fetches, appends, and says what it
 //! found. What it appends may be lost, come late or come twice.
 
+mod kept;
 mod lost;
 mod owner;
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::lost::Lost;
 use crate::apply::{Answer, Applied, Fate, Whole};
@@ -41,6 +42,9 @@ const KNOWN: usize = 1 << 16;
 pub struct Setup {
     /// A name that no start of any node had before.
     pub name: Vec<u8>,
+    /// The node's own name, which stays, and its machine's.
+    pub node: Vec<u8>,
+    pub machine: Vec<u8>,
     /// The first entry of the log, if it is empty.
     pub genesis: Vec<u8>,
     pub limits: Limits,
@@ -118,6 +122,8 @@ pub struct Replica<M, R> {
     joined: bool,
     /// Rows that were merged as the last resort.
     merged: u64,
+    /// Nodes of a history that this one has left, with their machines.
+    remembered: BTreeMap<Vec<u8>, Vec<u8>>,
     ring: R,
 }
 
@@ -156,6 +162,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             covered: place.mark.position,
             joined: false,
             merged: 0,
+            remembered: BTreeMap::new(),
             ring,
             setup,
         }
@@ -458,16 +465,5 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             self.ring.saved(position, since);
             self.covered = position;
         }
-    }
-
-    /// The id before which the log may be trimmed: that of a node's oldest checkpoint, if another
-    /// machine has a checkpoint of the same history at this place or behind it.
-    pub fn trim(&self, oldest: Place, others: &[Mark]) -> Option<Id> {
-        let ours =
-            |mark: &&Mark| self.known_at(mark.position).is_some_and(|known| known.mark == **mark);
-        let sound = matches!(self.phase, Phase::Reads)
-            && self.known_at(oldest.mark.position) == Some(oldest);
-        let kept = others.iter().filter(ours).any(|mark| mark.position >= oldest.mark.position);
-        oldest.id.filter(|_| sound && kept)
     }
 }

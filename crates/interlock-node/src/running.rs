@@ -25,6 +25,9 @@ use crate::projection::InTable;
 pub struct Settings {
     /// A name that no start of any node had before.
     pub name: String,
+    /// Its own name, which stays, and its machine's: two nodes of a machine count once.
+    pub node: String,
+    pub machine: String,
     pub log: Box<dyn LogPort>,
     pub rows: rows::Settings,
     pub limits: Limits,
@@ -79,7 +82,9 @@ impl Running {
         let mut genesis = Vec::new();
         settings.rows.encode(&mut genesis);
         let name = settings.name.into_bytes();
-        let setup = Setup { name, genesis, limits: settings.limits, rules: Rules::ALL };
+        let (node, machine) = (settings.node.into_bytes(), settings.machine.into_bytes());
+        let (limits, rules) = (settings.limits, Rules::ALL);
+        let setup = Setup { name, node, machine, genesis, limits, rules };
         let (tell, news) = channel();
         let clients = HubClients::new(writes.clone(), tell);
         let table = Box::new(InTable::new(table));

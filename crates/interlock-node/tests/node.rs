@@ -136,6 +136,8 @@ impl Running {
         let nonce = fastrand::u64(..);
         let setup = Setup {
             name: format!("{name}-{nonce}").into_bytes(),
+            node: name.as_bytes().to_vec(),
+            machine: name.as_bytes().to_vec(),
             genesis: b"sums".to_vec(),
             limits: Limits::default(),
             rules: Rules::ALL,

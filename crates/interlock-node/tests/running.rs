@@ -102,6 +102,8 @@ fn begin(server: &Server, name: &str, client: &Client, pace: Pace) -> Running {
     let table = Table::open(&Location::Path(path), &schema, &options).unwrap();
     let settings = Settings {
         name: format!("{name}-{}", fastrand::u64(..)),
+        node: name.to_owned(),
+        machine: name.to_owned(),
         log: server.log(),
         rows,
         limits: Limits::default(),

@@ -53,6 +53,8 @@ impl LogNode {
         let table = opened.map_err(|error| failure::raised(py, error))?;
         let settings = Settings {
             name: of(settings, "name")?,
+            node: of(settings, "node")?,
+            machine: of(settings, "machine")?,
             log: Box::new(redis::Log::new(log_of(settings)?)),
             rows: rows.clone(),
             limits: Limits::default(),

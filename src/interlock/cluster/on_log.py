@@ -15,6 +15,7 @@ from typing import Any
 
 from interlock import _core
 from interlock.cluster.settings import NodeSettings
+from interlock.cluster.snapshots import machine
 from interlock.cluster.state import TableRules
 from interlock.engine.url import Target, parse
 from interlock.hub.server import Hub
@@ -163,6 +164,8 @@ def _given(settings: NodeSettings, place: str | Path, mode: int, folder: Path) -
     rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
     return {
         "name": f"{settings.name}/{secrets.token_hex(8)}",
+        "node": settings.name,
+        "machine": machine(),
         "table": settings.table,
         "dc": settings.dc,
         "rules": rules.fingerprint,

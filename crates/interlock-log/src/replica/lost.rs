@@ -51,6 +51,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let (place, state) = checkpoint
             .map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
         let lost = std::mem::replace(&mut self.state, state);
+        self.remember(&lost.keepers);
         let lasts = self.state.sessions.names.iter().map(|(name, it)| (name.clone(), it.last));
         let (position, lasts) = (place.mark.position, lasts.collect());
         let forgotten = self.state.sessions.forgotten;

@@ -112,6 +112,9 @@ pub fn tell(bytes: &[u8]) -> String {
             format!("{:?} put back", writes(&them))
         }
         Body::State { .. } => "a state".into(),
+        Body::Keeps { node, report, .. } => {
+            format!("{} keeps {report:?}", String::from_utf8_lossy(node))
+        }
     };
     format!("{name}#{}, seen {}, read {}: {body}", entry.number, entry.seen, entry.read.position)
 }

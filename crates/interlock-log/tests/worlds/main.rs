@@ -62,6 +62,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("ring", Kind { ring: 12, ..plain }),
         ("disks", Kind { disks: true, ..plain }),
         ("capacity", Kind { capacity: 2, ..plain }),
+        ("calm", Kind { trims: true, disks: true, calm: true, ..plain }),
         ("everything", Kind { trims: true, short: true, disks: true, ring: 12, ..plain }),
     ]
 }
@@ -152,7 +153,7 @@ fn every_rule_is_needed() {
 
 type LeaveOut = fn(&mut Rules);
 /// Each rule, and a kind of worlds that need it.
-const RULES: [(&str, &str, LeaveOut); 17] = [
+const RULES: [(&str, &str, LeaveOut); 18] = [
     ("numbers", "plain", |rules| rules.numbers = false),
     ("clients", "plain", |rules| rules.clients = false),
     ("goes_back", "plain", |rules| rules.goes_back = false),
@@ -170,6 +171,7 @@ const RULES: [(&str, &str, LeaveOut); 17] = [
     ("checksums", "shared", |rules| rules.checksums = false),
     ("nonces", "plain", |rules| rules.nonces = false),
     ("gaps", "trims", |rules| rules.gaps = false),
+    ("two", "calm", |rules| rules.two = false),
 ];
 
 /// Whatever the bytes of a checkpoint are, even if somebody sealed them who wants to do harm.

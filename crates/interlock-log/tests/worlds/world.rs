@@ -6,7 +6,7 @@ use fastrand::Rng;
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::codec::put_number;
-use interlock_log::entry::{Command, Entry, Mark};
+use interlock_log::entry::{Command, Entry};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::{Need, Replica, Setup};
 use interlock_log::ring::Memory;
@@ -36,6 +36,8 @@ pub struct Kind {
     pub disks: bool,
     /// The ring does not survive its process.
     pub forgets: bool,
+    /// The engine loses nothing.
+    pub calm: bool,
 }
 
 impl Kind {
@@ -48,6 +50,7 @@ impl Kind {
         capacity: 1_000_000,
         disks: false,
         forgets: false,
+        calm: false,
     };
 }
 
@@ -104,6 +107,8 @@ pub struct World {
     step: u64,
     trace: bool,
     disks_lost: u64,
+    /// The log was trimmed before all nodes had reported: those that had keep it.
+    trimmed_early: bool,
 }
 
 impl World {
@@ -132,9 +137,10 @@ impl World {
             step: 0,
             trace,
             disks_lost: 0,
+            trimmed_early: false,
         };
-        for _ in 0..count {
-            let node = world.start(Disk::default());
+        for i in 0..count {
+            let node = world.start(i, Disk::default());
             world.nodes.push(node);
         }
         world
@@ -146,7 +152,8 @@ impl World {
         }
     }
 
-    fn start(&mut self, mut disk: Disk) -> Node {
+    /// Starts the node of a place, by what its disk has.
+    fn start(&mut self, i: usize, mut disk: Disk) -> Node {
         self.born += 1;
         let mut genesis = Vec::new();
         put_number(&mut genesis, self.kind.capacity);
@@ -156,7 +163,8 @@ impl World {
             Limits::default()
         };
         let name = format!("n{}", self.born).into_bytes();
-        let setup = Setup { name, genesis, limits, rules: self.rules };
+        let (node, machine) = (vec![i as u8], vec![i as u8]);
+        let setup = Setup { name, node, machine, genesis, limits, rules: self.rules };
         let ring = disk.ring.take().filter(|_| !self.kind.forgets);
         let ring = ring.unwrap_or_else(|| Memory::new(self.kind.ring));
         if self.kind.forgets {
@@ -185,7 +193,7 @@ impl World {
     }
 
     fn play(&mut self, steps: u64) {
-        let bad = self.random.f64();
+        let bad = if self.kind.calm { 0.0 } else { self.random.f64() };
         for step in 1..=steps {
             self.step = step;
             self.engine.time += self.random.u64(..3);
@@ -303,6 +311,12 @@ impl World {
         if node.replica.serves() && self.random.bool() {
             entries.push(node.replica.append());
         }
+        if self.random.u8(..4) == 0 {
+            let engine = &self.engine;
+            let of_now = |(place, _): &&(Place, Vec<u8>)| place.is_in_log(engine.at(place.id));
+            let oldest = node.disk.checkpoints.iter().find(of_now).map(|(place, _)| *place);
+            entries.extend(node.replica.reports(oldest));
+        }
         for bytes in entries {
             self.say(|| format!("node {i} appends {}", tell(&bytes)));
             let id = self.engine.append(bytes, &mut self.random);
@@ -391,7 +405,13 @@ impl World {
                 }
                 Need::Snapshot => {
                     let from = self.random.usize(..self.nodes.len());
-                    let given = self.nodes[from].replica.checkpoint().filter(|_| from != i);
+                    // The newest of what it keeps that the log has; one of now only if it has none.
+                    let kept = self.nodes[from].disk.checkpoints.iter().rev();
+                    let kept = kept.filter(|_| from != i && !self.nodes[from].cut);
+                    let mut kept = kept.filter(|(it, _)| it.is_in_log(self.engine.at(it.id)));
+                    let kept = kept.next().map(|(_, bytes)| bytes.clone());
+                    let of_now = || self.nodes[from].replica.checkpoint().filter(|_| from != i);
+                    let given = kept.or_else(of_now);
                     let given = given.and_then(|bytes| Checkpoint::decode(&bytes).ok());
                     let given = given.filter(|it| it.place.is_in_log(self.engine.at(it.place.id)));
                     let begins = self.engine.begins();
@@ -448,21 +468,20 @@ impl World {
             self.disks_lost += 1;
         }
         self.say(|| format!("node {i} starts again"));
-        self.nodes[i] = self.start(disk);
+        self.nodes[i] = self.start(i, disk);
     }
 
     fn trim(&mut self, i: usize) {
-        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != i);
-        let others = others.flat_map(|(_, node)| node.disk.checkpoints.iter());
-        let others: Vec<Mark> = others.map(|(place, _)| place.mark).collect();
         let node = &self.nodes[i];
         let place = node.replica.place();
         if node.cut || !place.is_in_log(self.engine.at(place.id)) {
             return;
         }
-        let oldest = node.disk.checkpoints.first().map(|(place, _)| *place);
-        if let Some(before) = oldest.and_then(|oldest| node.replica.trim(oldest, &others)) {
+        let cut = node.replica.cut(|place| place.is_in_log(self.engine.at(place.id)));
+        if let Some(before) = cut.last().and_then(|place| place.id) {
             self.say(|| format!("node {i} trims before {before:?}"));
+            let known = node.replica.state().keepers.iter().count();
+            self.trimmed_early |= known < self.nodes.len();
             self.engine.trim(before);
         }
     }
@@ -494,6 +513,9 @@ impl World {
             }
             let stuck = |node: &Node| node.replica.need() == Need::Snapshot;
             if self.nodes.iter().all(stuck) {
+                if self.engine.losses == 0 && self.disks_lost < 2 && !self.trimmed_early {
+                    return Err("nobody keeps what was trimmed".into());
+                }
                 self.say(|| "the operator empties the log".into());
                 self.engine.lose_all();
                 continue;
