@@ -446,7 +446,17 @@ def test_deep_links_are_all_the_page(shown: Page) -> None:
             answer = shown.http.get(f"{base}{path}")
             assert answer.status_code == 200
             assert answer.text == '<html data-base="/ops/queues">'
-    assert "no such page" in shown.http.get("/other").json()["error"]
+    for accept in ("*/*", "image/png", ""):
+        lost = shown.http.get("/other", headers={"Accept": accept})
+        assert (lost.status_code, lost.text) == (404, "there is no such page\n")
+        assert lost.headers["content-type"] == "text/plain; charset=utf-8"
+    for accept in ("application/json", "application/problem+json, */*"):
+        lost = shown.http.get("/other", headers={"Accept": accept})
+        assert (lost.status_code, lost.json()["error"]) == (404, "there is no such page")
+    missing = shown.http.get("/ops/queues/static/none.js")
+    assert (missing.status_code, missing.text) == (404, "there is no such file\n")
+    for place in ("/api/other", "/ops/queues/api/other"):
+        assert "no such path" in shown.http.get(place).json()["error"]
     lost = shown.http.get("/other", headers={"Accept": "text/html"})
     assert (lost.status_code, lost.text) == (404, '<html data-base="/ops/queues">')
     moved = shown.http.get("/ops/queues")

@@ -104,10 +104,11 @@ class Dashboard:
         try:
             return await self._routed(scope, receive, send)
         except (Refusal, InterlockError, ValueError) as error:
-            return self._refused(of(error))
+            return self._refused(of(error), scope)
         except Exception:
             _log.exception("request %s %s failed", scope["method"], scope["path"])
-            return self._refused(Refusal(500, "the dashboard failed; its log says why"))
+            failed = Refusal(500, "the dashboard failed; its log says why")
+            return self._refused(failed, scope)
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
         headers = {name.decode("latin-1"): value.decode("latin-1")
@@ -266,11 +267,21 @@ class Dashboard:
             )  # fmt: skip
         return response
 
-    def _refused(self, refusal: Refusal) -> Response:
+    def _refused(self, refusal: Refusal, scope: Scope) -> Response:
+        if not self._wants_json(scope):
+            said = {**HEADERS, "Cache-Control": "no-store", "Content-Type": TEXT}
+            return Response(f"{refusal}\n".encode(), refusal.status, headers=said)
         answer: dict[str, Any] = {"error": str(refusal)}
         if refusal.status == 401:
             answer["login"] = self._settings.login
         return self._said(answer, status=refusal.status)
+
+    def _wants_json(self, scope: Scope) -> bool:
+        """Return whether an error is for a program: one that asks for JSON, or calls the API."""
+        if any(name == b"accept" and b"json" in value for name, value in scope["headers"]):
+            return True
+        path = str(scope["path"]).removeprefix(self._settings.base_path)
+        return path.split("/")[1:2] in (["api"], ["login"], ["logout"])
 
 
 def _address(scope: Scope) -> str:
@@ -311,6 +322,7 @@ WRONG_MARK = "the request lacks the mark of this page (X-Interlock-CSRF); load t
 MOST_NAMED = 512
 """Characters of a name that the audit log has of a request that was refused."""
 ONLY_READS = "this dashboard only reads; start it with --write"
+TEXT = "text/plain; charset=utf-8"
 STREAM = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-store",
