@@ -135,6 +135,16 @@ class ReadModel(OperatedModel):
                 return [str(entry.id), *reply[1:]]
         return reply
 
+    def scan_ids(self, ids: list[str], count: int, after: int) -> list[str]:
+        reply, bytes = ["0"], 0
+        for entry in [self.find(id) for id in ids if int(id) > after]:
+            if entry is not None:
+                reply += self.told(entry)
+                bytes, count = bytes + entry.told_bytes(), count - 1
+                if count == 0 or bytes >= TOLD:
+                    return [str(entry.id), *reply[1:]]
+        return reply
+
     def scan_delayed(self, key: str) -> list[list[str]]:
         delayed = [entry for entry in self.unsettled() if entry.state == DELAYED]
         return sorted(self.told(entry) for entry in delayed if key in entry.keys)

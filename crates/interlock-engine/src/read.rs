@@ -6,7 +6,7 @@ use interlock_core::queue::dead::Dead;
 use interlock_core::queue::read::Seen;
 use interlock_core::queue::types::Time;
 
-use crate::args::{Args, Read, Reader};
+use crate::args::{refuse, Args, Read, Reader};
 use crate::carry;
 use crate::explain;
 use crate::history;
@@ -18,6 +18,7 @@ use crate::results::End;
 use crate::roots;
 use crate::shared::Context;
 use crate::waiters::{Ticket, Waiter, Want};
+use crate::wire::codes::Code;
 use crate::wire::functions::Function;
 use crate::wire::limits::*;
 use crate::words::to_bytes;
@@ -181,7 +182,8 @@ impl Queue {
                 told.end_behind(next, out);
                 Ok(())
             }
-            _ => from.bad(|| "what".into(), "is not dead, newest, key or delayed"),
+            b"ids" => self.scan_ids(from, cursor, count, out),
+            _ => from.bad(|| "what".into(), "is not dead, newest, key, delayed or ids"),
         }
     }
 
@@ -196,6 +198,38 @@ impl Queue {
             }
         }
         told.end_behind(next, out);
+    }
+
+    /// `il1_scan` of the messages with these ids.
+    fn scan_ids<A: Args + ?Sized>(
+        &self,
+        from: &mut Reader<'_, A>,
+        cursor: u64,
+        count: usize,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let mut ids = Vec::new();
+        while ids.is_empty() || from.more() {
+            let i = ids.len() + 1;
+            if i > MAX_BATCH {
+                let text = format_args!("more than {MAX_BATCH} ids");
+                return refuse(Code::TooBig, from.called, text);
+            }
+            ids.push(from.number(|| format!("ids[{i}]"))?);
+        }
+        let (mut told, mut next, mut bytes, mut left) = (Strings::default(), 0, 0, count);
+        for id in ids.into_iter().filter(|&id| id > cursor) {
+            let Some(seen) = self.scheduler.seen(id) else { continue };
+            bytes += self.tell_message(&seen, &mut told);
+            left -= 1;
+            if left == 0 || bytes >= MAX_TOLD {
+                // Whose page is full does not know whether there are more.
+                next = id;
+                break;
+            }
+        }
+        told.end_behind(next, out);
+        Ok(())
     }
 
     /// Answers how many bytes its payload, keys and errors have.

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import heapq
 import time
+from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.engine import declaration, wait, wire_queue
+from interlock.engine import declaration, listing, wait, wire_queue
 from interlock.engine.arguments import canonical, check_id, check_limit, check_then, until
 from interlock.engine.codec import decode_result
 from interlock.engine.declared import DeclaredOptions
@@ -56,6 +57,7 @@ class Operations:
     def __init__(self, handle: Handle) -> None:
         self.name = handle.name
         self._handle = handle
+        self._listings = listing.Listings()
 
     # -- Watching -----------------------------------------------------------------------------
 
@@ -185,19 +187,39 @@ class Operations:
         least = 0 if after is None else check_id("messages()", after, "after")
 
         def wanted(one: Stored) -> bool:
-            return one.id > least and state in (None, one.state)
+            return state in (None, one.state)
 
+        place = named, state, least
+        ids = self._listings.find(place)
+        shown = yield from listing.page(self.on(session), ids, least, limit, wanted)
+        if len(shown) < limit:
+            # What was put since that listing began has larger ids.
+            behind = ids[-1] if ids else least
+            some, ids = yield from self._first(session, limit - len(shown), state, named, behind)
+            shown += some
+        last = shown[-1].id if shown else least
+        self._listings.moved(place, (named, state, last), ids)
+        return shown
+
+    def _first(
+        self, session: Session[Any], limit: int, state: object, named: bytes | None, least: int
+    ) -> Request[tuple[list[Stored], array[int]]]:
+        """Return the wanted messages with the smallest ids above one, and the ids of more."""
         found: dict[int, Stored] = {}
+        ids = listing.Found()
         for part in _parts(named):
             cursor = b""
             while cursor != b"0":
                 cursor, some = yield from wire_queue.scan(
                     self.on(session), cursor or b"0", _PAGE, part, named
                 )
-                found |= {one.id: one for one in some if wanted(one)}
+                new = [one for one in some if one.id > least and state in (None, one.state)]
+                found |= {one.id: one for one in new}
+                ids.add(new)
                 if len(found) > limit + MAX_BATCH or cursor == b"0":
                     found = {id: found[id] for id in heapq.nsmallest(limit, found)}
-        return list(found.values())
+        shown = [found[id] for id in sorted(found)]
+        return shown, ids.rising()
 
     def result(
         self, session: Session[Any], id: int, timeout: Seconds | None, wanted: Any

@@ -66,6 +66,13 @@ def scan(
     return scanned((yield from call("scan", cursor, count, *more)))
 
 
+def scan_ids(call: Call, after: int, ids: Sequence[int]) -> Request[tuple[int, list[Stored]]]:
+    """Return the unsettled messages among those with these rising ids, as far as one reply holds
+    them, and the id that ends the reply; 0 if it holds all."""
+    cursor, found = scanned((yield from call("scan", after, len(ids), "ids", *ids)))
+    return int(cursor), found
+
+
 def peek(call: Call, id: int) -> Request[Stored | None]:
     """Return an unsettled message, or a dead letter; None if there is none of this id."""
     return peeked((yield from call("peek", id)))

@@ -323,6 +323,10 @@ class Director:
             for cursor in ("0", id, gone):
                 told = model.scan_key(key, limit, model.find(cursor))
                 self._call("scan", [cursor, most, "key", key], told)
+            for cursor in ("0", id, gone):
+                ids = [str(max(model.number - n, 1)) for n in range(pick % 9, -1, -1)]
+                told = model.scan_ids([*ids, dead], limit, int(cursor))
+                self._call("scan", [cursor, most, "ids", *ids, dead], told)
             delayed = [part for one in model.scan_delayed(key) for part in one]
             self._call("scan", ["0", "1000", "delayed", key], ["0", *delayed])
             self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])

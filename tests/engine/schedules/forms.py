@@ -23,7 +23,7 @@ il1_queues      never called: of the server, not of a queue
 """
 
 UNORDERED = ("scan", "hot", "paused")
-ORDERED = (["dead"], ["newest"], ["key"])
+ORDERED = (["dead"], ["newest"], ["key"], ["ids"])
 DONE = b"+PONG\r\n"
 """The reply to what follows the calls, which no other reply can end with."""
 

@@ -66,6 +66,8 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "scan", ["0", "5", "key", "a", "b"]),
     ("BADARG", "scan", ["0", "5", "delayed"]),
     ("BADARG", "scan", ["0", "5", "dead", "a"]),
+    ("BADARG", "scan", ["0", "5", "ids"]),
+    ("BADARG", "scan", ["0", "5", "ids", "7", "0"]),
     ("BADARG", "paused", []),
     ("BADARG", "pause", ["", "a"]),
     ("BADARG", "scan", ["x", "1"]),

@@ -65,7 +65,7 @@ pub enum Function {
     Stats,
     /// `il1_peek ID`.
     Peek,
-    /// `il1_scan CURSOR COUNT [dead | newest | key KEY | delayed KEY]`.
+    /// `il1_scan CURSOR COUNT [dead | newest | key KEY | delayed KEY | ids ID ...]`.
     Scan,
     /// `il1_paused CURSOR`.
     Paused,

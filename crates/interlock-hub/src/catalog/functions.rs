@@ -134,7 +134,7 @@ pub const OF_FCALL: &[Command] = &[
         READ,
         "Goes through the unsettled messages, those of a key, or the dead letters",
         "O(N) of the messages told",
-        &[CURSOR, COUNT, ONE_WHAT, ONE_KEY],
+        &[CURSOR, COUNT, ONE_WHAT, ONE_KEY, ANY_ID],
     ),
     function("fcall|il1_paused", READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
     function(
@@ -221,7 +221,7 @@ pub const OF_FCALL_RO: &[Command] = &[
         READ,
         "Goes through the unsettled messages, those of a key, or the dead letters",
         "O(N) of the messages told",
-        &[CURSOR, COUNT, ONE_WHAT, ONE_KEY],
+        &[CURSOR, COUNT, ONE_WHAT, ONE_KEY, ANY_ID],
     ),
     function("fcall_ro|il1_paused", READ, "What is paused", "O(N) of the paused keys", &[CURSOR]),
     function(
@@ -284,6 +284,8 @@ pub const OF_FCALL_RO: &[Command] = &[
 ];
 
 const AFTER: Argument = Argument { name: "after", kind: "string", ..ARGUMENT };
+const ANY_ID: Argument =
+    Argument { name: "id", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const ANY_KEY: Argument =
     Argument { name: "key", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT };
 const ANY_OPTION: Argument =

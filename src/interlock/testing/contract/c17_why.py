@@ -364,6 +364,48 @@ async def what_is_listed_may_be_some_of_it_in_pages(t: Trial) -> None:
 
 
 @clause(17)
+async def pages_show_what_is_there_throughout_once_and_as_it_is(t: Trial) -> None:
+    q = t.queue()
+    ids = [await q.put(n, keys=f"key {n % 3}", delay=9 * (n % 2)) for n in range(99)]
+    first = await q.messages(10)
+    assert [one.id for one in first] == ids[:10]
+    gone = [ids[5], ids[10], *ids[20:70:2]]
+    for id in gone:
+        await q.cancel(id)
+    # What was delayed gets a new place, and keeps its id.
+    await t.advance(10)
+    leases = await q.ready()
+    new = await q.put("new", keys="key 1")
+    pages = [first]
+    while page := await q.messages(10, after=pages[-1][-1].id):
+        pages.append(page)
+    assert [len(page) for page in pages[:-1]] == [10] * (len(pages) - 1)
+    told = [one for page in pages[1:] for one in page]
+    assert [one.id for one in told] == [id for id in [*ids[10:], new] if id not in gone]
+    assert {one.state for one in told} <= {"ready", "waiting", "leased"} and leases[0].id == ids[0]
+    # A page that is asked for again, and one that nobody has begun.
+    assert [one.id for one in await q.messages(10, after=ids[9])] == [one.id for one in pages[1]]
+    assert [one.id for one in await q.messages(2, after=ids[70])] == ids[71:73]
+    for lease in leases:
+        await lease.ack()
+
+
+@clause(17)
+async def pages_of_a_state_and_of_a_key_go_on(t: Trial) -> None:
+    q = t.queue()
+    ids = [await q.put(n, keys=f"key {n % 3}", delay=9 * (n % 2)) for n in range(60)]
+    for options in ({"state": "delayed"}, {"key": "key 1"}, {"key": "key 2", "state": "waiting"}):
+        wanted = [one.id for one in await q.messages(60, **options)]
+        told = [one.id for one in await q.messages(3, **options)]
+        other = [one.id for one in await q.messages(4)]
+        while page := await q.messages(3, after=told[-1], **options):
+            told += [one.id for one in page]
+            other += [one.id for one in await q.messages(4, after=other[-1])]
+        assert told == wanted and len(told) >= 9
+        assert other == ids[: len(other)] and len(other) >= 12
+
+
+@clause(17)
 async def what_is_pending_on_a_key_is_purged(t: Trial) -> None:
     q = t.queue()
     await q.put("leased", keys=7)

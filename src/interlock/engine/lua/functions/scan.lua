@@ -1,11 +1,13 @@
--- il1_scan: cursor count [dead|newest|key KEY|delayed KEY]
+-- il1_scan: cursor count [dead|newest|key KEY|delayed KEY|ids ID...]
 -- All unsettled messages in no order, about so many at a time. Answers the next cursor, then messages.
 -- Or the dead letters, in the order in which they died, or the newest first; the cursor is the last one that
 -- was told. Or a key's lane in sequence, the cursor is the last one that was told: if that is settled, from the
--- front again. Or the delayed messages of a key, the first due first.
+-- front again. Or the delayed messages of a key, the first due first. Or the messages with these ids that are
+-- larger than the cursor, in the order given; the cursor is the last one that was told.
 
 local DEAD_ONES = { dead = 'Z', newest = 'ZREV' }
-local PARTS = { dead = true, newest = true, key = true, delayed = true, told = 'dead, newest, key or delayed' }
+local PARTS = { dead = true, newest = true, key = true, delayed = true, ids = true }
+PARTS.told = 'dead, newest, key, delayed or ids'
 
 local function scan_dead(q, cursor, count, way)
   local rank = cursor ~= '0' and redis_call(way .. 'RANK', q.xo, cursor)
@@ -79,6 +81,40 @@ local function scan_delayed(q, cursor, count, key)
   return reply
 end
 
+local function take_ids(from, cursor)
+  local ids, i = {}, 0
+  repeat
+    i = i + 1
+    if i > MAX_BATCH then
+      refuse('TOOBIG', '%s: more than %d ids', from.called, MAX_BATCH)
+    end
+    local id = take_number(from, 'ids[%d]', i)
+    if to_number(id) > to_number(cursor) then
+      ids[#ids + 1] = id
+    end
+  until not more(from)
+  return ids
+end
+
+local function scan_ids(q, count, ids)
+  local reply, bytes = { '0' }, 0
+  for first = 1, #ids, READ_AT_ONCE do
+    local some = { table_unpack(ids, first, math.min(first + READ_AT_ONCE - 1, #ids)) }
+    local found = find_all(q, some)
+    for i = 1, #some do
+      if found[i] then
+        bytes, count = bytes + tell(q, found[i], reply), count - 1
+        if count == 0 or bytes >= MAX_TOLD then
+          -- Whose page is full does not know whether there are more.
+          reply[1] = some[i]
+          return reply
+        end
+      end
+    end
+  end
+  return reply
+end
+
 register('scan', function(q, from)
   local cursor = take_cursor(from)
   local count = take_whole(from, 1, MAX_BATCH, 'count')
@@ -87,9 +123,12 @@ register('scan', function(q, from)
   if key == '' then
     bad(from, 'key', 0, 'is empty')
   end
+  local ids = part == 'ids' and take_ids(from, cursor)
   take_end(from)
   look(q)
-  if part == 'key' then
+  if ids then
+    return scan_ids(q, count, ids)
+  elseif part == 'key' then
     return scan_key(q, cursor, count, key)
   elseif part == 'delayed' then
     return scan_delayed(q, cursor, count, key)

@@ -1,0 +1,80 @@
+"""The cost of a call must not grow with the messages of the queue, or only as it must."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import interlock
+from interlock import Retry
+from interlock.engine.queue import RemoteQueue
+
+FEW, MANY = 1_000, 4_000
+PAGE = 100
+KEYS = 40
+
+
+class Costs:
+    """Counts the commands that a server executes: of a Redis also those within functions."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection = redis.Redis(port=int(url.rpartition(":")[2]))
+
+    def _count(self) -> int:
+        found: Any = self._connection.info("commandstats")
+        own = ("cmdstat_info", "cmdstat_config")
+        return sum(one["calls"] for name, one in found.items() if not name.startswith(own))
+
+    def of(self, call: Callable[[], object]) -> int:
+        """Return how many commands a call takes."""
+        before = self._count()
+        call()
+        return self._count() - before
+
+    def __enter__(self) -> Costs:
+        self._client = interlock.connect(self._url)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        self._connection.close()
+
+    def queue(self, count: int) -> RemoteQueue[Any]:
+        """Return a queue with so many messages, on some keys."""
+        queue: RemoteQueue[Any] = self._client.queue(uuid.uuid4().hex, retry=Retry(attempts=1))
+        for start in range(0, count, 1_000):
+            queue.put_many(range(start, start + 1_000), keys=lambda n: f"key {n % KEYS}")
+        return queue
+
+
+@pytest.fixture(params=["redis", "hub"])
+def costs(request: pytest.FixtureRequest) -> Iterator[Costs]:
+    with Costs(request.getfixturevalue(f"{request.param}_url")) as made:
+        yield made
+
+
+def listed(queue: RemoteQueue[Any], **options: Any) -> list[int]:
+    """List a queue by pages."""
+    found = queue.messages(PAGE, **options)
+    while page := queue.messages(PAGE, after=found[-1].id, **options):
+        found += page
+    return [one.payload for one in found]
+
+
+@pytest.mark.parametrize("options", [{}, {"state": "waiting"}], ids=["all", "of a state"])
+def test_a_listing_by_pages_costs_as_much_for_each_message_of_a_long_queue(
+    costs: Costs, options: dict[str, Any]
+) -> None:
+    taken = []
+    for count in (FEW, MANY):
+        queue = costs.queue(count)
+        first = KEYS if options else 0
+        taken.append(costs.of(lambda: listed(queue, **options)) / count)  # noqa: B023
+        assert listed(queue, **options) == list(range(first, count))
+    few, many = taken
+    assert many < 1.5 * few
