@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 @final
 class WallClock:
@@ -171,6 +171,33 @@ class HubTables:
         """Goes on with a table that others have open by this name; false: they have none."""
 
 @final
+class RowsIterator:
+    """Rows of a node."""
+
+    def take(self, most: int) -> list[tuple[bytes, bytes, int]]:
+        """Return the next keys, states and numbers of changes, so many at most."""
+
+@final
+class RowsImage:
+    """All rows of a node as they were at one moment."""
+
+    def since(self, number: int) -> RowsIterator:
+        """Return those that changed behind a number, in the order of their last change."""
+
+    def compare(
+        self, rows: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[list[tuple[bytes, bytes, int]], list[tuple[bytes, bytes, int]], list[bytes]]:
+        """Compare rows of another place, each key once in all calls.
+
+        Returns:
+            Those that have something that is not here, those here that have something that is not
+            there, and the keys that are not here.
+        """
+
+    def rest(self) -> RowsIterator:
+        """Return those that were not compared."""
+
+@final
 class LogNode:
     """A node on a log, in a thread of its own that never enters Python.
 
@@ -187,6 +214,49 @@ class LogNode:
 
     def news(self) -> list[tuple[str, str]]:
         """Return what has happened since the last call: a word for each, and a text."""
+
+    def changed(
+        self, since: tuple[int, int, int], most: int, seconds: float
+    ) -> (
+        tuple[
+            tuple[int, int, int, int, int],
+            int,
+            Literal["rows", "behind", "all", "other"],
+            list[tuple[bytes, bytes, int]],
+            RowsImage | None,
+        ]
+        | None
+    ):
+        """Return what somebody outside lacks who has the rows up to a place.
+
+        Args:
+            since: a position of the log, its checksum, and the number of a change.
+            most: of rows.
+            seconds: for which it waits for a change.
+
+        Returns:
+            The place with these rows (position, checksum, lineage, log time in ms, number of the
+            last change), the number of the last change of all, and ``rows`` with the keys, the
+            states and the numbers of their changes. Where these would be too many to look for,
+            ``behind``: the image has them. ``all``: compare the image, for rows are forgotten that
+            changed since. ``other``: the same, for the place may be of another history. None: the
+            node has not caught up with its log.
+        """
+
+    def append_states(
+        self,
+        rows: Sequence[tuple[bytes, bytes]],
+        seconds: float,
+        source: tuple[str, int, int] | None = None,
+    ) -> bool:
+        """Have all nodes join rows; return whether they are in this node's state in time.
+
+        Where they may not be, to append them again does no harm. `source`: another data centre, and
+        the position and the checksum up to which it has given its rows.
+        """
+
+    def release(self) -> None:
+        """Serve from now on, if it was told to begin held."""
 
     def drain(self, seconds: float) -> bool:
         """Take no more writes; return whether those that it had are answered in time."""

@@ -99,6 +99,11 @@ impl<M> Default for Whole<M> {
 }
 
 impl<M: Machine> Whole<M> {
+    /// A state of rows alone, for others to join.
+    pub fn of(genesis: Vec<u8>, machine: M) -> Self {
+        Self { genesis, machine: Some(machine), ..Self::default() }
+    }
+
     /// Applies an entry that the log has at a place, with the engine's time for it.
     pub fn apply(
         &mut self,

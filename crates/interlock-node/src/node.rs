@@ -4,6 +4,7 @@
 //! Whatever clients have written since the last append becomes one entry. Several entries are under way.
 //! A client is answered when the node has read its own entry and has what it applied in its ring file.
 
+mod outside;
 mod places;
 mod standing;
 mod taking;
@@ -23,6 +24,8 @@ use interlock_log::ring::{Kept, Memory, Ring as Keeps};
 use interlock_stores::disk::Disk;
 use interlock_stores::StoreError;
 
+pub(crate) use self::outside::{answer, encoded, Ask, Bring, Outside};
+pub use self::outside::{Changes, Lacking, Stand};
 use crate::files::{Checkpoints, Limits, Report, Ring};
 use crate::kept::InFile;
 use crate::log::{self, Event, Id, LogPort, Position};
@@ -42,6 +45,7 @@ pub struct Node<M, D: Disk, C> {
     /// The place that readers have seen in the table before this node has shown anything.
     seen_before: Option<Mark>,
     is_other: bool,
+    outside: Outside,
     drains: bool,
     /// There is more to do that no descriptor tells: what was sent last was answered at once.
     has_more: bool,
@@ -124,6 +128,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             projection,
             table_trouble: None,
             is_other: false,
+            outside: Outside::default(),
             drains: false,
             has_more: false,
             at_end: None,
@@ -164,7 +169,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 
     /// Returns whether it has read the log to its end since it last went back.
     pub fn serves(&self) -> bool {
-        self.replica.serves()
+        self.replica.serves() && !self.outside.held
     }
 
     pub fn clients(&mut self) -> &mut C {
@@ -203,7 +208,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 
     fn takes(&self) -> bool {
         self.log.is_open()
-            && self.replica.serves()
+            && self.serves()
             && !self.is_other
             && !self.drains
             && self.knows_time
@@ -234,7 +239,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// Shows what was applied to readers on the machine.
     fn show(&mut self) {
         let place = self.replica.place();
-        let is_settled = self.replica.serves() && !self.replica.owes();
+        let is_settled = self.is_settled() && !self.outside.held;
         let Some(genesis) =
             self.replica.state().machine.as_ref().map(|_| &self.replica.state().genesis)
         else {
@@ -320,6 +325,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             if self.replica.read(id, entry.time, &entry.bytes) {
                 self.again = Some(now);
             }
+            self.outside.read(self.replica.place().entry);
             if !matches!(self.replica.need(), Need::Entries(_)) {
                 return;
             }
@@ -434,6 +440,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.told.went_back += 1;
         self.clients.tell(News::GoesBack(place.mark.position));
         self.waiting.clear();
+        self.outside.lose();
         (self.is_greeted, self.knows_time, self.is_genesis_under_way) = Default::default();
         self.saved = self.saved.min(place.mark.position);
         self.begun = self.saved;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use interlock_hub::wake::WakeUp;
 use interlock_log::codec::Reader;
+use interlock_log::entry::{Mark, Source};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::Setup;
 use interlock_log::rows::{self, Rows};
@@ -19,7 +20,7 @@ use interlock_table::Table;
 use crate::files;
 use crate::hub::{HubClients, HubWrites};
 use crate::log::LogPort;
-use crate::node::{News, Node, Pace, Standing};
+use crate::node::{answer, encoded, Ask, Bring, Changes, News, Node, Pace, Standing};
 use crate::projection::InTable;
 
 pub struct Settings {
@@ -34,6 +35,8 @@ pub struct Settings {
     /// The folder for checkpoints and the ring; another process that has it is an error.
     pub folder: PathBuf,
     pub pace: Pace,
+    /// It serves nobody before [`Running::release`]: rows may come from outside.
+    pub held: bool,
 }
 
 /// A node as it stands, with its rows.
@@ -54,6 +57,7 @@ pub struct Running {
     shared: Arc<Shared>,
     news: Mutex<Receiver<News>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    rows: rows::Settings,
 }
 
 struct Shared {
@@ -61,6 +65,9 @@ struct Shared {
     ends: AtomicBool,
     drains: AtomicBool,
     resyncs: AtomicBool,
+    held: AtomicBool,
+    asked: Mutex<Vec<Ask>>,
+    brought: Mutex<Vec<Bring>>,
     has_ended: AtomicBool,
     figures: Mutex<Figures>,
     writes: Arc<HubWrites>,
@@ -78,7 +85,7 @@ impl Running {
         writes: Arc<HubWrites>,
     ) -> Result<Running, String> {
         let disk = Folder::new(settings.folder);
-        let lock = files::lock(&disk).map_err(|error| error.to_string())?;
+        let locked = files::lock(&disk).map_err(|error| error.to_string())?;
         let mut genesis = Vec::new();
         settings.rows.encode(&mut genesis);
         let name = settings.name.into_bytes();
@@ -97,22 +104,29 @@ impl Running {
             ends: AtomicBool::new(false),
             drains: AtomicBool::new(false),
             resyncs: AtomicBool::new(false),
+            held: AtomicBool::new(settings.held),
+            asked: Mutex::default(),
+            brought: Mutex::default(),
             has_ended: AtomicBool::new(false),
             figures: Mutex::default(),
             writes,
         });
         let own = shared.clone();
         let run = move || {
-            let _lock = lock;
+            let _locked = locked;
             let run = AssertUnwindSafe(|| run(&mut node, &own));
             // The panic's text is on the error output; the owner sees that it has ended.
             let _ = catch_unwind(run);
             own.has_ended.store(true, SeqCst);
             own.writes.end();
+            // Who asks from now on sees that it has ended, or is told so by these.
+            lock(&own.asked).clear();
+            lock(&own.brought).clear();
         };
         let thread = std::thread::Builder::new().name("node-log".into()).spawn(run);
         let thread = thread.map_err(|error| error.to_string())?;
-        Ok(Running { shared, news: Mutex::new(news), thread: Mutex::new(Some(thread)) })
+        let (news, thread) = (Mutex::new(news), Mutex::new(Some(thread)));
+        Ok(Running { shared, news, thread, rows: settings.rows })
     }
 
     pub fn figures(&self) -> Figures {
@@ -134,6 +148,39 @@ impl Running {
     /// It has ended by itself, for a fault of the program.
     pub fn has_ended(&self) -> bool {
         self.shared.has_ended.load(SeqCst)
+    }
+
+    /// The rows that somebody outside lacks who has those up to a mark and a change's number, so many at most.
+    /// Waits for a change up to a moment. `None`: the node has not caught up with its log.
+    pub fn changes(&self, mark: Mark, number: u64, most: usize, until: Instant) -> Option<Changes> {
+        let (answer, found) = answer();
+        lock(&self.shared.asked).push(Ask { mark, number, most, until, answer });
+        self.wait(&found, until)
+    }
+
+    /// Has all nodes of the log join rows of elsewhere. Returns whether they are in this node's state; where it
+    /// is not known until a moment, to bring them again does no harm.
+    pub fn bring(&self, source: Option<Source>, rows: &[(&[u8], &[u8])], until: Instant) -> bool {
+        let (done, found) = answer();
+        let bytes = encoded(&self.rows, rows);
+        lock(&self.shared.brought).push(Bring { source, bytes, done });
+        self.wait(&found, until).is_some()
+    }
+
+    /// All that was outside is here: the node serves from now on.
+    pub fn release(&self) {
+        self.shared.held.store(false, SeqCst);
+        self.shared.wake.wake();
+    }
+
+    fn wait<T>(&self, found: &Receiver<T>, until: Instant) -> Option<T> {
+        if self.has_ended() {
+            return None;
+        }
+        self.shared.wake.wake();
+        // The loop answers when the time is over; it may be late.
+        let wait = until.saturating_duration_since(Instant::now()) + LATE;
+        found.recv_timeout(wait).ok()
     }
 
     /// Takes no more writes. Returns whether all that it had are answered before a moment.
@@ -176,8 +223,17 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
         if shared.resyncs.swap(false, SeqCst) {
             node.resync();
         }
-        node.turn(Instant::now() + BEAT, Some(shared.wake.descriptor()));
+        match shared.held.load(SeqCst) {
+            true => node.hold(),
+            false => node.release(),
+        }
+        let beat = Instant::now() + BEAT;
+        let until = node.answer_at().map_or(beat, |at| at.min(beat));
+        node.turn(until, Some(shared.wake.descriptor()));
         shared.wake.silence();
+        lock(&shared.asked).drain(..).for_each(|ask| node.ask(ask));
+        lock(&shared.brought).drain(..).for_each(|bring| node.bring(bring));
+        node.answer();
         let store = node.replica_state().map(Rows::store);
         *lock(&shared.figures) = Figures {
             standing: node.standing(),
@@ -217,3 +273,5 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// For as long as nothing happens, the node looks at the time this often.
 const BEAT: Duration = Duration::from_millis(500);
+/// For so long somebody waits beyond his time for the loop to answer.
+const LATE: Duration = Duration::from_secs(1);

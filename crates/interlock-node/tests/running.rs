@@ -109,6 +109,7 @@ fn begin(server: &Server, name: &str, client: &Client, pace: Pace) -> Running {
         limits: Limits::default(),
         folder: server.folder.join(name),
         pace,
+        held: false,
     };
     Running::start(settings, table, client.writes.clone()).unwrap()
 }

@@ -39,6 +39,8 @@ mod lease;
 mod lease_batch;
 #[cfg(target_os = "linux")]
 mod log_node;
+#[cfg(target_os = "linux")]
+mod log_rows;
 mod many;
 mod messages;
 mod named;
@@ -101,6 +103,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     #[cfg(target_os = "linux")]
     {
         module.add_class::<log_node::LogNode>()?;
+        module.add_class::<log_rows::RowsImage>()?;
+        module.add_class::<log_rows::RowsIterator>()?;
         module.add("Table", table::entries::class(py)?)?;
         module.add_class::<table::export::TableExport>()?;
         module.add_class::<table::scan::TableScan>()?;

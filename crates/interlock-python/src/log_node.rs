@@ -13,9 +13,11 @@ use interlock_stores::network::Tls;
 use interlock_table::{Options, Table};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 
 use crate::hub_keeper::TableKeeper;
+use crate::log_rows::{self, Found};
 use crate::table::{duration, failure, location};
 
 #[pyclass(module = "interlock._core", frozen)]
@@ -64,6 +66,7 @@ impl LogNode {
                 checkpoint: of(settings, "checkpoint")?,
                 ..Pace::default()
             },
+            held: of(settings, "held")?,
         };
         let running = py.detach(|| Running::start(settings, table, writes));
         let running = running.map_err(PyOSError::new_err)?;
@@ -107,6 +110,38 @@ impl LogNode {
     /// News since the last call: a word for each, and a text.
     fn news(&self) -> Vec<(&'static str, String)> {
         self.running.news().into_iter().map(|one| self.told(one)).collect()
+    }
+
+    /// The rows that somebody outside lacks who has those up to a position, its checksum, and the number of a
+    /// change, so many at most. Waits for a change so many seconds. None: the node has not caught up.
+    fn changed<'py>(
+        &self,
+        py: Python<'py>,
+        since: (u64, u64, u64),
+        most: usize,
+        seconds: f64,
+    ) -> PyResult<Option<Found<'py>>> {
+        log_rows::changed(py, &self.running, since, most, duration(seconds).min(LONGEST))
+    }
+
+    /// Has all nodes join rows; returns whether they are in this node's state within so many seconds. Where
+    /// they may not be, to append them again does no harm. `source`: another data centre, and the position
+    /// and the checksum up to which it has given its rows.
+    #[pyo3(signature = (rows, seconds, source=None))]
+    fn append_states(
+        &self,
+        py: Python<'_>,
+        rows: Vec<(PyBackedBytes, PyBackedBytes)>,
+        seconds: f64,
+        source: Option<(String, u64, u64)>,
+    ) -> bool {
+        let wait = duration(seconds).min(LONGEST);
+        log_rows::append_states(py, &self.running, &rows, source, wait)
+    }
+
+    /// All that is outside is here: the node serves from now on.
+    fn release(&self) {
+        self.running.release();
     }
 
     /// Takes no more writes; returns whether those that it had are answered within so many seconds.

@@ -71,6 +71,8 @@ FLAGS = (
          "several by the hash of the key", "URL", many=True),
     Flag("--data", "keep the rows in a database of SQLite in this folder, if --database does not "
          "say otherwise", "FOLDER"),
+    Flag("--from-database", "take what a database has, though it is of another history than the "
+         "log's, and old"),
     Flag("--partitions", "have a database of PostgreSQL in parts: hash:N, time:day, time:month",
          "HOW"),
     Flag("--max-staleness", "refuse reads when the primary was not heard of for so many seconds",
@@ -152,6 +154,7 @@ def run(given: argparse.Namespace) -> int:
             ack=given.ack,
             databases=_databases(given, name),
             partitions=given.partitions,
+            from_database=given.from_database,
             max_staleness=given.max_staleness,
             lease=given.lease,
             keep=given.keep,

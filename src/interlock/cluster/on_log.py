@@ -17,6 +17,7 @@ from interlock import _core
 from interlock.cluster.settings import NodeSettings
 from interlock.cluster.snapshots import machine
 from interlock.cluster.state import TableRules
+from interlock.cluster.storage import following, together
 from interlock.engine.url import Target, parse
 from interlock.hub.server import Hub
 
@@ -65,6 +66,8 @@ class LogNode:
         self._keeper = keeper
         self._given = _given(settings, place, mode, folder)
         self._node: _core.LogNode | None = None
+        rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
+        self._databases = following(settings, rules, released=self._released, refused=self._fail)
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._look, name="node-news", daemon=True)
 
@@ -81,13 +84,14 @@ class LogNode:
         except BaseException:
             self.hub.stop()
             raise
+        self._databases.start(self._node)
         self._thread.start()
 
     def standing(self) -> dict[str, Any]:
         """Return the position, and what else the node says of itself."""
         assert self._node is not None
         found: dict[str, Any] = self._node.figures()
-        return found
+        return found | {"database": together(self._databases.figures())}
 
     def drain(self) -> bool:
         """Take no more writes; return whether those that it had are answered."""
@@ -99,11 +103,17 @@ class LogNode:
         if self._node is None:
             return
         self.drain()
+        self._databases.flush(DRAINED)
+        self._databases.close()
         self._ends.set()
         self._thread.join()
         self._node.stop()
         self._keeper.close()
         self.hub.stop()
+
+    def _released(self) -> None:
+        assert self._node is not None
+        self._node.release()
 
     def _look(self) -> None:
         assert self._node is not None
@@ -158,7 +168,7 @@ def _given(settings: NodeSettings, place: str | Path, mode: int, folder: Path) -
     target = parse(settings.stream_url)
     if target.kind != "server":
         raise ValueError(f"a node on a log needs one Redis or Valkey, not {target.shown}")
-    for name, wanted in (("links", {}), ("databases", ()), ("ack", 0)):
+    for name, wanted in (("links", {}), ("ack", 0)):
         if getattr(settings, name) != wanted:
             raise ValueError(f"a node on a log has no {name} yet")
     rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
@@ -180,6 +190,7 @@ def _given(settings: NodeSettings, place: str | Path, mode: int, folder: Path) -
         "folder": str(folder),
         "timeout": settings.lease + PATIENCE,
         "checkpoint": CHECKPOINT,
+        "held": bool(settings.databases),
         "stream": f"il:log:{{{settings.table}.{settings.dc}}}",
         **_engine(target),
     }

@@ -40,6 +40,8 @@ class NodeSettings:
     databases: tuple[str, ...] = ()
     """URLs of databases that rows are written to, behind; several: by the hash of the key."""
     partitions: str | None = None
+    from_database: bool = False
+    """Take what a database has, though it is of another history than the log's, and old."""
     max_staleness: float | None = None
     """Seconds since the primary was heard of, beyond which reads are refused. None: never."""
     lease: float = 3.0

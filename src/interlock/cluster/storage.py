@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
 from interlock.cluster.database import Database, SavedMark, open_database
-from interlock.cluster.database.behind import WriteBehind
+from interlock.cluster.database.behind import Figures, WriteBehind
+from interlock.cluster.database.following import Following
 from interlock.cluster.entry import Change, Origin
 from interlock.cluster.fence import Mark
 from interlock.cluster.machine import Machine
@@ -30,16 +31,7 @@ class Storage:
         rules: TableRules,
         clock: HybridClock,
     ) -> None:
-        self._databases: Sequence[Database] = [
-            open_database(
-                url,
-                settings.table,
-                rules,
-                partitions=settings.partitions,
-                part=(n, len(settings.databases)),
-            )
-            for n, url in enumerate(settings.databases)
-        ]
+        self._databases = _opened(settings, rules)
         self._clock = clock
         self._dc = settings.dc
         self._behind: WriteBehind | None = None
@@ -55,9 +47,7 @@ class Storage:
             return
         marks = []
         for database in self._databases:
-            for line in database.migrations():
-                logger.info("%s: %s", database.url, line)
-            database.migrate()
+            _migrated(database)
             began, count = time.monotonic(), 0
             mark, batches = database.load()
             self._clock.saw((mark.clock, self._dc))
@@ -109,16 +99,58 @@ class Storage:
 
     def status(self) -> dict[str, Any] | None:
         """Return the figures of all databases together; None without any."""
-        figures = [] if self._behind is None else self._behind.figures()
-        if not figures:
-            return None
-        return {
-            "url": " ".join(one.url for one in figures),
-            "delay_ms": max(one.delay_ms for one in figures),
-            "waiting": sum(one.waiting for one in figures),
-            "written": sum(one.written for one in figures),
-            "error": next((one.error for one in figures if one.error), ""),
-        }
+        return together([] if self._behind is None else self._behind.figures())
+
+
+def following(
+    settings: NodeSettings,
+    rules: TableRules,
+    *,
+    released: Callable[[], None],
+    refused: Callable[[str], None],
+) -> Following:
+    """Return the databases of a node on a log, brought up to date; see ``Following``.
+
+    Raises:
+        SchemaMismatch: one has a column of a type that cannot hold the row's.
+        DatabaseUnavailable: one cannot be reached.
+    """
+    databases = _opened(settings, rules)
+    for database in databases:
+        _migrated(database)
+    return Following(
+        databases, age_ms=rules.age_ms, takes_all=settings.from_database, released=released,
+        refused=refused,
+    )  # fmt: skip
+
+
+def together(figures: Sequence[Figures]) -> dict[str, Any] | None:
+    """Return the figures of several databases as those of one; None of none."""
+    if not figures:
+        return None
+    return {
+        "url": " ".join(one.url for one in figures),
+        "delay_ms": max(one.delay_ms for one in figures),
+        "waiting": sum(one.waiting for one in figures),
+        "written": sum(one.written for one in figures),
+        "error": next((one.error for one in figures if one.error), ""),
+    }
+
+
+def _opened(settings: NodeSettings, rules: TableRules) -> list[Database]:
+    count = len(settings.databases)
+    return [
+        open_database(
+            url, settings.table, rules, partitions=settings.partitions, part=(n, count)
+        )
+        for n, url in enumerate(settings.databases)
+    ]  # fmt: skip
+
+
+def _migrated(database: Database) -> None:
+    for line in database.migrations():
+        logger.info("%s: %s", database.url, line)
+    database.migrate()
 
 
 def _missing(machine: Machine, lock: threading.RLock, mark: SavedMark) -> list[bytes]:

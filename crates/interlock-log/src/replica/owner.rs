@@ -43,6 +43,14 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             || self.known_at(mark.position).is_some_and(|known| known.mark != mark)
     }
 
+    /// Returns whether the history of now has a mark. `None`: nobody remembers that place.
+    pub fn has_mark(&self, mark: Mark) -> Option<bool> {
+        if mark.position > self.place.mark.position {
+            return Some(false);
+        }
+        self.known_at(mark.position).map(|known| known.mark == mark)
+    }
+
     /// As `checkpoint`, for another thread to be made while this goes on.
     pub fn checkpoint_later(&self) -> Option<Later> {
         self.may_save().then(|| Checkpoint::later(self.place, &self.state))

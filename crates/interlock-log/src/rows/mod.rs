@@ -17,5 +17,5 @@ mod store;
 mod table;
 
 pub use settings::Settings;
-pub use store::{Changed, Image, Store, Unshown, MAX_KEY};
+pub use store::{Changed, Comparison, Difference, Held, Image, Store, Unshown, MAX_KEY};
 pub use table::{Rows, When};

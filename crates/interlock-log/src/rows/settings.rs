@@ -35,6 +35,11 @@ impl Settings {
         (self.capacity / self.centres.max(1)).max(1)
     }
 
+    /// Returns whether states of one can be joined with those of the other.
+    pub fn is_same_table(&self, other: &Settings) -> bool {
+        self.name == other.name && self.rules.fingerprint() == other.rules.fingerprint()
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         codec::put_number(out, VERSION);
         for text in [&self.name, &self.dc, &self.rules.fingerprint()] {

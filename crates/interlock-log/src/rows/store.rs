@@ -3,6 +3,9 @@
 //! Everything here follows from the calls alone, so nodes that make the same calls have the same: which
 //! rows there are at a log time, how many of each data centre, what is forgotten, the checksum.
 
+mod comparison;
+mod image;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -10,6 +13,8 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+pub use self::comparison::{Comparison, Difference};
+pub use self::image::{Held, Image};
 use super::slots::Slots;
 use crate::codec::{self, Damaged, Reader};
 use crate::stamp;
@@ -26,30 +31,6 @@ pub struct Changed<'a> {
     pub number: u64,
     pub key: &'a [u8],
     pub state: &'a [u8],
-}
-
-/// A store as it was.
-#[derive(Debug)]
-pub struct Image {
-    numbers: [u64; 4],
-    entries: Slots<Entry>,
-}
-
-impl Image {
-    /// Writes what [`Store::encode`] would have written.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        for number in self.numbers {
-            codec::put_number(out, number);
-        }
-        let mut rows: Vec<&Entry> = self.entries.iter().collect();
-        rows.sort_unstable_by_key(|entry| entry.changed);
-        codec::put_number(out, rows.len() as u64);
-        for entry in rows {
-            codec::put_number(out, entry.changed);
-            codec::put_bytes(out, entry.key());
-            codec::put_bytes(out, entry.state());
-        }
-    }
 }
 
 /// Changes that were not shown elsewhere.
@@ -80,6 +61,8 @@ pub struct Store {
     changes: u64,
     newest: u64,
     dropped: u64,
+    /// No change of a key that was forgotten has a higher number.
+    forgot: u64,
     checksum: u128,
     tail: VecDeque<(u64, u32)>,
     /// The number up to which somebody has shown all changes elsewhere; `None`: nobody does.
@@ -98,6 +81,8 @@ struct Entry {
     changed: u64,
     key_size: u16,
     is_alive: bool,
+    /// Its last change came from another data centre, which has the row as it is.
+    is_theirs: bool,
 }
 
 impl Entry {
@@ -132,6 +117,7 @@ impl Store {
             changes: 0,
             newest: 0,
             dropped: 0,
+            forgot: 0,
             checksum: 0,
             tail: VecDeque::new(),
             shown: None,
@@ -233,12 +219,21 @@ impl Store {
         self.both.clear();
         self.both.extend_from_slice(key);
         self.both.extend_from_slice(state.as_bytes());
-        let both = self.both[..].into();
-        let entry = Entry { both, changed: 0, key_size: key.len() as u16, is_alive: false };
+        let (both, key_size) = (self.both[..].into(), key.len() as u16);
+        let entry = Entry { both, changed: 0, key_size, is_alive: false, is_theirs: false };
         *self.entries.get_mut(slot as usize) = Some(entry);
         self.number(slot);
         self.put_in(slot);
         self.limit();
+    }
+
+    /// Notes that another data centre has a row as it is here.
+    pub fn is_theirs(&mut self, key: &[u8]) {
+        if let Some(slot) = self.find(key) {
+            if let Some(entry) = self.entries.get_mut(slot as usize) {
+                entry.is_theirs = true;
+            }
+        }
     }
 
     /// Lets the log time pass: rows expire, and what may be forgotten is.
@@ -278,8 +273,7 @@ impl Store {
             let (key, state) = (entry.key(), entry.state());
             Some(Changed { number: entry.changed, key, state })
         };
-        let is_in_tail = self.tail.front().is_some_and(|(first, _)| *first <= number + 1);
-        if is_in_tail || number >= self.changes {
+        if self.is_in_tail(number) {
             let from = self.tail.partition_point(|(at, _)| *at <= number);
             let last = self.tail.range(from..).filter_map(|(at, slot)| {
                 changed(*slot as usize).filter(|changed| changed.number == *at)
@@ -291,6 +285,23 @@ impl Store {
         found.sort_unstable_by_key(|changed| changed.number);
         found.truncate(most);
         found
+    }
+
+    fn is_in_tail(&self, number: u64) -> bool {
+        number >= self.changes || self.tail.front().is_some_and(|(first, _)| *first <= number + 1)
+    }
+
+    /// As `changed_since`, without a copy of any bytes. `None`: it would take a look at all rows, or a key
+    /// that changed behind the number is forgotten. [`Store::image`] has it then.
+    pub fn held_since(&self, number: u64, most: usize) -> Option<Vec<Held>> {
+        if !self.is_in_tail(number) || self.forgot > number {
+            return None;
+        }
+        let from = self.tail.partition_point(|(at, _)| *at <= number);
+        let last = self.tail.range(from..).filter_map(|(at, slot)| {
+            self.entry(*slot).filter(|entry| entry.changed == *at).cloned().map(Held)
+        });
+        Some(last.take(most).collect())
     }
 
     /// All that changed since [`Store::shown`] was called. `None`: it was not called since this store was made, and all rows are to be shown.
@@ -332,8 +343,12 @@ impl Store {
 
     /// All that is here now, for another thread to write while this goes on.
     pub fn image(&self) -> Image {
-        let numbers = [self.time, self.changes, self.newest, self.dropped];
-        Image { numbers, entries: self.entries.clone() }
+        Image {
+            numbers: [self.time, self.changes, self.newest, self.dropped],
+            forgot: self.forgot,
+            rules: self.rules.clone(),
+            entries: self.entries.clone(),
+        }
     }
 
     /// # Errors
@@ -362,7 +377,8 @@ impl Store {
         if newest >= stamp::READINGS {
             return Err(Damaged);
         }
-        (store.changes, store.newest) = (changes, newest);
+        // What was forgotten before is not known.
+        (store.changes, store.newest, store.forgot) = (changes, newest, changes);
         Ok(store)
     }
 
@@ -457,6 +473,7 @@ impl Store {
             let (slot, _) = found.remove();
             if let Some(entry) = self.entries.get_mut(slot as usize).take() {
                 self.checksum = self.checksum.wrapping_sub(entry.hash());
+                self.forgot = self.forgot.max(entry.changed);
                 if self.shown.is_some_and(|shown| entry.changed > shown) {
                     self.unshown.push(key);
                 }

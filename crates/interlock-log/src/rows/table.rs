@@ -76,6 +76,19 @@ impl Rows {
         &self.settings
     }
 
+    /// A table with rows of elsewhere alone, for others to take in. Rows that are none of such a table are
+    /// left out.
+    pub fn of<'a>(settings: Settings, rows: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Rows {
+        let mut made = Rows::new(settings);
+        for (key, state) in rows.filter(|(key, _)| (1..=MAX_KEY).contains(&key.len())) {
+            if let Ok(state) = made.settings.rules.check(state) {
+                let newest = stamp::reading(made.settings.rules.newest(&state));
+                made.store.put(key, &state, newest);
+            }
+        }
+        made
+    }
+
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -250,18 +263,26 @@ impl Rows {
     /// Returns the highest reading.
     pub fn take_in(&mut self, other: &Rows, place: &dyn Fn(u64, u64) -> (u64, u64)) -> u64 {
         let rules = self.settings.rules.clone();
+        if !self.settings.is_same_table(&other.settings) {
+            // Their states would be read as something else.
+            return self.store.newest();
+        }
+        let is_own = other.settings.dc == self.settings.dc;
         for row in other.store.all() {
             let theirs = rules.trust(row.state.into());
             let joined = match self.store.get(row.key) {
                 Some(ours) => rules.join_placed(ours, &theirs, place),
-                None => Some(theirs),
+                None => Some(theirs.clone()),
             };
             if let Some(joined) = joined {
                 let newest = stamp::reading(rules.newest(&joined));
                 self.store.put(row.key, &joined, newest);
+                if !is_own && joined == theirs {
+                    self.store.is_theirs(row.key);
+                }
             }
         }
-        if other.settings.dc == self.settings.dc {
+        if is_own {
             // The next command begins one above both.
             self.lineage = (NO_LINEAGE, self.lineage.1.max(other.lineage.1));
             self.writer = stamp::writer(&self.settings.dc, self.lineage.1);

@@ -11,6 +11,7 @@ from interlock.cluster.database.protocol import (
     Database,
     DatabaseUnavailable,
     Fenced,
+    LogMark,
     SavedMark,
     SavedRow,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "Database",
     "DatabaseUnavailable",
     "Fenced",
+    "LogMark",
     "SavedMark",
     "SavedRow",
     "open_database",

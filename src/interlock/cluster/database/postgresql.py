@@ -19,8 +19,10 @@ from interlock.cluster.database.protocol import (
     Batches,
     DatabaseUnavailable,
     Fenced,
+    LogMark,
     SavedMark,
     SavedRow,
+    log_mark,
 )
 from interlock.cluster.state import TableRules
 from interlock.engine.url import without_password
@@ -86,40 +88,68 @@ class PostgresqlDatabase:
         tables = self._tables
         with self._asked() as connection, connection.transaction():
             mark = self._fenced(connection, token)
-            layout = layout_of(self._rules)
-            connection.execute(
-                f"INSERT INTO {tables.layouts} (layout) VALUES (%s) ON CONFLICT DO NOTHING",
-                (layout,),
-            )
-            asked = f"SELECT id FROM {tables.layouts} WHERE layout = %s"
-            ((self._layout,),) = connection.execute(asked, (layout,)).fetchall()
-            ((partitions,),) = connection.execute(
-                f"UPDATE {tables.mark} SET token = %s RETURNING partitions", (token,)
-            ).fetchall()
-            tables.partitions = partitions or None
+            self._find_layout(connection)
+            connection.execute(f"UPDATE {tables.mark} SET token = %s", (token,))
         return mark
+
+    def _find_layout(self, connection: Any) -> None:
+        tables, layout = self._tables, layout_of(self._rules)
+        connection.execute(
+            f"INSERT INTO {tables.layouts} (layout) VALUES (%s) ON CONFLICT DO NOTHING", (layout,)
+        )
+        asked = f"SELECT id FROM {tables.layouts} WHERE layout = %s"
+        ((self._layout,),) = connection.execute(asked, (layout,)).fetchall()
+        asked = f"SELECT partitions FROM {tables.mark} WHERE id = 1"
+        ((partitions,),) = connection.execute(asked).fetchall()
+        tables.partitions = partitions or None
 
     def write(self, rows: Sequence[SavedRow], mark: SavedMark, token: int) -> None:
         """See ``Database``."""
         if not self._layout:
             self.begin(token)
+        with self._asked() as connection, connection.transaction():
+            self._fenced(connection, token)
+            self._put(connection, rows, token)
+            self._marked(connection, mark, token)
+
+    def mark(self) -> LogMark:
+        """See ``Database``."""
+        with self._asked() as connection:
+            return self._mark(connection)
+
+    def save(self, rows: Sequence[SavedRow], mark: LogMark, before: LogMark) -> bool:
+        """See ``Database``."""
+        with self._asked() as connection, connection.transaction():
+            if self._mark(connection, " FOR UPDATE") != before:
+                return False
+            if not self._layout:
+                self._find_layout(connection)
+            self._put(connection, rows, mark.epoch)
+            self._marked(connection, mark, mark.epoch)
+            return True
+
+    def _mark(self, connection: Any, locked: str = "") -> LogMark:
+        asked = f"SELECT mark, token FROM {self._tables.mark} WHERE id = 1{locked}"
+        return log_mark(*connection.execute(asked).fetchone())
+
+    def _marked(self, connection: Any, mark: SavedMark | LogMark, token: int) -> None:
+        connection.execute(
+            f"UPDATE {self._tables.mark} SET token = %s, mark = %s",
+            (token, msgspec.json.encode(mark).decode()),
+        )
+
+    def _put(self, connection: Any, rows: Sequence[SavedRow], token: int) -> None:
         tables = self._tables
         written = [self._values(row, row.state, token) for row in rows if row.state is not None]
         # In one order, and neighbours of the index together.
         written.sort(key=lambda values: values[0])
         deleted = [row.key for row in rows if row.state is None]
-        with self._asked() as connection, connection.transaction():
-            self._fenced(connection, token)
-            if written:
-                self._stage(connection, written)
-                for statement in tables.upserts():
-                    connection.execute(statement)
-            if deleted:
-                connection.execute(f"DELETE FROM {tables.rows} WHERE {KEY} = ANY(%s)", (deleted,))
-            connection.execute(
-                f"UPDATE {tables.mark} SET token = %s, mark = %s",
-                (token, msgspec.json.encode(mark).decode()),
-            )
+        if written:
+            self._stage(connection, written)
+            for statement in tables.upserts():
+                connection.execute(statement)
+        if deleted:
+            connection.execute(f"DELETE FROM {tables.rows} WHERE {KEY} = ANY(%s)", (deleted,))
 
     def _stage(self, connection: Any, written: list[tuple[Any, ...]]) -> None:
         tables, types = self._tables, self._tables.types
@@ -204,13 +234,20 @@ class PostgresqlDatabase:
 
     def load(self) -> tuple[SavedMark, Batches]:
         """See ``Database``."""
+        text, batches = self._load()
+        return msgspec.json.decode(text, type=SavedMark), batches
+
+    def rows(self) -> Batches:
+        """See ``Database``."""
+        return self._load()[1]
+
+    def _load(self) -> tuple[str, Batches]:
         tables = self._tables
         # A connection of its own: the batches are of one moment while others write.
         connection = self._connected(load=True)
         try:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             ((text,),) = connection.execute(f"SELECT mark FROM {tables.mark}").fetchall()
-            mark = msgspec.json.decode(text, type=SavedMark)
             layouts = connection.execute(f"SELECT id, layout FROM {tables.layouts}").fetchall()
             others = {
                 id: convert
@@ -220,7 +257,7 @@ class PostgresqlDatabase:
         except psycopg.Error as error:
             connection.close()
             raise self._unavailable(error) from None
-        return mark, self._batches(connection, others)
+        return text, self._batches(connection, others)
 
     def _batches(self, connection: Any, others: dict[int, Callable[[bytes], bytes]]) -> Batches:
         columns = f"{KEY}, interlock_state" + (", interlock_layout" if others else "")

@@ -50,6 +50,34 @@ class SavedMark(msgspec.Struct, frozen=True):
         return Mark(self.token, self.number, self.seq, self.lineage, self.position)
 
 
+class LogMark(msgspec.Struct, frozen=True):
+    """A place in the history of a log: a database has all changes up to a number of one there."""
+
+    epoch: int = 0
+    """Higher with each other history; rows of a higher one replace those of a lower one."""
+    position: int = 0
+    checksum: int = 0
+    lineage: int = 0
+    number: int = 0
+    """The number of the last change that the database has."""
+    time: int = 0
+    """The log time, in ms since 1970."""
+
+    @property
+    def since(self) -> tuple[int, int, int]:
+        """The place that `LogNode.changed` is asked with."""
+        return self.position, self.checksum, self.number
+
+
+def log_mark(text: str | bytes, token: int) -> LogMark:
+    """Return the mark that a database has; where a primary wrote it, one that is in no log."""
+    try:
+        return msgspec.json.decode(text, type=LogMark)
+    except msgspec.ValidationError:
+        before = msgspec.json.decode(text, type=SavedMark)
+        return LogMark(epoch=token, checksum=1, time=before.clock >> 16)
+
+
 class SavedRow(NamedTuple):
     """A row to be written."""
 
@@ -102,6 +130,22 @@ class Database(Protocol):
 
     def load(self) -> tuple[SavedMark, Batches]:
         """Return the mark, and batches of all keys and states, as of one moment.
+
+        The batches must be read to their end, or closed.
+        """
+
+    def mark(self) -> LogMark:
+        """Return the mark of what is written; an empty one at first."""
+
+    def save(self, rows: Sequence[SavedRow], mark: LogMark, before: LogMark) -> bool:
+        """Write rows and the mark, in one transaction, if the mark there is still the one before.
+
+        Returns:
+            Whether it was. Otherwise another has written, and nothing was changed.
+        """
+
+    def rows(self) -> Batches:
+        """Return batches of all keys and states, as of one moment.
 
         The batches must be read to their end, or closed.
         """

@@ -25,8 +25,10 @@ from interlock.cluster.database.protocol import (
     Batches,
     DatabaseUnavailable,
     Fenced,
+    LogMark,
     SavedMark,
     SavedRow,
+    log_mark,
 )
 from interlock.cluster.state import TableRules
 
@@ -130,18 +132,47 @@ class SqliteDatabase:
         """See ``Database``."""
         with self._asked() as database, _transaction(database):
             mark = self._fenced(database, token)
-            layouts = quoted(f"{self._name}_layouts")
-            layout = layout_of(self._rules)
-            database.execute(f"INSERT OR IGNORE INTO {layouts} (layout) VALUES (?)", (layout,))
-            asked = f"SELECT id FROM {layouts} WHERE layout = ?"
-            (self._layout,) = database.execute(asked, (layout,)).fetchone()
+            self._find_layout(database)
             self._marked(database, token, mark)
             return mark
+
+    def _find_layout(self, database: sqlite3.Connection) -> None:
+        layouts = quoted(f"{self._name}_layouts")
+        layout = layout_of(self._rules)
+        database.execute(f"INSERT OR IGNORE INTO {layouts} (layout) VALUES (?)", (layout,))
+        asked = f"SELECT id FROM {layouts} WHERE layout = ?"
+        (self._layout,) = database.execute(asked, (layout,)).fetchone()
 
     def write(self, rows: Sequence[SavedRow], mark: SavedMark, token: int) -> None:
         """See ``Database``."""
         if not self._layout:
             self.begin(token)
+        with self._asked() as database, _transaction(database):
+            self._fenced(database, token)
+            self._put(database, rows, token)
+            self._marked(database, token, mark)
+
+    def mark(self) -> LogMark:
+        """See ``Database``."""
+        with self._asked() as database:
+            return self._mark(database)
+
+    def save(self, rows: Sequence[SavedRow], mark: LogMark, before: LogMark) -> bool:
+        """See ``Database``."""
+        with self._asked() as database, _transaction(database):
+            if self._mark(database) != before:
+                return False
+            if not self._layout:
+                self._find_layout(database)
+            self._put(database, rows, mark.epoch)
+            self._marked(database, mark.epoch, mark)
+            return True
+
+    def _mark(self, database: sqlite3.Connection) -> LogMark:
+        asked = f"SELECT mark, token FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
+        return log_mark(*database.execute(asked).fetchone())
+
+    def _put(self, database: sqlite3.Connection, rows: Sequence[SavedRow], token: int) -> None:
         written, deleted = [], []
         for row in rows:
             if row.state is None:
@@ -150,13 +181,9 @@ class SqliteDatabase:
                 written.append(self._values(row.key, row.state, row.seq, token))
         # Neighbours in the tree together.
         written.sort(key=lambda values: values[0])
-        with self._asked() as database, _transaction(database):
-            self._fenced(database, token)
-            database.executemany(self._upsert, written)
-            if deleted:
-                statement = f"DELETE FROM {quoted(self._name)} WHERE {KEY} = ?"
-                database.executemany(statement, deleted)
-            self._marked(database, token, mark)
+        database.executemany(self._upsert, written)
+        if deleted:
+            database.executemany(f"DELETE FROM {quoted(self._name)} WHERE {KEY} = ?", deleted)
 
     def _values(self, key: bytes, state: bytes, seq: int, token: int) -> tuple[Any, ...]:
         rules = self._rules
@@ -180,7 +207,7 @@ class SqliteDatabase:
             )
         return msgspec.json.decode(found[1], type=SavedMark)
 
-    def _marked(self, database: sqlite3.Connection, token: int, mark: SavedMark) -> None:
+    def _marked(self, database: sqlite3.Connection, token: int, mark: SavedMark | LogMark) -> None:
         database.execute(
             f"UPDATE {quoted(f'{self._name}_mark')} SET token = ?, mark = ?",
             (token, msgspec.json.encode(mark).decode()),
@@ -200,13 +227,20 @@ class SqliteDatabase:
 
     def load(self) -> tuple[SavedMark, Batches]:
         """See ``Database``."""
+        text, batches = self._load()
+        return msgspec.json.decode(text, type=SavedMark), batches
+
+    def rows(self) -> Batches:
+        """See ``Database``."""
+        return self._load()[1]
+
+    def _load(self) -> tuple[str, Batches]:
         # A connection of its own: the batches are of one moment while others write.
         database = self._connected()
         try:
             database.execute("BEGIN")
             asked = f"SELECT mark FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
             ((text,),) = database.execute(asked).fetchall()
-            mark = msgspec.json.decode(text, type=SavedMark)
             asked = f"SELECT id, layout FROM {quoted(f'{self._name}_layouts')}"
             others = {
                 id: convert
@@ -216,7 +250,7 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             database.close()
             raise self._unavailable(error) from None
-        return mark, self._batches(database, others)
+        return text, self._batches(database, others)
 
     def _batches(self, database: sqlite3.Connection, others: dict[int, Any]) -> Batches:
         columns = f"{KEY}, interlock_state" + (", interlock_layout" if others else "")

@@ -316,6 +316,7 @@ complete -c interlock -n '_shtab_interlock_using node' -l link-stream -x -d 'the
 complete -c interlock -n '_shtab_interlock_using node' -l ack -x -d 'answer a write when so many replicas have it: 0 (the primary and the stream have it), a number, all'
 complete -c interlock -n '_shtab_interlock_using node' -l database -x -d 'write rows behind, into this database: sqlite:///FILE, postgresql://...; several by the hash of the key'
 complete -c interlock -n '_shtab_interlock_using node' -l data -xka "(__fish_complete_directories)" -d 'keep the rows in a database of SQLite in this folder, if --database does not say otherwise'
+complete -c interlock -n '_shtab_interlock_using node' -l from-database -d 'take what a database has, though it is of another history than the log'"'"'s, and old'
 complete -c interlock -n '_shtab_interlock_using node' -l partitions -x -d 'have a database of PostgreSQL in parts: hash:N, time:day, time:month'
 complete -c interlock -n '_shtab_interlock_using node' -l max-staleness -x -d 'refuse reads when the primary was not heard of for so many seconds'
 complete -c interlock -n '_shtab_interlock_using node' -l lease -x -d 'seconds until a primary that is gone is replaced (3)'

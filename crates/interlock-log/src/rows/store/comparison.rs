@@ -1,0 +1,73 @@
+//! A store as it was beside the rows of another place, as a database: what each has that the other lacks.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use super::{Entry, Held, Image};
+
+/// Compares an image with rows from elsewhere, each of which is given once.
+#[derive(Debug)]
+pub struct Comparison {
+    image: Image,
+    rows: Vec<Entry>,
+    by_key: HashTable<usize>,
+    hasher: RandomState,
+    seen: Vec<bool>,
+}
+
+/// The difference between a row here and there.
+#[derive(Clone, Debug, Default)]
+pub struct Difference {
+    /// They have something that is not here.
+    pub brings: bool,
+    /// The row here, which has something that they have not.
+    pub lacks: Option<Held>,
+    /// There is no such row here.
+    pub is_unknown: bool,
+}
+
+impl Comparison {
+    pub fn new(image: Image) -> Comparison {
+        let rows: Vec<Entry> = image.entries.iter().cloned().collect();
+        let hasher = RandomState::new();
+        let mut by_key = HashTable::with_capacity(rows.len());
+        for (number, row) in rows.iter().enumerate() {
+            let hash = |number: &usize| hasher.hash_one(rows[*number].key());
+            by_key.insert_unique(hasher.hash_one(row.key()), number, hash);
+        }
+        Comparison { seen: vec![false; rows.len()], image, rows, by_key, hasher }
+    }
+
+    /// Compares a row. `None`: it is no state of such a table.
+    pub fn row(&mut self, key: &[u8], theirs: &[u8]) -> Option<Difference> {
+        let is_it = |number: &usize| self.rows[*number].key() == key;
+        let found = self.by_key.find(self.hasher.hash_one(key), is_it).copied();
+        let ours = found.map(|number| {
+            self.seen[number] = true;
+            &self.rows[number]
+        });
+        if ours.is_some_and(|ours| ours.state() == theirs) {
+            return Some(Difference::default());
+        }
+        let held = || ours.cloned().map(Held);
+        let Ok(theirs) = self.image.rules.check(theirs) else {
+            // What is no state is written over where there is one.
+            let lacks = held();
+            return lacks.map(|lacks| Difference { lacks: Some(lacks), ..Difference::default() });
+        };
+        let Some(state) = ours.map(Entry::state) else {
+            return Some(Difference { brings: true, lacks: None, is_unknown: true });
+        };
+        let joined = self.image.rules.join_bytes(state, &theirs);
+        let brings = joined.is_some();
+        let lacks = held().filter(|_| joined.is_none_or(|joined| joined != theirs));
+        Some(Difference { brings, lacks, is_unknown: false })
+    }
+
+    /// The rows that were not compared.
+    pub fn rest(&self) -> impl Iterator<Item = Held> + '_ {
+        let rest = self.rows.iter().zip(&self.seen).filter(|(_, seen)| !**seen);
+        rest.map(|(row, _)| Held(row.clone()))
+    }
+}

@@ -1,0 +1,201 @@
+//! Rows for places outside of the machine, and from there: databases, and other data centres.
+//!
+//! Threads of their own ask, and wait; the loop answers between two turns. What it gives shares its bytes with
+//! the state, so that a turn takes as long for large rows as for small ones.
+
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::time::Instant;
+
+use interlock_log::apply::Whole;
+use interlock_log::entry::{Mark, Source};
+use interlock_log::machine::Machine;
+use interlock_log::rows::{Held, Image, Rows};
+use interlock_stores::disk::Disk;
+
+use super::Node;
+use crate::log::mark;
+use crate::ports::Clients;
+
+/// A place in the history of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stand {
+    pub mark: Mark,
+    /// The number of the last change.
+    pub number: u64,
+    pub lineage: u64,
+    /// The log time, in ms since 1970.
+    pub time: u64,
+}
+
+/// Rows that somebody outside lacks.
+#[derive(Debug)]
+pub enum Lacking {
+    /// All that has changed behind the number, or as many as were asked for.
+    Rows(Vec<Held>),
+    /// All rows, of which they lack those behind the number.
+    Behind(Image),
+    /// All rows. They are to be compared: what is outside is of another history, or nobody knows that it is of
+    /// this one, or rows are forgotten that changed since.
+    All { image: Image, is_known: bool },
+}
+
+/// The rows that somebody lacks who has written down a place, and the place where he is with them.
+#[derive(Debug)]
+pub struct Changes {
+    pub stand: Stand,
+    /// The number of the last change of all.
+    pub last: u64,
+    pub lacking: Lacking,
+}
+
+/// A question for changes.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub mark: Mark,
+    pub number: u64,
+    pub most: usize,
+    /// The end of waiting for a change.
+    pub until: Instant,
+    pub answer: SyncSender<Changes>,
+}
+
+/// Rows to be joined by all nodes of the log.
+#[derive(Debug)]
+pub(crate) struct Bring {
+    pub source: Option<Source>,
+    pub bytes: Vec<u8>,
+    /// Called once they are in the state; dropped where nobody knows.
+    pub done: SyncSender<()>,
+}
+
+/// Questions that wait in the loop.
+#[derive(Debug, Default)]
+pub(crate) struct Outside {
+    asked: Vec<Ask>,
+    /// The digests of entries with states that were appended.
+    brought: Vec<(u64, SyncSender<()>)>,
+    /// Somebody outside may have rows that this node lacks: it serves nobody before it has them.
+    pub held: bool,
+}
+
+impl Outside {
+    /// An entry was read.
+    pub fn read(&mut self, digest: u64) {
+        self.brought.retain(|(awaited, done)| {
+            if *awaited != digest {
+                return true;
+            }
+            // Who does not wait any more asks again.
+            let _ = done.try_send(());
+            false
+        });
+    }
+
+    /// Entries that were appended may be lost.
+    pub fn lose(&mut self) {
+        self.brought.clear();
+    }
+}
+
+/// A channel for one answer.
+pub(crate) fn answer<T>() -> (SyncSender<T>, Receiver<T>) {
+    sync_channel(1)
+}
+
+impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
+    /// It serves nobody before `release` is called: rows may come from outside.
+    pub fn hold(&mut self) {
+        self.outside.held = true;
+    }
+
+    pub fn release(&mut self) {
+        self.outside.held = false;
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.replica.serves() && !self.replica.owes()
+    }
+
+    /// Appends rows of elsewhere, if it can now.
+    pub(crate) fn bring(&mut self, bring: Bring) {
+        if !self.is_settled() || self.is_other || !self.waiting.is_empty() {
+            return;
+        }
+        let entry = self.replica.states(bring.source, bring.bytes);
+        self.outside.brought.push((mark(&entry), bring.done));
+        self.waiting.push_back(entry);
+        self.has_more = true;
+    }
+}
+
+impl<D: Disk, C: Clients> Node<Rows, D, C> {
+    pub(crate) fn ask(&mut self, ask: Ask) {
+        self.outside.asked.push(ask);
+    }
+
+    /// Answers those that need not wait on.
+    pub(crate) fn answer(&mut self) {
+        if self.outside.asked.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for ask in std::mem::take(&mut self.outside.asked) {
+            let found = self.changes(&ask).filter(|changes| {
+                let is_nothing = matches!(&changes.lacking, Lacking::Rows(rows) if rows.is_empty());
+                !is_nothing || now >= ask.until
+            });
+            match found {
+                Some(changes) => {
+                    let _ = ask.answer.try_send(changes);
+                }
+                None if now < ask.until => self.outside.asked.push(ask),
+                None => {}
+            }
+        }
+    }
+
+    /// The moment at which a question is not to wait on.
+    pub(crate) fn answer_at(&self) -> Option<Instant> {
+        self.outside.asked.iter().map(|ask| ask.until).min()
+    }
+
+    fn changes(&self, ask: &Ask) -> Option<Changes> {
+        if !self.is_settled() || self.is_other {
+            return None;
+        }
+        let state = self.replica.state();
+        let store = state.machine.as_ref()?.store();
+        let (mark, last) = (self.replica.place().mark, store.changes());
+        let mut stand = Stand { mark, number: last, lineage: state.lineage, time: state.now };
+        let is_known = self.replica.has_mark(ask.mark) == Some(true) && ask.number <= last;
+        let lacking = match store.held_since(ask.number, ask.most).filter(|_| is_known) {
+            Some(rows) => {
+                if let Some(row) = rows.last().filter(|_| rows.len() >= ask.most) {
+                    stand.number = row.number();
+                }
+                Lacking::Rows(rows)
+            }
+            None => {
+                let image = store.image();
+                match is_known && !image.forgot_since(ask.number) {
+                    true => Lacking::Behind(image),
+                    false => Lacking::All { image, is_known },
+                }
+            }
+        };
+        Some(Changes { stand, last, lacking })
+    }
+}
+
+/// Rows of elsewhere as what an entry of states has.
+pub(crate) fn encoded(
+    settings: &interlock_log::rows::Settings,
+    rows: &[(&[u8], &[u8])],
+) -> Vec<u8> {
+    let mut genesis = Vec::new();
+    settings.encode(&mut genesis);
+    let rows = Rows::of(settings.clone(), rows.iter().copied());
+    let mut bytes = Vec::new();
+    Whole::of(genesis, rows).encode(&mut bytes);
+    bytes
+}

@@ -1,0 +1,160 @@
+//! Rows between a node on a log and places outside, in Python: databases and links.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlock_log::entry::{Mark, Source};
+use interlock_log::rows::{Comparison, Held, Image};
+use interlock_node::node::{Changes, Lacking, Stand};
+use interlock_node::running::Running;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+/// A row, and the number of its last change.
+type Row<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64);
+
+/// A place of a history: position, checksum, lineage, log time in ms, number of the last change.
+type Place = (u64, u64, u64, u64, u64);
+
+/// All rows of a node as they were at one moment.
+#[pyclass(module = "interlock._core", frozen)]
+pub struct RowsImage {
+    image: Image,
+    comparison: Mutex<Option<Arc<Mutex<Comparison>>>>,
+}
+
+/// The rows that differ: those with something that is lacking here, those here with something that is
+/// lacking there, and keys that are not known here.
+type Differing<'py> = (Vec<Row<'py>>, Vec<Row<'py>>, Vec<Bound<'py, PyBytes>>);
+
+#[pymethods]
+impl RowsImage {
+    /// Returns the rows that changed behind a number, in the order of their last change.
+    fn since<'py>(&self, py: Python<'py>, number: u64) -> RowsIterator {
+        let rows = py.detach(|| self.image.since(number));
+        RowsIterator { rows: Mutex::new(rows.into_iter()) }
+    }
+
+    /// Compares rows of another place, each key once in all calls.
+    fn compare<'py>(
+        &self,
+        py: Python<'py>,
+        rows: Vec<(PyBackedBytes, PyBackedBytes)>,
+    ) -> Differing<'py> {
+        let comparison = self.comparison(py);
+        let found: Vec<_> = py.detach(|| {
+            let mut comparison = lock(&comparison);
+            rows.iter().map(|(key, state)| comparison.row(key, state)).collect()
+        });
+        let (mut brings, mut lacks, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        for ((key, state), found) in rows.iter().zip(found) {
+            let Some(found) = found else { continue };
+            if found.brings {
+                brings.push((PyBytes::new(py, key), PyBytes::new(py, state), 0));
+            }
+            lacks.extend(found.lacks.map(|held| row(py, &held)));
+            if found.is_unknown {
+                unknown.push(PyBytes::new(py, key));
+            }
+        }
+        (brings, lacks, unknown)
+    }
+
+    /// Returns the rows that were not compared.
+    fn rest(&self, py: Python<'_>) -> RowsIterator {
+        let comparison = self.comparison(py);
+        let rows: Vec<Held> = py.detach(|| lock(&comparison).rest().collect());
+        RowsIterator { rows: Mutex::new(rows.into_iter()) }
+    }
+}
+
+impl RowsImage {
+    pub fn new(image: Image) -> RowsImage {
+        RowsImage { image, comparison: Mutex::new(None) }
+    }
+
+    fn comparison(&self, py: Python<'_>) -> Arc<Mutex<Comparison>> {
+        py.detach(|| {
+            let mut made = lock(&self.comparison);
+            let comparison = made
+                .get_or_insert_with(|| Arc::new(Mutex::new(Comparison::new(self.image.clone()))));
+            comparison.clone()
+        })
+    }
+}
+
+/// Rows, taken out many at once.
+#[pyclass(module = "interlock._core", frozen)]
+pub struct RowsIterator {
+    rows: Mutex<std::vec::IntoIter<Held>>,
+}
+
+#[pymethods]
+impl RowsIterator {
+    /// Returns the next rows, so many at most.
+    fn take<'py>(&self, py: Python<'py>, most: usize) -> Vec<Row<'py>> {
+        let rows: Vec<Held> = lock(&self.rows).by_ref().take(most).collect();
+        rows.iter().map(|held| row(py, held)).collect()
+    }
+}
+
+/// The answer of `LogNode.changed`: the place with these rows, the number of the last change of all, and
+/// `rows`: what is lacking; `behind`: the image has it; `all`: the image is to be compared, for rows are
+/// forgotten that changed since; `other`: the same, for the place that was asked for may be of another history.
+pub type Found<'py> = (Place, u64, &'static str, Vec<Row<'py>>, Option<Bound<'py, RowsImage>>);
+
+pub fn changed<'py>(
+    py: Python<'py>,
+    running: &Running,
+    since: (u64, u64, u64),
+    most: usize,
+    wait: Duration,
+) -> PyResult<Option<Found<'py>>> {
+    let (position, checksum, number) = since;
+    let mark = Mark { position, checksum };
+    let until = Instant::now() + wait;
+    let found = py.detach(|| running.changes(mark, number, most, until));
+    let Some(Changes { stand, last, lacking }) = found else { return Ok(None) };
+    let (kind, rows, image) = match lacking {
+        Lacking::Rows(rows) => ("rows", rows, None),
+        Lacking::Behind(image) => ("behind", Vec::new(), Some(image)),
+        Lacking::All { image, is_known: true } => ("all", Vec::new(), Some(image)),
+        Lacking::All { image, is_known: false } => ("other", Vec::new(), Some(image)),
+    };
+    let rows = rows.iter().map(|held| row(py, held)).collect();
+    let image = image.map(|image| Bound::new(py, RowsImage::new(image))).transpose()?;
+    Ok(Some((place(stand), last, kind, rows, image)))
+}
+
+pub fn append_states(
+    py: Python<'_>,
+    running: &Running,
+    rows: &[(PyBackedBytes, PyBackedBytes)],
+    source: Option<(String, u64, u64)>,
+    wait: Duration,
+) -> bool {
+    let source = source.map(|(name, position, checksum)| Source {
+        name: name.into_bytes(),
+        mark: Mark { position, checksum },
+    });
+    let until = Instant::now() + wait;
+    py.detach(|| {
+        let rows: Vec<(&[u8], &[u8])> =
+            rows.iter().map(|(key, state)| (&**key, &**state)).collect();
+        running.bring(source, &rows, until)
+    })
+}
+
+fn place(stand: Stand) -> Place {
+    let Stand { mark, number, lineage, time } = stand;
+    (mark.position, mark.checksum, lineage, time, number)
+}
+
+fn row<'py>(py: Python<'py>, held: &Held) -> Row<'py> {
+    (PyBytes::new(py, held.key()), PyBytes::new(py, held.state()), held.number())
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

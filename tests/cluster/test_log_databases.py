@@ -1,0 +1,183 @@
+"""Databases behind nodes on a log: real nodes, engines and databases that end in the middle."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.nodes import NodeProcess, eventually
+from tests.cluster.test_log_node import Nodes, client, has, increased
+from tests.hub.servers import needs_hub
+from tests.worker.postgresql import postgresql
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    needs_hub()
+    with ExitStack() as stack:
+        yield Nodes(stack, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def postgresql_url() -> Iterator[str]:
+    with postgresql("-c", "fsync=off", "-c", "synchronous_commit=off") as url:
+        yield url
+
+
+def asked(url: str, sql: str) -> list[tuple[Any, ...]]:
+    if url.startswith("sqlite://"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite://"), isolation_level=None)) as one:
+            return one.execute(sql).fetchall()
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as other:
+        done = other.execute(sql.encode())
+        return list(done.fetchall()) if done.description else []
+
+
+def rows(url: str) -> dict[str, int]:
+    sql = "SELECT interlock_key, unread FROM presence WHERE interlock_alive"
+    return {bytes(key).decode(): value for key, value in asked(url, sql)}
+
+
+def mark(url: str) -> dict[str, int]:
+    ((text,),) = asked(url, "SELECT mark FROM presence_mark")
+    found: dict[str, int] = json.loads(text)
+    return found
+
+
+def written(url: str, wanted: dict[str, int], *running: NodeProcess) -> None:
+    eventually(lambda: rows(url) == wanted, lambda: f"{rows(url)} {[one.log for one in running]}")
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield f"sqlite://{tmp_path}/rows.db"
+        return
+    found = request.getfixturevalue("postgresql_url")
+    for table in ("presence", "presence_mark", "presence_layouts"):
+        asked(found, f"DROP TABLE IF EXISTS {table}")
+    yield found
+
+
+both = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+
+
+@both
+def test_a_node_is_killed_in_the_middle_and_its_database_goes_on(nodes: Nodes, url: str) -> None:
+    a = nodes.start("a", "--database", url)
+    for number in range(1, 3):
+        for key in "abc":
+            increased(a, key)
+        a.kill()
+        a = nodes.start("a", "--database", url)
+        written(url, dict.fromkeys("abc", number), a)
+        assert mark(url)["epoch"] == 0, "it went on where it was"
+    with client(a) as one:
+        assert one.delete("presence:b") == 1
+    written(url, {"a": 2, "c": 2}, a)
+
+
+@both
+def test_an_engine_that_has_lost_all_has_the_rows_of_a_database(nodes: Nodes, url: str) -> None:
+    a = nodes.start("a", "--database", url)
+    wanted = {f"k{number}": number for number in range(300)}
+    with client(a) as one, one.pipeline(transaction=False) as many:
+        for key, value in wanted.items():
+            many.hincrby(f"presence:{key}", "unread", value)
+        many.hset("presence:gone", "unread", 1)
+        many.delete("presence:gone")
+        many.execute()
+    written(url, wanted, a)
+    a.kill()
+    nodes.lose_all()
+    # Another machine: it has neither the files nor the table of the first.
+    b = nodes.start("b", "--database", url)
+    assert increased(b, "k7") == 8
+    with nodes.table("b") as table:
+        assert len(table) == 300
+    written(url, wanted | {"k7": 8}, b)
+    # It is an ordinary part of the log: a node without a database has it too.
+    eventually(partial(has, nodes.start("c"), "k299", 299))
+
+
+def test_a_database_one_loss_behind_has_what_the_nodes_have(nodes: Nodes, url: str) -> None:
+    a, b = nodes.start("a", "--database", url), nodes.start("b")
+    for _ in range(20):
+        increased(a, "n")
+    written(url, {"n": 20}, a)
+    a.kill()
+    nodes.lose_all()
+    # The others put back what was lost, and go on.
+    eventually(partial(has, b, "n", 20), lambda: b.log)
+    for _ in range(5):
+        increased(b, "n")
+    increased(b, "m")
+    a = nodes.start("a", "--database", url)
+    written(url, {"n": 25, "m": 1}, a, b)
+    assert mark(url)["epoch"] > 0
+    assert increased(a, "n") == 26
+    written(url, {"n": 26, "m": 1}, a, b)
+
+
+def test_what_only_a_database_has_comes_into_a_log_that_has_rows(nodes: Nodes, url: str) -> None:
+    a = nodes.start("a", "--database", url)
+    increased(a, "n", 3)
+    increased(a, "m", 1)
+    written(url, {"n": 3, "m": 1}, a)
+    a.kill()
+    nodes.lose_all()
+    b = nodes.start("b")
+    increased(b, "n", 10)
+    increased(b, "o", 5)
+    c = nodes.start("c", "--database", url)
+    for node in (b, c):
+        for key, value in {"n": 13, "m": 1, "o": 5}.items():
+            eventually(partial(has, node, key, value), lambda: b.log + c.log)
+    written(url, {"n": 13, "m": 1, "o": 5}, b, c)
+
+
+def test_an_old_database_of_another_history_is_refused_or_taken_when_asked_for(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    url = f"sqlite://{tmp_path}/old.db"
+    a = nodes.start("a", "--database", url)
+    increased(a, "n", 3)
+    written(url, {"n": 3}, a)
+    a.kill()
+    nodes.lose_all()
+    old = mark(url) | {"time": 1}
+    asked(url, f"UPDATE presence_mark SET mark = '{json.dumps(old)}'")
+    b = nodes.start("b")
+    increased(b, "m")
+    c = nodes.start("c", "--database", url)
+    assert c.process.wait(20) == 1
+    assert "rows that were deleted since would come back" in c.log and "--from-database" in c.log
+    assert rows(url) == {"n": 3}
+    d = nodes.start("d", "--database", url, "--from-database")
+    eventually(partial(has, d, "n", 3), lambda: d.log)
+    written(url, {"n": 3, "m": 1}, d)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_two_nodes_write_one_database_and_one_goes_on_when_the_other_ends(
+    nodes: Nodes, url: str
+) -> None:
+    a, b = (nodes.start(name, "--database", url) for name in "ab")
+    for _ in range(30):
+        increased(a, "n")
+        increased(b, "m")
+    written(url, {"n": 30, "m": 30}, a, b)
+    a.kill()
+    for _ in range(30):
+        increased(b, "m")
+    written(url, {"n": 30, "m": 60}, b)
+    assert mark(url)["epoch"] == 0
