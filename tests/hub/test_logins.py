@@ -14,7 +14,7 @@ import pytest
 import interlock
 from interlock.hub import passwords
 from interlock.hub.control import Controller
-from interlock.hub.logins import Login, Logins, origin_of
+from interlock.hub.logins import MOST_LOOKS, Login, Logins, Round, origin_of
 from interlock.hub.resp import command
 from tests.hub.servers import needs_hub
 from tests.hub.test_limits import opened
@@ -125,6 +125,31 @@ def test_a_login_that_finds_too_many_waiting_is_told_to_come_again_and_is_no_wro
         assert hub.info()["login_failures"] == len(wrong)
 
 
+def test_a_flood_of_names_does_not_keep_a_user_of_the_same_address_out(
+    hub: interlock.Hub, looks: Looks
+) -> None:
+    hub.set({"logins.waiting": 8})
+    with ExitStack() as stack:
+        strangers = [caller(stack, hub, "127.0.0.2") for _ in range(STRANGERS)]
+        for number, stranger in enumerate(strangers[: STRANGERS // 2]):
+            auth(stranger, f"guess {number}", f"name {number}")
+        assert looks.first.wait(20)
+        mine = caller(stack, hub, "127.0.0.2")
+        auth(mine, "secret")
+        for number, stranger in enumerate(strangers[STRANGERS // 2 :], STRANGERS // 2):
+            auth(stranger, f"guess {number}", f"name {number}")
+        asked(hub, STRANGERS + 1)
+        while not any(one.password == b"secret" for one in waiting(hub)):
+            pass
+        while len(waiting(hub)) < STRANGERS // 2:
+            pass
+        looks.open.set()
+        assert answer(mine) == b"+OK\r\n"
+        told = {answer(stranger)[:10] for stranger in strangers}
+        assert told == {b"-WRONGPASS"}
+        assert len(looks.seen) <= 3 * MOST_LOOKS
+
+
 def test_one_look_answers_all_who_wait_with_the_same_password(
     hub: interlock.Hub, looks: Looks
 ) -> None:
@@ -170,16 +195,17 @@ class Times:
         return self.now
 
 
-def login(origin: str, password: str, name: str = "app") -> Login:
-    return Login([(0, 0, 0)], origin, name.encode(), password.encode())
+def login(origin: str, password: str, name: str = "app", known: bool = True) -> Login:
+    return Login([(0, 0, 0)], origin, name.encode(), password.encode(), known)
 
 
 def taken(logins: Logins) -> list[tuple[str, str]]:
     """All that can be looked at now, in their order, each found wrong."""
     order = []
-    while isinstance(one := logins.next(), Login):
-        order.append((one.origin, one.password.decode()))
-        logins.looked(one, right=False)
+    while isinstance(found := logins.next(), Round):
+        both = [*found.known, *found.unknown]
+        order += [(one.origin, one.password.decode()) for one in both]
+        logins.looked(both, right=False, looks=found.looks)
     return order
 
 
@@ -189,7 +215,7 @@ def test_addresses_take_turns_and_so_do_names_within_one() -> None:
         logins.add(login("a", f"a{number}"))
     logins.add(login("a", "other", name="other"))
     logins.add(login("b", "b0"))
-    turns = [("a", "a0"), ("b", "b0"), ("a", "other"), ("a", "a1"), ("a", "a2")]
+    turns = [("a", "a0"), ("a", "other"), ("b", "b0"), ("a", "a1"), ("a", "a2")]
     assert taken(logins) == turns
     assert logins.next() is None
     assert len(logins) == 0
@@ -198,7 +224,7 @@ def test_addresses_take_turns_and_so_do_names_within_one() -> None:
 def test_who_has_been_right_comes_first_and_who_fails_last_and_slowly() -> None:
     times = Times()
     logins = Logins(waiting=10, failures=3, now=times)
-    logins.looked(login("good", "secret"), right=True)
+    logins.looked([login("good", "secret")], right=True)
     for number in range(5):
         logins.add(login("bad", f"guess {number}"))
     assert taken(logins) == [("bad", f"guess {number}") for number in range(3)]
@@ -214,14 +240,77 @@ def test_who_has_been_right_comes_first_and_who_fails_last_and_slowly() -> None:
     assert taken(logins) == [("bad", "guess 4")]
 
 
-def test_beyond_its_bound_the_last_of_the_longest_line_is_sent_away() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_of_one_name_so_many_passwords_may_wait_at_an_address(known: bool) -> None:
     logins = Logins(waiting=4, failures=0)
     for number in range(4):
-        assert not logins.add(login("a", str(number)))
-    assert not logins.add(login("a", "0")), "it shares a look that waits already"
-    (away,) = logins.add(login("a", "right", name="other"))
-    assert away.password == b"3", "who comes under another name has a place"
+        assert not logins.add(login("a", str(number), known=known))
+    assert not logins.add(login("a", "0", known=known)), "it shares a look that waits already"
+    (away,) = logins.add(login("a", "one more", known=known))
+    assert away.password == b"one more"
+    assert not logins.add(login("a", "right", name="other")), "another name has a place"
     assert not logins.add(login("b", "b"))
+
+
+def test_names_that_nobody_has_share_their_looks_and_delay_no_user() -> None:
+    times = Times()
+    logins = Logins(waiting=4, failures=1, now=times)
+    logins.looked([login("a", "guess")], right=False)
+    for number in range(500):
+        assert not logins.add(login("a", "guess", name=f"name {number}", known=False))
+    assert not logins.add(login("a", "secret"))
+    for number in range(500, 900):
+        assert not logins.add(login("a", "guess", name=f"name {number}", known=False))
+    pause = logins.next()
+    assert isinstance(pause, float) and pause <= 1
+    times.now += pause
+    found = logins.next()
+    assert isinstance(found, Round)
+    assert ([one.password for one in found.known], len(found.unknown)) == ([b"secret"], 900)
+    assert found.looks == MOST_LOOKS
+    logins.looked(found.unknown, right=False, looks=found.looks)
+    logins.add(login("a", "more"))
+    assert logins.next() == pytest.approx(MOST_LOOKS * pause), "a look is as rare as ever"
+
+
+@pytest.mark.parametrize("users", [{"n1", "n2"}, {"n0"}, set(), {f"n{n}" for n in range(9)}])
+def test_a_turn_does_not_show_which_names_are_known(users: set[str]) -> None:
+    logins = Logins(waiting=4, failures=0)
+    for number in range(3):
+        logins.add(login("a", "guess", name=f"n{number}", known=f"n{number}" in users))
+    found = logins.next()
+    assert isinstance(found, Round) and found.looks == 3
+    for number in range(9):
+        logins.add(login("a", "guess", name=f"n{number}", known=f"n{number}" in users))
+    found = logins.next()
+    assert isinstance(found, Round) and found.looks == MOST_LOOKS
+
+
+def test_beyond_the_bound_of_a_round_all_wait_for_the_next() -> None:
+    logins = Logins(waiting=4, failures=0)
+    for number in range(MOST_LOOKS + 1):
+        logins.add(login("a", "guess", name=f"user {number}"))
+    logins.add(login("a", "guess", name="nobody", known=False))
+    found = logins.next()
+    assert isinstance(found, Round)
+    assert (len(found.known), found.unknown) == (MOST_LOOKS, [])
+    found = logins.next()
+    assert isinstance(found, Round)
+    assert (len(found.known), len(found.unknown)) == (1, 1)
+
+
+def test_a_flood_of_names_at_one_address_drops_no_user_who_shares_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("interlock.hub.logins.MOST_WAITING", 20)
+    logins = Logins(waiting=10, failures=0)
+    logins.add(login("a", "secret"))
+    away = [
+        one
+        for number in range(100)
+        for one in logins.add(login("a", "guess", name=f"name {number}", known=False))
+    ]
+    assert len(away) == 81 and not any(one.known for one in away)
 
 
 def test_a_crowd_of_addresses_takes_the_places_of_its_own(
@@ -229,7 +318,7 @@ def test_a_crowd_of_addresses_takes_the_places_of_its_own(
 ) -> None:
     monkeypatch.setattr("interlock.hub.logins.MOST_WAITING", 20)
     logins = Logins(waiting=10, failures=0)
-    logins.looked(login("good", "secret"), right=True)
+    logins.looked([login("good", "secret")], right=True)
     away = [one for n in range(30) for one in logins.add(login(f"crowd {n}", "guess"))]
     away += logins.add(login("good", "g"))
     assert len(away) == 11

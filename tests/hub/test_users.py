@@ -187,10 +187,10 @@ def test_a_name_costs_as_many_looks_as_any_other(
         return False
 
     monkeypatch.setattr(passwords, "matches", counted)
-    for name in ("root", "app", "nobody"):
+    for number, name in enumerate(("root", "app", "nobody"), 1):
         with pytest.raises(ReplyError, match="WRONGPASS"):
             logged_in(hub, name, name).close()
-    assert [looked.count(name.encode()) for name in ("root", "app", "nobody")] == [2, 2, 2]
+        assert len(looked) == 2 * number
 
 
 def test_a_reload_forgets_passwords_only_if_users_change(

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from interlock import audit
 from interlock.hub import buffer_limits, passwords
 from interlock.hub.config import ConfigError, Raw
-from interlock.hub.logins import Asker, Login, Logins, origin_of
+from interlock.hub.logins import Asker, Login, Logins, Round, origin_of
 from interlock.hub.settings import BY_KEY, BY_REDIS_NAME
 
 if TYPE_CHECKING:
     from interlock import _core
     from interlock.hub.server import Hub
+    from interlock.hub.users import User
 
 logger = logging.getLogger("interlock.hub")
 
@@ -119,8 +120,11 @@ class Controller:
         with self._arrived:
             self._logins.waiting = config["logins.waiting"]
             self._logins.failures = config["logins.failures"]
-            login = Login([asker], origin_of(host), name, password)
-            if self._logins.is_full(login.origin):
+            if not (known := self._users_named(name)):
+                # Nothing large is kept for a name that nobody has.
+                name, password = _digest(name), _digest(password)
+            login = Login([asker], origin_of(host), name, password, bool(known))
+            if self._logins.is_full(login):
                 self._logins.forget(login.origin, self._waits)
             refused = self._logins.add(login)
             self._arrived.notify()
@@ -135,33 +139,47 @@ class Controller:
         return any(self._server.waits(asker) for asker in login.askers)
 
     def _look(self) -> None:
-        while (login := self._next()) is not None:
+        while (found := self._next()) is not None:
             # Nobody's password is looked at: who comes and goes would hold up all others.
-            if self._waits(login):
-                self._log_in(login)
+            self._log_in(found.only(self._waits))
 
-    def _next(self) -> Login | None:
+    def _next(self) -> Round | None:
         with self._arrived:
             while self._looks_on:
                 found = self._logins.next()
-                if isinstance(found, Login):
+                if isinstance(found, Round):
                     return found
                 self._arrived.wait(found)
         return None
 
-    def _log_in(self, login: Login) -> None:
-        try:
-            right = self._is_right(login.name, login.password)
-        except Exception:
-            logger.exception("a password could not be looked at")
-            right = False
+    def _log_in(self, found: Round) -> None:
+        wrong = list(found.unknown)
+        for login in found.known:
+            if not self._is_right(login.name, login.password):
+                wrong.append(login)
+                continue
+            with self._arrived:
+                same = self._logins.looked([login], right=True)
+            self._tell([login, *same], None)
+        for _ in range(found.looks - len(found.known)):
+            self._is_right(b"", b"")
         with self._arrived:
-            same = self._logins.looked(login, right)
-        self._tell([login, *same], None if right else "WRONGPASS")
+            same = self._logins.looked(wrong, right=False, looks=found.looks)
+        self._tell([*wrong, *same], "WRONGPASS")
 
     def _is_right(self, name: bytes, password: bytes) -> bool:
+        try:
+            return self._looked_at(name, password)
+        except Exception:
+            logger.exception("a password could not be looked at")
+            return False
+
+    def _users_named(self, name: bytes) -> list[User]:
         users = self._hub.config.users()
-        found = [user for user in users if user.name.encode() == name and not user.is_open]
+        return [user for user in users if user.name.encode() == name and not user.is_open]
+
+    def _looked_at(self, name: bytes, password: bytes) -> bool:
+        users, found = self._hub.config.users(), self._users_named(name)
         right = found[0].knows(password) if found else False
         # As many looks for everybody, or the time would tell who there is.
         looked = len(found[0].passwords) if found else 0
@@ -222,6 +240,14 @@ class Controller:
         return None
 
 
+def _digest(text: bytes) -> bytes:
+    # Here, for the reason that `passwords` gives.
+    import hashlib
+
+    return hashlib.blake2b(text, digest_size=16, key=KEY).digest()
+
+
+KEY = os.urandom(16)
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
 COME_AGAIN = "TRYAGAIN too many logins wait to be looked at; try again"
 # Milliseconds after which lines that were left out may have to be told of.

@@ -219,7 +219,7 @@ SETTINGS = (
     ),
     Setting(
         "logins.waiting", 32, whole(1, 1024), "a whole number from 1 to 1024",
-        "different logins of one address that may wait to be looked at; one more is to try again",
+        "passwords of one name at one address that may wait for a look; one more is to try again",
         live=True,
     ),
     Setting(
