@@ -1,8 +1,9 @@
 """Every way of running a trace: what keeps order keeps it, what does not is found out."""
 
 import multiprocessing
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 
@@ -10,8 +11,9 @@ import pytest
 
 from interlock.replay.measure import Outcome, measure
 from interlock.replay.trace import Message, Trace
-from interlock.replay.watch import serial_digest
+from interlock.replay.watch import Watch, serial_digest
 from interlock.replay.ways import OURS, PEERS, Pool, way
+from interlock.replay.ways.base import Job, run_threads
 from interlock.replay.workload import Workload, WorkloadError, parse
 from tests.replay.traces import random_trace
 
@@ -227,3 +229,35 @@ def test_ours_hold_up_only_what_conflicts(name: str) -> None:
 
     messages = [Message("a", ("a",)), Message("ab", ("a", "b")), Message("behind b", ("f",))]
     assert ran(name, Trace("t", messages), calling(handle), workers=3).verdict.violations == 0
+
+
+def dropped() -> None:
+    """Ctrl-C as it ends where it comes during a destructor: printed, and forgotten."""
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_that_the_interpreter_dropped_ends_threads_that_never_return() -> None:
+    stopped = threading.Event()
+
+    def loop() -> None:
+        stopped.wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_threads([loop], dropped, stopped.set)
+    assert stopped.is_set()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_that_the_interpreter_dropped_ends_an_executor_whose_handlers_never_return() -> None:
+    trace, over = random_trace(1), threading.Event()
+
+    def messages() -> Iterator[Message]:
+        yield trace.messages[0]
+        dropped()
+
+    watch = Watch(trace.messages, calling(lambda message: over.wait() and None))
+    job = Job(messages(), 2, watch, "thread", None)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        way("executor").run(job)
+    over.set()

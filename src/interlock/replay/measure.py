@@ -122,10 +122,12 @@ def _processes(count: int) -> Iterator[Executor | None]:
         # A handler that never returns would be waited for.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
+            # Not by a signal that what the work imports may handle.
+            process.kill()
         for thread in its_own:
-            # The interpreter's exit would write to its pipe while it closes that.
-            thread.join()
+            # The interpreter's exit would write to its pipe while it closes that. But what was
+            # interrupted may have a lock that the thread waits for.
+            thread.join(LONGEST_JOIN)
         raise
     finally:
         pool.shutdown()
@@ -138,3 +140,4 @@ def _meet(barrier: Barrier) -> None:
 
 
 LONGEST_SPAWN = 60.0
+LONGEST_JOIN = 5.0

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Literal
 from zlib import crc32
 
+from interlock import interrupt
 from interlock.replay.trace import Message
 from interlock.replay.watch import Watch
 
@@ -97,13 +98,15 @@ def run_threads(
         for number, loop in enumerate(loops)
     ]
     try:
-        for thread in threads:
-            thread.start()
-        feed()
-        for thread in threads:
-            # A Ctrl-C that comes in the moment before a wait is seen only when that wait ends.
-            while thread.is_alive():
-                thread.join(0.2)
+        with interrupt.noticed() as check:
+            for thread in threads:
+                thread.start()
+            feed()
+            for thread in threads:
+                # A Ctrl-C that comes in the moment before a wait is seen only when that wait ends.
+                while thread.is_alive():
+                    thread.join(0.2)
+                    check()
     except BaseException:
         stop()
         raise

@@ -9,6 +9,7 @@ from itertools import count
 from threading import get_ident
 from typing import TypeVar
 
+from interlock import interrupt
 from interlock.executor import KeyedExecutor
 from interlock.replay.trace import Message
 from interlock.replay.watch import timed
@@ -48,26 +49,28 @@ def _run_in_pool(job: Job) -> None:
 def _submit_all(job: Job, executor: KeyedExecutor, handle: Callable[[int, Message], T]) -> list[T]:
     futures: list[Future[T]] = []
     try:
-        for index, message in enumerate(job.messages):
-            job.watch.put(index)
-            if message.shared:
-                view = executor.keyed(*message.keys, shared=message.shared)
-                futures.append(view.submit(handle, index, message))
-            else:
-                futures.append(executor.submit_keyed(message.keys, handle, index, message))
-            if job.executor is not None:
-                futures[-1].add_done_callback(job.watch.came_back)
-        executor.shutdown(wait=False)
-        return [_result(future) for future in futures]
+        with interrupt.noticed() as check:
+            for index, message in enumerate(job.messages):
+                job.watch.put(index)
+                if message.shared:
+                    view = executor.keyed(*message.keys, shared=message.shared)
+                    futures.append(view.submit(handle, index, message))
+                else:
+                    futures.append(executor.submit_keyed(message.keys, handle, index, message))
+                if job.executor is not None:
+                    futures[-1].add_done_callback(job.watch.came_back)
+            executor.shutdown(wait=False)
+            return [_result(future, check) for future in futures]
     except BaseException:
         executor.shutdown(wait=False, cancel_futures=True)
         raise
 
 
-def _result(future: Future[T]) -> T:
+def _result(future: Future[T], check: Callable[[], None]) -> T:
     # Bounded for the sake of Ctrl-C, as in `run_threads`.
     while not future.done():
         wait([future], timeout=0.2)
+        check()
     return future.result()
 
 
