@@ -29,7 +29,7 @@ from interlock.dashboard.settings import Settings, is_loopback
 from interlock.hub import passwords
 from interlock.hub.client import Client as HubClient
 from tests.dashboard.conftest import Page, Serve
-from tests.hub.servers import needs_hub, redis_server
+from tests.hub.servers import needs_hub, redis_server, refusing
 
 TOKEN = "a token of some length"
 
@@ -308,6 +308,13 @@ def test_a_wrong_password(users_url: str, serve: Serve, given: dict[str, str]) -
     page.get("queues", 401)
     for missing in ({}, {"user": "boss"}, {"user": "", "password": ""}, {"token": "x"}):
         log_in(page, 400, **missing)
+
+
+def test_a_login_while_the_engine_is_away_is_no_wrong_password(serve: Serve) -> None:
+    with refusing() as port:
+        page = serve(f"redis://127.0.0.1:{port}?timeout=1", login="user")
+        for _ in range(FAILURES + 1):
+            log_in(page, 503, user="boss", password="secret")
 
 
 def test_a_user_without_a_password_is_not_let_in(users_url: str, serve: Serve) -> None:

@@ -84,8 +84,17 @@ class Identities:
             raise _too_many(wait)
         # Noted first and taken back: otherwise many could be tried at the same time.
         self._brake.failed(address)
-        async with self._tries:
-            access = await self._known(user, password)
+        try:
+            async with self._tries:
+                access = await self._known(user, password)
+        except Refusal as refusal:
+            if refusal.status != 401:
+                self._brake.right(address)
+            raise
+        except BaseException:
+            # The engine has not said that it is wrong: it may be away.
+            self._brake.right(address)
+            raise
         self._brake.right(address)
         return self.sessions.begin(access, user, own=True)
 
