@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, Source, MOST_BYTES, MOST_NAME};
 use crate::keepers::Keepers;
-use crate::machine::{Judge, Limits, Machine, Moment, Rules};
+use crate::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
 
 /// Between the stamps of two commands there is room for late put-backs and for values that are
@@ -51,8 +51,8 @@ pub enum Fate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     pub fate: Fate,
-    /// By the place of the command in its entry.
-    pub answers: BTreeMap<u64, Answer>,
+    /// By the place of the command in its entry, in this order, if they were wanted.
+    pub answers: Vec<(u64, Answer)>,
     /// The part that the ring is to keep.
     pub kept: Option<PutBack>,
     /// Rows that a state of this data centre has changed: how its writes and ours followed each other is not
@@ -98,41 +98,64 @@ impl<M> Default for Whole<M> {
     }
 }
 
+impl Applied {
+    fn new(fate: Fate) -> Applied {
+        Applied { fate, answers: Vec::new(), kept: None, merged: 0 }
+    }
+
+    /// The answer to the command at a place.
+    pub fn answer(&self, index: u64) -> Option<&Answer> {
+        let at = self.answers.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+        Some(&self.answers[at].1)
+    }
+}
+
+/// A command that is to be done.
+struct Call<'a> {
+    command: &'a Command,
+    stamp: u64,
+    put_back: bool,
+    /// Its client waits for the answer.
+    is_wanted: bool,
+}
+
 impl<M: Machine> Whole<M> {
     /// A state of rows alone, for others to join.
     pub fn of(genesis: Vec<u8>, machine: M) -> Self {
         Self { genesis, machine: Some(machine), ..Self::default() }
     }
 
-    /// Applies an entry that the log has at a place, with the engine's time for it.
+    /// Applies an entry that the log has at a place, with the engine's time for it. `is_wanted`: for the
+    /// answers somebody waits.
     pub fn apply(
         &mut self,
         entry: &Entry,
         at: Mark,
         time: u64,
+        is_wanted: bool,
         limits: &Limits,
         rules: Rules,
     ) -> Applied {
         self.pass(entry, time, limits, rules);
         if let Body::Genesis(genesis) = &entry.body {
-            return nothing(self.begin(genesis));
+            return Applied::new(self.begin(genesis));
         }
         if self.machine.is_none() {
-            return nothing(Fate::Void);
+            return Applied::new(Fate::Void);
         }
         match &entry.body {
-            Body::Genesis(_) => nothing(Fate::Void),
+            Body::Genesis(_) => Applied::new(Fate::Void),
             Body::State { source, bytes } => {
                 let changes = |whole: &Self| whole.machine.as_ref().map_or(0, M::changes);
                 let before = changes(self);
                 let joined = self.join(source.as_ref(), bytes, at, rules);
                 let fate = joined.map_or(Fate::Void, |()| Fate::Taken);
                 let merged = if source.is_none() { changes(self) - before } else { 0 };
-                Applied { merged, ..nothing(fate) }
+                Applied { merged, ..Applied::new(fate) }
             }
             Body::Keeps { node, machine, report } => {
                 self.keepers.take(node, machine, *report, entry.read.position);
-                nothing(Fate::Taken)
+                Applied::new(Fate::Taken)
             }
             Body::Commands(commands) => {
                 // One that is too far ahead is not done: its record must not have all be refused up to then.
@@ -140,16 +163,16 @@ impl<M: Machine> Whole<M> {
                 let deadlines = commands.iter().map(|command| command.deadline);
                 let latest = deadlines.filter(|deadline| *deadline <= furthest).max();
                 match self.count(entry, latest.unwrap_or(0), limits, rules) {
-                    Fate::Counted => self.do_all(entry, commands, limits, rules),
-                    fate => nothing(fate),
+                    Fate::Counted => self.do_all(entry, commands, is_wanted, limits, rules),
+                    fate => Applied::new(fate),
                 }
             }
             Body::PutBack(lost) => {
                 let latest = lost.done.iter().map(|done| done.command.deadline).max();
                 match self.count(entry, latest.unwrap_or(0), limits, rules) {
-                    Fate::Gap => nothing(Fate::Gap),
-                    Fate::Full => nothing(Fate::Full),
-                    fate => self.put_back(entry, lost, fate, rules),
+                    Fate::Gap => Applied::new(Fate::Gap),
+                    Fate::Full => Applied::new(Fate::Full),
+                    fate => self.put_back(entry, lost, fate, is_wanted, rules),
                 }
             }
         }
@@ -208,17 +231,20 @@ impl<M: Machine> Whole<M> {
         &mut self,
         entry: &Entry,
         commands: &[Command],
+        is_wanted: bool,
         limits: &Limits,
         rules: Rules,
     ) -> Applied {
         let mut kept = PutBack { time: self.now, busy: self.busy, ..PutBack::default() };
-        let mut answers = BTreeMap::new();
+        kept.done.reserve_exact(commands.len());
+        let (mut applied, mut reply) = (Applied::new(Fate::Counted), Vec::new());
         for (index, command) in (0..).zip(commands) {
             let answer = match self.refusal(command, limits, rules) {
                 Some(answer) => answer,
                 None => {
                     let stamp = self.next_stamp();
-                    let answer = self.perform(command, stamp, false, rules);
+                    let call = Call { command, stamp, put_back: false, is_wanted };
+                    let answer = self.perform(&call, &mut reply, rules);
                     if is_done(&answer) {
                         kept.done.push(Done { index, stamp, command: command.clone() });
                     }
@@ -229,9 +255,12 @@ impl<M: Machine> Whole<M> {
                 self.sessions.deny(&entry.name, entry.number, index);
                 kept.denied.push(index);
             }
-            answers.insert(index, answer);
+            if is_wanted {
+                applied.answers.push((index, answer));
+            }
         }
-        Applied { fate: Fate::Counted, answers, kept: Some(kept), merged: 0 }
+        applied.kept = Some(kept);
+        applied
     }
 
     /// The answer to a command that is not done now.
@@ -258,7 +287,8 @@ impl<M: Machine> Whole<M> {
         }
         let (client, _) = command.client.as_ref()?;
         let clients = &self.sessions.clients;
-        (clients.len() >= limits.clients && !clients.contains_key(client)).then_some(Answer::Full)
+        (clients.len() >= limits.clients && !clients.contains_key(&**client))
+            .then_some(Answer::Full)
     }
 
     /// A deadline that is further ahead could outlive the record of its client.
@@ -280,7 +310,9 @@ impl<M: Machine> Whole<M> {
         }
     }
 
-    fn perform(&mut self, command: &Command, stamp: u64, put_back: bool, rules: Rules) -> Answer {
+    /// `reply`: memory for one.
+    fn perform(&mut self, call: &Call<'_>, reply: &mut Vec<u8>, rules: Rules) -> Answer {
+        let Call { command, stamp, put_back, is_wanted } = *call;
         let client = command.client.as_ref();
         let moment = Moment {
             time: self.now,
@@ -289,28 +321,37 @@ impl<M: Machine> Whole<M> {
             put_back: put_back && rules.room,
             lost: put_back,
             number: client.map_or(0, |(_, number)| *number),
-            client: client.and_then(|(name, _)| self.sessions.clients.get(name)),
+            client: client.and_then(|(name, _)| self.sessions.clients.get(&**name)),
             own_order: rules.own_order,
             placed: Vec::new().into(),
         };
         let Some(machine) = &mut self.machine else { return Answer::Unknown };
-        let outcome = machine.apply(&command.arguments, &moment);
+        reply.clear();
+        let outcome = machine.apply(&command.arguments.list(), &moment, reply);
+        let refused = outcome == Outcome::Refused;
         let mut stamps = moment.placed.into_inner();
-        if stamps.is_empty() {
-            stamps.push(stamp);
-        }
         if let Some((name, number)) = client {
+            if stamps.is_empty() {
+                stamps.push(stamp);
+            }
             for stamp in stamps {
-                let reply = Some(outcome.reply.clone()).filter(|reply| reply.len() <= MOST_REPLY);
-                let recent = Recent { number: *number, stamp, refused: outcome.refused, reply };
+                let reply = Some(&*reply).filter(|reply| reply.len() <= MOST_REPLY).cloned();
+                let recent = Recent { number: *number, stamp, refused, reply };
                 self.sessions.mark(name, self.busy, recent, command.deadline);
             }
         }
-        Answer::Done { reply: Some(outcome.reply), refused: outcome.refused }
+        Answer::Done { reply: is_wanted.then(|| reply.clone()), refused }
     }
 
     /// Rule 4: does what a lost entry did and this history has not.
-    fn put_back(&mut self, entry: &Entry, lost: &PutBack, fate: Fate, rules: Rules) -> Applied {
+    fn put_back(
+        &mut self,
+        entry: &Entry,
+        lost: &PutBack,
+        fate: Fate,
+        is_wanted: bool,
+        rules: Rules,
+    ) -> Applied {
         // The record of its name was not used again by a repeat.
         let busy = if fate == Fate::Counted { self.busy } else { lost.busy.min(self.busy) };
         let mut kept = PutBack { time: self.now, busy, ..PutBack::default() };
@@ -320,7 +361,7 @@ impl<M: Machine> Whole<M> {
             }
             kept.denied.clone_from(&lost.denied);
         }
-        let mut answers = BTreeMap::new();
+        let (mut applied, mut reply) = (Applied::new(fate), Vec::new());
         for done in &lost.done {
             let index = done.index;
             if self.is_forgotten(&done.command, rules) {
@@ -329,7 +370,9 @@ impl<M: Machine> Whole<M> {
             if let Some((client, number)) = &done.command.client {
                 // What was refused here was done there, and had an answer.
                 if rules.clients && self.sessions.has_done(client, *number) {
-                    answers.insert(index, self.answer_again(client, *number));
+                    if is_wanted {
+                        applied.answers.push((index, self.answer_again(client, *number)));
+                    }
                     continue;
                 }
             } else if fate != Fate::Counted
@@ -345,15 +388,19 @@ impl<M: Machine> Whole<M> {
                 let next = client.and_then(|(name, n)| self.sessions.stamp_below_later(name, *n));
                 stamp = stamp.min(next.unwrap_or(stamp));
             }
-            let answer = self.perform(&done.command, stamp, true, rules);
+            let call = Call { command: &done.command, stamp, put_back: true, is_wanted };
+            let answer = self.perform(&call, &mut reply, rules);
             if is_done(&answer) {
                 self.sessions.undeny(&entry.name, entry.number, index);
                 kept.done.push(Done { index, stamp, command: done.command.clone() });
             }
-            answers.insert(index, answer);
+            if is_wanted {
+                applied.answers.push((index, answer));
+            }
         }
         let worth = fate == Fate::Counted || !kept.done.is_empty();
-        Applied { fate, answers, kept: Some(kept).filter(|_| worth), merged: 0 }
+        applied.kept = Some(kept).filter(|_| worth);
+        applied
     }
 
     /// Rule 5: joins a state.
@@ -479,8 +526,4 @@ fn encode_machine(encode: Option<impl FnOnce(&mut Vec<u8>)>, out: &mut Vec<u8>) 
 
 fn is_done(answer: &Answer) -> bool {
     matches!(answer, Answer::Done { refused: false, .. })
-}
-
-fn nothing(fate: Fate) -> Applied {
-    Applied { fate, answers: BTreeMap::new(), kept: None, merged: 0 }
 }

@@ -3,7 +3,10 @@
 //! Numbers have seven bits to a byte, the lowest first; byte strings have their length before them.
 //! Whatever the bytes are, reading ends with a value or with [`Damaged`].
 
+use std::fmt;
 use std::hash::Hasher;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// The bytes are not what a writer of this version writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +34,77 @@ pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// A part of some bytes that do not change. A clone is of the same memory.
+#[derive(Clone)]
+pub struct Bytes {
+    whole: Arc<[u8]>,
+    from: u32,
+    to: u32,
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.whole[self.from as usize..self.to as usize]
+    }
+}
+
+/// Fails beyond 4 GiB: what is written and read here is shorter.
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Bytes {
+        let to = u32::try_from(bytes.len()).expect("less than 4 GiB");
+        Bytes { whole: bytes.into(), from: 0, to }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        bytes[..].into()
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Bytes {}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
 /// Reads what the functions above have written.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    /// What `rest` is a part of, if parts of it may be kept as they are.
+    whole: Option<&'a Arc<[u8]>>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, whole: None }
+    }
+
+    /// Reads the beginning of some bytes; what is kept of them shares their memory.
+    pub fn shared(whole: &'a Arc<[u8]>, length: usize) -> Self {
+        Self { rest: &whole[..length], whole: Some(whole) }
+    }
+
+    /// What was read since a copy of this reader was made, to be kept.
+    pub fn since(&self, before: &Reader<'a>) -> Bytes {
+        self.keep(&before.rest[..before.left() - self.left()])
+    }
+
+    fn keep(&self, part: &'a [u8]) -> Bytes {
+        let Some(whole) = self.whole else { return part.into() };
+        let from = part.as_ptr() as usize - whole.as_ptr() as usize;
+        Bytes { whole: whole.clone(), from: from as u32, to: (from + part.len()) as u32 }
     }
 
     /// The number of bytes that are left.
@@ -95,6 +160,12 @@ impl<'a> Reader<'a> {
             return Err(Damaged);
         }
         self.take(length)
+    }
+
+    /// As `bytes`, to be kept.
+    pub fn kept(&mut self, most: usize) -> Result<Bytes, Damaged> {
+        let bytes = self.bytes(most)?;
+        Ok(self.keep(bytes))
     }
 
     /// Ends the reading: nothing may be left.

@@ -3,7 +3,12 @@
 //! An entry names its writer and says how far that had read, so that readers notice a fork. The last
 //! eight bytes are a checksum of the others: what does not fit is no entry, and every reader skips it.
 
-use crate::codec::{checksum, put_bytes, put_number, Damaged, Reader};
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::codec::{checksum, put_bytes, put_number, Bytes, Damaged, Reader};
 use crate::keepers::Report;
 
 const VERSION: u8 = 1;
@@ -48,14 +53,52 @@ impl Mark {
     }
 }
 
-/// A write as a client sent it.
+/// A write as a client sent it. A clone shares its memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// The client's name and its number for this write; none of a client that does not number.
-    pub client: Option<(Vec<u8>, u64)>,
+    pub client: Option<(Bytes, u64)>,
     /// The log time after which nobody does it any more, in ms.
     pub deadline: u64,
-    pub arguments: Vec<Vec<u8>>,
+    pub arguments: Arguments,
+}
+
+/// The arguments of a command, as an entry has them: their number, and each with its length before it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Arguments(Bytes);
+
+impl Arguments {
+    pub fn new<T: AsRef<[u8]>>(arguments: &[T]) -> Arguments {
+        let size = arguments.iter().map(|argument| argument.as_ref().len() + 2).sum::<usize>();
+        let mut out = Vec::with_capacity(size + 2);
+        put_number(&mut out, arguments.len() as u64);
+        for argument in arguments {
+            put_bytes(&mut out, argument.as_ref());
+        }
+        Arguments(out.into())
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Arguments, Damaged> {
+        let before = *reader;
+        let count = bounded(reader.count(1)?, MOST_ARGUMENTS)?;
+        for _ in 0..count {
+            reader.bytes(MOST_BYTES)?;
+        }
+        Ok(Arguments(reader.since(&before)))
+    }
+
+    /// Each of them.
+    pub fn list(&self) -> SmallVec<[&[u8]; 12]> {
+        let mut reader = Reader::new(&self.0);
+        let count = reader.count(1).unwrap_or(0);
+        (0..count).map_while(|_| reader.bytes(MOST_BYTES).ok()).collect()
+    }
+}
+
+impl fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list()).finish()
+    }
 }
 
 /// A command that a lost entry held and that its first reader did.
@@ -129,14 +172,11 @@ impl Command {
             }
         }
         put_number(out, self.deadline);
-        put_number(out, self.arguments.len() as u64);
-        for argument in &self.arguments {
-            put_bytes(out, argument);
-        }
+        out.extend_from_slice(&self.arguments.0);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let client = reader.bytes(MOST_NAME)?;
+        let client = reader.kept(MOST_NAME)?;
         let client = if client.is_empty() {
             None
         } else {
@@ -144,12 +184,10 @@ impl Command {
             if number == 0 {
                 return Err(Damaged);
             }
-            Some((client.to_vec(), number))
+            Some((client, number))
         };
         let deadline = reader.number()?;
-        let count = bounded(reader.count(1)?, MOST_ARGUMENTS)?;
-        let arguments = (0..count).map(|_| Ok(reader.bytes(MOST_BYTES)?.to_vec()));
-        Ok(Self { client, deadline, arguments: arguments.collect::<Result<_, _>>()? })
+        Ok(Self { client, deadline, arguments: Arguments::decode(reader)? })
     }
 }
 
@@ -243,11 +281,11 @@ impl Entry {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         bounded(bytes.len(), MOST_BYTES)?;
         let body = bytes.len().checked_sub(8).ok_or(Damaged)?;
-        let (bytes, sum) = bytes.split_at(body);
-        if sum != checksum(0, bytes).to_le_bytes() {
+        if bytes[body..] != checksum(0, &bytes[..body]).to_le_bytes() {
             return Err(Damaged);
         }
-        let mut reader = Reader::new(bytes);
+        let whole: Arc<[u8]> = bytes.into();
+        let mut reader = Reader::shared(&whole, body);
         if reader.byte()? != VERSION {
             return Err(Damaged);
         }
@@ -303,9 +341,9 @@ mod tests {
 
     fn entries() -> Vec<Entry> {
         let command = Command {
-            client: Some((b"c".to_vec(), 9)),
+            client: Some((b"c"[..].into(), 9)),
             deadline: 77,
-            arguments: vec![b"HSET".to_vec(), b"a:b".to_vec()],
+            arguments: Arguments::new(&["HSET", "a:b"]),
         };
         let lost = PutBack {
             time: 5,

@@ -99,12 +99,12 @@ impl Rules {
     };
 }
 
-/// The answer of a machine to a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    pub reply: Vec<u8>,
+/// What a machine did with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
     /// Nothing was changed, and the command is not put back after a loss.
-    pub refused: bool,
+    Refused,
 }
 
 /// A state as it was, which writes its bytes.
@@ -132,7 +132,8 @@ pub trait Machine: Sized {
         0
     }
 
-    fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome;
+    /// Does a command, and writes its reply behind what is in `reply`.
+    fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome;
 
     /// Takes in the state of another history; joining the same twice changes nothing.
     /// Returns the highest stamp that it then holds.

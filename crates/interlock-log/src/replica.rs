@@ -252,9 +252,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let (tickets, commands): (_, Vec<Command>) =
             self.gathered.drain(..).map(|(ticket, command)| (Some(ticket), command)).unzip();
         let (name, number, busy) = (self.name.clone(), self.number, self.state.busy);
-        let entry = self.entry(name.clone(), number, Body::Commands(commands.clone()));
+        let bytes = self.entry(name.clone(), number, Body::Commands(commands.clone()));
         self.pending.push_back(Batch { name, number, busy, commands, tickets });
-        entry
+        bytes
     }
 
     /// The entries of this node that it has not seen counted: to be appended again, in this order,
@@ -340,7 +340,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         let Ok(entry) = Entry::decode(bytes) else { return false };
         let (limits, rules) = (&self.setup.limits, self.setup.rules);
-        let applied = self.state.apply(&entry, self.place.mark, time, limits, rules);
+        let is_ours = |batch: &Batch| batch.number == entry.number && batch.name == entry.name;
+        let is_wanted = self.pending.iter().any(is_ours);
+        let applied = self.state.apply(&entry, self.place.mark, time, is_wanted, limits, rules);
         self.seen = self.seen.max(self.state.now);
         let is_filled = matches!((applied.fate, &entry.body), (Fate::Counted, Body::PutBack(_)));
         let is_vain = applied.fate == Fate::Gap || is_filled;
@@ -377,7 +379,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                 let known = command.client.as_ref().filter(|(client, number)| {
                     self.state.sessions.standing(client, *number) == Standing::Done
                 });
-                let answer = match applied.answers.get(&index).filter(|_| same) {
+                let answer = match applied.answer(index).filter(|_| same) {
                     Some(answer) => answer.clone(),
                     None => match known {
                         Some((client, number)) => self.state.answer_again(client, *number),

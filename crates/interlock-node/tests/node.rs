@@ -31,11 +31,12 @@ impl Machine for Sums {
 
     fn advance(&mut self, _: u64) {}
 
-    fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome {
-        let name = arguments[0].clone();
+    fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome {
+        let name = arguments[0].to_vec();
         *self.0.entry((name.clone(), moment.lineage)).or_default() += 1;
         let sum = self.sum(&name);
-        Outcome { reply: sum.to_le_bytes().to_vec(), refused: false }
+        reply.extend_from_slice(&sum.to_le_bytes());
+        Outcome::Done
     }
 
     fn join(&mut self, other: Self, _: &Judge<'_>) -> u64 {

@@ -182,7 +182,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             self.ring.each(&mut |kept| {
                 for done in &kept.did.done {
                     missing.remove(&match &done.command.client {
-                        Some((client, number)) => (client.clone(), *number, None),
+                        Some((client, number)) => (client.to_vec(), *number, None),
                         None => (kept.name.clone(), kept.number, Some(done.index)),
                     });
                 }

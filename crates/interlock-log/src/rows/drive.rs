@@ -21,7 +21,7 @@ impl Machine for Rows {
         self.store().changes()
     }
 
-    fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome {
+    fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome {
         let place = |existing| moment.place(existing);
         let when = When {
             time: moment.time,
@@ -30,9 +30,10 @@ impl Machine for Rows {
             put_back: moment.put_back,
             place: &place,
         };
-        let mut reply = Vec::with_capacity(16);
-        let refused = self.run(arguments, &when, &mut reply).is_err();
-        Outcome { reply, refused }
+        match self.run(arguments, &when, reply) {
+            Ok(()) => Outcome::Done,
+            Err(_) => Outcome::Refused,
+        }
     }
 
     fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64 {

@@ -2,7 +2,7 @@
 
 use interlock_log::apply::{Answer, Fate, Whole};
 use interlock_log::codec::Reader;
-use interlock_log::entry::{Body, Command, Entry, Mark, Source};
+use interlock_log::entry::{Arguments, Body, Command, Entry, Mark, Source};
 use interlock_log::machine::{Limits, Rules as LogRules};
 use interlock_log::rows::Rows;
 
@@ -30,16 +30,17 @@ impl Log {
         let entry = Entry { name, number, read, seen: 0, nonce: 1, body };
         self.at = self.at.then(&entry.encode());
         let time = NOW + self.at.position;
-        let applied = self.whole.apply(&entry, self.at, time, &Limits::default(), LogRules::ALL);
-        (applied.fate, applied.answers.into_values().collect())
+        let applied =
+            self.whole.apply(&entry, self.at, time, true, &Limits::default(), LogRules::ALL);
+        (applied.fate, applied.answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
     fn write(&mut self, client: u64, lines: &[&str]) -> Vec<String> {
         self.number += 1;
         let commands = lines.iter().zip(client..).map(|(line, number)| Command {
-            client: Some((b"ann".to_vec(), number)),
+            client: Some((b"ann"[..].into(), number)),
             deadline: NOW + 10_000,
-            arguments: line.split(' ').map(|word| word.as_bytes().to_vec()).collect(),
+            arguments: Arguments::new(&line.split(' ').collect::<Vec<_>>()),
         });
         let (fate, answers) = self.append(self.number, Body::Commands(commands.collect()));
         assert_eq!(fate, Fate::Counted);
@@ -108,9 +109,9 @@ fn a_log_drives_a_table() {
 fn a_deadline_too_far_ahead_harms_nobody_else() {
     let mut log = Log::new("east");
     let write = |name: &[u8], deadline| Command {
-        client: Some((name.to_vec(), 1)),
+        client: Some((name.into(), 1)),
         deadline,
-        arguments: ["HINCRBY", "t:a", "n", "1"].map(|word| word.as_bytes().to_vec()).into(),
+        arguments: Arguments::new(&["HINCRBY", "t:a", "n", "1"]),
     };
     let far = log.append(1, Body::Commands(vec![write(b"bad", u64::MAX)]));
     assert_eq!(far, (Fate::Counted, vec![Answer::Unknown]));
@@ -118,11 +119,11 @@ fn a_deadline_too_far_ahead_harms_nobody_else() {
     for number in 1..60 {
         time += 60_000;
         let commands = vec![write(format!("c{number}").as_bytes(), time + 1000)];
-        let (name, busy, body) = (b"node.2".to_vec(), log.whole.busy, Body::Commands(commands));
-        let entry = Entry { name, number, read: at, seen: 0, busy, nonce: 1, body };
+        let (name, body) = (b"node.2".to_vec(), Body::Commands(commands));
+        let entry = Entry { name, number, read: at, seen: 0, nonce: 1, body };
         at = at.then(&entry.encode());
-        let applied = log.whole.apply(&entry, at, time, &Limits::default(), LogRules::ALL);
-        assert!(matches!(applied.answers[&0], Answer::Done { .. }), "{number}: {applied:?}");
+        let applied = log.whole.apply(&entry, at, time, true, &Limits::default(), LogRules::ALL);
+        assert!(matches!(applied.answers[0].1, Answer::Done { .. }), "{number}: {applied:?}");
     }
     assert!(log.whole.sessions.last(b"node.1") == 0, "its record was dropped");
 }

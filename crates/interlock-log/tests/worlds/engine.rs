@@ -102,7 +102,7 @@ pub fn tell(bytes: &[u8]) -> String {
     let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
     let name = String::from_utf8_lossy(&entry.name);
     let writes = |commands: &[&Command]| -> Vec<u64> {
-        commands.iter().map(|it| u64::from(it.arguments[0][0])).collect()
+        commands.iter().map(|it| u64::from(it.arguments.list()[0][0])).collect()
     };
     let body = match &entry.body {
         Body::Genesis(_) => "a genesis".into(),

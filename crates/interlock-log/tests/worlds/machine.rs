@@ -42,14 +42,16 @@ impl Machine for Toy {
         self.registers.retain(|_, value| value.expires == 0 || value.expires > time);
     }
 
-    fn apply(&mut self, arguments: &[Vec<u8>], moment: &Moment<'_>) -> Outcome {
+    fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome {
         let [write, register, life] = arguments else {
-            return Outcome { reply: b"what?".to_vec(), refused: true };
+            reply.extend_from_slice(b"what?");
+            return Outcome::Refused;
         };
         let (write, register, life) = (number(write), number(register), number(life));
         let full = self.registers.len() as u64 >= self.capacity;
         if full && !self.registers.contains_key(&register) && !moment.put_back {
-            return Outcome { reply: b"full".to_vec(), refused: true };
+            reply.extend_from_slice(b"full");
+            return Outcome::Refused;
         }
         *self.writes.entry(write).or_default() += 1;
         *self.sums.entry(moment.lineage).or_default() += 1;
@@ -60,7 +62,8 @@ impl Machine for Toy {
                 self.registers.insert(register, Value { stamp, write, expires });
             }
         }
-        Outcome { reply: write.to_le_bytes().to_vec(), refused: false }
+        reply.extend_from_slice(&write.to_le_bytes());
+        Outcome::Done
     }
 
     fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64 {

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::codec::put_number;
-use interlock_log::entry::{Command, Entry};
+use interlock_log::entry::{Arguments, Command, Entry};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::{Need, Replica, Setup};
 use interlock_log::ring::Memory;
@@ -265,9 +265,9 @@ impl World {
             client.sent = (node, self.nodes[node].machine, self.step);
             let register = if self.kind.shared { 0 } else { c as u64 + 1 };
             let command = Command {
-                client: client.name.clone().map(|name| (name, client.number)),
+                client: client.name.clone().map(|name| (name.into(), client.number)),
                 deadline: client.deadline,
-                arguments: arguments(client.write, register, 0),
+                arguments: Arguments::new(&arguments(client.write, register, 0)),
             };
             let write = client.write;
             self.say(|| format!("client {c} sends write {write} to node {node}"));

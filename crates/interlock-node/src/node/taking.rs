@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use interlock_log::entry::Command;
+use interlock_log::entry::{Arguments, Command};
 use interlock_log::machine::Machine;
 use interlock_stores::disk::Disk;
 
@@ -30,6 +30,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             }
             bytes += write.bytes();
             let Write { ticket, client, arguments, .. } = write;
+            let client = client.map(|(name, number)| (name.into(), number));
+            let arguments = Arguments::new(&arguments);
             self.replica.submit(ticket, Command { client, deadline, arguments });
             if bytes > MOST_OF_A_WRITE {
                 self.waiting.push_back(self.replica.append());
