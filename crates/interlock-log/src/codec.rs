@@ -82,7 +82,7 @@ impl fmt::Debug for Bytes {
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// What `rest` is a part of, if parts of it may be kept as they are.
+    /// The memory that `rest` is a part of, if others may share it.
     whole: Option<&'a Arc<[u8]>>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Self { rest: &whole[..length], whole: Some(whole) }
     }
 
-    /// What was read since a copy of this reader was made, to be kept.
+    /// Keeps all that was read since a copy of this reader was made.
     pub fn since(&self, before: &Reader<'a>) -> Bytes {
         self.keep(&before.rest[..before.left() - self.left()])
     }

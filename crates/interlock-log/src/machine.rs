@@ -99,7 +99,7 @@ impl Rules {
     };
 }
 
-/// What a machine did with a command.
+/// The end of a command at a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,

@@ -35,7 +35,7 @@ pub struct Standing {
     pub told: Told,
 }
 
-/// What a node counts from its start on, and what keeps it from its work now.
+/// Counts of a node from its start on, and all that keeps it from its work now.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     pub went_back: u64,
