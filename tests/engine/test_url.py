@@ -50,6 +50,9 @@ def test_a_cluster_of_interlock_is_read() -> None:
     assert (members.target.user, members.target.timeout, target.tls, members.tls) == (
         *("u", 10.0, False, False),
     )
+    assert not members.linearizable
+    members = parse("interlock+cluster://host/shop?linearizable=1").members
+    assert members is not None and members.linearizable
 
 
 @pytest.mark.parametrize(
@@ -110,6 +113,7 @@ def test_the_engine_and_the_nodes_may_speak_tls(tls: str, engine: bool, nodes: b
         "interlock+cluster://host/a%20b",
         "interlock+cluster://host/c?dc=a/b",
         "interlock+cluster://host/c?tls=yes",
+        "interlock+cluster://host/c?linearizable=yes",
         "interlock+cluster://host/c?ca=/x",
         "interlock+cluster://a,b/1/c",
         "interlock+cluster://host/c?password=secret&x=1",

@@ -154,7 +154,7 @@ impl Clients for HubClients {
             Refused::Drains => "TRYAGAIN the node drains: ask another; it was not done",
             Refused::CannotNow => "TRYAGAIN the node cannot append to its log: it was not done",
             Refused::TooFar => {
-                "ERR the deadline is too far ahead of TABLE TIME; allowed: 60,000 ms"
+                "TOOFAR the deadline is too far ahead of TABLE TIME; allowed: 60,000 ms"
             }
             Refused::TooLong => "ERR it is longer than an entry of a log may be: it was not done",
         };

@@ -291,7 +291,7 @@ class Client:
         cluster = wanted.cluster or name
         members = self._members.get((cluster, name))
         if members is None:
-            made = Members(self._engine, cluster, name, wanted.dc)
+            made = Members(self._engine, cluster, name, wanted.dc, wanted.linearizable)
             members = self._members.setdefault((cluster, name), made)
         return ClusterRows(self._engine, name, row, members)
 

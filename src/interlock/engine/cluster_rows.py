@@ -1,7 +1,8 @@
 """Rows of a table that a cluster of nodes serves: each call at the client's home, or elsewhere.
 
-A call is sent again, there or to another node, where that does no harm: it reads, it may be done
-twice, or it was surely not done. Else its end is told as not known.
+A call is sent again, there or to another node, where that does no harm: it reads, it has a number
+that a log counts once, it may be done twice, or it was surely not done. Else its end is told as not
+known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from interlock.engine import refusals
 from interlock.engine.call import NODE
 from interlock.engine.members import Members
 from interlock.engine.nonsense import nonsense
+from interlock.engine.numbers import Write
 from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
 from interlock.engine.row_text import column_text
 from interlock.engine.wire_rows import MANY, WireRows
@@ -52,7 +54,7 @@ class ClusterRows(WireRows[W]):
             _, found = yield from self._told(session, command, patience)
             if not isinstance(found, int):
                 raise nonsense(found)
-            count += len(some) if patience.sent else found
+            count += len(some) if patience.twice else found
         return count
 
     def count(self, session: Session[Any]) -> Request[int]:
@@ -135,8 +137,25 @@ class ClusterRows(WireRows[W]):
             EngineUnavailable: its time is up, or it may have been done and must not be done twice.
             Refused: it is not worth asking again.
         """
+        write = None if is_read(command) else Write(self._members.numbers, command)
+        try:
+            return (yield from self._tried(session, command, patience, again, only, write))
+        finally:
+            if write is not None:
+                write.leave()
+
+    def _tried(
+        self,
+        session: Session[Any],
+        command: tuple[Argument, ...],
+        patience: _Patience,
+        again: bool,
+        only: str,
+        write: Write | None,
+    ) -> Request[Asked]:
         members = self._members
-        reads = is_read(command)
+        numbers = members.numbers
+        reads = write is None
         again = again or reads
         while True:
             if session.interrupted:
@@ -146,21 +165,51 @@ class ClusterRows(WireRows[W]):
                 patience.failed("", members.trouble)
                 yield Nap(patience.pause())
                 continue
-            at_once = False
+            at_once = under_way = counted = False
+            words = command
             try:
-                if reads and not members.even(node):
+                if reads and (members.linearizable or not members.even(node)):
                     yield from self._level(session, node, patience)
-                if not again:
-                    session.check(NODE + node)
-                reply = yield Ask(NODE + node, command, patience.share(reads, again))
+                if write is not None:
+                    share = patience.share(reads=True, again=True)
+                    counted = yield from numbers.taken(session, node, share)
+                    if counted:
+                        yield from numbers.settle(session, node, share)
+                        words = write.words(session, patience.left())
+                    elif write.has_number:
+                        raise Refused("NODE the node takes no numbers")
+                    elif not again:
+                        session.check(NODE + node)
+                under_way = not reads
+                share = patience.share(reads, again, counted)
+                reply = yield Ask(NODE + node, words, share)
             except Refused as error:
                 course = course_of(error)
+                if write is not None and not (patience.sent or course in ("unsure", "lost")):
+                    write.refused()
+                if counted and course == "wait":
+                    # A node that drains, or is cut from its log: others are not.
+                    course = "elsewhere"
+                if write is not None and course in ("anew", "forget"):
+                    patience.failed(node, str(error))
+                    numbers.forget(node)
+                    if course == "anew":
+                        write.ended()
+                        patience.sent = False
+                    elif not patience.sent:
+                        write.ended()
+                    if patience.left() <= 0:
+                        raise patience.over() from None
+                    if patience.tries > HASTY:
+                        yield Nap(patience.pause())
+                    continue
                 if course == "raise":
                     raise
                 if course == "done":
                     raise patience.done(error) from None
                 patience.failed(node, str(error))
-                patience.sent = patience.sent or (course in ("unsure", "lost") and not reads)
+                if under_way and course in ("unsure", "lost"):
+                    patience.may_be_done(counted)
                 if refusals.of(str(error)).ends:
                     session.drop(NODE + node)
                 if course in ("wait", "unsure") and not patience.tired():
@@ -169,14 +218,19 @@ class ClusterRows(WireRows[W]):
                     at_once = members.failed(node)
             except Broken as error:
                 patience.failed(node, str(error))
-                patience.sent = patience.sent or (error.sent and not reads)
+                if under_way and error.sent:
+                    patience.may_be_done(counted)
+                if write is not None and not patience.sent:
+                    write.refused()
                 at_once = members.failed(node)
             else:
+                if write is not None:
+                    write.ended()
                 members.answered(node, wrote=not reads)
                 return node, reply
             if session.interrupted:
                 raise Abandoned
-            if patience.sent and not again:
+            if patience.twice and not again:
                 raise patience.unknown()
             if only:
                 raise _Elsewhere
@@ -192,13 +246,15 @@ class ClusterRows(WireRows[W]):
         """
         members = self._members
         try:
-            yield Ask(NODE + node, self._nothing, patience.share(reads=False, again=True))
+            share = patience.share(reads=True, again=True)
+            if not (yield from members.numbers.look(session, node, share)):
+                yield Ask(NODE + node, self._nothing, patience.share(reads=False, again=True))
         except Refused as error:
-            if course_of(error) != "raise" and members.wrote:
+            if members.linearizable or (course_of(error) != "raise" and members.wrote):
                 raise
             # As of a user who may only read; or nobody can tell, and nothing was written here.
         except Broken:
-            if members.wrote or session.interrupted:
+            if members.wrote or members.linearizable or session.interrupted:
                 raise
         members.levelled(node)
 
@@ -219,19 +275,27 @@ class _Patience:
         self.tries = 0
         self.sent = False
         """It may have been done, and the answer was lost."""
+        self.twice = False
+        """So it is, and no number has it done once: sent again it may be done twice."""
 
     def left(self) -> float:
         return self.until - time.monotonic()
 
-    def share(self, reads: bool, again: bool) -> float:
+    def may_be_done(self, counted: bool) -> None:
+        """Note that an attempt was not answered; `counted`: it had a number."""
+        self.sent = True
+        self.twice = self.twice or not counted
+
+    def share(self, reads: bool, again: bool, counted: bool = False) -> float:
         """Return the seconds for one attempt.
 
         A write may have to wait for another primary, and one that must not be sent twice is not
-        given up before its time. A read is answered at once, or the node is gone.
+        given up before its time. A read is answered at once, or the node is gone; one with a number
+        may be asked for elsewhere.
         """
         left = self.left()
-        if reads:
-            left = min(left, max(self._timeout / 8, 1.0))
+        if reads or counted:
+            left = min(left, max(self._timeout / (4 if counted else 8), 1.0))
         elif again:
             left = min(left, max(self._timeout * 0.6, 1.0))
         return max(left, 0.001)
@@ -292,7 +356,8 @@ def course_of(error: Refused) -> str:
 
     ``wait``: ask again in a while; ``unsure``: and it may have been done. ``elsewhere``: ask
     another; ``lost``: and it may have been done. ``done``: it is, but not as safely as it should.
-    ``raise``: it is so.
+    ``anew``: it is not done, and will not be under its number. ``forget``: the time of the log is
+    another than was thought. ``raise``: it is so.
     """
     known = COURSES.get(error.code)
     if known is not None:
@@ -316,6 +381,13 @@ COURSES = {
     "UNKNOWN": "unsure",
     # It is done, and fewer replicas than wanted have it.
     "NOACK": "done",
+    "NOREPLY": "done",
+    # Under this number it never will be.
+    "PAST": "anew",
+    "LATE": "anew",
+    # The node does not know such a deadline, or no numbers any more: it did nothing.
+    "TOOFAR": "forget",
+    "NOLOG": "forget",
 }
 HASTY = 4
 """Attempts without a pause, at different nodes."""

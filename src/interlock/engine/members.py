@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine.announcements import Announcement, Directory
 from interlock.engine.call import NODE
+from interlock.engine.numbers import Numbers
 from interlock.engine.request import Abandoned, Ask, Broken, Refused, Request
 from interlock.errors import EngineUnavailable
 
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 class Members:
     """The nodes that serve one table, for all threads and loops of a client."""
 
-    def __init__(self, engine: Engine, cluster: str, table: str, dc: str) -> None:
+    def __init__(
+        self, engine: Engine, cluster: str, table: str, dc: str, linearizable: bool = False
+    ) -> None:
+        self.linearizable = linearizable
+        """A read has all that any node answered before it began."""
+        self.numbers = Numbers(table)
         self._directory = Directory(engine, cluster)
         self._table = table
         self._dc = dc

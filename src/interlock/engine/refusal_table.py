@@ -134,6 +134,27 @@ REFUSALS = (
         shown="UNANSWERED; UNKNOWN",
     ),
     Refusal(
+        "PAST|LATE",
+        "retry",
+        "node",
+        "A numbered write came behind its deadline, or behind a later one: it was not done, and will not be under its number",
+        shown="PAST; LATE",
+    ),
+    Refusal(
+        "NOREPLY",
+        "raise",
+        "node",
+        "A numbered write was done before, and its reply is not kept any more",
+        unsure=True,
+    ),
+    Refusal(
+        "TOOFAR|NOLOG",
+        "retry",
+        "node",
+        "The node does not take such a deadline, or no numbers: it is asked for its time again, or without a number",
+        shown="TOOFAR; NOLOG",
+    ),
+    Refusal(
         "NOACK",
         "raise",
         "node",

@@ -27,6 +27,8 @@ class Members:
     tls: bool = False
     ca: str = ""
     timeout: float = 0.0
+    linearizable: bool = False
+    """A read has all that any node answered before it began."""
 
     @property
     def target(self) -> Target:
@@ -163,6 +165,9 @@ def _members(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
     tls = query.pop("tls", "")
     if tls not in ("", "engine", "nodes", "all"):
         _wrong(url, f"its tls is {_short(tls)!r}; allowed: engine, nodes, all")
+    linearizable = query.pop("linearizable", "0")
+    if linearizable not in ("0", "1"):
+        _wrong(url, f"its linearizable is {_short(linearizable)!r}; allowed: 0, 1")
     user, password = query.pop("user", ""), query.pop("password", None)
     ca = query.pop("ca", "") if tls else ""
     scheme = "rediss" if tls in ("engine", "all") else "redis"
@@ -172,7 +177,16 @@ def _members(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
     engine = parts._replace(scheme=scheme, path=db)
     known = {"ca": ca} if scheme.startswith("rediss") and ca else {}
     target = _tcp(url, engine, {**query, **known, "timeout": timeout})
-    members = Members(cluster, dc, user, password, tls in ("nodes", "all"), ca, target.timeout)
+    members = Members(
+        cluster=cluster,
+        dc=dc,
+        user=user,
+        password=password,
+        tls=tls in ("nodes", "all"),
+        ca=ca,
+        timeout=target.timeout,
+        linearizable=linearizable == "1",
+    )
     return replace(target, members=members)
 
 

@@ -1,0 +1,150 @@
+"""Writes with numbers: sent to one node of a log after another, each is done once.
+
+A session's name and the number of its call say which write it is, and a deadline, in the time of
+the log, when it is too late for it: under the same three it is sent again. A node then says that it
+is done, that it never will be, or that nobody knows yet.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.call import NODE
+from interlock.engine.nonsense import nonsense
+from interlock.engine.request import Argument, Ask, Refused, Request
+
+if TYPE_CHECKING:
+    from interlock.engine.session import Session
+
+
+class Numbers:
+    """The nodes of one table that take numbers, for all threads and loops of a client."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._takes: dict[str, float] = {}
+        """The nodes that were asked: 0 for one that takes numbers, else until when it does not."""
+        self._told = 0
+        """The log time in ms that a node told last."""
+        self._told_at = 0.0
+        self._owed: dict[bytes, int] = {}
+        """Names of sessions a write of which may still come to the log, each with the number that
+        ends it."""
+
+    def taken(self, session: Session[Any], node: str, within: float) -> Request[bool]:
+        """Return whether a node takes numbers. Raises as `look`."""
+        until = self._takes.get(node)
+        if until is None or 0 < until <= time.monotonic():
+            return (yield from self.look(session, node, within))
+        return not until
+
+    def look(self, session: Session[Any], node: str, within: float) -> Request[bool]:
+        """Ask a node for the log's time; False: it takes no numbers.
+
+        When it has told the time it shows all that any node of its data centre had answered.
+
+        Raises:
+            Refused, Broken: it cannot tell now.
+        """
+        if self._takes.get(node, 0) > time.monotonic():
+            return False
+        try:
+            found = yield Ask(NODE + node, ("TABLE", "TIME", self._table), within)
+        except Refused as error:
+            if error.code not in ("NOLOG", "NOPERM") and "unknown subcommand" not in str(error):
+                raise
+            self._takes[node] = time.monotonic() + ASKED_AGAIN
+            return False
+        if not isinstance(found, int):
+            raise nonsense(found)
+        self._told, self._told_at = found, time.monotonic()
+        self._takes[node] = 0
+        return True
+
+    def forget(self, node: str) -> None:
+        """Have a node be asked again: it may take no numbers any more, or the time be another."""
+        self._takes.pop(node, None)
+
+    def deadline(self, within: float) -> int:
+        """Return the log time so many seconds from now, in ms."""
+        passed = time.monotonic() - self._told_at
+        return self._told + int((passed + min(within, FURTHEST)) * 1000)
+
+    def owe(self, session: Session[Any]) -> None:
+        """Note that nobody knows the end of the session's last write."""
+        session.calls += 1
+        self._owed[session.consumer] = session.calls
+
+    def settle(self, session: Session[Any], node: str, within: float) -> Request[None]:
+        """See to it that no write whose end is not known comes behind what is asked from now on.
+
+        A node takes a number of a client only if it took no higher one.
+
+        Raises:
+            Refused, Broken: a node does not say that it is so.
+        """
+        for name, number in list(self._owed.items()):
+            ends = numbered(name, number, self.deadline(within), ("TABLE", "BARRIER", self._table))
+            try:
+                yield Ask(NODE + node, ends, within)
+            except Refused as error:
+                if error.code not in ("LATE", "NOREPLY"):
+                    raise
+            if self._owed.get(name) == number:
+                self._owed.pop(name, None)
+
+
+class Write:
+    """One write: its number, once it has one, and whether it may be under way."""
+
+    def __init__(self, numbers: Numbers, command: tuple[Argument, ...]) -> None:
+        self._numbers = numbers
+        self._command = command
+        self._numbered: tuple[Argument, ...] | None = None
+        self.session: Session[Any] | None = None
+        """The session under whose name and number it may be under way."""
+
+    @property
+    def has_number(self) -> bool:
+        """Return whether it was sent under a number of which nobody said that it is not done."""
+        return self._numbered is not None
+
+    def words(self, session: Session[Any], left: float) -> tuple[Argument, ...]:
+        """Return what is sent, each time the same. `left`: the seconds that the call has."""
+        if self._numbered is None:
+            session.calls += 1
+            # Behind it there is time to hear what became of it.
+            deadline = self._numbers.deadline(left * DONE_WITHIN)
+            self._numbered = numbered(session.consumer, session.calls, deadline, self._command)
+        self.session = session
+        return self._numbered
+
+    def ended(self) -> None:
+        """Note that it is done, or will never be done under this number."""
+        self._numbered = self.session = None
+
+    def refused(self) -> None:
+        """Note that it is not under way; it may be sent again."""
+        self.session = None
+
+    def leave(self) -> None:
+        """Note that nobody asks any more what became of it."""
+        if self.session is not None:
+            self._numbers.owe(self.session)
+            self.session = None
+
+
+def numbered(
+    name: bytes, number: int, deadline: int, command: tuple[Argument, ...]
+) -> tuple[Argument, ...]:
+    """Return a command under a number of a client."""
+    return ("TABLE", "CLIENT", name, number, deadline, *command)
+
+
+ASKED_AGAIN = 60.0
+"""Seconds after which a node that takes no numbers is asked again."""
+FURTHEST = 50.0
+"""Seconds that a deadline is ahead at most: nodes take no more than a minute."""
+DONE_WITHIN = 0.6
+"""The part of a call's time in which its write is done or not at all."""
