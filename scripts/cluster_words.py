@@ -20,12 +20,12 @@ right of administration for them: `?user=NAME&password=PASSWORD`.
 
 | code | means |
 |---|---|
-| 0 | done; of `status`: each data centre has a primary, and all nodes answer; of `diff`: equal |
+| 0 | done; of `status`: each data centre has a primary or its nodes are on a log, all nodes answer, and none is stuck or has other rows than another at the same position; of `diff`: equal |
 | 1 | refused, no such node, no connection, or not done within `--wait`; of `diff`: they differ |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 
-"""
+"""  # noqa: E501
 
 CLUSTER_TAIL = """## What status shows
 
@@ -52,6 +52,24 @@ east <- west  ok     41 ms  190 ms ago   12,800  1795463915876-0.27de76ca
 A second table has the links between data centres, as their primary sees them, and a third the
 databases; below them is what nodes say is wrong.
 
+### Nodes on a log
+
+```text
+cluster presence at interlock+cluster://10.0.0.9:6379/presence
+main: 2 of 2 nodes serve; each takes reads and writes
+
+node  dc    state    address        position  behind  lag   rows    checksum  up
+a1    main  serving  10.0.0.1:6399    81,207       0  0 ms  20,113  5f0c9a31  4 h
+a2    main  serving  10.0.0.2:6399    81,207       0  0 ms  20,113  5f0c9a31  3 h
+```
+
+| column | means |
+|---|---|
+| `state` | `serving`; `joining`: it reads its log and takes no writes yet; `stuck`: the log's beginning is gone and it has no checkpoint that the log still has; `read-only`: the log is of a table with other settings |
+| `position` | entries of the log that the node has applied |
+| `behind`, `lag` | entries that the node furthest on has and it has not; time for which it is behind its log |
+| `checksum` | the first digits of that of all rows: equal at the same position, or one of the nodes is wrong. That is an alarm, below the table and in the exit code |
+
 ## What --json writes
 
 `status` and `nodes` write a line a node: `status` what the node says of itself by `NODE STATUS`, or
@@ -59,16 +77,20 @@ its announcement with `error`; `nodes` the announcement.
 
 | of | names |
 |---|---|
-| `nodes` | `id`, `dc`, `role`, `address`, `http`, `token`, `seq`, `lag_changes`, `lag_ms`, `since`, `version`, `table`, `draining` |
+| `nodes` | `id`, `dc`, `role`, `address`, `http`, `position`, `rows_checksum`, `lag_entries`, `machine`, `token`, `seq`, `lag_changes`, `lag_ms`, `since`, `version`, `table`, `draining` |
 | `status` | `id`, `dc`, `table`, `role`, `draining`, `address`, `primary`, `token`, `since` (when that became the primary), `started`, `seq`, `position`, `lag_changes`, `lag_ms`, `rows`, `tombstones`, `tombstones_dropped`, `fenced`, `resyncs`, `waiting`, `ack`, `rules`, `nodes`, `links`, `stream`, `database` |
+| `status` of a node on a log | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `waiting`, `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
 | `failover` | `before`, `primary`, `token`, `seconds` |
-| `drain` | `node`, `primary`, `seconds` |
+| `drain` | `node`, `primary` (of a node on a log `others`, that take reads and writes), `seconds` |
 | `resync` | `node`, `rows`, `seconds` |
 | `diff` | a line a row that differs: `key`, and `differs`, for each column what the two have, null where there is no row; `_expires` is the time to live |
 
 ## What diff compares
 
-It reads the states of all rows of both nodes. Where they are not alike it waits until each should
+Nodes on one log are asked until both were at the same position: there their checksums are equal, or
+one of them is wrong.
+
+Of other nodes it reads the states of all rows of both. Where they are not alike it waits until each should
 have what the other had, for nodes of one data centre until both are at the same change, for others
 `--settle` seconds, and reads them again. A row differs if a node still lacks then what the other had
 before. So it can be asked of a cluster in use. Rows that are deleted or expired count as absent.

@@ -32,20 +32,28 @@ class Presence(Row):
 class NodeProcess:
     """One node. What it logs is kept, and shown when it does not become ready."""
 
-    def __init__(self, name: str, url: str, folder: Path, *flags: str) -> None:
+    def __init__(
+        self, name: str, url: str, folder: Path, *flags: str, on_log: bool = False
+    ) -> None:
         self.name = name
+        self.data = str(folder / f"{name}.log")
+        own = ["--data", self.data, "--database", "none"] if on_log else ["--lease", str(LEASE)]
         self._lines: list[str] = []
         self.process = subprocess.Popen(
             [
                 *(INTERLOCK, "node", "--table", f"presence={Path(__file__)}:Presence"),
                 *("--cluster", url, "--name", name, "--port", "0", "--http", "0"),
-                *("--lease", str(LEASE), "--capacity", "10000", "--path", folder / name),
+                *(*own, "--capacity", "10000", "--path", folder / name),
                 *flags,
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(self._folders())},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(self._folders()),
+                "INTERLOCK_NODE_LOG": "1" if on_log else "",
+            },
         )
         self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -97,7 +105,8 @@ class NodeProcess:
 class NodeCluster:
     """Nodes that share an engine."""
 
-    def __init__(self, stack: ExitStack, folder: Path, port: int) -> None:
+    def __init__(self, stack: ExitStack, folder: Path, port: int, *, on_log: bool = False) -> None:
+        self.on_log = on_log
         self._stack = stack
         self._folder = folder
         self.engine_url = f"redis://127.0.0.1:{port}"
@@ -106,9 +115,10 @@ class NodeCluster:
         self.engine = stack.enter_context(interlock.connect(self.engine_url))
 
     def start(self, *names: str, flags: tuple[str, ...] = ()) -> None:
-        """Start nodes, and wait until one is the primary and the others follow it."""
+        """Start nodes, and wait until one is the primary and the others follow it, or until all
+        serve where they are on a log."""
         for name in names:
-            node = NodeProcess(name, self.engine_url, self._folder, *flags)
+            node = NodeProcess(name, self.engine_url, self._folder, *flags, on_log=self.on_log)
             self._stack.callback(node.close)
             self.nodes[name] = node
         for name in names:
@@ -129,6 +139,8 @@ class NodeCluster:
         def is_so() -> bool:
             said = {one.id: one.role for one in self.announced() if one.id in names}
             roles = sorted(said.values())
+            if self.on_log:
+                return set(said) == set(names) and set(roles) == {"serving"}
             return set(said) == set(names) and roles == ["primary"] + ["replica"] * (len(said) - 1)
 
         eventually(is_so, lambda: "\n".join(node.log for node in self.nodes.values()))
@@ -173,14 +185,16 @@ def two_data_centres(folder: Path) -> Iterator[tuple[NodeCluster, NodeCluster]]:
 
 
 @contextmanager
-def node_cluster(folder: Path, *names: str, flags: tuple[str, ...] = ()) -> Iterator[NodeCluster]:
+def node_cluster(
+    folder: Path, *names: str, flags: tuple[str, ...] = (), on_log: bool = False
+) -> Iterator[NodeCluster]:
     """A cluster with a Redis of its own."""
     needs_hub()
     with ExitStack() as stack:
         engine = folder / "engine"
         engine.mkdir()
         _, port = stack.enter_context(redis_server(engine))
-        made = NodeCluster(stack, folder, port)
+        made = NodeCluster(stack, folder, port, on_log=on_log)
         if names:
             made.start(*names, flags=flags)
         yield made

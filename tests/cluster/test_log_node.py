@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,12 +27,12 @@ class Nodes:
         stack.callback(self._engine.close)
         _, self.port = self._engine.enter_context(redis_server(folder))
 
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
     def start(self, name: str, *flags: str) -> NodeProcess:
-        os.environ["INTERLOCK_NODE_LOG"] = str(self.folder / f"{name}.log")
-        try:
-            node = NodeProcess(name, f"redis://127.0.0.1:{self.port}", self.folder, *flags)
-        finally:
-            del os.environ["INTERLOCK_NODE_LOG"]
+        node = NodeProcess(name, self.url, self.folder, *flags, on_log=True)
         self.stack.callback(node.close)
         node.wait()
         return node
@@ -207,12 +206,8 @@ def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:
 
 
 def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:
-    nodes.start("a")
-    os.environ["INTERLOCK_NODE_LOG"] = str(nodes.folder / "a.log")
-    try:
-        b = NodeProcess("b", f"redis://127.0.0.1:{nodes.port}", nodes.folder)
-    finally:
-        del os.environ["INTERLOCK_NODE_LOG"]
+    a = nodes.start("a")
+    b = NodeProcess("b", nodes.url, nodes.folder, "--data", a.data, on_log=True)
     nodes.stack.callback(b.close)
     assert b.process.wait(20) == 1
     assert "another node has this folder: give each node a folder of its own" in b.log

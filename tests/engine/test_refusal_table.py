@@ -47,7 +47,7 @@ SAID = {
         "ERR Connection refused",
         "ERR Connection timed out",
     ],
-    "STALE(": ["STALE this node has not heard from its primary"],
+    "STALE(": ["STALE this node has not heard of the newest changes"],
     "NOTPRIMARY": ["NOTPRIMARY this node is not the primary under that token"],
     "NODE": ["NODE the node that keeps this table has ended: the call was not done"],
     "UNANSWERED": [

@@ -249,7 +249,7 @@ pub const UNANSWERED: &str =
 const ENDED: &str = "NODE the node that keeps this table has ended: the call was not done";
 /// Of refused reads.
 pub const STALE: &str =
-    "STALE this node has not heard from its primary for longer than it may; ask another";
+    "STALE this node has not heard of the newest changes for longer than it may; ask another";
 const FOR_EVER: Time = Time::MAX;
 /// Bytes of a call and of an argument beside what they say.
 const OF_A_CALL: usize = 256;

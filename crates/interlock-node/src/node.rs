@@ -50,6 +50,7 @@ pub struct Node<M, D: Disk, C> {
     /// There is more to do that no descriptor tells: what was sent last was answered at once.
     has_more: bool,
     at_end: Option<Instant>,
+    is_at_end: bool,
     /// The moment at which it last told the time, and the ms for which another may do so before.
     told_at: Instant,
     patience: u64,
@@ -132,6 +133,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             drains: false,
             has_more: false,
             at_end: None,
+            is_at_end: false,
             told_at: Instant::now(),
             patience,
             takes_none: None,
@@ -335,6 +337,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             self.is_genesis_under_way = false;
             self.knows_time |= self.is_greeted;
         }
+        self.is_at_end = at_end;
         if !at_end {
             return;
         }

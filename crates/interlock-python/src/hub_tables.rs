@@ -66,7 +66,9 @@ impl HubTables {
         let lives = (made.ttl != 0).then(|| made.ttl as f64 / 1e9);
         let differs = (made.capacity, made.evict, lives);
         let served = match keeper.and_then(TableKeeper::writes) {
-            Some(writes) => ServedTable::written(name, &table, writes, None),
+            Some(writes) => {
+                ServedTable::written(name, &table, writes, keeper.map(TableKeeper::keeper))
+            }
             None => ServedTable::kept(name, &table, keeper.map(TableKeeper::keeper)),
         };
         self.lock().push(served);

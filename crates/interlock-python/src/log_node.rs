@@ -103,6 +103,7 @@ impl LogNode {
         let troubles = told.troubles.into_iter().map(|one| (one.kind, one.text, one.since));
         found.set_item("trouble", troubles.collect::<Vec<_>>())?;
         found.set_item("behind", standing.at_end.map(|at| at.elapsed().as_secs_f64()))?;
+        found.set_item("at_end", standing.is_at_end)?;
         found.set_item("ended", self.running.has_ended())?;
         Ok(found)
     }

@@ -77,8 +77,9 @@ FLAGS = (
          "HOW"),
     Flag("--max-staleness", "refuse reads when the primary was not heard of for so many seconds",
          "SECONDS", _seconds),
-    Flag("--lease", "seconds until a primary that is gone is replaced (3)", "SECONDS", _seconds,
-         default=3.0),
+    Flag("--lease", "seconds until a primary that is gone is replaced (3)", "SECONDS", _seconds),
+    Flag("--timeout", "a node on a log: seconds within which a write is done, or not at all (10)",
+         "SECONDS", _seconds),
     Flag("--keep", "entries that the stream keeps at least (1,000,000)", "N", positive,
          default=1_000_000),
     Flag("--tombstone-age", "seconds for which a deleted row is remembered (604800)", "SECONDS",
@@ -128,7 +129,7 @@ def run(given: argparse.Namespace) -> int:
     """Serve until a signal."""
     from interlock import _core
     from interlock.cluster.node import Node
-    from interlock.cluster.on_log import LogNode, folder
+    from interlock.cluster.on_log import LogNode, folder, is_wanted
     from interlock.cluster.peers import Peers
     from interlock.cluster.row_reference import load_row
     from interlock.cluster.settings import NodeSettings
@@ -140,6 +141,11 @@ def run(given: argparse.Namespace) -> int:
     name, equals, reference = given.table.partition("=")
     if not equals:
         return _refuse(f"--table is {given.table!r}; allowed: NAME=FILE.py:CLASS")
+    on_log = is_wanted()
+    if on_log and given.lease is not None:
+        return _refuse(NO_LEASE)
+    if not on_log and given.timeout is not None:
+        return _refuse("--timeout is for a node on a log; here a write has --lease and 2 s more")
     try:
         row = load_row(reference)
         settings = NodeSettings(
@@ -156,7 +162,8 @@ def run(given: argparse.Namespace) -> int:
             partitions=given.partitions,
             from_database=given.from_database,
             max_staleness=given.max_staleness,
-            lease=given.lease,
+            lease=3.0 if given.lease is None else given.lease,
+            timeout=given.timeout or 10.0,
             keep=given.keep,
             tombstone_age=given.tombstone_age,
             capacity=given.capacity,
@@ -186,8 +193,7 @@ def run(given: argparse.Namespace) -> int:
     logger.addHandler(log)
     logger.propagate = False
     logger.setLevel(checked["log.level"].upper())
-    on_log = folder()
-    keeper = _core.TableKeeper(log=on_log is not None)
+    keeper = _core.TableKeeper(log=on_log)
     try:
         shared: SharedTable[Any] = SharedTable.open(
             Path(given.path) if given.path else name, row,
@@ -196,13 +202,14 @@ def run(given: argparse.Namespace) -> int:
         )  # fmt: skip
         hub = Hub(checked, keepers={name: keeper})
         node: Node | LogNode
-        if on_log is None:
-            node = Node(settings, hub, keeper, shared, advertise=given.advertise or "")
-        else:
+        if on_log:
             node = LogNode(
                 settings, hub, keeper, place=Path(given.path) if given.path else name,
-                mode=int(given.mode, 8), folder=on_log,
+                mode=int(given.mode, 8), folder=folder(settings, given.data),
+                advertise=given.advertise or "",
             )  # fmt: skip
+        else:
+            node = Node(settings, hub, keeper, shared, advertise=given.advertise or "")
         node.hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
         node.hub.on_apply = lambda new: _apply(log, new)
         node.start()
@@ -298,6 +305,7 @@ def _refuse(*messages: str) -> int:
     return BAD_INPUT
 
 
+NO_LEASE = "--lease: there is no primary any more; --timeout says how long a write may take"
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 AWAITED = (*STOPPING, *RETURNING)
 BROKEN = 1

@@ -1,7 +1,8 @@
 """A node on a shared log, beside the node with a primary until it can do all that this one can.
 
-It is started by the variable INTERLOCK_NODE_LOG, which names the folder of its checkpoints and of
-what it could put back.
+It is started by the variable INTERLOCK_NODE_LOG. Its checkpoints, and what it could put back, are
+in a folder of its own: that of ``--data``, or the one that the variable names, or one under the
+state directory of the machine or the user.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import os
 import secrets
 import threading
 from pathlib import Path
-from typing import Any
 
+import interlock
 from interlock import _core
+from interlock.cluster.log_control import LogControl
+from interlock.cluster.log_figures import LogFigures
+from interlock.cluster.membership import Membership
+from interlock.cluster.pages import LogPages
 from interlock.cluster.settings import NodeSettings
 from interlock.cluster.snapshots import machine
 from interlock.cluster.state import TableRules
@@ -23,15 +28,15 @@ from interlock.hub.server import Hub
 
 logger = logging.getLogger("interlock.cluster")
 FOLDER = "INTERLOCK_NODE_LOG"
-"""Variable with the folder of a node's files."""
+"""Variable by which a node is one on a log; a path: the folder of its files."""
 LOOKED = 0.2
 """Seconds between two looks at a node's news."""
 DRAINED = 5.0
 """Seconds for which the end of a node waits for what clients have asked."""
 CHECKPOINT = 100_000
 """Entries from a checkpoint to the next."""
-PATIENCE = 2.0
-"""Seconds beyond those of a lease within which a write is done, or not at all."""
+LEAST_STALENESS = 2.0
+"""Seconds; a log that rests is looked at every second."""
 
 
 class LogNode:
@@ -43,6 +48,7 @@ class LogNode:
         place: the table's name in shared memory, or its file.
         mode: rights of the table's file.
         folder: where its checkpoints are; no other node may have it.
+        advertise: ``HOST:PORT`` at which others reach its hub. Default: where it listens.
 
     Raises:
         ValueError: the settings ask for what such a node cannot do.
@@ -57,71 +63,97 @@ class LogNode:
         place: str | Path,
         mode: int,
         folder: Path,
+        advertise: str = "",
     ) -> None:
         self.settings = settings
         self.hub = hub
         self.ended = threading.Event()
-        """It cannot go on; `fault` says why."""
-        self.fault = ""
+        """It cannot go on; its figures say why."""
+        self._advertise = advertise
         self._keeper = keeper
-        self._given = _given(settings, place, mode, folder)
-        self._node: _core.LogNode | None = None
         rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
+        self._given = _given(settings, rules, place, mode, folder)
         self._databases = following(settings, rules, released=self._released, refused=self._fail)
+        self.figures = LogFigures(
+            settings, rules, lambda: self.address, lambda: together(self._databases.figures())
+        )
+        self._client = interlock.connect(settings.cluster)
+        self._membership = Membership(
+            self._client, settings.table, settings.dc,
+            lambda: self.figures.announcement(hub.http_address),
+        )  # fmt: skip
+        self._control: LogControl | None = None
+        hub.pages = LogPages(self.figures.standing, self.figures.metrics)
+        hub.on_broken = lambda: self._fail("a thread of its hub has ended")
+        self._serves = False
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._look, name="node-news", daemon=True)
 
-    @property
-    def figures(self) -> LogNode:
-        """The part of it that knows its fault."""
-        return self
-
     def start(self) -> None:
         """Read what the folder has, and take part. Raises as ``Hub.start``, and OSError."""
-        self.hub.start()
+        if self.settings.max_staleness is not None:
+            self._keeper.set_fresh(0.0)
+        node = self.figures.node = _core.LogNode(self._given, self._keeper)
         try:
-            self._node = _core.LogNode(self._given, self._keeper)
+            self.hub.start()
+        except BaseException:
+            node.stop()
+            raise
+        self.figures.membership = self._membership
+        self._control = LogControl(self._keeper, node, self.figures, self._membership)
+        try:
+            self._membership.start()
         except BaseException:
             self.hub.stop()
+            node.stop()
             raise
-        self._databases.start(self._node)
+        self._databases.start(node)
+        self._control.start()
         self._thread.start()
 
-    def standing(self) -> dict[str, Any]:
-        """Return the position, and what else the node says of itself."""
-        assert self._node is not None
-        found: dict[str, Any] = self._node.figures()
-        return found | {"database": together(self._databases.figures())}
-
-    def drain(self) -> bool:
-        """Take no more writes; return whether those that it had are answered."""
-        assert self._node is not None
-        return bool(self._node.drain(DRAINED))
+    @property
+    def address(self) -> str:
+        """``HOST:PORT`` at which others reach its hub."""
+        return self._advertise or self.settings.peers.own(self.hub.addresses)
 
     def close(self) -> None:
-        """Answer what is under way, and end."""
-        if self._node is None:
+        """Tell clients to go, answer what is under way, and end."""
+        node, control = self.figures.node, self._control
+        if node is None or control is None:
             return
-        self.drain()
+        self.figures.draining = True
+        self._membership.wake()
+        node.drain(DRAINED)
         self._databases.flush(DRAINED)
         self._databases.close()
         self._ends.set()
         self._thread.join()
-        self._node.stop()
+        control.close()
+        self._membership.close()
+        node.stop()
         self._keeper.close()
         self.hub.stop()
+        self._client.close()
 
     def _released(self) -> None:
-        assert self._node is not None
-        self._node.release()
+        assert self.figures.node is not None
+        self.figures.node.release()
 
     def _look(self) -> None:
-        assert self._node is not None
+        node = self.figures.node
+        assert node is not None
         while True:
             last = self._ends.wait(LOOKED)
-            for kind, text in self._node.news():
+            for kind, text in node.news():
                 self._told(kind, text)
-            if self._node.figures()["ended"] and not last:
+            found = self.figures.look()
+            if self.settings.max_staleness is not None:
+                self._keeper.set_fresh(self.figures.fresh(found))
+            serves = self.figures.state(found) == "serving"
+            if serves != self._serves:
+                self._serves = serves
+                self._membership.wake()
+            if found["ended"] and not last:
                 self._fail("the thread of its log has ended")
             if last:
                 return
@@ -152,26 +184,51 @@ class LogNode:
                 self._fail(f"the log is of a table with other settings: {text}")
 
     def _fail(self, why: str) -> None:
-        if not self.fault:
+        if not self.figures.fault:
             logger.critical("node %s cannot go on: %s", self.settings.name, why)
-            self.fault = why
+            self.figures.fault = why
         self.ended.set()
 
 
-def folder() -> Path | None:
-    """Return the folder of a node on a log; None: it is to be one with a primary."""
-    found = os.environ.get(FOLDER)
-    return Path(found) if found else None
+def is_wanted() -> bool:
+    """Return whether the node is to be one on a log, and not one with a primary."""
+    return bool(os.environ.get(FOLDER))
 
 
-def _given(settings: NodeSettings, place: str | Path, mode: int, folder: Path) -> dict[str, object]:
+def folder(settings: NodeSettings, data: str | None) -> Path:
+    """Return the folder of a node's files.
+
+    Args:
+        data: the one that was asked for.
+    """
+    found = data or os.environ.get(FOLDER, "")
+    if os.sep in found or data:
+        return Path(found).resolve()
+    own = f"{settings.table}.{settings.dc}.{settings.name}"
+    service = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if service:
+        return Path(service) / own
+    if os.geteuid() == 0:
+        return Path("/var/lib/interlock") / own
+    given = os.environ.get("XDG_STATE_HOME", "")
+    state = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    return state / "interlock" / own
+
+
+def _given(
+    settings: NodeSettings, rules: TableRules, place: str | Path, mode: int, folder: Path
+) -> dict[str, object]:
     target = parse(settings.stream_url)
     if target.kind != "server":
         raise ValueError(f"a node on a log needs one Redis or Valkey, not {target.shown}")
     for name, wanted in (("links", {}), ("ack", 0)):
         if getattr(settings, name) != wanted:
             raise ValueError(f"a node on a log has no {name} yet")
-    rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
+    if settings.max_staleness is not None and settings.max_staleness < LEAST_STALENESS:
+        raise ValueError(
+            f"--max-staleness is {settings.max_staleness}; allowed: {LEAST_STALENESS} s or more, "
+            f"for a log that rests is looked at every second"
+        )
     return {
         "name": f"{settings.name}/{secrets.token_hex(8)}",
         "node": settings.name,
@@ -188,7 +245,7 @@ def _given(settings: NodeSettings, place: str | Path, mode: int, folder: Path) -
         "is_path": isinstance(place, Path),
         "mode": mode,
         "folder": str(folder),
-        "timeout": settings.lease + PATIENCE,
+        "timeout": settings.timeout,
         "checkpoint": CHECKPOINT,
         "held": bool(settings.databases),
         "stream": f"il:log:{{{settings.table}.{settings.dc}}}",

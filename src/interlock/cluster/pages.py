@@ -1,10 +1,10 @@
-"""Pages of a node over HTTP, for load balancers: whether it is the primary, or may be read."""
+"""Pages of a node over HTTP, for load balancers: whether it is to be used."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
@@ -50,6 +50,80 @@ class Standing:
         }
 
 
+@dataclass(frozen=True)
+class LogStanding:
+    """The standing of a node on a log at a moment."""
+
+    id: str
+    dc: str
+    role: str
+    """``serving``, ``joining``, ``stuck`` or ``read-only``."""
+    address: str
+    """``HOST:PORT`` of its hub."""
+    position: int = 0
+    lag_ms: float = 0.0
+    lag_entries: int = 0
+    fresh: bool = True
+    """It may be read: it has read its log to the end within what it was told."""
+    draining: bool = False
+    fault: str = ""
+    """The reason why it cannot go on; empty: it can."""
+    trouble: tuple[str, ...] = ()
+    """All that keeps it from its work now, in words."""
+
+    def told(self) -> dict[str, Any]:
+        """Return it as the pages tell it."""
+        return asdict(self)
+
+
+class LogPages:
+    """The pages of a node on a log, in front of those of its hub.
+
+    ``/ready`` is 200 where the node serves, with ``?max_lag=MS`` where it is no more than so many
+    milliseconds behind its log. ``/health`` is the hub's with the node in it, and ``/metrics`` the
+    hub's with the figures of the node. Who asks for a primary or a replica is told that there is
+    none.
+    """
+
+    def __init__(
+        self, standing: Callable[[], LogStanding], metrics: Callable[[], Iterable[str]]
+    ) -> None:
+        self._standing = standing
+        self._metrics = metrics
+
+    def __call__(self, path: str, query: str, of_hub: Callable[[str], Page | None]) -> Page | None:
+        """Return the page at a path; None if there is none."""
+        if path in ("/primary", "/replica"):
+            return Page(f"{EVERY}\n", status=HTTPStatus.GONE)
+        page = of_hub(path)
+        if page is None:
+            return None
+        if path == "/metrics":
+            return Page(page.body + "\n".join([*self._metrics(), ""]), page.content_type)
+        if path == "/health":
+            return _health(page, self._standing())
+        return self._ready(page, query) if path == "/ready" else page
+
+    def _ready(self, page: Page, query: str) -> Page:
+        longest = _most_lag("/ready", query)
+        if isinstance(longest, Page):
+            return longest
+        standing = self._standing()
+        why = standing.fault or ("draining" if standing.draining else "")
+        if not why and standing.role != "serving":
+            why = ": ".join([standing.role, *standing.trouble[:1]])
+        if not why and not standing.fresh:
+            why = "it has not read its log to the end for longer than --max-staleness"
+        if not why and standing.lag_ms > longest:
+            why = f"it is {standing.lag_ms:.0f} ms behind"
+        if page.status is not HTTPStatus.OK or not why:
+            return page
+        return Page(f"{why}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+EVERY = "every node takes reads and writes; use /ready?max_lag=MS"
+
+
 class NodePages:
     """The pages of one node, in front of those of its hub.
 
@@ -74,7 +148,7 @@ class NodePages:
         if path == "/":
             return Page(f"{page.body}/primary\n/replica\n")
         if path == "/health":
-            return self._health(page)
+            return _health(page, self._standing())
         return self._ready(page) if path == "/ready" else page
 
     def _primary(self) -> Page:
@@ -84,16 +158,9 @@ class NodePages:
         return _told(standing, _leaves(standing))
 
     def _replica(self, query: str) -> Page:
-        given = parse_qs(query, keep_blank_values=True)
-        most = given.pop("max_lag", ["inf"])[-1]
-        try:
-            longest = float(most)
-        except ValueError:
-            longest = -1.0
-        if given or not longest >= 0:
-            wrong = f"unknown {min(given)!r}" if given else f"max_lag is {most!r}"
-            text = f"/replica: {wrong}; allowed: max_lag=MS, a number of milliseconds\n"
-            return Page(text, status=HTTPStatus.BAD_REQUEST)
+        longest = _most_lag("/replica", query)
+        if isinstance(longest, Page):
+            return longest
         standing = self._standing()
         if standing.role != "replica":
             return _told(standing, f"it is a {standing.role} node")
@@ -103,18 +170,33 @@ class NodePages:
             return _told(standing, "it has not heard of its primary")
         return _told(standing, _leaves(standing))
 
-    def _health(self, page: Page) -> Page:
-        standing = self._standing()
-        told = {**json.loads(page.body), "node": standing.told()}
-        status = HTTPStatus.SERVICE_UNAVAILABLE if standing.fault else page.status
-        return Page(json.dumps(told) + "\n", page.content_type, status)
-
     def _ready(self, page: Page) -> Page:
         standing = self._standing()
         why = "joining" if standing.role == "joining" else _leaves(standing)
         if page.status is not HTTPStatus.OK or not why:
             return page
         return Page(f"{why}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _most_lag(path: str, query: str) -> float | Page:
+    """Return the milliseconds that a node may be behind, or the page that says what is wrong."""
+    given = parse_qs(query, keep_blank_values=True)
+    most = given.pop("max_lag", ["inf"])[-1]
+    try:
+        longest = float(most)
+    except ValueError:
+        longest = -1.0
+    if not given and longest >= 0:
+        return longest
+    wrong = f"unknown {min(given)!r}" if given else f"max_lag is {most!r}"
+    text = f"{path}: {wrong}; allowed: max_lag=MS, a number of milliseconds\n"
+    return Page(text, status=HTTPStatus.BAD_REQUEST)
+
+
+def _health(page: Page, standing: Standing | LogStanding) -> Page:
+    told = {**json.loads(page.body), "node": standing.told()}
+    status = HTTPStatus.SERVICE_UNAVAILABLE if standing.fault else page.status
+    return Page(json.dumps(told) + "\n", page.content_type, status)
 
 
 def _leaves(standing: Standing) -> str:

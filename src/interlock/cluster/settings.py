@@ -44,6 +44,8 @@ class NodeSettings:
     """Take what a database has, though it is of another history than the log's, and old."""
     max_staleness: float | None = None
     """Seconds since the primary was heard of, beyond which reads are refused. None: never."""
+    timeout: float = 10.0
+    """Of a node on a log: seconds within which a write is done, or not at all."""
     lease: float = 3.0
     """Seconds after which a primary that does not renew its lease is one no more."""
     keep: int = 1_000_000
@@ -77,6 +79,10 @@ class NodeSettings:
             )
         if seconds(self.lease, "node(): lease") < 0.2:
             raise ValueError(f"node(): lease is {self.lease}; allowed: 0.2 s or more")
+        if not 0.1 <= seconds(self.timeout, "node(): timeout") <= LONGEST_WRITE:
+            raise ValueError(
+                f"node(): timeout is {self.timeout}; allowed: 0.1 to {LONGEST_WRITE:g} s"
+            )
         if self.max_staleness is not None:
             found = seconds(self.max_staleness, "node(): max_staleness")
             if found < 2 * BEAT:
@@ -104,5 +110,7 @@ class NodeSettings:
         return self.link_streams.get(dc) or self.links[dc]
 
 
+LONGEST_WRITE = 60.0
+"""Seconds; the state keeps what it needs to tell a late write from a new one for no longer."""
 BEAT = 0.5
 """Seconds between two entries of a primary at most."""

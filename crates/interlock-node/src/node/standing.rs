@@ -24,6 +24,8 @@ pub struct Standing {
     pub drains: bool,
     /// The last moment at which it had read all that there was.
     pub at_end: Option<Instant>,
+    /// It has read nothing since: it waits for more.
+    pub is_at_end: bool,
     /// The position of the newest checkpoint.
     pub saved: u64,
     /// Rows that were merged as the last resort since it started.
@@ -98,6 +100,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             is_awaited: self.replica.is_awaited() || !self.answers.is_empty(),
             drains: self.drains,
             at_end: self.at_end,
+            is_at_end: self.is_at_end,
             saved: self.saved,
             merged: self.replica.merged(),
             ring: self.replica.ring().memory.count() as u64,

@@ -55,6 +55,8 @@ def _diff(cluster: Cluster, given: argparse.Namespace) -> int:
 
     places = cluster.place(given.a), cluster.place(given.b)
     told = [cluster.status(place) for place in places]
+    if all("rows_checksum" in one for one in told) and told[0]["dc"] == told[1]["dc"]:
+        return _by_checksum(cluster, places, told, given)
     said = [str(one.get("rules", "")) for one in told]
     if said[0] != said[1]:
         raise Refusal(
@@ -87,6 +89,50 @@ def _diff(cluster: Cluster, given: argparse.Namespace) -> int:
         f"{_beneath(found, shown)}"
     )
     return 1
+
+
+def _by_checksum(
+    cluster: Cluster,
+    places: tuple[Address, Address],
+    told: list[dict[str, Any]],
+    given: argparse.Namespace,
+) -> int:
+    """Compare nodes on one log: at the same position they have the same rows, or one is wrong."""
+    known: list[dict[int, dict[str, Any]]] = [{}, {}]
+    both: set[int] = set()
+
+    def is_met() -> bool:
+        for seen, place in zip(known, places, strict=True):
+            status = cluster.status(place)
+            seen[int(status["position"])] = status
+        both.update(known[0].keys() & known[1].keys())
+        return bool(both)
+
+    if until(is_met, given.settle) is None:
+        raise Refusal(
+            f"{given.a} and {given.b} were at no position both in {given.settle:g} s; while "
+            f"clients write much, give --settle more"
+        )
+    at = max(both)
+    first, second = known[0][at], known[1][at]
+    if first["log_checksum"] != second["log_checksum"]:
+        raise Refusal(
+            f"{given.a} and {given.b} have other entries before the same position {at}: they are "
+            f"of two clusters, or one is about to go back"
+        )
+    is_equal = first["rows_checksum"] == second["rows_checksum"]
+    if given.json:
+        if not is_equal:
+            emit({"position": at, "checksums": [one["rows_checksum"] for one in (first, second)]})
+    elif is_equal:
+        rows = count(int(first["rows"]), "row")
+        print(f"{given.a} and {given.b} are equal: {rows} at position {at}")
+    else:
+        print(
+            f"{given.a} and {given.b} have other rows at the same position {at}: checksums "
+            f"{first['rows_checksum']} and {second['rows_checksum']}"
+        )
+    return 0 if is_equal else 1
 
 
 def _beneath(found: list[Difference], shown: list[Difference]) -> str:

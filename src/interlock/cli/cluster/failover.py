@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from interlock.cli.cluster.on_log import is_on_log
 from interlock.cli.cluster.subcommand import (
+    BAD_INPUT,
     WAIT,
     Cluster,
     Refusal,
@@ -18,6 +20,10 @@ from interlock.cli.cluster.subcommand import (
 from interlock.cli.flags import Flag
 from interlock.cli.tables import printable
 
+NO_PRIMARY = (
+    "every node takes writes; there is no primary to move. To take a node out: interlock cluster "
+    "drain ID"
+)
 DC = Flag("--dc", "the data centre, where the engine has nodes of several", "NAME")
 
 
@@ -37,6 +43,8 @@ def add_to(commands: Any) -> None:
 
 def _failover(cluster: Cluster, given: argparse.Namespace) -> int:
     nodes = cluster.nodes()
+    if any(is_on_log(one) for one in nodes):
+        return failed(NO_PRIMARY, BAD_INPUT)
     dc = given.dc or (cluster.node(given.id).dc if given.id else "")
     said = [
         (one, status)

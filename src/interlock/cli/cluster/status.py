@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.cluster.on_log import HEAD as HEAD_ON_LOG
+from interlock.cli.cluster.on_log import alarms, is_on_log, line, rows, troubles
 from interlock.cli.cluster.subcommand import (
     Cluster,
     Refusal,
@@ -30,9 +32,10 @@ def add_to(commands: Any) -> None:
         commands,
         "status",
         lambda given: ask(given, lambda cluster: _status(cluster, given)),
-        "the primary, the lag of each node, links and the database",
-        about="All nodes are asked. It exits with 1 where a data centre has no primary, or a node "
-        "does not answer.",
+        "the nodes with their lag, links and the database",
+        about="All nodes are asked. It exits with 1 where a data centre has no primary, a node "
+        "does not answer, or one on a log is stuck or has other rows than another at the same "
+        "position.",
     )
 
 
@@ -40,9 +43,12 @@ def _status(cluster: Cluster, given: argparse.Namespace) -> int:
     nodes = cluster.nodes()
     told = list(zip(nodes, cluster.statuses(nodes), strict=True))
     whole = bool(told) and all(isinstance(found, dict) for _, found in told)
-    dcs = sorted({one.dc for one in nodes})
+    on_log = [(one, found) for one, found in told if is_on_log(one)]
+    dcs = sorted({one.dc for one in nodes if not is_on_log(one)})
     primaries = {dc: _primary(told, dc) for dc in dcs}
-    code = 0 if whole and all(primaries.values()) else 1
+    is_stuck = any(isinstance(found, dict) and found.get("state") in STUCK for _, found in on_log)
+    is_wrong = is_stuck or next(alarms(on_log), None) is not None
+    code = 0 if whole and all(primaries.values()) and not is_wrong else 1
     if given.json:
         for one, found in told:
             emit(found if isinstance(found, dict) else {**_announced(one), "error": str(found)})
@@ -50,7 +56,8 @@ def _status(cluster: Cluster, given: argparse.Namespace) -> int:
     if not told:
         print(f"no nodes of cluster {cluster.name!r}")
         return code
-    print("\n".join(_picture(cluster, told, primaries)))
+    print(f"cluster {printable(cluster.name)} at {printable(cluster.url)}")
+    print("\n".join([*_picture(told, primaries), *_picture_of_logs(on_log)]))
     return code
 
 
@@ -69,10 +76,23 @@ def _announced(one: Announcement) -> dict[str, Any]:
     return structs.asdict(one)
 
 
-def _picture(
-    cluster: Cluster, told: Sequence[Told], primaries: dict[str, dict[str, Any] | None]
-) -> Iterator[str]:
-    yield f"cluster {printable(cluster.name)} at {printable(cluster.url)}"
+def _picture_of_logs(told: Sequence[Told]) -> Iterator[str]:
+    if not told:
+        return
+    for dc in sorted({one.dc for one, _ in told}):
+        yield printable(line(dc, [found for found in told if found[0].dc == dc]))
+    yield ""
+    yield table(HEAD_ON_LOG, list(rows(told)))
+    wrong = [*alarms(told), *troubles(told)]
+    if wrong:
+        yield ""
+        yield from map(printable, wrong)
+
+
+def _picture(told: Sequence[Told], primaries: dict[str, dict[str, Any] | None]) -> Iterator[str]:
+    told = [(one, status) for one, status in told if not is_on_log(one)]
+    if not told:
+        return
     now = time.time()
     for dc, primary in primaries.items():
         if primary is None:
@@ -139,13 +159,13 @@ def _ago(ms: float) -> str:
 
 
 def _databases(told: Sequence[Told]) -> Iterator[str]:
-    rows: list[tuple[str | int, ...]] = []
+    found_rows: list[tuple[str | int, ...]] = []
     for one, status in told:
         # It is the primary that writes.
         writes = isinstance(status, dict) and status.get("role") == "primary"
         database = status.get("database") if writes and isinstance(status, dict) else None
         for found in database if isinstance(database, list) else [database] if database else ():
-            rows.append(
+            found_rows.append(
                 (
                     one.id,
                     str(found.get("url")),
@@ -154,9 +174,9 @@ def _databases(told: Sequence[Told]) -> Iterator[str]:
                     str(found.get("error") or ""),
                 )
             )
-    if rows:
+    if found_rows:
         yield ""
-        yield table(DATABASES, rows)
+        yield table(DATABASES, found_rows)
 
 
 def _troubles(told: Sequence[Told]) -> Iterator[str]:
@@ -178,6 +198,7 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
+STUCK = ("stuck", "read-only")
 HEAD = ("node", "dc", "role", "address", "change", "behind", "lag", "rows", "up")
 LINKS = ("link", "state", "lag", "heard", "changes", "position", "")
 NEVER = 1e12

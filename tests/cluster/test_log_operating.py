@@ -1,0 +1,278 @@
+"""Nodes on a log as operators, load balancers and `interlock+cluster://` clients see them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis, ResponseError
+
+import interlock
+from interlock.cli import main
+from tests.cluster.nodes import NodeCluster, NodeProcess, Presence, eventually, node_cluster
+from tests.hub.servers import INTERLOCK
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
+    with node_cluster(tmp_path_factory.mktemp("log"), "a", "b", on_log=True) as made:
+        yield made
+
+
+@pytest.fixture
+def nodes(two: NodeCluster) -> NodeCluster:
+    """Two nodes that are well; tests may end or drain them."""
+    for one in two.announced():
+        if one.draining:
+            two.nodes[one.id].kill()
+    two.heal()
+    return two
+
+
+def client(node: NodeProcess) -> Any:
+    host, port = node.address.rsplit(":", 1)
+    return Redis(host, int(port), socket_timeout=20, decode_responses=True)
+
+
+def status(node: NodeProcess) -> dict[str, Any]:
+    with client(node) as asked:
+        found: dict[str, Any] = json.loads(asked.execute_command("NODE", "STATUS"))
+        return found
+
+
+def page(node: NodeProcess, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{node.http}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], nodes: NodeCluster, *words: str
+) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["cluster", *words, "--url", nodes.url])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_status_tells_position_lag_and_checksum_and_equal_nodes_have_the_same(
+    nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with client(nodes.nodes["a"]) as asked:
+        asked.hset("presence:alice", "app_id", 7)
+
+    def is_equal() -> bool:
+        a, b = (status(nodes.nodes[name]) for name in "ab")
+        if a["position"] != b["position"]:
+            return False
+        assert a["rows_checksum"] == b["rows_checksum"]
+        assert a["log_checksum"] == b["log_checksum"]
+        return bool(a["rows"])
+
+    eventually(is_equal)
+    found = status(nodes.nodes["a"])
+    assert (found["state"], found["serves"], found["draining"]) == ("serving", True, False)
+    assert (found["trouble"], found["waiting"], found["merged_rows"]) == ([], 0, 0)
+    assert found["lag_s"] == 0 and found["lag_entries"] == 0 and found["position"] > 1
+    assert found["rules"].startswith("app_id: U32, unread: U32, token: str[8]; ")
+    eventually(lambda: [one["id"] for one in status(nodes.nodes["a"])["nodes"]] == ["b"])
+    code, out, _ = run(capsys, nodes, "status")
+    assert code == 0, out
+    head, who, _, columns, *rows = out.splitlines()
+    assert head == f"cluster presence at {nodes.url}"
+    assert who == "main: 2 of 2 nodes serve; each takes reads and writes"
+    assert columns.split() == [
+        *("node", "dc", "state", "address", "position", "behind", "lag", "rows", "checksum", "up"),
+    ]
+    assert [row.split()[:4] for row in rows] == [
+        [name, "main", "serving", nodes.nodes[name].address] for name in ("a", "b")
+    ]
+    code, out, _ = run(capsys, nodes, "status", "--json")
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["a", "b"]
+    code, out, _ = run(capsys, nodes, "nodes")
+    assert [line.split()[2] for line in out.splitlines()] == ["role", "serving", "serving"]
+
+
+def test_nodes_are_compared_by_the_checksums_of_one_position(
+    nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with client(nodes.nodes["b"]) as asked:
+        for number in range(50):
+            asked.hincrby(f"presence:k{number % 7}", "unread", 1)
+    code, out, err = run(capsys, nodes, "diff", "a", "b")
+    assert code == 0, out + err
+    assert re.match(r"a and b are equal: [\d,]+ rows at position \d+\n", out), out
+
+
+def test_who_asks_for_a_primary_is_told_that_there_is_none(
+    nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "every node takes writes; there is no primary to move. To take a node out: interlock "
+    said += "cluster drain ID"
+    code, out, err = run(capsys, nodes, "failover", "a")
+    assert (code, out, err) == (2, "", f"interlock: {said}\n")
+    with client(nodes.nodes["a"]) as asked:
+        with pytest.raises(ResponseError, match=re.escape(said)):
+            asked.execute_command("NODE", "FAILOVER", "b")
+        with pytest.raises(ResponseError, match="unknown subcommand 'OFFER'"):
+            asked.execute_command("NODE", "OFFER", "1")
+        assert any("RESYNC" in line for line in asked.execute_command("NODE", "HELP"))
+    for path in ("/primary", "/replica?max_lag=9"):
+        assert page(nodes.nodes["a"], path) == (
+            410, "every node takes reads and writes; use /ready?max_lag=MS\n"
+        )  # fmt: skip
+    told = refused("--lease", "1")
+    assert told == "--lease: there is no primary any more; --timeout says how long a write may take"
+    assert "ack" in refused("--ack", "1")
+    assert "allowed: 2.0 s or more" in refused("--max-staleness", "1")
+
+
+def refused(*flags: str) -> str:
+    done = subprocess.run(
+        [INTERLOCK, "node", "--table", f"p={Path(__file__).with_name('nodes.py')}:Presence",
+         "--cluster", "redis://127.0.0.1:1", "--port", "0", *flags],
+        capture_output=True, text=True, timeout=60,
+        env={"PATH": "/usr/bin", "INTERLOCK_NODE_LOG": "1",
+             "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    return done.stderr.removeprefix("interlock: ").rstrip()
+
+
+def test_balancers_and_prometheus_see_what_a_node_is(nodes: NodeCluster) -> None:
+    a = nodes.nodes["a"]
+    eventually(lambda: page(a, "/ready?max_lag=1")[0] == 200)
+    assert page(a, "/ready")[0] == 200
+    code, text = page(a, "/ready?max_lag=soon")
+    assert (code, text) == (
+        400, "/ready: max_lag is 'soon'; allowed: max_lag=MS, a number of milliseconds\n"
+    )  # fmt: skip
+    told = json.loads(page(a, "/health")[1])["node"]
+    assert (told["id"], told["role"], told["lag_ms"], told["trouble"]) == ("a", "serving", 0, [])
+    _, text = page(a, "/metrics")
+    figures = dict(
+        line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("interlock_node_")
+    )
+    assert figures["interlock_node_serves"] == "1"
+    assert int(figures["interlock_node_position"]) > 1
+    assert figures["interlock_node_checksum_mismatch"] == "0"
+    assert figures['interlock_node_trouble{kind="engine"}'] == "0"
+    assert int(figures["interlock_node_appended_bytes_total"]) > 0
+    assert "# TYPE interlock_node_went_back_total counter" in text
+
+
+def test_a_drained_node_takes_no_writes_and_clients_leave_it(
+    nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with interlock.connect(f"{nodes.url}?timeout=30") as connected:
+        table = connected.table("presence", Presence)
+        table["drained"] = Presence(app_id=0)
+        code, out, err = run(capsys, nodes, "drain", "a")
+        assert (code, out) == (0, "a is drained; there are b\n"), err
+        assert page(nodes.nodes["a"], "/ready") == (503, "draining\n")
+        with (
+            client(nodes.nodes["a"]) as asked,
+            pytest.raises(ResponseError, match="the node drains: ask another; it was not done"),
+        ):
+            asked.hincrby("presence:drained", "unread", 1)
+        for number in range(1, 21):
+            assert table.incr("drained", "unread") == number
+        code, out, _ = run(capsys, nodes, "status")
+        assert code == 0 and re.search(r"^a +main +serving, draining ", out, re.MULTILINE), out
+
+
+def test_a_node_reads_its_log_anew_unless_it_is_the_last(
+    nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with client(nodes.nodes["a"]) as asked:
+        asked.hset("presence:anew", "app_id", 5)
+    eventually(lambda: [one["role"] for one in status(nodes.nodes["b"])["nodes"]] == ["serving"])
+    code, out, err = run(capsys, nodes, "resync", "b")
+    assert code == 0, err
+    assert re.match(r"b has read its log anew: [\d,]+ rows?; it took [\d.]+ s\n", out), out
+    assert run(capsys, nodes, "diff", "a", "b")[0] == 0
+    nodes.nodes["a"].kill()
+    eventually(lambda: status(nodes.nodes["b"])["nodes"] == [])
+    code, out, err = run(capsys, nodes, "resync", "b")
+    assert code == 1 and "no other node serves: what only this one has would be lost" in err
+
+
+def test_who_does_not_answer_is_named(
+    nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes.nodes["a"].kill()
+    code, out, _ = run(capsys, nodes, "status")
+    assert code == 1
+    assert re.search(r"^a +main +NO ANSWER", out, re.MULTILINE), out
+    assert f"a: {nodes.nodes['a'].address} does not answer" in out
+
+
+def test_clients_go_on_at_another_node_when_theirs_is_killed(nodes: NodeCluster) -> None:
+    with interlock.connect(f"{nodes.url}?timeout=30") as connected:
+        table = connected.table("presence", Presence)
+        table["k"] = Presence(app_id=0)
+        for number in range(60):
+            table.patch("k", app_id=number)
+            assert table["k"].app_id == number
+            if number in (20, 40):
+                home = table._rows._members._home  # type: ignore[attr-defined]
+                victim = next(one for one in nodes.nodes.values() if one.address == home)
+                victim.kill()
+            if number == 30:
+                nodes.heal()
+
+    async def later() -> None:
+        nodes.heal()
+        async with interlock.connect(f"{nodes.url}?timeout=30") as connected:
+            table = connected.table("presence", Presence)
+            for number in range(40):
+                await table.set("k", Presence(app_id=number))
+                found = await table.get("k")
+                assert found is not None and found.app_id == number
+                if number == 20:
+                    await asyncio.to_thread(nodes.nodes["a"].kill)
+
+    asyncio.run(later())
+
+
+def test_a_node_says_what_it_lacks_for_as_long_as_it_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with node_cluster(tmp_path, "a", on_log=True, flags=("--max-staleness", "2")) as made:
+        node = made.nodes["a"]
+        with client(node) as asked, Redis.from_url(made.engine_url) as engine:
+            asked.hset("presence:x", "app_id", 1)
+            assert asked.hget("presence:x", "app_id") == "1"
+            engine.config_set("maxmemory-policy", "allkeys-lru")
+            engine.client_kill_filter(_type="normal", skipme=True)
+
+            def says(text: str) -> bool:
+                return any(text in one["text"] for one in status(node)["trouble"])
+
+            eventually(lambda: says("maxmemory-policy"), lambda: str(status(node)))
+            eventually(lambda: page(node, "/ready")[0] == 503)
+
+            def is_stale() -> bool:
+                with suppress(ResponseError):
+                    assert asked.hget("presence:x", "app_id") == "1"
+                    return False
+                return page(node, "/ready")[1].startswith("it has not read its log to the end")
+
+            eventually(is_stale)
+            _, out, _ = run(capsys, made, "status")
+            assert "a: " in out and "maxmemory-policy" in out
+            engine.config_set("maxmemory-policy", "noeviction")
+            eventually(lambda: not status(node)["trouble"], lambda: str(status(node)))
+            eventually(lambda: page(node, "/ready?max_lag=2000")[0] == 200)
+            eventually(lambda: not is_stale())
