@@ -37,13 +37,16 @@ class NodeProcess:
     ) -> None:
         self.name = name
         self.data = str(folder / f"{name}.log")
-        own = ["--data", self.data, "--database", "none"] if on_log else ["--lease", str(LEASE)]
+        own: list[str] = ["--lease", str(LEASE)]
+        if on_log:
+            own = ["--data", self.data, "--database", "none"]
         self._lines: list[str] = []
         self.process = subprocess.Popen(
             [
                 *(INTERLOCK, "node", "--table", f"presence={Path(__file__)}:Presence"),
                 *("--cluster", url, "--name", name, "--port", "0", "--http", "0"),
-                *(*own, "--capacity", "10000", "--path", folder / name),
+                *own,
+                *("--capacity", "10000", "--path", folder / name),
                 *flags,
             ],
             stdout=subprocess.PIPE,
