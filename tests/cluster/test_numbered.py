@@ -40,10 +40,11 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def tell(nodes: Nodes, *known: NodeProcess) -> None:
-    """Announce nodes, each as a data centre by itself, so that a client may name its home."""
+    """Announce nodes as data centres by themselves too, so that a client may name its home."""
     with interlock.connect(f"redis://127.0.0.1:{nodes.port}") as engine:
         for node in known:
-            said: dict[str, Any] = {"id": node.name, "dc": node.name, "role": "replica"}
+            # Beside what it says itself, each second.
+            said: dict[str, Any] = {"id": f"home-{node.name}", "dc": node.name, "role": "serving"}
             said |= {"address": node.address, "table": "presence"}
             announce(engine, "presence", Announcement(**said), HOUR)
 
