@@ -51,6 +51,9 @@ struct Event {
 const OF_AN_EVENT: u64 = 96;
 const OF_A_LOG: u64 = 352;
 
+/// Part of the memory of queues, one in so many, that logs may take without their events.
+const SHARE: u64 = 8;
+
 /// Logs that one call looks at whose time may be over.
 const LOOKS: usize = 64;
 
@@ -67,9 +70,26 @@ struct Logs {
     by_name: HashMap<Box<[u8]>, SharedLog, std::hash::RandomState>,
     /// The time at which the watch of each is over, unless it went on.
     ends: BTreeSet<(Time, Box<[u8]>)>,
+    /// Bytes of all logs without their events.
+    bytes: u64,
+}
+
+impl Logs {
+    fn remove(&mut self, queue: &[u8]) -> Option<SharedLog> {
+        let log = self.by_name.remove(queue)?;
+        self.bytes -= of_a_log(queue);
+        Some(log)
+    }
 }
 
 impl Watched {
+    /// Returns whether the logs of all queues, without their events, would take more than their share of the memory: who
+    /// may only read must not use up what puts need.
+    fn is_full(&self, more: u64, shared: &Shared) -> bool {
+        let most = shared.memory.load(Ordering::Relaxed) / SHARE;
+        most > 0 && self.logs.lock().bytes + more > most
+    }
+
     /// The log of a queue, if somebody watches it.
     #[inline]
     pub fn log(&self, queue: &[u8]) -> Option<SharedLog> {
@@ -90,7 +110,9 @@ impl Watched {
             entered.recount(shared, queue);
             logs.ends.insert((entered.end, queue.into()));
             drop(entered);
-            logs.by_name.insert(queue.into(), log.clone());
+            if logs.by_name.insert(queue.into(), log.clone()).is_none() {
+                logs.bytes += of_a_log(queue);
+            }
             self.count.store(logs.by_name.len(), Ordering::Relaxed);
         }
         logs.ends.first().map_or(Time::MAX, |(end, _)| *end)
@@ -100,7 +122,7 @@ impl Watched {
     pub fn remove(&self, queue: &[u8], shared: &Shared) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut logs = self.logs.lock();
-            let Some(log) = logs.by_name.remove(queue) else { return };
+            let Some(log) = logs.remove(queue) else { return };
             self.count.store(logs.by_name.len(), Ordering::Relaxed);
             let mut log = log.lock();
             logs.ends.remove(&(log.end, queue.into()));
@@ -133,7 +155,7 @@ impl Watched {
             log.end = 0;
             log.clear();
             log.count(shared, 0);
-            logs.by_name.remove(&queue);
+            logs.remove(&queue);
         }
         self.count.store(logs.by_name.len(), Ordering::Relaxed);
         logs.ends.first().map_or(Time::MAX, |(end, _)| *end)
@@ -271,7 +293,8 @@ impl Queue {
         let now = cx.now.max(self.scheduler.last_time());
         let log = self.watch.take().or_else(|| cx.shared.watched.log(&self.name));
         let bytes = of_a_log(&self.name);
-        if log.is_none() && bytes > cx.free() {
+        let is_full = |more| more > cx.free() || cx.shared.watched.is_full(more, cx.shared);
+        if log.is_none() && is_full(bytes) {
             return Err(cx.out_of_memory(bytes, from.called));
         }
         let log = log.unwrap_or_default();
