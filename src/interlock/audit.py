@@ -44,16 +44,27 @@ def acting(who: str, address: str) -> None:
 
 
 def recorded(
-    action: str, queue: str, what: object, call: Callable[[], R], told: Callable[[R], str]
+    action: str,
+    queue: str,
+    what: object,
+    call: Callable[[], R],
+    told: Callable[[R], str],
+    partly: Callable[[], str] = str,
 ) -> R:
-    """Make a change, and record it with its result, or with the reason why there is none."""
+    """Make a change, and record it with its result, or with the reason why there is none.
+
+    Args:
+        partly: what was done until it failed, of a change that takes several calls; empty: nothing.
+    """
     actor = _actor.get()
     if actor is None:
         return call()
     try:
         found = call()
     except BaseException as error:
-        _record(actor, action, queue, str(what), _failed(error))
+        done = partly()
+        result = f"{done}, then {_failed(error)}" if done else _failed(error)
+        _record(actor, action, queue, str(what), result)
         raise
     _record(actor, action, queue, str(what), told(found))
     return found
@@ -82,7 +93,7 @@ def told(who: str, address: str, action: str, queue: str, what: str, result: str
 
 
 def _failed(error: BaseException) -> str:
-    if isinstance(error, EngineUnavailable):
+    if isinstance(error, EngineUnavailable) and error.unknown:
         return f"not known, it may have been made: {error}"
     if isinstance(error, (InterlockError, ValueError)):
         return f"refused: {error}"

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import interlock
+from interlock import audit
 from interlock.dashboard.guard import POLICY, Guard
 from interlock.dashboard.refusal import Refusal
 from interlock.dashboard.sessions import (
@@ -273,6 +274,9 @@ def test_a_user_who_may_only_read(with_users: Page, users_url: str) -> None:
         assert "NOPERM" in answer["error"]
         told = with_users.get("server")
         assert told["rights"] == ["read"] and "NOPERM" in told["refused"]["of-users"]
+        record = audit.recent()[0]
+        assert (record["who"], record["action"]) == ("eyes", "pause")
+        assert str(record["result"]).startswith("refused: ")
 
 
 def test_the_rights_of_a_user_are_told_as_the_engine_has_them(

@@ -14,7 +14,8 @@ from interlock.errors import EngineUnavailable, InterlockError
     ("error", "result"),
     [
         (InterlockError("NOPERM"), "refused: NOPERM"),
-        (EngineUnavailable("no answer"), "not known, it may have been made: no answer"),
+        (EngineUnavailable("no answer", True), "not known, it may have been made: no answer"),
+        (EngineUnavailable("NOPERM"), "refused: NOPERM"),
         (KeyboardInterrupt(), "not known, it broke off: KeyboardInterrupt"),
     ],
 )
@@ -36,3 +37,25 @@ def test_a_change_that_fails_is_recorded_as_what_is_known_of_it(
     assert vars(record)["result"] == result
     assert "\n" not in record.getMessage()
     assert vars(record)["what"] == "keys a\nb"
+
+
+def test_a_change_of_several_calls_that_breaks_off_is_recorded_with_what_was_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "interlock.audit")
+    done = 0
+
+    def purge() -> int:
+        nonlocal done
+        done = 1000
+        raise EngineUnavailable("no answer", True)
+
+    def act() -> None:
+        audit.acting("ann", "host")
+        with pytest.raises(EngineUnavailable):
+            audit.recorded("purge", "q", "pending", purge, str, lambda: f"{done} cancelled")
+
+    contextvars.copy_context().run(act)
+    (record,) = caplog.records
+    result = "1000 cancelled, then not known, it may have been made: no answer"
+    assert vars(record)["result"] == result

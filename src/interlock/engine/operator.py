@@ -358,7 +358,14 @@ class Operator:
             return done
 
         word = "cancelled" if what == "pending" else "discarded"
-        return audit.recorded("purge", queue, what, purge, lambda count: f"{count} {word}")
+        return audit.recorded(
+            "purge",
+            queue,
+            what,
+            purge,
+            lambda count: f"{count} {word}",
+            partly=lambda: f"{done} {word}" if done else "",
+        )
 
     def paused(self, queue: str) -> set[bytes]:
         """Return the paused keys; an empty one is the queue itself."""

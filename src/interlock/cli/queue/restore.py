@@ -19,7 +19,7 @@ from interlock import audit
 from interlock.cli.flags import Flag
 from interlock.cli.queue.show import from_json
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, declare, emit, failed
-from interlock.errors import Full, InterlockError, OptionsMismatch
+from interlock.errors import EngineUnavailable, Full, InterlockError, OptionsMismatch
 from interlock.limits import MAX_BATCH_KEYS
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
         given.queue,
         f"{head['queue']}, {count(len(items), 'message')}",
         lambda: restore.run(items),
-        lambda _: f"{restore.new + restore.dead} put, {restore.known} known already",
+        lambda _: restore.told(),
+        partly=lambda: restore.told() if restore.new + restore.dead + restore.known else "",
     )
     if restore.behind:
         told.append(
@@ -109,6 +110,10 @@ class Restore:
         self.dead = 0
         self.behind = 0
 
+    def told(self) -> str:
+        """Return what was done so far."""
+        return f"{self.new + self.dead} put, {self.known} known already"
+
     def run(self, items: list[Stored]) -> None:
         """Restore them all."""
         done = 0
@@ -117,10 +122,13 @@ class Restore:
                 self._restore(some)
             except InterlockError as error:
                 # Which one it was, the server says by its place among these.
-                raise type(error)(
+                text = (
                     f"messages {some[0].id} to {some[-1].id} of the file, and what is behind "
                     f"them, were not put: {error}"
-                ) from None
+                )
+                if isinstance(error, EngineUnavailable):
+                    raise EngineUnavailable(text, error.unknown) from None
+                raise type(error)(text) from None
             done += len(some)
             progress(done, len(items))
 
