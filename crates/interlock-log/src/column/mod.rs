@@ -28,6 +28,8 @@ use crate::stamp::Stamp;
 /// One item of a state, as msgpack.
 pub type Cell<'a> = Cow<'a, [u8]>;
 
+/// The most cells that a column has.
+pub const WIDEST: usize = 3;
 /// Stands for the stamp of the row's creation.
 pub const BORN: &[u8] = &[1];
 /// Stands for the stamp of the row's time to live.
@@ -157,71 +159,71 @@ impl Column {
 
     /// Notes in a change that the column was set.
     ///
-    /// `before` are the cells of the row in the same life, as it is before; `mark` is the stamp as a
-    /// state keeps it.
-    pub fn put<'a>(
+    /// `delta` and `before` begin with the column's first cell; `before` is of the row in the same life, as
+    /// it is before; `mark` is the stamp as a state keeps it.
+    pub fn put<'a, C: AsRef<[u8]>>(
         &self,
         delta: &mut [Cell<'a>],
-        before: Option<&[Cell<'_>]>,
+        before: Option<&[C]>,
         value: &Value,
         mark: &Cell<'a>,
         stamp: &Stamp,
     ) {
-        let there = |at: usize| before.map_or(pack::NIL, |cells| &cells[at]);
+        let there = |at: usize| before.map_or(pack::NIL, |cells| cells[at].as_ref());
         let mut cell = Vec::with_capacity(16);
         match self.how {
             How::Last | How::Max => put_value(&mut cell, value),
-            How::Sum => sum::put(&mut cell, there(self.at + 2), whole(value)),
-            How::FloatSum => float_sum::put(&mut cell, there(self.at + 2), real(value)),
+            How::Sum => sum::put(&mut cell, there(2), whole(value)),
+            How::FloatSum => float_sum::put(&mut cell, there(2), real(value)),
             How::Flags => {
                 let bits = whole(value) as u64;
-                flags::change(&mut cell, there(self.at), bits, bits, stamp);
+                flags::change(&mut cell, there(0), bits, bits, stamp);
                 if cell.is_empty() {
                     return;
                 }
             }
         }
-        delta[self.at] = cell.into();
+        delta[0] = cell.into();
         if self.is_register() {
-            delta[self.at + 1] = mark.clone();
+            delta[1] = mark.clone();
         }
     }
 
     /// Notes in a change that the column was raised from what is shown of it to `value`.
     ///
     /// Of a row that is not there zero is shown, whatever `before` has of it.
-    pub fn raise<'a>(
+    pub fn raise<'a, C: AsRef<[u8]>>(
         &self,
         delta: &mut [Cell<'a>],
-        before: Option<&[Cell<'_>]>,
+        before: Option<&[C]>,
         (shown, value): (&Value, &Value),
         mark: &Cell<'a>,
         stamp: &Stamp,
     ) {
-        let there = |at: usize| before.map_or(pack::NIL, |cells| &cells[at]);
+        let there = |at: usize| before.map_or(pack::NIL, |cells| cells[at].as_ref());
         let mut cell = Vec::with_capacity(32);
         match self.how {
             How::Last | How::Max => return self.put(delta, before, value, mark, stamp),
             How::Sum => {
                 let by = whole(value) - whole(shown);
-                sum::add(&mut cell, there(self.at + 2), by, stamp);
+                sum::add(&mut cell, there(2), by, stamp);
             }
             How::FloatSum => {
                 let by = real(value) - real(shown);
-                if !float_sum::add(&mut cell, there(self.at + 2), by, stamp) {
+                if !float_sum::add(&mut cell, there(2), by, stamp) {
                     // What is added later, and to what it is set, count as ever.
                     return self.put(delta, before, value, mark, stamp);
                 }
             }
             How::Flags => {
                 let (value, shown) = (whole(value) as u64, whole(shown) as u64);
-                flags::change(&mut cell, there(self.at), value | !shown, value & !shown, stamp);
+                flags::change(&mut cell, there(0), value | !shown, value & !shown, stamp);
                 if cell.is_empty() {
                     return;
                 }
             }
         }
-        delta[self.joined_at().unwrap_or(self.at)] = cell.into();
+        delta[self.joined_at().unwrap_or(self.at) - self.at] = cell.into();
     }
 
     /// Two of the cells at `joined_at` as one; neither is nil. `None`: it is the same as ours.

@@ -204,6 +204,9 @@ impl Store {
     /// As `put`, of a key whose place is known; `None`: it has none yet.
     pub fn put_at(&mut self, place: Option<u32>, key: &[u8], state: &State, reading: u64) {
         self.newest = self.newest.max(reading);
+        if place.is_some_and(|slot| self.goes_on(slot, state)) {
+            return;
+        }
         let slot = place.unwrap_or_else(|| {
             let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
             if slot as usize == self.entries.len() {
@@ -234,6 +237,25 @@ impl Store {
                 entry.is_theirs = true;
             }
         }
+    }
+
+    /// Sets the state of a row that is there, if it is of the same life: it stays where it is counted. Returns
+    /// whether it is.
+    fn goes_on(&mut self, slot: u32, state: &State) -> bool {
+        let Some(entry) = self.entries.get(slot as usize) else { return false };
+        if !entry.is_alive || !self.rules.is_same_life(entry.state(), state.as_bytes()) {
+            return false;
+        }
+        self.checksum = self.checksum.wrapping_sub(entry.hash());
+        self.both.clear();
+        self.both.extend_from_slice(entry.key());
+        self.both.extend_from_slice(state.as_bytes());
+        let (both, key_size) = (self.both[..].into(), entry.key_size);
+        let entry = Entry { both, changed: 0, key_size, is_alive: true, is_theirs: false };
+        self.checksum = self.checksum.wrapping_add(entry.hash());
+        *self.entries.get_mut(slot as usize) = Some(entry);
+        self.number(slot);
+        true
     }
 
     /// Lets the log time pass: rows expire, and what may be forgotten is.

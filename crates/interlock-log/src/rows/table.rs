@@ -156,8 +156,10 @@ impl Rows {
                 self.room(new as u64, when)?;
                 for (key, given) in given {
                     let place = self.store.place(key);
-                    let change = put(given, Ttl::Usual, &self.seen(place, when).view());
-                    self.change(place, key, &change, when);
+                    let seen = self.seen(place, when);
+                    let viewed = seen.view();
+                    let after = self.after(&viewed, &put(given, Ttl::Usual, &viewed), when);
+                    self.take(place, key, after);
                 }
                 reply.integer(count as i64);
             }
@@ -178,28 +180,34 @@ impl Rows {
     fn decide(&mut self, key: &[u8], command: &Command, when: &When) -> Result<Reply, Refusal> {
         let place = self.store.place(key);
         let seen = self.seen(place, when);
+        let viewed = seen.view();
         let now = when.time.saturating_mul(1000);
-        let (change, reply) = decide(command, self.settings.rules.schema(), &seen.view(), now)?;
+        let (change, reply) = decide(command, self.settings.rules.schema(), &viewed, now)?;
         let Some(change) = change else { return Ok(reply) };
         if matches!(change, Change::Create { .. } | Change::CreateBy { .. }) {
             self.room(1, when)?;
         }
-        self.change(place, key, &change, when);
+        let after = self.after(&viewed, &change, when);
+        self.take(place, key, after);
         Ok(reply)
     }
 
-    fn change(&mut self, place: Option<u32>, key: &[u8], change: &Change, when: &When) {
-        let before = place.and_then(|place| self.store.state_at(place));
+    /// The state that a change makes of what is seen, and the reading at which it does. `None`: it
+    /// changes nothing.
+    fn after(&self, seen: &Viewed<'_>, change: &Change, when: &When) -> Option<(State, u64)> {
+        let rules = &self.settings.rules;
         let mut reading = when.reading;
         if when.put_back {
-            let existing = before.map_or(0, |before| self.settings.rules.latest(before, change));
-            match (when.place)(existing) {
-                Some(placed) => reading = placed,
-                None => return,
-            }
+            let existing = seen.state.map_or(0, |before| rules.latest(before, change));
+            reading = (when.place)(existing)?;
         }
         let stamp = Stamp { reading, writer: &self.writer };
-        if let Some(after) = self.settings.rules.apply(before, change, &stamp, when.time) {
+        let after = rules.apply_seen(seen.state, &seen.view, change, &stamp, when.time)?;
+        Some((after, reading))
+    }
+
+    fn take(&mut self, place: Option<u32>, key: &[u8], after: Option<(State, u64)>) {
+        if let Some((after, reading)) = after {
             self.store.put_at(place, key, &after, reading);
         }
     }
@@ -404,9 +412,6 @@ impl View for Viewed<'_> {
         if rules.merges()[column] == state::Merge::Last {
             return to;
         }
-        let change = Change::Raise { column, to: to.clone() };
-        let after = rules.apply(self.state, &change, &self.stamp, self.now);
-        let view = rules.view_of(after.as_ref().map(State::as_bytes).or(self.state), self.now);
-        interlock_rows::text::owned(view.value(column))
+        rules.raised(&self.view, column, &to, &self.stamp)
     }
 }

@@ -1,12 +1,14 @@
 //! Changes: what a write does to a row, as a state that is joined with what there is.
 
-use interlock_table::{Change, Given};
+use interlock_table::{Change, Given, Value};
 
 use super::join::{end, Joined};
-use super::{is_alive, Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
-use crate::column::{Cell, BORN, LIFE};
+use super::{is_alive, Rules, State, View, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
+use crate::column::{Cell, Column, BORN, LIFE, WIDEST};
 use crate::pack;
 use crate::stamp::Stamp;
+
+const NOTHING: Cell<'static> = Cell::Borrowed(pack::NIL);
 
 impl Rules {
     /// The change as a state, which others join. `None`: there is no row that it could change.
@@ -34,9 +36,109 @@ impl Rules {
         stamp: &Stamp,
         now_ms: u64,
     ) -> Option<State> {
+        self.apply_seen(before, &self.view_of(before, now_ms), change, stamp, now_ms)
+    }
+
+    /// As `apply`, with the row that was seen at this time in the state before.
+    pub fn apply_seen(
+        &self,
+        before: Option<&[u8]>,
+        view: &View<'_>,
+        change: &Change,
+        stamp: &Stamp,
+        now_ms: u64,
+    ) -> Option<State> {
         let Some(before) = before else {
             return self.changed(None, change, stamp, now_ms).map(|cells| self.encode(&cells));
         };
+        let is_of_columns = matches!(change, Change::Patch { .. } | Change::Raise { .. });
+        // Cells that a state has not are not in its bytes.
+        let is_whole = |last: &&[u8]| before.as_ptr_range().contains(&last.as_ptr());
+        if is_of_columns && view.is_there && view.cells.last().is_some_and(is_whole) {
+            return self.patched(before, &view.cells, change, stamp);
+        }
+        self.apply_whole(before, change, stamp, now_ms)
+    }
+
+    /// The value that a column of a row shows once it was raised.
+    pub fn raised(
+        &self,
+        view: &View<'_>,
+        column: usize,
+        to: &Value,
+        stamp: &Stamp,
+    ) -> Value<'static> {
+        let column = &self.columns[column];
+        let ours = &view.cells[column.at..];
+        let mut delta = [NOTHING; WIDEST];
+        let mark = packed(stamp);
+        let shown = view.value_of(column);
+        column.raise(&mut delta, Some(ours), (&shown, to), &mark, stamp);
+        let joined = self.joined_column(column, &view.cells, &delta);
+        let value = column.value(|at| match &joined[at - column.at] {
+            Some(cell) => cell,
+            None => ours[at - column.at],
+        });
+        interlock_rows::text::owned(value)
+    }
+
+    /// The state after a change of columns of a row that is there. The cells of all others are copied as
+    /// they are.
+    fn patched(
+        &self,
+        before: &[u8],
+        cells: &[&[u8]],
+        change: &Change,
+        stamp: &Stamp,
+    ) -> Option<State> {
+        let mark = packed(stamp);
+        let mut state = Vec::with_capacity(before.len() + 32);
+        let mut copied = 0;
+        let begin = before.as_ptr() as usize;
+        let mut patch = |column: &Column, delta: &[Cell<'_>]| {
+            for (at, cell) in (column.at..).zip(self.joined_column(column, cells, delta)) {
+                let Some(cell) = cell else { continue };
+                let from = cells[at].as_ptr() as usize - begin;
+                state.extend_from_slice(&before[copied..from]);
+                state.extend_from_slice(&cell);
+                copied = from + cells[at].len();
+            }
+        };
+        match change {
+            Change::Patch { given } => {
+                for (n, column) in self.columns.iter().enumerate() {
+                    let mut delta = [NOTHING; WIDEST];
+                    let given = given.iter().filter(|(of, _)| *of == n);
+                    for (_, value) in given {
+                        column.put(&mut delta, Some(&cells[column.at..]), value, &mark, stamp);
+                    }
+                    patch(column, &delta);
+                }
+            }
+            Change::Raise { column, to } => {
+                let column = &self.columns[*column];
+                let mut delta = [NOTHING; WIDEST];
+                let shown = column.value(|at| cells[at]);
+                column.raise(&mut delta, Some(&cells[column.at..]), (&shown, to), &mark, stamp);
+                patch(column, &delta);
+            }
+            _ => {}
+        }
+        if copied == 0 {
+            return None;
+        }
+        state.extend_from_slice(&before[copied..]);
+        Some(State(state.into_boxed_slice()))
+    }
+
+    /// As `apply`, whatever the change is.
+    fn apply_whole(
+        &self,
+        before: &[u8],
+        change: &Change,
+        stamp: &Stamp,
+        now_ms: u64,
+    ) -> Option<State> {
         let cells = self.cells(before);
         let delta = self.changed(Some(&cells), change, stamp, now_ms)?;
         match self.joined(&cells, &delta) {
@@ -66,7 +168,13 @@ impl Rules {
                 let (mut delta, before) = self.born(before, stamp, *expires_at);
                 for (column, value) in *given {
                     let column = &self.columns[*column];
-                    column.put(&mut delta, before, value, &BORN.into(), stamp);
+                    column.put(
+                        &mut delta[column.at..],
+                        of(before, column),
+                        value,
+                        &BORN.into(),
+                        stamp,
+                    );
                 }
                 delta
             }
@@ -77,19 +185,39 @@ impl Rules {
                 let column = &self.columns[*column];
                 let shown = column.value(|at| &cells[at]);
                 let (mut delta, mark) = (self.begun(cells), packed(stamp));
-                column.raise(&mut delta, Some(cells), (&shown, to), &mark, stamp);
+                column.raise(
+                    &mut delta[column.at..],
+                    of(Some(cells), column),
+                    (&shown, to),
+                    &mark,
+                    stamp,
+                );
                 delta
             }
             (Change::CreateBy { column, value: to, expires_at }, None) => {
                 let column = &self.columns[*column];
                 let (mut delta, before) = self.born(before, stamp, *expires_at);
-                column.raise(&mut delta, before, (&column.zero(), to), &BORN.into(), stamp);
+                let zero = column.zero();
+                column.raise(
+                    &mut delta[column.at..],
+                    of(before, column),
+                    (&zero, to),
+                    &BORN.into(),
+                    stamp,
+                );
                 delta
             }
             (Change::Patch { given }, Some(cells)) => {
                 let (mut delta, mark) = (self.begun(cells), packed(stamp));
                 for (column, value) in *given {
-                    self.columns[*column].put(&mut delta, Some(cells), value, &mark, stamp);
+                    let column = &self.columns[*column];
+                    column.put(
+                        &mut delta[column.at..],
+                        of(Some(cells), column),
+                        value,
+                        &mark,
+                        stamp,
+                    );
                 }
                 delta
             }
@@ -128,7 +256,13 @@ impl Rules {
             let given = values.iter().rfind(|(number, _)| *number == n);
             let zero = column.zero();
             let value = given.map_or(&zero, |(_, value)| value);
-            column.put(&mut delta, Some(cells), value, &LIFE.into(), stamp);
+            column.put(
+                &mut delta[column.at..],
+                of(Some(cells), column),
+                value,
+                &LIFE.into(),
+                stamp,
+            );
         }
         delta
     }
@@ -171,6 +305,11 @@ impl Rules {
         cells[EXPIRES] = Cell::Borrowed(&[0]);
         cells
     }
+}
+
+/// The cells of a column, and those behind it.
+fn of<'c, 'a>(cells: Option<&'c [Cell<'a>]>, column: &Column) -> Option<&'c [Cell<'a>]> {
+    cells.map(|cells| &cells[column.at..])
 }
 
 fn packed<'a>(stamp: &Stamp) -> Cell<'a> {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Change, Merge, Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
-use crate::column::{Cell, BORN, LIFE};
+use crate::column::{Cell, Column, BORN, LIFE, WIDEST};
 use crate::pack;
 use crate::stamp;
 
@@ -109,7 +109,10 @@ impl Rules {
             if column.is_register() {
                 let (mark, our_mark) = (&theirs[at + 1], &ours[at + 1]);
                 if &**mark == pack::NIL || mark == our_mark {
-                } else if is_later(stamp_of(mark, theirs), stamp_of(our_mark, ours)) {
+                } else if is_later(
+                    stamp_of(mark, theirs).as_ref(),
+                    stamp_of(our_mark, ours).as_ref(),
+                ) {
                     let joined = joined.get_or_insert_with(|| ours.to_vec());
                     joined[at] = theirs[at].clone();
                     joined[at + 1] =
@@ -129,6 +132,37 @@ impl Rules {
             }
         }
         joined.map_or(Joined::Ours, Joined::New)
+    }
+
+    /// The cells of a column that are others once it is joined with a change of a row that is there. The
+    /// change has a stamp of its own.
+    pub(super) fn joined_column<'a>(
+        &self,
+        column: &Column,
+        cells: &[&'a [u8]],
+        delta: &[Cell<'a>],
+    ) -> [Option<Cell<'a>>; WIDEST] {
+        let mut joined = [None, None, None];
+        let at = column.at;
+        if column.is_register() {
+            let mark = &delta[1];
+            let is_set = **mark != *pack::NIL && **mark != *cells[at + 1];
+            if is_set && is_later(mark, stamp_of(&cells[at + 1], cells)) {
+                joined[0] = Some(delta[0].clone());
+                joined[1] = Some(folded(mark.clone(), cells[BIRTH], cells[ALIVE]));
+            }
+        }
+        if let Some(joined_at) = column.joined_at() {
+            let n = joined_at - at;
+            if *delta[n] != *pack::NIL {
+                joined[n] = if cells[joined_at] == pack::NIL {
+                    Some(delta[n].clone())
+                } else {
+                    column.join(cells[joined_at], &delta[n])
+                };
+            }
+        }
+        joined
     }
 
     /// Both as one, whatever their stamps are; their floor is the same.
@@ -244,10 +278,10 @@ fn folded<'a>(stamp: Cell<'a>, birth: &[u8], alive: &[u8]) -> Cell<'a> {
 }
 
 /// The stamp that a cell is, or that it stands for.
-fn stamp_of<'c, 'a>(mark: &'c Cell<'a>, cells: &'c [Cell<'a>]) -> &'c Cell<'a> {
-    match &**mark {
+fn stamp_of<'c, C: AsRef<[u8]>>(mark: &'c C, cells: &'c [C]) -> &'c C {
+    match mark.as_ref() {
         BORN => &cells[BIRTH],
-        LIFE if &*cells[ALIVE] == BORN => &cells[BIRTH],
+        LIFE if cells[ALIVE].as_ref() == BORN => &cells[BIRTH],
         LIFE => &cells[ALIVE],
         _ => mark,
     }
@@ -275,5 +309,5 @@ pub(super) fn expires(cells: &[Cell<'_>]) -> u64 {
 /// A time to live that was over when it was set ends by then: else the next life, which begins on this
 /// floor, could come before the one that it is after.
 pub(super) fn end(cells: &[Cell<'_>]) -> u64 {
-    stamp::hybrid(expires(cells)).max(reading(stamp_of(&cells[ALIVE], cells)))
+    stamp::hybrid(expires(cells)).max(reading(stamp_of(&cells[ALIVE], cells).as_ref()))
 }

@@ -177,6 +177,16 @@ impl Rules {
         Life { is_made: alive != pack::NIL, is_tombstone, expires_at, forgettable_at }
     }
 
+    /// Returns whether two states are of one life of a row: made, expiring and deleted at the same times.
+    pub fn is_same_life(&self, one: &[u8], other: &[u8]) -> bool {
+        let Some(mut items) = Items::of(one) else { return false };
+        let length = match items.nth(FIRST) {
+            Some(item) => item.as_ptr() as usize - one.as_ptr() as usize,
+            None => one.len(),
+        };
+        other.len() >= length && one[..length] == other[..length]
+    }
+
     /// The data centre in which the row was made. `None`: there is no row.
     pub fn origin<'a>(&self, state: &'a [u8]) -> Option<&'a [u8]> {
         let birth = pack::bytes(Items::of(state)?.nth(BIRTH)?)?;
@@ -256,7 +266,10 @@ impl<'a> View<'a> {
 
     /// The value of a column by its number; zero or nothing where there is no row.
     pub fn value(&self, column: usize) -> Value<'a> {
-        let column = &self.rules.columns[column];
+        self.value_of(&self.rules.columns[column])
+    }
+
+    fn value_of(&self, column: &Column) -> Value<'a> {
         if self.is_there {
             column.value(|at| self.cells[at])
         } else {
