@@ -261,6 +261,14 @@ class LogNode:
     def drain(self, seconds: float) -> bool:
         """Take no more writes; return whether those that it had are answered in time."""
 
+    def checkpoint(self) -> tuple[str, int, int] | None:
+        """Return the file in its folder of its newest checkpoint that is in the log, the position
+        and its checksum. None: there is none, and one is made."""
+
+    def install(self, path: str) -> None:
+        """Have it take a checkpoint of another node, from a file in its folder. Whether that can be
+        used its figures say later: ``needs_snapshot``."""
+
     def resync(self) -> None:
         """Have it forget its history, and read the log anew."""
 

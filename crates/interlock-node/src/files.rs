@@ -12,7 +12,7 @@ use std::io;
 use interlock_stores::disk::{Disk, Entry};
 use interlock_stores::StoreError;
 
-pub use checkpoints::{Checkpoints, Saved};
+pub use checkpoints::{Checkpoints, Point, Reach, Saved};
 pub use ring::{Kept, Limits, Ring};
 
 /// A file that was not whole.

@@ -32,9 +32,16 @@ pub trait LogPort: Send {
     /// Asks for the first and the last entry. Returns false if the engine does not answer now.
     fn ask_ends(&mut self) -> bool;
 
-    /// Cuts off what comes before an entry, which stays; of some engines only a part of it. Returns false if
-    /// the engine does not answer now.
-    fn trim_before(&mut self, id: Id) -> bool;
+    /// Asks which of some entries are in the log as they were: see [`Event::Looked`]. Returns false if the
+    /// engine does not answer now, or if this log is not trimmed.
+    fn look(&mut self, _positions: &[Position]) -> bool {
+        false
+    }
+
+    /// Cuts off what comes before the last of some entries, which stays; of some engines only a part of it. All
+    /// of them were looked at just before: where one is not there any more, nothing is cut off. Returns false
+    /// if the engine does not answer now.
+    fn trim_before(&mut self, positions: &[Position]) -> bool;
 
     /// Appends what is to be polled.
     fn descriptors(&self, polled: &mut Vec<libc::pollfd>);
@@ -128,6 +135,8 @@ pub enum Event {
     Trouble(Trouble),
     /// The first and the last entry, as asked for.
     Ends(Option<(Entry, Entry)>),
+    /// True for each of the entries that were looked at that is in the log.
+    Looked(Vec<bool>),
     /// The end of what was asked for: so many entries were cut off, where the engine tells their number.
     Trimmed(Result<u64, Trouble>),
 }

@@ -4,6 +4,7 @@
 //! Whatever clients have written since the last append becomes one entry. Several entries are under way.
 //! A client is answered when the node has read its own entry and has what it applied in its ring file.
 
+mod keeping;
 mod outside;
 mod places;
 mod standing;
@@ -26,12 +27,13 @@ use interlock_stores::StoreError;
 
 pub(crate) use self::outside::{answer, encoded, Ask, Bring, Outside};
 pub use self::outside::{Changes, Lacking, Stand};
-use crate::files::{Checkpoints, Limits, Report, Ring};
+use crate::files::{Checkpoints, Limits, Point, Report, Ring};
 use crate::kept::InFile;
 use crate::log::{self, Event, Id, LogPort, Position};
 pub use crate::ports::{Clients, News, Pace, Refused, Write};
 use crate::projection::Projection;
 use crate::saver::Saver;
+use keeping::Keeping;
 use places::{older, position};
 pub use standing::{Standing, Standstill, Told};
 
@@ -82,6 +84,7 @@ pub struct Node<M, D: Disk, C> {
     is_greeted: bool,
     /// An entry was read since.
     knows_time: bool,
+    keeping: Keeping,
     told: Told,
 }
 
@@ -110,9 +113,12 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         };
         let ring = Ring::open(disk.clone(), Limits::default(), see, &mut reports)?;
         let ring = Arc::new(Mutex::new(ring));
-        let checkpoints = Checkpoints::open(disk)?;
+        let checkpoints = Checkpoints::open(disk, pace.reach)?;
         let newest = older(&checkpoints, u64::MAX, &mut reports)?;
-        let (tried, newest) = newest.map_or((u64::MAX, None), |(n, found)| (n, Some(found)));
+        let (tried, point, newest) = newest
+            .map_or((u64::MAX, Point::default(), None), |(n, stand, found)| {
+                (n, stand, Some(found))
+            });
         for Report { path, text } in reports {
             clients.tell(News::Disk(format!("{path}: {text}")));
         }
@@ -155,6 +161,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             is_disk_bad: false,
             is_greeted: false,
             knows_time: false,
+            keeping: Keeping::new(point.bytes),
             told: Told::default(),
         };
         node.log.read_from(position(node.replica.place()));
@@ -234,7 +241,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.tell_time(now);
         self.refuse(now);
         self.send();
-        self.save();
+        self.save(now);
+        self.keep(now);
         self.log.drive(now)
     }
 
@@ -275,7 +283,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     fn leave(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.read_at);
         if since > BEHIND && self.replica.is_awaited() {
-            self.replica.leave(self.replica.deadline(since.as_millis() as u64, 0));
+            self.replica.leave(since.as_millis() as u64);
         }
     }
 
@@ -317,13 +325,16 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                     ReadingFor::State => self.apply(&entries, at_end, now),
                 }
             }
-            Event::Ends(_) | Event::Trimmed(_) => {}
+            Event::Looked(there) => self.looked(&there),
+            Event::Trimmed(done) => self.trimmed(done),
+            Event::Ends(_) => {}
         }
     }
 
     fn apply(&mut self, entries: &[log::Entry], at_end: bool, now: Instant) {
         for entry in entries {
             let id = (entry.id.ms, entry.id.number);
+            self.keeping.bytes += entry.bytes.len() as u64;
             if self.replica.read(id, entry.time, &entry.bytes) {
                 self.again = Some(now);
             }
@@ -421,10 +432,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let mut reports = Vec::new();
         let found = loop {
             match older::<M, D>(&self.saver.checkpoints(), self.tried, &mut reports) {
-                Ok(Some((number, found))) => {
+                Ok(Some((number, point, found))) => {
                     self.tried = number;
                     if found.place.mark.position < before {
-                        break Some(found);
+                        break Some((point, found));
                     }
                 }
                 Ok(None) => break None,
@@ -437,19 +448,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         for Report { path, text } in reports {
             self.clients.tell(News::Disk(format!("{path}: {text}")));
         }
-        // Whether the log begins at its beginning is seen when it is read from there.
-        self.replica.go_back(found, true);
-        let place = self.replica.place();
         self.told.went_back += 1;
-        self.clients.tell(News::GoesBack(place.mark.position));
-        self.waiting.clear();
-        self.outside.lose();
-        (self.is_greeted, self.knows_time, self.is_genesis_under_way) = Default::default();
-        self.saved = self.saved.min(place.mark.position);
-        self.begun = self.saved;
-        self.again = Some(Instant::now());
-        self.is_reading_for = ReadingFor::State;
-        self.log.read_from(position(place));
+        let bytes = found.as_ref().map_or(0, |(point, _)| point.bytes);
+        self.go_on(found.map(|(_, found)| found), bytes);
+        self.clients.tell(News::GoesBack(self.replica.place().mark.position));
     }
 
     /// Nobody is answered before what was applied is in the ring file.
@@ -520,31 +522,6 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             }
             self.told.appended(entry);
             self.waiting.pop_front();
-        }
-    }
-
-    fn save(&mut self) {
-        match self.saver.done() {
-            Some(Ok(position)) => {
-                self.saved = position;
-                self.told.ends("checkpoint");
-                self.replica.saved(position);
-            }
-            Some(Err(text)) => {
-                self.told.begins("checkpoint", text.clone());
-                self.clients.tell(News::Disk(text));
-            }
-            None => {}
-        }
-        let position = self.replica.place().mark.position;
-        let is_due = position >= self.begun + self.pace.checkpoint;
-        if !is_due || self.saver.is_busy() || self.is_reading_for != ReadingFor::State {
-            return;
-        }
-        let Some(later) = self.replica.checkpoint_later() else { return };
-        self.begun = position;
-        if let Err(text) = self.saver.begin(position, later) {
-            self.clients.tell(News::Disk(text));
         }
     }
 }

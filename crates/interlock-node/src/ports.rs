@@ -4,6 +4,8 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use interlock_log::apply::Answer;
+
+use crate::files::Reach;
 use interlock_log::entry::MOST_ARGUMENTS;
 
 /// The clients of a node, who wait elsewhere.
@@ -76,10 +78,12 @@ pub enum News {
     ReadersGoBack,
     /// The log is of a table with other settings, which its genesis has. The node only reads it.
     OtherSettings(Vec<u8>),
-    /// The node goes back to this position: the log has lost what came behind.
+    /// The node goes back to this position: the log does not have what came behind, or not as it was read.
     GoesBack(u64),
-    /// The log does not begin at its beginning, and no checkpoint of this node is in it.
+    /// The log does not begin at its beginning, and no checkpoint of this node is in it: it needs one of another.
     Stuck,
+    /// A checkpoint of another node could not be taken.
+    NotInstalled(String),
 }
 
 /// The sizes and times of a node.
@@ -91,8 +95,13 @@ pub struct Pace {
     pub writes: usize,
     /// A write is done within this time or not at all.
     pub timeout: Duration,
-    /// Entries from a checkpoint to the next.
+    /// Entries, or bytes of entries, from a checkpoint to the next.
     pub checkpoint: u64,
+    pub checkpoint_bytes: u64,
+    /// The least that the oldest checkpoint goes back.
+    pub reach: Reach,
+    /// Entries that stay in the log before those that a checkpoint needs.
+    pub keep: u64,
     /// An entry that was not read again in this time is appended again.
     pub again: Duration,
     /// For so long others have time to put back what this node cannot.
@@ -105,7 +114,10 @@ impl Default for Pace {
             under_way: 8,
             writes: 4096,
             timeout: Duration::from_secs(10),
-            checkpoint: 100_000,
+            checkpoint: 20_000,
+            checkpoint_bytes: 32 << 20,
+            reach: Reach::default(),
+            keep: 0,
             again: Duration::from_secs(2),
             patience: Duration::from_secs(30),
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use interlock_stores::network::Tls;
 
-use crate::log::{is_genesis, Event, Id, LogPort, Position};
+use crate::log::{is_genesis, mark, Entry, Event, Id, LogPort, Position};
 use crate::trouble::{Kind, Trouble};
 use link::{Asked, Heard, Link};
 use reader::Reader;
@@ -59,6 +59,9 @@ pub struct Log {
     flying_bytes: VecDeque<usize>,
     bytes: usize,
     last: u64,
+    /// The entries that are looked at, and those that were found.
+    looking: Vec<Position>,
+    looked: Vec<Option<Entry>>,
     events: VecDeque<Event>,
 }
 
@@ -68,7 +71,20 @@ impl Log {
         let (flying, flying_bytes, events) = Default::default();
         let (appender, reader, reading) = (Link::new(), Link::new(), Reader::default());
         let (bytes, last) = (0, 0);
-        Log { settings, appender, reader, reading, flying, flying_bytes, bytes, last, events }
+        let (looking, looked) = Default::default();
+        Log {
+            settings,
+            appender,
+            reader,
+            reading,
+            flying,
+            flying_bytes,
+            bytes,
+            last,
+            looking,
+            looked,
+            events,
+        }
     }
 
     fn add(&mut self, bytes: &[u8], is_there: bool) -> Option<u64> {
@@ -126,6 +142,14 @@ impl Log {
                 }
             }
             Heard::Ends(ends) => self.events.push_back(Event::Ends(ends)),
+            Heard::Looked { found, left } => {
+                self.looked.push(found);
+                if left == 0 {
+                    let found = self.looking.iter().zip(&self.looked);
+                    let there = found.map(|(position, entry)| is_at(entry.as_ref(), position));
+                    self.events.push_back(Event::Looked(there.collect()));
+                }
+            }
             Heard::Trimmed(done) => self.events.push_back(Event::Trimmed(done)),
             _ => {}
         }
@@ -225,10 +249,35 @@ impl LogPort for Log {
         self.appender.ask(Asked::First, &first) && self.appender.ask(Asked::Last, &last)
     }
 
-    fn trim_before(&mut self, id: Id) -> bool {
-        let (stream, id) = (self.settings.stream.clone(), id.to_string());
-        let arguments: [&[u8]; 4] = [b"XTRIM", &stream, b"MINID", id.as_bytes()];
-        self.appender.ask(Asked::Trim, &arguments)
+    fn look(&mut self, positions: &[Position]) -> bool {
+        self.looked.clear();
+        let stream = self.settings.stream.clone();
+        for (index, position) in positions.iter().enumerate() {
+            let id = position.id.to_string();
+            let arguments: [&[u8]; 4] = [b"XRANGE", &stream, id.as_bytes(), id.as_bytes()];
+            let left = positions.len() - 1 - index;
+            if !self.appender.ask(Asked::Look { left }, &arguments) {
+                return false;
+            }
+        }
+        self.looking = positions.to_vec();
+        !positions.is_empty()
+    }
+
+    fn trim_before(&mut self, positions: &[Position]) -> bool {
+        let mut words = vec![b"EVAL".to_vec(), TRIM.into(), b"1".to_vec()];
+        words.push(self.settings.stream.clone());
+        for position in positions {
+            // The bytes of the entry that was looked at: the script compares all of them.
+            let Some(Some(entry)) =
+                self.looked.iter().find(|entry| is_at(entry.as_ref(), position))
+            else {
+                return false;
+            };
+            words.extend([position.id.to_string().into_bytes(), entry.bytes.clone()]);
+        }
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        self.appender.ask(Asked::Trim, &words)
     }
 
     fn descriptors(&self, polled: &mut Vec<libc::pollfd>) {
@@ -255,6 +304,17 @@ impl LogPort for Log {
     }
 }
 
+fn is_at(entry: Option<&Entry>, position: &Position) -> bool {
+    entry.is_some_and(|it| it.id == position.id && Some(mark(&it.bytes)) == position.mark)
+}
+
+/// Cuts off what comes before the last of some entries if all of them are there: a log that was lost and begun
+/// anew may have any ids. `ARGV`: id and bytes of each.
+const TRIM: &str = "for i = 1, #ARGV, 2 do
+  local found = redis.call('XRANGE', KEYS[1], ARGV[i], ARGV[i])[1]
+  if not found or found[2][2] ~= ARGV[i + 1] then return 0 end
+end
+return redis.call('XTRIM', KEYS[1], 'MINID', ARGV[#ARGV - 1])";
 /// The one field of each entry.
 const FIELD: &[u8] = b"e";
 const LOST: &str = "the engine has lost entries; the node goes back to a checkpoint that is still a part of the log";

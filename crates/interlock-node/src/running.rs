@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use interlock_hub::wake::WakeUp;
+use interlock_log::checkpoint::Place;
 use interlock_log::codec::Reader;
 use interlock_log::entry::{Mark, Source};
 use interlock_log::machine::{Limits, Rules};
@@ -51,6 +52,10 @@ pub struct Figures {
     pub waiting: u64,
     /// Of all rows: equal at the same position on all nodes.
     pub checksum: u128,
+    /// It can go on only from a checkpoint of another node.
+    pub needs_snapshot: bool,
+    /// The file of its newest checkpoint that is in the log, and the place.
+    pub newest: Option<(String, Place)>,
 }
 
 pub struct Running {
@@ -64,6 +69,9 @@ struct Shared {
     wake: WakeUp,
     ends: AtomicBool,
     drains: AtomicBool,
+    /// The file of a checkpoint of another node.
+    installs: Mutex<Option<String>>,
+    is_wanted: AtomicBool,
     resyncs: AtomicBool,
     held: AtomicBool,
     asked: Mutex<Vec<Ask>>,
@@ -103,6 +111,8 @@ impl Running {
             wake,
             ends: AtomicBool::new(false),
             drains: AtomicBool::new(false),
+            installs: Mutex::new(None),
+            is_wanted: AtomicBool::new(false),
             resyncs: AtomicBool::new(false),
             held: AtomicBool::new(settings.held),
             asked: Mutex::default(),
@@ -132,6 +142,23 @@ impl Running {
     pub fn figures(&self) -> Figures {
         let figures = lock(&self.shared.figures).clone();
         Figures { waiting: self.shared.writes.waiting() as u64, ..figures }
+    }
+
+    /// The file of the newest checkpoint that is in the log; if there is none, one is made.
+    pub fn checkpoint(&self) -> Option<(String, Place)> {
+        let newest = self.figures().newest;
+        if newest.is_none() {
+            self.shared.is_wanted.store(true, SeqCst);
+            self.shared.wake.wake();
+        }
+        newest
+    }
+
+    /// Has it take a checkpoint of another node, from a file in its folder. Whether it can be used, the log says:
+    /// until then and otherwise it needs one ([`Figures::needs_snapshot`]).
+    pub fn install(&self, path: String) {
+        *lock(&self.shared.installs) = Some(path);
+        self.shared.wake.wake();
     }
 
     /// Has it forget its history, and read the log anew.
@@ -220,6 +247,12 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
         if shared.drains.load(SeqCst) {
             node.drain();
         }
+        if shared.is_wanted.swap(false, SeqCst) {
+            node.want_checkpoint();
+        }
+        if let Some(path) = lock(&shared.installs).take() {
+            node.install(&path);
+        }
         if shared.resyncs.swap(false, SeqCst) {
             node.resync();
         }
@@ -241,6 +274,8 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
             tombstones: store.map_or(0, |store| store.tombstones() as u64),
             dropped: store.map_or(0, |store| store.dropped()),
             waiting: 0,
+            needs_snapshot: node.needs_snapshot(),
+            newest: node.newest(),
             checksum: store.map_or(0, |store| store.checksum()),
         };
     }

@@ -84,6 +84,9 @@ impl Trouble {
             }
             "MASTERDOWN" => (Kind::NotPrimary, "it is a replica without its primary: name the primary"),
             "BUSY" => (Kind::Refused, "a script runs there: this is tried again"),
+            "ERR" if text.contains("executing the script") || text.contains("ACL failure") => {
+                return Trouble::new(Kind::Denied, denied(command, text));
+            }
             "ERR" if text.contains("unknown command") => {
                 (Kind::Refused, "it needs Redis 6.2, Valkey 7.2, or newer")
             }

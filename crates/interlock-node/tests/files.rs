@@ -3,12 +3,27 @@
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use interlock_node::files::{lock, Checkpoints, Kept, Limits, Report, Ring};
+use interlock_log::checkpoint::Place;
+use interlock_log::entry::Mark;
+use interlock_node::files::{lock, Checkpoints, Kept, Limits, Point, Reach, Report, Ring};
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::disk::Disk;
 
 const SMALL: Limits = Limits { file: 200, all: 1000 };
+/// The last three are enough.
+const THREE: Reach = Reach { time: 0, bytes: 0 };
+
+/// A moment of a log with an entry of ten bytes in each second.
+fn at(position: u64) -> Point {
+    let mark = Mark { position, checksum: !position };
+    let place = Place { mark, id: Some((position, 1)), entry: position << 40 };
+    Point { place, time: position * 1000, bytes: position * 10 }
+}
+
+fn positions(checkpoints: &Checkpoints<Simulated>) -> Vec<u64> {
+    checkpoints.kept().map(|(_, point)| point.place.mark.position).collect()
+}
 
 fn opened<D: Disk>(disk: &D, limits: Limits) -> (Ring<D>, Vec<Kept>, Vec<Report>) {
     let (mut kept, mut reports) = (Vec::new(), Vec::new());
@@ -44,42 +59,107 @@ fn a_folder_is_of_one_process() {
 #[test]
 fn the_last_three_checkpoints_are_kept_and_the_newest_whole_one_is_found() {
     let disk = disk(1);
-    let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
+    let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
     let mut reports = Vec::new();
     assert_eq!(checkpoints.newest(u64::MAX, &mut reports).unwrap(), None);
     // A node that has gone back has lower positions later.
     for position in [10, 20, 30, 25] {
-        checkpoints.save(position, format!("state {position}").as_bytes()).unwrap();
+        checkpoints.save(at(position), format!("state {position}").as_bytes()).unwrap();
     }
     assert_eq!(checkpoints.count(), 3);
-    let mut again = Checkpoints::open(disk.clone()).unwrap();
+    let mut again = Checkpoints::open(disk.clone(), THREE).unwrap();
     let (mut found, mut before) = (Vec::new(), u64::MAX);
     while let Some(saved) = again.newest(before, &mut reports).unwrap() {
-        assert_eq!(saved.bytes, format!("state {}", saved.position).as_bytes());
-        found.push(saved.position);
+        assert_eq!(saved.bytes, format!("state {}", saved.point.place.mark.position).as_bytes());
+        found.push(saved.point.place.mark.position);
         before = saved.number;
     }
     assert_eq!((found, reports.len()), (vec![25, 30, 20], 0));
     again.remove(4).unwrap();
-    assert_eq!(again.newest(u64::MAX, &mut reports).unwrap().unwrap().position, 30);
+    assert_eq!(
+        again.newest(u64::MAX, &mut reports).unwrap().unwrap().point.place.mark.position,
+        30
+    );
     // A number is not used again while this process has it in mind.
-    again.save(26, b"x").unwrap();
+    again.save(at(26), b"x").unwrap();
     assert_eq!(again.newest(u64::MAX, &mut reports).unwrap().unwrap().number, 5);
+}
+
+#[test]
+fn checkpoints_go_back_far_enough_and_are_three_however_often_they_are_made() {
+    for (reach, far) in [
+        (Reach { time: 600_000, bytes: u64::MAX }, 600),
+        (Reach { time: u64::MAX, bytes: 900 }, 90),
+    ] {
+        let disk = disk(1);
+        let mut checkpoints = Checkpoints::open(disk.clone(), reach).unwrap();
+        for position in (1..3000).step_by(7) {
+            checkpoints.save(at(position), b"state").unwrap();
+            let oldest = positions(&checkpoints)[0];
+            assert!(oldest + far <= position || oldest == 1, "{oldest} of {position}");
+            assert!(oldest + 2 * far + 14 >= position, "{oldest} of {position}");
+            assert!(checkpoints.count() <= 3);
+            if position % 5 == 0 {
+                let before = positions(&checkpoints);
+                checkpoints = Checkpoints::open(disk.clone(), reach).unwrap();
+                assert_eq!(positions(&checkpoints), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn checkpoints_of_a_lost_history_go_before_others() {
+    let reach = Reach { time: u64::MAX, bytes: u64::MAX };
+    let mut checkpoints = Checkpoints::open(disk(1), reach).unwrap();
+    (10..13).for_each(|position| checkpoints.save(at(position), b"lost").unwrap());
+    checkpoints.are_lost(|_| true);
+    for (position, kept) in [(1, vec![11, 12, 1]), (2, vec![12, 1, 2]), (3, vec![1, 2, 3])] {
+        checkpoints.save(at(position), b"of now").unwrap();
+        assert_eq!(positions(&checkpoints), kept);
+    }
+    checkpoints.save(at(9), b"of now").unwrap();
+    assert_eq!(positions(&checkpoints), [1, 3, 9]);
+}
+
+#[test]
+fn a_checkpoint_of_another_node_is_taken_whole_or_not_at_all() {
+    let (theirs, ours) = (disk(1), disk(2));
+    let mut given = Checkpoints::open(theirs.clone(), THREE).unwrap();
+    given.save(at(7), b"their state").unwrap();
+    let content = theirs.content(&Checkpoints::<Simulated>::path(1)).unwrap();
+    let path = "unfinished-00000000000000000000";
+    let mut checkpoints = Checkpoints::open(ours.clone(), THREE).unwrap();
+    checkpoints.save(at(9), b"own").unwrap();
+    for bad in [&content[..content.len() - 1], b"", &[content.as_slice(), b"x"].concat()] {
+        ours.set_content(path, bad);
+        assert!(checkpoints.adopt(path).unwrap_err().contains("damaged"));
+        assert_eq!((ours.exists(path).unwrap(), checkpoints.count()), (false, 1));
+    }
+    assert!(checkpoints.adopt(path).is_err(), "there is none");
+    ours.set_content(path, &content);
+    let saved = checkpoints.adopt(path).unwrap();
+    assert_eq!((saved.point, &saved.bytes[..]), (at(7), &b"their state"[..]));
+    let again = Checkpoints::open(ours, THREE).unwrap();
+    assert_eq!(again.newest(u64::MAX, &mut Vec::new()).unwrap(), Some(saved));
 }
 
 #[test]
 fn a_checkpoint_with_any_byte_changed_or_missing_is_passed_over() {
     let disk = disk(1);
-    let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
-    checkpoints.save(1, b"older").unwrap();
-    checkpoints.save(2, b"newer state").unwrap();
+    let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
+    checkpoints.save(at(1), b"older").unwrap();
+    checkpoints.save(at(2), b"newer state").unwrap();
     let path = "checkpoint-00000000000000000002";
     let whole = disk.content(path).unwrap();
     let check = |content: &[u8]| {
         disk.set_content(path, content);
         let mut reports = Vec::new();
         let found = checkpoints.newest(u64::MAX, &mut reports).unwrap().unwrap();
-        assert_eq!((found.position, &found.bytes[..], reports.len()), (1, &b"older"[..], 1));
+        assert_eq!(
+            (found.point.place.mark.position, &found.bytes[..], reports.len()),
+            (1, &b"older"[..], 1)
+        );
     };
     for at in 0..whole.len() {
         check(&whole[..at]);
@@ -154,22 +234,28 @@ fn nothing_behind_the_newest_checkpoint_is_dropped() {
 fn a_full_disk_is_told_and_what_waits_is_written_when_there_is_room() {
     let disk = disk(1);
     let (mut ring, ..) = opened(&disk, SMALL);
-    let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
-    checkpoints.save(1, b"older").unwrap();
+    let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
+    checkpoints.save(at(1), b"older").unwrap();
     disk.set_faults(Faults { capacity: Some(300), ..Faults::default() });
     let mut failed = 0;
     for position in 1..=40 {
         add(&mut ring, position);
         failed += usize::from(ring.write().is_err());
     }
-    let error = checkpoints.save(2, &[0; 300]).unwrap_err().to_string();
+    let error = checkpoints.save(at(2), &[0; 300]).unwrap_err().to_string();
     assert!(error.contains("make room"), "{error}");
     assert!(failed > 0 && ring.waiting() > 0);
-    assert_eq!(checkpoints.newest(u64::MAX, &mut Vec::new()).unwrap().unwrap().position, 1);
+    assert_eq!(
+        checkpoints.newest(u64::MAX, &mut Vec::new()).unwrap().unwrap().point.place.mark.position,
+        1
+    );
     disk.set_faults(Faults::default());
     ring.write().unwrap();
-    checkpoints.save(2, &[0; 300]).unwrap();
-    assert_eq!(checkpoints.newest(u64::MAX, &mut Vec::new()).unwrap().unwrap().position, 2);
+    checkpoints.save(at(2), &[0; 300]).unwrap();
+    assert_eq!(
+        checkpoints.newest(u64::MAX, &mut Vec::new()).unwrap().unwrap().point.place.mark.position,
+        2
+    );
     drop(ring);
     let (_, found, reports) = opened(&disk, SMALL);
     assert_eq!((found, reports), ((1..=40).map(kept).collect(), Vec::new()));
@@ -182,7 +268,7 @@ fn what_was_synced_is_there_after_any_stop_of_the_machine() {
         let mut random = fastrand::Rng::with_seed(seed);
         let disk = disk(seed);
         let (mut ring, ..) = opened(&disk, SMALL);
-        let mut checkpoints = Checkpoints::open(disk.clone()).unwrap();
+        let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
         let stop = random.u64(..120);
         let mut faults = Faults { stop_in: Some(stop), ..Faults::default() };
         if seed % 3 == 0 {
@@ -196,7 +282,9 @@ fn what_was_synced_is_there_after_any_stop_of_the_machine() {
             if ring.write().is_ok() && random.u8(..4) == 0 && ring.sync().is_ok() {
                 synced = position;
             }
-            if random.u8(..10) == 0 && checkpoints.save(position, &[position as u8; 100]).is_ok() {
+            if random.u8(..10) == 0
+                && checkpoints.save(at(position), &[position as u8; 100]).is_ok()
+            {
                 saved = position;
                 let _ = ring.saved(position, 0);
             }
@@ -205,9 +293,9 @@ fn what_was_synced_is_there_after_any_stop_of_the_machine() {
         let disk = disk.restart();
         drop(lock(&disk).unwrap());
         let mut reports = Vec::new();
-        let checkpoints = Checkpoints::open(disk.clone()).unwrap();
+        let checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
         let found = checkpoints.newest(u64::MAX, &mut reports).unwrap();
-        let position = found.as_ref().map_or(0, |found| found.position);
+        let position = found.as_ref().map_or(0, |found| found.point.place.mark.position);
         assert!(position >= saved, "seed {seed}: the checkpoint {position}, {saved} was saved");
         assert!(reports.is_empty(), "seed {seed}: {reports:?}");
         let (_, found, _) = opened(&disk, SMALL);
@@ -229,13 +317,13 @@ fn a_process_that_is_killed_loses_nothing_that_it_has_written() {
         let disk = Folder::new(path);
         let _lock = lock(&disk).unwrap();
         let (mut ring, found, _) = opened(&disk, Limits { file: 5000, all: 20_000 });
-        let mut checkpoints = Checkpoints::open(disk).unwrap();
+        let mut checkpoints = Checkpoints::open(disk, THREE).unwrap();
         let last = found.last().map_or(0, |one| one.position);
         for position in last + 1.. {
             add(&mut ring, position);
             ring.write().unwrap();
             if position % 64 == 0 {
-                checkpoints.save(position, &vec![position as u8; 3000]).unwrap();
+                checkpoints.save(at(position), &vec![position as u8; 3000]).unwrap();
                 ring.saved(position, 0).unwrap();
             }
             println!("written {position}");
@@ -272,8 +360,9 @@ fn a_process_that_is_killed_loses_nothing_that_it_has_written() {
         assert!(there >= last, "{there} of {last}");
         assert!(found.iter().all(|one| *one == kept(one.position)));
         let mut reports = Vec::new();
-        let newest = Checkpoints::open(disk).unwrap().newest(u64::MAX, &mut reports).unwrap();
-        let position = newest.as_ref().map_or(0, |newest| newest.position);
+        let newest =
+            Checkpoints::open(disk, THREE).unwrap().newest(u64::MAX, &mut reports).unwrap();
+        let position = newest.as_ref().map_or(0, |newest| newest.point.place.mark.position);
         // One may be left out: it was killed between the ring and the checkpoint.
         assert!(reports.is_empty() && position + 128 >= last, "{position} of {last}: {reports:?}");
         assert!(found.first().is_none_or(|one| one.position <= position + 1));

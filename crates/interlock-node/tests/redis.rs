@@ -12,6 +12,11 @@ use interlock_node::redis::{Log, Settings};
 use interlock_node::trouble::Kind;
 use server::{entries, opened, trouble, until, Server, PROGRAMS};
 
+fn looked(log: &mut Log, positions: &[Position]) -> Vec<bool> {
+    assert!(log.look(positions));
+    until(log, |event| if let Event::Looked(there) = event { Some(there) } else { None })
+}
+
 fn appended(log: &mut Log) -> (u64, Id) {
     until(log, |event| match event {
         Event::Appended { number, id } => Some((number, id.unwrap())),
@@ -232,7 +237,9 @@ fn a_log_that_does_not_begin_with_its_first_entry_was_trimmed() {
     };
     let mut log = opened(settings());
     assert_eq!(entries(&mut log, 2).len(), 2);
-    assert!(log.trim_before(Id { ms: 6, number: 1 }));
+    let at = |ms, bytes: &[u8]| Position { id: Id { ms, number: 1 }, mark: Some(mark(bytes)) };
+    assert_eq!(looked(&mut log, &[at(6, b"x")]), [true]);
+    assert!(log.trim_before(&[at(6, b"x")]));
     until(&mut log, |event| (event == Event::Trimmed(Ok(1))).then_some(()));
     // Who has read it goes on.
     server.add("7-1", "y");
@@ -246,6 +253,37 @@ fn a_log_that_does_not_begin_with_its_first_entry_was_trimmed() {
     let mut late = opened(settings());
     let found = trouble(&mut late);
     assert!(found.kind == Kind::Trimmed && found.text.contains("6-1"), "{found}");
+}
+
+#[test]
+fn a_trim_that_rests_on_what_is_not_in_the_log_any_more_cuts_off_nothing() {
+    for program in PROGRAMS {
+        let server = Server::start(program, &[]);
+        server.add("5-1", "a");
+        server.add("6-1", "b");
+        let mut log = opened(server.settings());
+        let at = |ms, bytes: &[u8]| Position { id: Id { ms, number: 1 }, mark: Some(mark(bytes)) };
+        let all = [at(4, b"?"), at(5, b"a"), at(6, b"a"), at(6, b"b")];
+        assert_eq!(looked(&mut log, &all), [false, true, false, true]);
+        assert!(!log.trim_before(&[at(6, b"a")]), "it is another");
+        let cut = |log: &mut Log| {
+            assert!(log.trim_before(&[at(5, b"a"), at(6, b"b")]));
+            until(log, |event| if let Event::Trimmed(done) = event { done.ok() } else { None })
+        };
+        // The engine comes back with less and goes on with the same id.
+        server.say("XDEL il:log:{test} 6-1");
+        server.say("XSETID il:log:{test} 5-1");
+        server.add("6-1", "c");
+        assert_eq!(cut(&mut log), 0);
+        server.say("DEL il:log:{test}");
+        server.add("3-1", "d");
+        assert_eq!(cut(&mut log), 0);
+        assert!(server.say("XLEN il:log:{test}").contains('1'), "a log with lower ids is whole");
+        server.say("DEL il:log:{test}");
+        server.add("5-1", "a");
+        server.add("6-1", "b");
+        assert_eq!(cut(&mut log), 1);
+    }
 }
 
 #[test]
@@ -263,7 +301,7 @@ fn each_command_that_the_user_may_not_run_is_named() {
         };
         let mut log = as_user("");
         assert_eq!(entries(&mut log, 1).len(), 1);
-        for command in ["info", "xread", "xrange", "xadd", "xtrim", "xrevrange"] {
+        for command in ["info", "xread", "xrange", "xadd", "xtrim", "eval", "xrevrange"] {
             let mut log = as_user(&format!("-{command}"));
             let found = until(&mut log, |event| match event {
                 Event::Trouble(trouble)
@@ -274,17 +312,24 @@ fn each_command_that_the_user_may_not_run_is_named() {
             });
             let found = found.unwrap_or_else(|| {
                 log.append(b"y");
-                log.trim_before(Id { ms: 1, number: 1 });
+                let first = Position { id: Id { ms: 5, number: 1 }, mark: Some(mark(b"x")) };
+                log.look(&[first]);
                 log.ask_ends();
-                until(&mut log, |event| match event {
+                let told = |event| match event {
                     Event::Trouble(trouble)
                     | Event::Refused { trouble, .. }
                     | Event::Unknown { trouble, .. }
-                    | Event::Trimmed(Err(trouble)) => Some(trouble),
+                    | Event::Trimmed(Err(trouble)) => Some(Some(trouble)),
+                    Event::Looked(_) => Some(None),
                     _ => None,
+                };
+                until(&mut log, told).unwrap_or_else(|| {
+                    log.trim_before(&[first]);
+                    until(&mut log, told).expect("no look is under way")
                 })
             });
-            let wanted = format!("allow it the command (rule +{command})");
+            let rule = if matches!(command, "eval" | "xtrim") { "eval +xtrim" } else { command };
+            let wanted = format!("allow it the command (rule +{rule})");
             assert!(
                 found.kind == Kind::Denied && found.text.contains(&wanted),
                 "{command}: {found}"

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use interlock_log::machine::Limits;
 use interlock_log::rows;
 use interlock_log::state::Rules;
+use interlock_node::files::Reach;
 use interlock_node::node::{News, Pace};
 use interlock_node::redis;
 use interlock_node::running::{difference, Running, Settings};
@@ -64,6 +65,8 @@ impl LogNode {
             pace: Pace {
                 timeout: duration(of(settings, "timeout")?),
                 checkpoint: of(settings, "checkpoint")?,
+                reach: Reach { time: of(settings, "reach")?, ..Reach::default() },
+                keep: of(settings, "keep")?,
                 ..Pace::default()
             },
             held: of(settings, "held")?,
@@ -104,6 +107,7 @@ impl LogNode {
         found.set_item("trouble", troubles.collect::<Vec<_>>())?;
         found.set_item("behind", standing.at_end.map(|at| at.elapsed().as_secs_f64()))?;
         found.set_item("at_end", standing.is_at_end)?;
+        found.set_item("needs_snapshot", figures.needs_snapshot)?;
         found.set_item("ended", self.running.has_ended())?;
         Ok(found)
     }
@@ -151,6 +155,18 @@ impl LogNode {
         py.detach(|| self.running.drain(until))
     }
 
+    /// The file in its folder of its newest checkpoint that is in the log, the position and its checksum; if there
+    /// is none, one is made.
+    fn checkpoint(&self) -> Option<(String, u64, u64)> {
+        let (path, place) = self.running.checkpoint()?;
+        Some((path, place.mark.position, place.mark.checksum))
+    }
+
+    /// Has it take a checkpoint of another node, from a file in its folder.
+    fn install(&self, path: String) {
+        self.running.install(path);
+    }
+
     /// Has it forget its history, and read the log anew.
     fn resync(&self) {
         self.running.resync();
@@ -173,6 +189,7 @@ impl LogNode {
             News::Table(text) => ("table", text),
             News::GoesBack(position) => ("back", position.to_string()),
             News::Stuck => ("stuck", String::new()),
+            News::NotInstalled(text) => ("snapshot", text),
             News::ReadersGoBack => ("readers", String::new()),
             News::OtherSettings(theirs) => ("settings", difference(&self.rows, &theirs)),
         }

@@ -81,7 +81,7 @@ FLAGS = (
     Flag("--timeout", "a node on a log: seconds within which a write is done, or not at all (10)",
          "SECONDS", _seconds),
     Flag("--keep", "entries that the stream keeps at least (1,000,000)", "N", positive,
-         default=1_000_000),
+         default=0),
     Flag("--tombstone-age", "seconds for which a deleted row is remembered (604800)", "SECONDS",
          _seconds, default=604_800.0),
     Flag("--capacity", "rows beyond which new ones are refused (1,000,000)", "N", positive,

@@ -44,6 +44,8 @@ from interlock.table.table import SharedTable
 
 logger = logging.getLogger("interlock.cluster")
 TICK = 0.05
+KEPT = 1_000_000
+"""Entries that a stream keeps at least."""
 TAKEN = 2_000
 """Commands that are taken at once."""
 FLUSHED = 5.0
@@ -374,7 +376,7 @@ class Node:
     def _stream(self, role: Role) -> ChangeStream:
         settings = self.settings
         return open_stream(
-            settings.stream_url, settings.table, keep=settings.keep, role=role,
+            settings.stream_url, settings.table, keep=settings.keep or KEPT, role=role,
             timeout=settings.lease,
         )  # fmt: skip
 

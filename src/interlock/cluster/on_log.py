@@ -20,7 +20,7 @@ from interlock.cluster.log_figures import LogFigures
 from interlock.cluster.membership import Membership
 from interlock.cluster.pages import LogPages
 from interlock.cluster.settings import NodeSettings
-from interlock.cluster.snapshots import machine
+from interlock.cluster.snapshots import machine, pace
 from interlock.cluster.state import TableRules
 from interlock.cluster.storage import following, together
 from interlock.engine.url import Target, parse
@@ -33,8 +33,6 @@ LOOKED = 0.2
 """Seconds between two looks at a node's news."""
 DRAINED = 5.0
 """Seconds for which the end of a node waits for what clients have asked."""
-CHECKPOINT = 100_000
-"""Entries from a checkpoint to the next."""
 LEAST_STALENESS = 2.0
 """Seconds; a log that rests is looked at every second."""
 
@@ -246,7 +244,9 @@ def _given(
         "mode": mode,
         "folder": str(folder),
         "timeout": settings.timeout,
-        "checkpoint": CHECKPOINT,
+        **pace(),
+        # Not trimmed before nodes give each other checkpoints.
+        "keep": 2**63,
         "held": bool(settings.databases),
         "stream": f"il:log:{{{settings.table}.{settings.dc}}}",
         **_engine(target),

@@ -48,8 +48,8 @@ class NodeSettings:
     """Of a node on a log: seconds within which a write is done, or not at all."""
     lease: float = 3.0
     """Seconds after which a primary that does not renew its lease is one no more."""
-    keep: int = 1_000_000
-    """Entries that the stream keeps at least."""
+    keep: int = 0
+    """Entries that the stream keeps at least; 0: a million, of a log those that nodes need."""
     tombstone_age: float = 7 * 86_400.0
     """Seconds for which a deleted row is remembered."""
     tombstones: int = 1_000_000
@@ -92,6 +92,8 @@ class NodeSettings:
                 )
         for name in ("capacity", "keep", "tombstones"):
             number: Any = getattr(self, name)
+            if name == "keep" and number == 0:
+                continue
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
                 raise ValueError(f"node(): {name} is {number!r}; allowed: a whole number from 1")
 

@@ -8,9 +8,11 @@ use crate::machine::Machine;
 use crate::ring::Ring;
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// Answers writes whose deadlines are over, by what the owner takes for the log time of now, and that
-    /// were not read back: nobody can say whether they will be done.
-    pub fn leave(&mut self, now: u64) {
+    /// Answers writes whose deadlines are over, by the time since an entry was read, and that were not read
+    /// back: nobody can say whether they will be done.
+    pub fn leave(&mut self, since_last_read: u64) {
+        // Not the log time of now, which a node that has gone back may not know.
+        let now = self.seen.saturating_add(since_last_read);
         for batch in &mut self.pending {
             for (ticket, command) in batch.tickets.iter_mut().zip(&batch.commands) {
                 if let Some(ticket) = ticket.take_if(|_| now > command.deadline) {

@@ -1,5 +1,8 @@
-//! Checkpoints: each in a file of its own, which is there whole or not at all; the last three are kept.
+//! Checkpoints: each in a file of its own, which is there whole or not at all. Three are kept: the newest, and
+//! those before it from which a node can go back far enough ([`Reach`]).
 
+use interlock_log::checkpoint::Place;
+use interlock_log::entry::Mark;
 use interlock_stores::disk::{read_at, Access, Disk, File};
 use interlock_stores::StoreError;
 
@@ -8,8 +11,11 @@ use crate::files::{long, name, numbered, word, Report};
 /// The checkpoints in a folder.
 pub struct Checkpoints<D: Disk> {
     disk: D,
-    /// Numbers of those that are there, oldest first.
-    numbers: Vec<u64>,
+    reach: Reach,
+    /// Those that are there, oldest first; none of what is damaged.
+    kept: Vec<(u64, Option<Point>)>,
+    /// Of those: no part of the log.
+    lost: Vec<u64>,
     last: u64,
 }
 
@@ -18,29 +24,59 @@ pub struct Checkpoints<D: Disk> {
 pub struct Saved {
     /// By which it can be removed; later ones have higher numbers, whatever their positions.
     pub number: u64,
-    pub position: u64,
+    pub point: Point,
     pub bytes: Vec<u8>,
+}
+
+/// The moment of a log for which a checkpoint stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    pub place: Place,
+    /// The log time, in ms.
+    pub time: u64,
+    /// The bytes of all entries up to it.
+    pub bytes: u64,
+}
+
+/// The least that the oldest checkpoint goes back: an engine that starts from an old copy of its data has
+/// lost as much, and the log is not trimmed behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// In ms of the log's time.
+    pub time: u64,
+    /// So many bytes of entries are enough, however soon they came.
+    pub bytes: u64,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Reach { time: 600_000, bytes: 256 << 20 }
+    }
 }
 
 impl<D: Disk> Checkpoints<D> {
     /// Finds those that are there, and removes what a crash has left unfinished.
-    pub fn open(disk: D) -> Result<Checkpoints<D>, StoreError> {
+    pub fn open(disk: D, reach: Reach) -> Result<Checkpoints<D>, StoreError> {
         for unfinished in numbered(&disk, UNFINISHED)? {
             let path = name(UNFINISHED, unfinished);
             disk.remove(&path)
                 .map_err(|e| StoreError::new("removing", &disk.describe(&path), e))?;
         }
-        let numbers = numbered(&disk, PREFIX)?;
-        let last = numbers.last().copied().unwrap_or(0);
-        Ok(Checkpoints { disk, numbers, last })
+        let mut kept = Vec::new();
+        for number in numbered(&disk, PREFIX)? {
+            let found = whole(&content(&disk, &name(PREFIX, number))?).map(|(point, _)| point);
+            kept.push((number, found));
+        }
+        let last = kept.last().map_or(0, |(number, _)| *number);
+        Ok(Checkpoints { disk, reach, kept, lost: Vec::new(), last })
     }
 
-    /// Saves one. When it returns, it is on disk, and all but the last three are removed.
+    /// Saves one. When it returns, it is on disk, and all but three are removed.
     ///
     /// # Errors
     ///
     /// If it could not be written; those before are there.
-    pub fn save(&mut self, position: u64, bytes: &[u8]) -> Result<(), StoreError> {
+    pub fn save(&mut self, point: Point, bytes: &[u8]) -> Result<(), StoreError> {
         let number = self.last + 1;
         let (unfinished, path) = (name(UNFINISHED, number), name(PREFIX, number));
         let wrong = |error| StoreError::new("writing", &self.disk.describe(&path), error);
@@ -48,10 +84,7 @@ impl<D: Disk> Checkpoints<D> {
         if self.disk.exists(&unfinished).map_err(wrong)? {
             self.disk.remove(&unfinished).map_err(wrong)?;
         }
-        let mut head = MAGIC.to_vec();
-        head.extend_from_slice(&position.to_le_bytes());
-        head.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-        head.extend_from_slice(&checksum(&head, bytes).to_le_bytes());
+        let head = point.head(bytes);
         let write = || {
             let file = self.disk.open(&unfinished, Access::Create)?;
             file.write(0, &head)?;
@@ -67,13 +100,84 @@ impl<D: Disk> Checkpoints<D> {
             let wrong = StoreError::new("writing", &self.disk.describe(&path), error);
             return Err(wrong);
         }
-        self.last = number;
-        self.numbers.push(number);
-        while self.numbers.len() > KEPT {
-            // One that cannot be removed costs room alone.
-            let _ = self.disk.remove(&name(PREFIX, self.numbers.remove(0)));
-        }
+        self.add(number, point);
         Ok(())
+    }
+
+    fn add(&mut self, number: u64, point: Point) {
+        self.last = number;
+        self.kept.push((number, Some(point)));
+        while let Some(at) = self.needless() {
+            // One that cannot be removed costs room alone.
+            let _ = self.disk.remove(&name(PREFIX, self.kept.remove(at).0));
+        }
+    }
+
+    /// The index of one that need not be kept.
+    fn needless(&self) -> Option<usize> {
+        if let Some(damaged) = self.kept.iter().position(|(_, point)| point.is_none()) {
+            return Some(damaged);
+        }
+        if self.kept.len() > KEPT {
+            let lost = self.kept.iter().position(|(number, _)| self.lost.contains(number));
+            if lost.is_some() {
+                return lost;
+            }
+        }
+        let points: Vec<Point> = self.kept.iter().filter_map(|(_, point)| *point).collect();
+        let newest = points.last()?;
+        let reaches = |point: &Point| {
+            newest.time >= point.time.saturating_add(self.reach.time)
+                || newest.bytes >= point.bytes.saturating_add(self.reach.bytes)
+        };
+        if points.len() > KEPT && reaches(&points[1]) {
+            return Some(0);
+        }
+        // The oldest is needed still. Of the others the one goes between whose neighbours is the least.
+        let between = |at: &usize| points[at + 1].bytes.saturating_sub(points[at - 1].bytes);
+        (1..points.len() - 1).min_by_key(between).filter(|_| points.len() > KEPT)
+    }
+
+    /// Takes a file that another node has given as the newest checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, or the disk does not take it; it is removed.
+    pub fn adopt(&mut self, path: &str) -> Result<Saved, String> {
+        let (number, disk) = (self.last + 1, self.disk.clone());
+        let adopt = || {
+            let content = content(&disk, path).map_err(|error| error.to_string())?;
+            let (point, bytes) = whole(&content).ok_or(DAMAGED)?;
+            let wrong = |error| StoreError::new("renaming", &disk.describe(path), error);
+            let rename = || {
+                disk.open(path, Access::Read)?.sync()?;
+                disk.rename(path, &name(PREFIX, number))?;
+                disk.sync_folder("")
+            };
+            rename().map_err(|error| wrong(error).to_string())?;
+            Ok(Saved { number, point, bytes: bytes.to_vec() })
+        };
+        let adopted = adopt();
+        match &adopted {
+            Ok(saved) => self.add(number, saved.point),
+            Err(_) => drop(self.disk.remove(path)),
+        }
+        adopted
+    }
+
+    /// Says which are no part of the log any more: they go before others.
+    pub fn are_lost(&mut self, is_lost: impl Fn(&Point) -> bool) {
+        self.lost = self.kept().filter(|(_, it)| is_lost(it)).map(|(number, _)| number).collect();
+    }
+
+    /// Those that are whole, oldest first.
+    pub fn kept(&self) -> impl Iterator<Item = (u64, Point)> + '_ {
+        self.kept.iter().filter_map(|(number, point)| Some((*number, (*point)?)))
+    }
+
+    /// The name of the file of one.
+    pub fn path(number: u64) -> String {
+        name(PREFIX, number)
     }
 
     /// The newest of those before a number that is whole; `u64::MAX`: of all. Those that are not are told.
@@ -82,17 +186,14 @@ impl<D: Disk> Checkpoints<D> {
         before: u64,
         reports: &mut Vec<Report>,
     ) -> Result<Option<Saved>, StoreError> {
-        for number in self.numbers.iter().rev().copied().filter(|number| *number < before) {
+        let numbers = self.kept.iter().rev().map(|(number, _)| *number);
+        for number in numbers.filter(|number| *number < before) {
             let path = name(PREFIX, number);
-            let wrong = |e| StoreError::new("reading", &self.disk.describe(&path), e);
-            let file = self.disk.open(&path, Access::Read).map_err(wrong)?;
-            let mut content = vec![0; file.length().map_err(wrong)? as usize];
-            let found = read_at(&file, 0, &mut content).map_err(wrong)?;
-            content.truncate(found);
-            match whole(&content) {
-                Some(position) => {
+            let mut content = content(&self.disk, &path)?;
+            match whole(&content).map(|(point, _)| point) {
+                Some(point) => {
                     content.drain(..HEAD);
-                    return Ok(Some(Saved { number, position, bytes: content }));
+                    return Ok(Some(Saved { number, point, bytes: content }));
                 }
                 None => reports.push(Report {
                     path: self.disk.describe(&path),
@@ -108,24 +209,53 @@ impl<D: Disk> Checkpoints<D> {
         let path = name(PREFIX, number);
         let wrong = |error| StoreError::new("removing", &self.disk.describe(&path), error);
         self.disk.remove(&path).map_err(wrong)?;
-        self.numbers.retain(|one| *one != number);
+        self.kept.retain(|(one, _)| *one != number);
         Ok(())
     }
 
     /// The number of checkpoints that are there.
     pub fn count(&self) -> usize {
-        self.numbers.len()
+        self.kept.len()
     }
 }
 
-/// The position of a checkpoint that is whole.
-fn whole(content: &[u8]) -> Option<u64> {
-    let length = usize::try_from(long(content, 16)?).ok()?;
+impl Point {
+    /// The bytes in front of a checkpoint's own.
+    fn head(&self, bytes: &[u8]) -> Vec<u8> {
+        let (ms, number) = self.place.id.unwrap_or_default();
+        let Mark { position, checksum: mark } = self.place.mark;
+        let length = bytes.len() as u64;
+        let mut head = MAGIC.to_vec();
+        for one in [position, mark, ms, number, self.place.entry, self.time, self.bytes, length] {
+            head.extend_from_slice(&one.to_le_bytes());
+        }
+        let sum = checksum(&head, bytes);
+        head.extend_from_slice(&sum.to_le_bytes());
+        head
+    }
+}
+
+/// A checkpoint that is whole: what it stands for, and its own bytes.
+fn whole(content: &[u8]) -> Option<(Point, &[u8])> {
     let bytes = content.get(HEAD..)?;
+    let at = |index: usize| long(content, MAGIC.len() + 8 * index);
+    let (mark, id) = ((at(0)?, at(1)?), (at(2)?, at(3)?));
+    let mark = Mark { position: mark.0, checksum: mark.1 };
+    let place = Place { mark, id: (id != (0, 0)).then_some(id), entry: at(4)? };
+    let point = Point { place, time: at(5)?, bytes: at(6)? };
     let is_whole = content.starts_with(MAGIC)
-        && bytes.len() == length
-        && word(content, 24)? == checksum(&content[..24], bytes);
-    is_whole.then(|| long(content, 8))?
+        && bytes.len() as u64 == at(7)?
+        && word(content, HEAD - 4)? == checksum(&content[..HEAD - 4], bytes);
+    is_whole.then_some((point, bytes))
+}
+
+fn content<D: Disk>(disk: &D, path: &str) -> Result<Vec<u8>, StoreError> {
+    let wrong = |error| StoreError::new("reading", &disk.describe(path), error);
+    let file = disk.open(path, Access::Read).map_err(wrong)?;
+    let mut content = vec![0; file.length().map_err(wrong)? as usize];
+    let found = read_at(&file, 0, &mut content).map_err(wrong)?;
+    content.truncate(found);
+    Ok(content)
 }
 
 fn checksum(head: &[u8], bytes: &[u8]) -> u32 {
@@ -133,8 +263,11 @@ fn checksum(head: &[u8], bytes: &[u8]) -> u32 {
 }
 
 const PREFIX: &str = "checkpoint-";
+/// The files of those that are being written, and of one that comes from another node: [`Checkpoints::open`]
+/// removes them.
 const UNFINISHED: &str = "unfinished-";
-const MAGIC: &[u8; 8] = b"ilcheck1";
-/// Bytes in front of a checkpoint's own: magic, position, length, checksum.
-const HEAD: usize = 28;
+const MAGIC: &[u8; 8] = b"ilcheck2";
+/// Bytes in front of a checkpoint's own: magic, eight numbers, checksum.
+const HEAD: usize = 76;
 const KEPT: usize = 3;
+const DAMAGED: &str = "what came is damaged, or no checkpoint of this version";

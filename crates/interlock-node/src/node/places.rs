@@ -5,19 +5,19 @@ use interlock_log::machine::Machine;
 use interlock_stores::disk::Disk;
 use interlock_stores::StoreError;
 
-use crate::files::{Checkpoints, Report};
+use crate::files::{Checkpoints, Point, Report};
 use crate::log::{Id, Position};
 
-/// The newest checkpoint before a number that can be read, and its number.
+/// The newest checkpoint before a number that can be read, its number, and the moment for which it stands.
 pub(super) fn older<M: Machine, D: Disk>(
     checkpoints: &Checkpoints<D>,
     mut before: u64,
     reports: &mut Vec<Report>,
-) -> Result<Option<(u64, Checkpoint<M>)>, StoreError> {
+) -> Result<Option<(u64, Point, Checkpoint<M>)>, StoreError> {
     while let Some(saved) = checkpoints.newest(before, reports)? {
         before = saved.number;
         if let Ok(found) = Checkpoint::decode(&saved.bytes) {
-            return Ok(Some((saved.number, found)));
+            return Ok(Some((saved.number, saved.point, found)));
         }
         let path = format!("checkpoint {}", saved.number);
         let text = "it is of another version of the program, and is passed over".to_owned();

@@ -39,6 +39,10 @@ pub enum Asked {
     Known,
     First,
     Last,
+    /// An entry that may be one of a checkpoint, before so many others.
+    Look {
+        left: usize,
+    },
     Trim,
 }
 
@@ -50,6 +54,10 @@ pub enum Heard {
     Read(Vec<Entry>),
     Known(Option<u64>),
     Ends(Option<(Entry, Entry)>),
+    Looked {
+        found: Option<Entry>,
+        left: usize,
+    },
     Trimmed(Result<u64, Trouble>),
     /// A reply was longer than may be held.
     TooLong,
@@ -324,6 +332,10 @@ fn answer(
             let entries = entries_of(&entries)?;
             Some(Heard::Known(entries.first().map(|(_, bytes)| mark(bytes))))
         }
+        (Asked::Look { left }, entries) => {
+            let found = entries_of(&entries)?.into_iter().next().map(owned);
+            Some(Heard::Looked { found, left })
+        }
         (Asked::First, entries) => {
             *first = entries_of(&entries)?.into_iter().next().map(owned);
             None
@@ -344,9 +356,9 @@ impl Asked {
             Asked::Replication | Asked::Memory => "INFO",
             Asked::Add => "XADD",
             Asked::Read => "XREAD",
-            Asked::Known | Asked::First => "XRANGE",
+            Asked::Known | Asked::First | Asked::Look { .. } => "XRANGE",
             Asked::Last => "XREVRANGE",
-            Asked::Trim => "XTRIM",
+            Asked::Trim => "EVAL/XTRIM",
         }
     }
 }

@@ -1,0 +1,229 @@
+//! A node keeps checkpoints, says in the log which, and trims the log behind what two machines keep. It takes
+//! one of another node where the log does not go back to its own.
+
+use std::time::{Duration, Instant};
+
+use interlock_log::checkpoint::{Checkpoint, Place};
+use interlock_log::machine::Machine;
+use interlock_log::replica::Need;
+use interlock_stores::disk::Disk;
+
+use super::places::position;
+use super::{Node, ReadingFor};
+use crate::files::{Checkpoints, Point};
+use crate::log::{Id, Position};
+use crate::ports::{Clients, News};
+use crate::trouble::Trouble;
+
+/// The knowledge of a node of checkpoints, its own and others'.
+pub(super) struct Keeping {
+    /// Bytes of all entries up to the last one that was applied, and to the newest checkpoint.
+    pub(super) bytes: u64,
+    begun: u64,
+    ended: Option<Instant>,
+    /// Another node needs one, and there is none.
+    is_wanted: bool,
+    /// The places that were asked for, and when.
+    asked: Option<(Instant, Vec<Place>)>,
+    next: Instant,
+    /// Places that the log could be trimmed to, and where it was.
+    cuts: Vec<Place>,
+    trimmed: Option<Id>,
+    /// The newest checkpoint that is in the log.
+    pub(super) newest: Option<(u64, Point)>,
+}
+
+impl Keeping {
+    pub(super) fn new(bytes: u64) -> Keeping {
+        let (ended, asked, trimmed, newest) = Default::default();
+        let (cuts, next) = (Vec::new(), Instant::now());
+        Keeping { bytes, begun: bytes, ended, is_wanted: false, asked, next, cuts, trimmed, newest }
+    }
+
+    /// The history behind a moment is not the log's any more.
+    pub(super) fn go_back(&mut self, bytes: u64) {
+        *self = Keeping { is_wanted: self.is_wanted, ..Keeping::new(bytes) };
+    }
+
+    /// The place before which to trim so that a number of entries stay: one to which it could be trimmed.
+    fn behind(&mut self, cut: Place, keep: u64) -> Option<Place> {
+        if self.cuts.last().is_none_or(|last| last.mark.position < cut.mark.position) {
+            self.cuts.push(cut);
+        }
+        let far = |place: &&Place| place.mark.position.saturating_add(keep) <= cut.mark.position;
+        let found = self.cuts.iter().rposition(|place| far(&place))?;
+        self.cuts.drain(..found);
+        if self.cuts.len() > MOST_CUTS {
+            let mut index = 0;
+            self.cuts.retain(|_| (index % 2 == 0, index += 1).0);
+        }
+        Some(self.cuts[0])
+    }
+}
+
+impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
+    /// Writes a checkpoint, when it is time to.
+    pub(super) fn save(&mut self, now: Instant) {
+        match self.saver.done() {
+            Some(Ok(position)) => {
+                self.saved = position;
+                self.told.ends("checkpoint");
+                self.replica.saved(position);
+                (self.keeping.ended, self.keeping.next) = (Some(now), now);
+                self.keeping.is_wanted = false;
+            }
+            Some(Err(text)) => {
+                self.keeping.ended = Some(now);
+                self.told.begins("checkpoint", text.clone());
+                self.clients.tell(News::Disk(text));
+            }
+            None => {}
+        }
+        let place = self.replica.place();
+        let keeping = &mut self.keeping;
+        let is_due = place.mark.position >= self.begun + self.pace.checkpoint
+            || keeping.bytes >= keeping.begun + self.pace.checkpoint_bytes;
+        // A large state is not written all the time.
+        let rests = keeping.ended.is_some_and(|ended| now < ended + SELDOM * self.saver.took);
+        let is_due = (is_due && !rests) || keeping.is_wanted;
+        if !is_due || self.saver.is_busy() || self.is_reading_for != ReadingFor::State {
+            return;
+        }
+        let Some(later) = self.replica.checkpoint_later() else { return };
+        self.begun = place.mark.position;
+        keeping.begun = keeping.bytes;
+        let point = Point { place, time: self.replica.state().now, bytes: keeping.bytes };
+        if let Err(text) = self.saver.begin(point, later) {
+            self.clients.tell(News::Disk(text));
+        }
+    }
+
+    /// Asks which checkpoints are in the log: its own, and those that others say they keep.
+    pub(super) fn keep(&mut self, now: Instant) {
+        let waits = self.keeping.asked.as_ref().is_some_and(|(since, _)| now < *since + LOST);
+        let is_settled = self.replica.serves() && !self.replica.owes() && !self.is_other;
+        if now < self.keeping.next || waits || !is_settled || self.saver.is_busy() {
+            return;
+        }
+        self.keeping.next = now + LOOKED;
+        let keepers = self.replica.state().keepers.iter();
+        let mut places: Vec<Place> = keepers.filter_map(|(_, keeper)| keeper.kept).collect();
+        places.extend(self.saver.checkpoints().kept().map(|(_, point)| point.place));
+        places.extend(&self.keeping.cuts);
+        places.sort_unstable_by_key(|place| (place.id, place.entry));
+        places.dedup();
+        let positions: Vec<Position> = places.iter().copied().filter_map(position).collect();
+        places.retain(|place| place.id.is_some());
+        if self.log.look(&positions) {
+            self.keeping.asked = Some((now, places));
+        }
+    }
+
+    /// Says what it keeps, and trims the log.
+    pub(super) fn looked(&mut self, there: &[bool]) {
+        let Some((_, places)) = self.keeping.asked.take() else { return };
+        if there.len() != places.len() || self.saver.is_busy() {
+            return;
+        }
+        let is_there = |place: &Place| {
+            places.iter().zip(there).any(|(one, is_there)| *is_there && one == place)
+        };
+        let mut checkpoints = self.saver.checkpoints();
+        checkpoints.are_lost(|point| !is_there(&point.place));
+        let kept: Vec<_> = checkpoints.kept().filter(|(_, it)| is_there(&it.place)).collect();
+        drop(checkpoints);
+        self.keeping.newest = kept.last().copied();
+        if !self.waiting.is_empty() {
+            return;
+        }
+        let oldest = kept.first().map(|(_, point)| point.place);
+        self.waiting.extend(self.replica.reports(oldest));
+        let mut rests_on = self.replica.cut(is_there);
+        let Some(cut) = rests_on.last().copied() else { return };
+        let Some(before) = self.keeping.behind(cut, self.pace.keep) else { return };
+        let to = position(before).map(|position| position.id);
+        if to > self.keeping.trimmed && is_there(&before) {
+            rests_on.push(before);
+            let rests_on: Vec<Position> = rests_on.into_iter().filter_map(position).collect();
+            if self.log.trim_before(&rests_on) {
+                self.keeping.trimmed = to;
+            }
+        }
+    }
+
+    pub(super) fn trimmed(&mut self, done: Result<u64, Trouble>) {
+        match done {
+            Ok(_) => self.told.ends("trim"),
+            Err(trouble) => {
+                // It is tried again with the next look.
+                self.keeping.trimmed = None;
+                self.told.begins("trim", trouble.text.clone());
+                self.clients.tell(News::Trouble(trouble));
+            }
+        }
+    }
+
+    /// The file of the newest checkpoint that is in the log, for another node.
+    pub fn newest(&self) -> Option<(String, Place)> {
+        let newest = self.keeping.newest;
+        newest.map(|(number, point)| (Checkpoints::<D>::path(number), point.place))
+    }
+
+    /// Has it make a checkpoint now if there is none.
+    pub fn want_checkpoint(&mut self) {
+        self.keeping.is_wanted |= self.keeping.newest.is_none();
+    }
+
+    /// Takes a checkpoint of another node, which is in a file of this node's folder, if it needs one.
+    pub fn install(&mut self, path: &str) {
+        if !self.needs_snapshot() {
+            return;
+        }
+        let adopted = self.saver.checkpoints().adopt(path);
+        let found = adopted.and_then(|saved| match Checkpoint::decode(&saved.bytes) {
+            Ok(found) => Ok((saved, found)),
+            Err(_) => {
+                let _ = self.saver.checkpoints().remove(saved.number);
+                Err("what came is a checkpoint of another version of the program".to_owned())
+            }
+        });
+        match found {
+            Ok((saved, found)) => {
+                self.tried = saved.number;
+                self.go_on(Some(found), saved.point.bytes);
+            }
+            Err(text) => self.clients.tell(News::NotInstalled(text)),
+        }
+    }
+
+    /// Returns whether it can go on only from a checkpoint of another node.
+    pub fn needs_snapshot(&self) -> bool {
+        matches!(self.replica.need(), Need::Snapshot)
+    }
+
+    /// Goes on from a checkpoint, of this node or another.
+    pub(super) fn go_on(&mut self, found: Option<Checkpoint<M>>, bytes: u64) {
+        // Whether the log begins at its beginning is seen when it is read from there.
+        self.replica.go_back(found, true);
+        self.keeping.go_back(bytes);
+        self.told.ends("stuck");
+        let place = self.replica.place();
+        self.waiting.clear();
+        self.outside.lose();
+        (self.is_greeted, self.knows_time, self.is_genesis_under_way) = Default::default();
+        self.saved = place.mark.position;
+        self.begun = self.saved;
+        self.again = Some(Instant::now());
+        self.is_reading_for = ReadingFor::State;
+        self.log.read_from(position(place));
+    }
+}
+
+/// Between two looks at which checkpoints are in the log.
+const LOOKED: Duration = Duration::from_secs(5);
+/// After which what was asked for is taken for lost.
+const LOST: Duration = Duration::from_secs(30);
+/// A checkpoint takes this part of the time at most.
+const SELDOM: u32 = 10;
+/// Places to which the log could be trimmed that are remembered.
+const MOST_CUTS: usize = 64;
