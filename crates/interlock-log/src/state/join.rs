@@ -147,7 +147,8 @@ impl Rules {
         if column.is_register() {
             let mark = &delta[1];
             let is_set = **mark != *pack::NIL && **mark != *cells[at + 1];
-            if is_set && is_later(mark, stamp_of(&cells[at + 1], cells)) {
+            let before: &&[u8] = stamp_of(&cells[at + 1], cells);
+            if is_set && is_later(mark, before) {
                 joined[0] = Some(delta[0].clone());
                 joined[1] = Some(folded(mark.clone(), cells[BIRTH], cells[ALIVE]));
             }
