@@ -52,7 +52,7 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
 ) -> None:
     url = f"interlock://127.0.0.1:{hub.port}"
     server = redis.Redis(port=hub.port)
-    queue, lost = Queue(server, "q"), Queue(server, "lost")
+    queue, lost, dead = Queue(server, "q"), Queue(server, "lost"), Queue(server, "dead")
 
     def today() -> str:
         return f"{dt.datetime.fromtimestamp(time.time() + clock.ahead, dt.UTC):%Y-%m-%d}.log"
@@ -65,6 +65,7 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         assert live.lost is False
         stats = queue.stats()
         assert (stats["leased"], stats["delayed"]) == (1, 1)
+        assert dead.put(message("looks at the dead letter")) and dead.stats()["dead"] == 1
         assert queue.put(message("again", dedup="known")) == [first]
         assert remote.result(done) == "kept"
         assert server.hget("rows:short", "a") == server.hget("rows:until", "a") == b"1"
@@ -94,6 +95,9 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         held = queue.lease(duration=LONG).messages
         server.hset("rows:short", "a", 1)
         server.expire("rows:short", 3600)
+        dead.call("configure", "DEAD_TTL", LONG)
+        dead.put(message("x"))
+        dead.settle(dead.lease().messages[0].reject())
         # What ends within it: the lease of a consumer that says nothing any more.
         lost.put(message("lost"))
         assert len(lost.lease(duration=6_000_000).messages) == 1
@@ -120,6 +124,13 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         wait_for(lambda: len(ticks) >= before + 2, "the ticks did not go on")
         assert max(ticks) < time.time() + 60
         assert float(server.info()["clock_distrusted_seconds"]) == pytest.approx(DAYS, abs=2)
+        clock.set(-DAYS)
+        server.publish("topic", "from the past")
+        published += 1
+        unhurt()
+        before = len(ticks)
+        wait_for(lambda: len(ticks) >= before + 2, "the ticks did not go on")
+        assert min(ticks) > time.time() - 60
         clock.set(0)
         server.publish("topic", "right again")
         published += 1
@@ -163,7 +174,7 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         live.ack()
         queue.ack_all(held)
         info = server.info()
-        assert (info["clock_jumps"], info["clock_stable"]) == (3, 0)
+        assert (info["clock_jumps"], info["clock_stable"]) == (4, 0)
     _, _, logged = hub.end()
     for line in (
         "the system clock jumped by +864000", "was set back to the time before the jump (-86",

@@ -297,7 +297,7 @@ def test_a_duration_is_in_the_bucket_whose_bound_it_does_not_pass() -> None:
     one = Meter()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], BOUNDS[-1] + 1):
         # The lease is a microsecond before its message was put: a clock was set back.
-        held = SimpleNamespace(queue="q", task="t", attempt=1, token=1, sequence=2)
+        held = SimpleNamespace(queue="q", task="t", attempt=1, token=1, _leased_at=1, sequence=2)
         execution: Any = SimpleNamespace(held=held, started=0.0, ended=seconds)
         one.ended(execution, ACKED, settles=False)
     *counts, seconds = counted(one.read(), "handling")["q", "t"]

@@ -226,3 +226,29 @@ def test_no_tick_comes_twice_where_the_clock_of_the_engine_is_set(
     # At a jump of days leases run out and dedup strings are forgotten: that tick may come twice.
     assert sorted(set(seen)) == list(range(min(seen), max(seen) + 1))
     assert len(seen) <= len(set(seen)) + 6
+
+
+def test_nothing_expires_early_where_the_clock_of_the_engine_was_ahead(tmp_path: Path) -> None:
+    ran: list[str] = []
+    with (
+        redis_server(tmp_path) as (_, port),
+        redis.Redis(port=port) as server,
+        App(f"redis://127.0.0.1:{port}") as app,
+    ):
+
+        @app.task(expires=3600)
+        def soon(name: str) -> None:
+            ran.append(name)
+
+        queue = app._open("default")
+        app._client._engine.library = Library(instead={"clock": CLOCK})
+        soon.send("before")
+        server.set("il:{default}:clock", 864_000_000_000)
+        with app.worker(threads=1, timetable=False):
+            wait_for(lambda: queue.stats().messages_expired == 1, "that clock is not gone by")
+        # Tokens go on from ten days ahead. They rise, and do not tell the time any more.
+        server.set("il:{default}:clock", 0)
+        soon.send("behind")
+        with app.worker(threads=1, timetable=False):
+            wait_for(lambda: queue.stats().unsettled == 0, "it is not handled")
+    assert ran == ["behind"]

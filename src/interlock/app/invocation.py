@@ -169,11 +169,11 @@ class Invoked:
 
     def _check_expiry(self) -> None:
         """Raise Expired where the message's time is over, as the engine's clock has it: an id is
-        the time of the put, a token that of the lease, in µs."""
+        the time of the put, in µs."""
         limit = self._read.expires
         if limit is None:
             return
-        age = (self._lease.token - self._lease.id) / 1e6
+        age = (self._lease._leased_at - self._lease.id) / 1e6
         if age > limit:
             raise Expired(f"sent {age:.3g} s ago, with {limit:.3g} s to begin")
 

@@ -35,7 +35,8 @@ class LeasedBatch:
     """The messages that one call has leased. They are known by their places in its reply."""
 
     __slots__ = (
-        "_renewer", "all_first", "grant", "places", "queue", "reply", "token", "told_from",
+        "_renewer", "all_first", "grant", "leased_at", "places", "queue", "reply", "token",
+        "told_from",
     )  # fmt: skip
 
     def __init__(self, queue: RemoteQueue[Any], leased: wire.Leased, started: float) -> None:
@@ -47,6 +48,9 @@ class LeasedBatch:
         self.told_from = time.monotonic() if handled_are_told() else None
         """The time it was leased, if it is to be logged that its messages are handled."""
         handle, reply = queue._handle, self.reply
+        self.leased_at = min(leased.token, leased.deadline - handle._length)
+        """The engine's time, µs. A token is the same unless the clock was ahead before: it never
+        falls."""
         self._renewer = renewer = queue._sessions.renewer
         self.grant = Grant(handle, leased, started, renewer, self._ids())
         self.all_first = self._all_first()
@@ -97,8 +101,8 @@ class LeasedBatch:
         Never raises."""
         if self.told_from is None or message.quiet:
             return
-        # A sequence is the server's time when it took its place, a token that of its lease.
-        waited = max(self.token - message.sequence, 0) / 1e6
+        # A sequence is the server's time when it took its place.
+        waited = max(self.leased_at - message.sequence, 0) / 1e6
         try:
             log_handled(
                 self.queue.name, message.id, sorted(message.keys | message.shared),

@@ -63,11 +63,14 @@ class Leased:
     It keeps the reply: a message is made of its part of that when it is asked for.
     """
 
-    __slots__ = ("_at", "_messages", "alone", "count", "due", "reply", "sealed", "token")
+    __slots__ = (
+        "_at", "_messages", "alone", "count", "deadline", "due", "reply", "sealed", "token",
+    )  # fmt: skip
 
     def __init__(
         self,
         token: int,
+        deadline: int,
         reply: Sequence[bytes],
         at: int,
         count: int,
@@ -76,6 +79,8 @@ class Leased:
         alone: bool,
     ) -> None:
         self.token = token
+        self.deadline = deadline
+        """µs, by the engine's clock; 0: nothing is leased."""
         self.reply = reply
         self.count = count
         self.due = due
@@ -336,11 +341,12 @@ def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
 
 
 def _leased(reply: Sequence[bytes], at: int) -> Leased:
-    token, _deadline, due, count = reply[at : at + 4]
+    token, deadline, due, count = reply[at : at + 4]
     sealed = due == b"sealed"
     alone = due == b"alone"
     left = None if sealed or alone or not due else int(due) / 1e6
-    return Leased(int(token or 0), reply, at + 4, int(count), left, sealed, alone)
+    until = int(deadline or 0)
+    return Leased(int(token or 0), until, reply, at + 4, int(count), left, sealed, alone)
 
 
 def _places(reply: Sequence[bytes], at: int, count: int) -> Sequence[int]:

@@ -52,8 +52,8 @@ class TaskLease:
     """
 
     __slots__ = (
-        "_began", "_is_lost", "_over", "attempt", "id", "keys", "payload", "queue", "sequence",
-        "shared", "task", "token",
+        "_began", "_is_lost", "_leased_at", "_over", "attempt", "id", "keys", "payload", "queue",
+        "sequence", "shared", "task", "token",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class TaskLease:
         payload: bytes,
         task: str = "",
         is_lost: Callable[[], bool] = bool,
+        leased_at: int | None = None,
     ) -> None:
         self.queue = queue
         self.id = id
@@ -85,6 +86,8 @@ class TaskLease:
         self.task = task
         """The task's name."""
         self._is_lost = is_lost
+        self._leased_at = token if leased_at is None else leased_at
+        """The engine's time of the lease, µs."""
         self._over = False
         """The worker has settled it, or is about to."""
         self._began: float | None = None
@@ -94,8 +97,8 @@ class TaskLease:
     def waited(self) -> float:
         """Seconds from when it took its place in the queue until it was leased; of a later attempt
         all that was before is in that."""
-        # A sequence is the server's time when it took its place, a token that of its lease.
-        return max(self.token - self.sequence, 0) / 1e6
+        # A sequence is the server's time when it took its place.
+        return max(self._leased_at - self.sequence, 0) / 1e6
 
     @property
     def lost(self) -> bool:
@@ -140,8 +143,9 @@ def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
     """Return the lease of the message at this place of a batch."""
     one = batch.message(at)
     held = TaskLease(
-        queue, one.id, one.sequence, one.attempt, batch.token, one.keys, one.shared, one.payload
-    )
+        queue, one.id, one.sequence, one.attempt, batch.token, one.keys, one.shared, one.payload,
+        leased_at=batch.leased_at,
+    )  # fmt: skip
     held._is_lost = functools.partial(batch.is_lost, one.id)
     return held
 

@@ -93,7 +93,7 @@ class Meter:
             times.counts[bisect_left(BOUNDS, took)] += 1
             times.sum += took
             if held.attempt == 1:
-                waited = (held.token - held.sequence) / 1e6
+                waited = (held._leased_at - held.sequence) / 1e6
                 times = series.waits
                 times.counts[bisect_left(BOUNDS, waited)] += 1
                 # Below 0 after a clock was set back, for instance.

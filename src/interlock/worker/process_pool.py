@@ -197,7 +197,7 @@ class _Child:
         self._send(("handle", {
             "queue": held.queue, "id": held.id, "sequence": held.sequence,
             "attempt": held.attempt, "token": held.token, "keys": held.keys,
-            "shared": held.shared, "payload": held.payload,
+            "shared": held.shared, "payload": held.payload, "leased_at": held._leased_at,
         }))  # fmt: skip
 
     def stack(self, execution: Execution) -> str:
