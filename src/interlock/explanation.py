@@ -127,6 +127,20 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
+def printable_json(value: object, *, ascii: bool = False, **options: Any) -> str:
+    """Return JSON of the same meaning in which a terminal finds nothing to obey.
+
+    ``ascii`` escapes everything beyond ASCII; the other options are those of ``json.dumps``.
+    """
+    text = json.dumps(value, ensure_ascii=ascii, **options)
+    if text.isprintable():
+        return text
+    # Outside strings JSON has nothing that is not printable but the ends of its lines.
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
+    )
+
+
 class PrintableFormatter(logging.Formatter):
     """Format log records so that a terminal finds nothing to obey, whoever the text is from.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ from interlock.cli.connection import CA, JSON, ask
 from interlock.cli.flags import Flag
 from interlock.cli.hub_info import size
 from interlock.cli.pub import BAD_INPUT, BROKEN
+from interlock.explanation import printable_json
 from interlock.hub import backup
 from interlock.hub.client import Client
 from interlock.hub.url import parse, without_password
@@ -110,7 +110,7 @@ def copied(source: backup.Source, given: argparse.Namespace) -> int:
             "files": [part.name for part in source.parts],
             "seconds": round(time.monotonic() - began, 3),
         }
-        print(json.dumps(told, ensure_ascii=False))
+        print(printable_json(told))
         return 0
     print(f"{size(written)} in {len(source.parts)} files, up to record {source.last:,}: "
           f"{given.destination}")  # fmt: skip

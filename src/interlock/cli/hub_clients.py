@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict, fields
 
 from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import table
+from interlock.explanation import printable_json
 from interlock.hub import introspection
 from interlock.hub.client import Client
 
@@ -36,7 +36,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
     """Ask and print."""
     found = [asdict(connection) for connection in introspection.connections(client)]
     if given.json:
-        print(json.dumps(found, ensure_ascii=False))
+        print(printable_json(found))
     else:
         head = [field.name for field in fields(introspection.Connection)]
         print(table(head, [list(row.values()) for row in found]))

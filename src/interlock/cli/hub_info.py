@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from itertools import groupby
 from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.tables import printable
+from interlock.explanation import printable_json
 from interlock.hub import introspection
 from interlock.hub.client import Client
 from interlock.hub.figures import FIGURES, TABLE_FIGURES, Figure, MetricKind, Unit
@@ -50,7 +50,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
             rates = dict(changes(before, found, now - asked))
         if given.json:
             record = {**found, "rates": rates} if given.watch else found
-            print(json.dumps(record, ensure_ascii=False), flush=True)
+            print(printable_json(record), flush=True)
         else:
             again = given.watch and sys.stdout.isatty()
             print((CLEAR if again else "") + summary(found, rates), flush=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import printable, table
+from interlock.explanation import printable_json
 from interlock.hub import introspection
 from interlock.hub.client import Client
 
@@ -34,7 +34,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
     """Ask and print."""
     found = introspection.store_list(client)
     if given.json:
-        print(json.dumps(found, ensure_ascii=False))
+        print(printable_json(found))
         return 0
     if found:
         rows = [[store[column] for column in COLUMNS] for store in found]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 
@@ -11,6 +10,7 @@ from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.flags import Flag, positive
 from interlock.cli.pub import BAD_INPUT
 from interlock.cli.tables import table
+from interlock.explanation import printable_json
 from interlock.hub import introspection
 from interlock.hub.client import Client
 
@@ -58,7 +58,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
         name.decode(errors="backslashreplace"): count for name, count in found.receivers.items()
     }
     if given.json:
-        print(json.dumps({"topics": receivers, "patterns": found.patterns}, ensure_ascii=False))
+        print(printable_json({"topics": receivers, "patterns": found.patterns}))
         return 0
     if receivers:
         print(table(("topic", "subscribers"), list(receivers.items())))
@@ -74,7 +74,7 @@ def show_clients(client: Client, given: argparse.Namespace) -> int:
         topics = [
             {**asdict(one), "topic": one.topic.decode(errors="backslashreplace")} for one in found
         ]
-        print(json.dumps({"subscriptions": total, "topics": topics}, ensure_ascii=False))
+        print(printable_json({"subscriptions": total, "topics": topics}))
         return 0
     rows = [
         (one.kind, one.topic.decode(errors="backslashreplace"), who.id, who.address, who.name,

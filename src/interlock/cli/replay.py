@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.flags import Flag, positive
 from interlock.errors import InterlockError
+from interlock.explanation import printable_json
 from interlock.replay.trace import Trace, TraceError, read, read_git
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
         serial_digest=serial_digest(trace.messages),
     )
     if given.json:
-        print(json.dumps(summary, indent=2, ensure_ascii=False))
+        print(printable_json(summary, indent=2))
     else:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         print(report.text(summary, color=color), end="")

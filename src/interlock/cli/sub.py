@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.pub import URL, with_client
+from interlock.explanation import printable_json
 from interlock.hub.client import Client, Published
 
 FLAGS = (
@@ -69,7 +69,7 @@ def line(published: Published, *, as_json: bool) -> str:
     )
     if as_json:
         found = {"topic": topic, "payload": payload, "pattern": pattern}
-        return json.dumps(found, ensure_ascii=False)
+        return printable_json(found)
     return f"{topic} {payload}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from interlock.cli.cluster.subcommand import (
 )
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.tables import printable
+from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
     from interlock.cluster.comparison import Difference
@@ -185,7 +185,7 @@ def _tell(difference: Difference, given: argparse.Namespace) -> None:
     for name, both in difference.columns.items():
         values = [
             (moment(one / 1000) if one else "never") if name == "_expires"
-            else ABSENT if one is ABSENT else json.dumps(plain(one), ensure_ascii=False)
+            else ABSENT if one is ABSENT else printable_json(plain(one))
             for one in both
         ]  # fmt: skip
         print(f"{shown}: {name} is {values[0]} at {given.a}, {values[1]} at {given.b}")

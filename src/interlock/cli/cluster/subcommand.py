@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.tables import printable
+from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
     from interlock.engine.announcements import Announcement
@@ -186,7 +187,7 @@ def until(what: Callable[[], bool], wait: float) -> float | None:
 def emit(record: object) -> None:
     """Print a line of JSON."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    print(json.dumps(record, ensure_ascii=encoding != "utf8"), flush=True)
+    print(printable_json(record, ascii=encoding != "utf8"), flush=True)
 
 
 def failed(text: str, code: int = 1) -> int:

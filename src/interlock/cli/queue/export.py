@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from interlock.cli.flags import Flag, seconds
 from interlock.cli.queue.contents import place
 from interlock.cli.queue.show import command
 from interlock.cli.queue.subcommand import BROKEN, count, declare, escaped, failed, on_queue
+from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
@@ -105,7 +105,7 @@ def write(operator: Operator, given: argparse.Namespace) -> int:
     lines += map(carried.message_line, messages)
     lines.append(carried.end(len(messages), len(letters)))
     for line in lines:
-        sys.stdout.write(json.dumps(line, ensure_ascii=escaped(), separators=(",", ":")) + "\n")
+        sys.stdout.write(printable_json(line, ascii=escaped(), separators=(",", ":")) + "\n")
     sys.stdout.flush()
     say(f"{count(len(messages), 'message')} and {count(len(letters), 'dead letter')} of {queue} "
         "exported")  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import json
 import os
 import socket
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
 from interlock.cli.tables import printable
+from interlock.explanation import printable_json
 from interlock.limits import MAX_NAME
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def explained(error: str) -> str:
 
 def emit(record: object) -> None:
     """Print a line of JSON."""
-    print(json.dumps(record, ensure_ascii=escaped()), flush=True)
+    print(printable_json(record, ascii=escaped()), flush=True)
 
 
 def escaped() -> bool:

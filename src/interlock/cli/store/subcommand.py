@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import base64
 import datetime as dt
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
+from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
     from interlock import _core
@@ -117,7 +117,7 @@ def line(message: Message) -> bytes:
         "topic": text_of(topic),
         "payload": text_of(payload),
     }
-    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    return printable_json(record).encode() + b"\n"
 
 
 def moment(time: int) -> str:

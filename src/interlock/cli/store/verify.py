@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import Any
 
 from interlock.cli.store.subcommand import BROKEN, JSON, PAUSE, STABLE, declare, files, gap
+from interlock.explanation import printable_json
 
 File = tuple[str, int, int, list[int], list[int], int, int, bool, bool]
 
@@ -26,7 +26,7 @@ def run(given: argparse.Namespace) -> int:
     for file in verified:
         damage = wrong(file)
         whole = whole and not damage
-        print(json.dumps(record(file), ensure_ascii=False) if given.json else line(file, damage))
+        print(printable_json(record(file)) if given.json else line(file, damage))
     for first, last, count, path, why in gaps:
         lost = {
             "path": path,
@@ -37,11 +37,11 @@ def run(given: argparse.Namespace) -> int:
             "why": why,
         }
         text = f"{path}: MISSING before it: {gap(first, last, count)}: {why}"
-        print(json.dumps(lost, ensure_ascii=False) if given.json else text)
+        print(printable_json(lost) if given.json else text)
     for path, why in unreadable:
         lost = {"path": path, "whole": False, "why": why}
         text = f"{path}: DAMAGED: {why}"
-        print(json.dumps(lost, ensure_ascii=False) if given.json else text)
+        print(printable_json(lost) if given.json else text)
     return 0 if whole else BROKEN
 
 

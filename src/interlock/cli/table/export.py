@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import os
 import sys
 import time
@@ -27,6 +26,7 @@ from interlock.cli.table.subcommand import (
     schema,
     text_of,
 )
+from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
     from interlock.table.table import SharedTable
@@ -137,7 +137,7 @@ def in_json(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int
     count = 0
     for key, row, expires in told(table):
         count += 1
-        out.write(json.dumps(record(table, key, row, expires), ensure_ascii=False) + "\n")
+        out.write(printable_json(record(table, key, row, expires)) + "\n")
     return count
 
 

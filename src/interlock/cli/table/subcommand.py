@@ -7,7 +7,6 @@ import base64
 import datetime as dt
 import difflib
 import functools
-import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
 from interlock.cli.tables import printable
+from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
     from interlock.table.row import Row
@@ -215,7 +215,7 @@ def text_of(value: Any) -> str:
 def emit(record: object) -> None:
     """Print a line of JSON."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    print(json.dumps(record, ensure_ascii=encoding != "utf8"), flush=True)
+    print(printable_json(record, ascii=encoding != "utf8"), flush=True)
 
 
 BASE64 = "base64:"
