@@ -216,7 +216,7 @@ class LogNode:
         """Return what has happened since the last call: a word for each, and a text."""
 
     def changed(
-        self, since: tuple[int, int, int], most: int, seconds: float
+        self, since: tuple[int, int, int], most: int, seconds: float, own: bool = False
     ) -> (
         tuple[
             tuple[int, int, int, int, int],
@@ -233,6 +233,7 @@ class LogNode:
             since: a position of the log, its checksum, and the number of a change.
             most: of rows.
             seconds: for which it waits for a change.
+            own: leave out rows that another data centre has as they are.
 
         Returns:
             The place with these rows (position, checksum, lineage, log time in ms, number of the
@@ -243,16 +244,19 @@ class LogNode:
             node has not caught up with its log.
         """
 
-    def append_states(
-        self,
-        rows: Sequence[tuple[bytes, bytes]],
-        seconds: float,
-        source: tuple[str, int, int] | None = None,
-    ) -> bool:
+    def append_states(self, rows: Sequence[tuple[bytes, bytes]], seconds: float) -> bool:
         """Have all nodes join rows; return whether they are in this node's state in time.
 
-        Where they may not be, to append them again does no harm. `source`: another data centre, and
-        the position and the checksum up to which it has given its rows.
+        Where they may not be, to append them again does no harm.
+        """
+
+    def states_entry(
+        self, rows: Sequence[tuple[bytes, bytes]], source: tuple[str, int, int]
+    ) -> bytes:
+        """Return an entry with rows for the log of another data centre.
+
+        `source`: this data centre, and the position and the checksum up to which it has given its
+        rows.
         """
 
     def release(self) -> None:

@@ -2,7 +2,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use interlock_hub::wake::WakeUp;
 use interlock_log::checkpoint::Place;
-use interlock_log::codec::Reader;
-use interlock_log::entry::{Mark, Source};
+use interlock_log::codec::{checksum, Reader};
+use interlock_log::entry::{Body, Entry, Mark, Source};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::Setup;
 use interlock_log::rows::{self, Rows};
@@ -63,6 +63,9 @@ pub struct Running {
     news: Mutex<Receiver<News>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     rows: rows::Settings,
+    name: Vec<u8>,
+    /// The number of entries for others.
+    made: AtomicU64,
 }
 
 struct Shared {
@@ -99,6 +102,7 @@ impl Running {
         let name = settings.name.into_bytes();
         let (node, machine) = (settings.node.into_bytes(), settings.machine.into_bytes());
         let (limits, rules) = (settings.limits, Rules::ALL);
+        let own_name = name.clone();
         let setup = Setup { name, node, machine, genesis, limits, rules };
         let (tell, news) = channel();
         let clients = HubClients::new(writes.clone(), tell);
@@ -136,7 +140,8 @@ impl Running {
         let thread = std::thread::Builder::new().name("node-log".into()).spawn(run);
         let thread = thread.map_err(|error| error.to_string())?;
         let (news, thread) = (Mutex::new(news), Mutex::new(Some(thread)));
-        Ok(Running { shared, news, thread, rows: settings.rows })
+        let (rows, name, made) = (settings.rows, own_name, AtomicU64::new(0));
+        Ok(Running { shared, news, thread, rows, name, made })
     }
 
     pub fn figures(&self) -> Figures {
@@ -187,11 +192,25 @@ impl Running {
 
     /// Has all nodes of the log join rows of elsewhere. Returns whether they are in this node's state; where it
     /// is not known until a moment, to bring them again does no harm.
-    pub fn bring(&self, source: Option<Source>, rows: &[(&[u8], &[u8])], until: Instant) -> bool {
+    pub fn bring(&self, rows: &[(&[u8], &[u8])], until: Instant) -> bool {
         let (done, found) = answer();
         let bytes = encoded(&self.rows, rows);
-        lock(&self.shared.brought).push(Bring { source, bytes, done });
+        lock(&self.shared.brought).push(Bring { bytes, done });
         self.wait(&found, until).is_some()
+    }
+
+    /// An entry of rows for the log of another data centre, of which this node has read nothing.
+    pub fn states_entry(&self, source: Source, rows: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let number = self.made.fetch_add(1, SeqCst);
+        Entry {
+            name: self.name.clone(),
+            number: 0,
+            read: Mark::default(),
+            seen: 0,
+            nonce: checksum(number, &self.name),
+            body: Body::State { source: Some(source), bytes: encoded(&self.rows, rows) },
+        }
+        .encode()
     }
 
     /// All that was outside is here: the node serves from now on.

@@ -15,7 +15,7 @@ use interlock_table::{Options, Table};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::hub_keeper::TableKeeper;
 use crate::log_rows::{self, Found};
@@ -118,30 +118,40 @@ impl LogNode {
     }
 
     /// The rows that somebody outside lacks who has those up to a position, its checksum, and the number of a
-    /// change, so many at most. Waits for a change so many seconds. None: the node has not caught up.
+    /// change, so many at most. Waits for a change so many seconds. None: the node has not caught up. `own`:
+    /// without those that another data centre has as they are.
+    #[pyo3(signature = (since, most, seconds, own=false))]
     fn changed<'py>(
         &self,
         py: Python<'py>,
         since: (u64, u64, u64),
         most: usize,
         seconds: f64,
+        own: bool,
     ) -> PyResult<Option<Found<'py>>> {
-        log_rows::changed(py, &self.running, since, most, duration(seconds).min(LONGEST))
+        log_rows::changed(py, &self.running, since, most, duration(seconds).min(LONGEST), own)
     }
 
     /// Has all nodes join rows; returns whether they are in this node's state within so many seconds. Where
-    /// they may not be, to append them again does no harm. `source`: another data centre, and the position
-    /// and the checksum up to which it has given its rows.
-    #[pyo3(signature = (rows, seconds, source=None))]
+    /// they may not be, to append them again does no harm.
     fn append_states(
         &self,
         py: Python<'_>,
         rows: Vec<(PyBackedBytes, PyBackedBytes)>,
         seconds: f64,
-        source: Option<(String, u64, u64)>,
     ) -> bool {
-        let wait = duration(seconds).min(LONGEST);
-        log_rows::append_states(py, &self.running, &rows, source, wait)
+        log_rows::append_states(py, &self.running, &rows, duration(seconds).min(LONGEST))
+    }
+
+    /// Returns an entry with rows for the log of another data centre. `source`: this data centre, and the
+    /// position and the checksum up to which it has given its rows.
+    fn states_entry<'py>(
+        &self,
+        py: Python<'py>,
+        rows: Vec<(PyBackedBytes, PyBackedBytes)>,
+        source: (String, u64, u64),
+    ) -> Bound<'py, PyBytes> {
+        log_rows::states_entry(py, &self.running, &rows, source)
     }
 
     /// All that is outside is here: the node serves from now on.

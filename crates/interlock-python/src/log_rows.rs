@@ -31,7 +31,7 @@ type Differing<'py> = (Vec<Row<'py>>, Vec<Row<'py>>, Vec<Bound<'py, PyBytes>>);
 #[pymethods]
 impl RowsImage {
     /// Returns the rows that changed behind a number, in the order of their last change.
-    fn since<'py>(&self, py: Python<'py>, number: u64) -> RowsIterator {
+    fn since(&self, py: Python<'_>, number: u64) -> RowsIterator {
         let rows = py.detach(|| self.image.since(number));
         RowsIterator { rows: Mutex::new(rows.into_iter()) }
     }
@@ -110,6 +110,7 @@ pub fn changed<'py>(
     since: (u64, u64, u64),
     most: usize,
     wait: Duration,
+    is_own: bool,
 ) -> PyResult<Option<Found<'py>>> {
     let (position, checksum, number) = since;
     let mark = Mark { position, checksum };
@@ -122,7 +123,8 @@ pub fn changed<'py>(
         Lacking::All { image, is_known: true } => ("all", Vec::new(), Some(image)),
         Lacking::All { image, is_known: false } => ("other", Vec::new(), Some(image)),
     };
-    let rows = rows.iter().map(|held| row(py, held)).collect();
+    let wanted = rows.iter().filter(|held| !(is_own && held.is_theirs()));
+    let rows = wanted.map(|held| row(py, held)).collect();
     let image = image.map(|image| Bound::new(py, RowsImage::new(image))).transpose()?;
     Ok(Some((place(stand), last, kind, rows, image)))
 }
@@ -131,19 +133,27 @@ pub fn append_states(
     py: Python<'_>,
     running: &Running,
     rows: &[(PyBackedBytes, PyBackedBytes)],
-    source: Option<(String, u64, u64)>,
     wait: Duration,
 ) -> bool {
-    let source = source.map(|(name, position, checksum)| Source {
-        name: name.into_bytes(),
-        mark: Mark { position, checksum },
-    });
     let until = Instant::now() + wait;
-    py.detach(|| {
-        let rows: Vec<(&[u8], &[u8])> =
-            rows.iter().map(|(key, state)| (&**key, &**state)).collect();
-        running.bring(source, &rows, until)
-    })
+    py.detach(|| running.bring(&borrowed(rows), until))
+}
+
+/// An entry of rows for the log of another data centre.
+pub fn states_entry<'py>(
+    py: Python<'py>,
+    running: &Running,
+    rows: &[(PyBackedBytes, PyBackedBytes)],
+    source: (String, u64, u64),
+) -> Bound<'py, PyBytes> {
+    let (name, position, checksum) = source;
+    let source = Source { name: name.into_bytes(), mark: Mark { position, checksum } };
+    let entry = py.detach(|| running.states_entry(source, &borrowed(rows)));
+    PyBytes::new(py, &entry)
+}
+
+fn borrowed(rows: &[(PyBackedBytes, PyBackedBytes)]) -> Vec<(&[u8], &[u8])> {
+    rows.iter().map(|(key, state)| (&**key, &**state)).collect()
 }
 
 fn place(stand: Stand) -> Place {

@@ -65,6 +65,7 @@ class LogFigures:
         rules: TableRules,
         address: Callable[[], str],
         database: Callable[[], dict[str, Any] | None],
+        links: Callable[[], list[dict[str, Any]]],
     ) -> None:
         self.node: _core.LogNode | None = None
         self.membership: Membership | None = None
@@ -76,6 +77,7 @@ class LogFigures:
         self._rules = rules
         self._address = address
         self._database = database
+        self._links = links
         self._machine = machine()
         self._lock = threading.Lock()
         self._sums: OrderedDict[int, str] = OrderedDict()
@@ -229,7 +231,7 @@ class LogFigures:
                  "draining": one.draining}
                 for one in (self.membership.others if self.membership is not None else ())
             ],
-            "links": [],
+            "links": self._links(),
             "database": self._database(),
         }  # fmt: skip
 

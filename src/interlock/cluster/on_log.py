@@ -17,6 +17,7 @@ import interlock
 from interlock import _core
 from interlock.cluster.log_control import LogControl
 from interlock.cluster.log_figures import LogFigures
+from interlock.cluster.log_links import FarLog, LogLink
 from interlock.cluster.membership import Membership
 from interlock.cluster.pages import LogPages
 from interlock.cluster.settings import NodeSettings
@@ -72,8 +73,16 @@ class LogNode:
         rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
         self._given = _given(settings, rules, place, mode, folder)
         self._databases = following(settings, rules, released=self._released, refused=self._fail)
+        self._links = [
+            LogLink(dc, settings.dc, _far(settings, dc), _far(settings, settings.dc))
+            for dc in settings.links
+        ]
         self.figures = LogFigures(
-            settings, rules, lambda: self.address, lambda: together(self._databases.figures())
+            settings,
+            rules,
+            lambda: self.address,
+            lambda: together(self._databases.figures()),
+            lambda: [link.standing() for link in self._links],
         )
         self._client = interlock.connect(settings.cluster)
         self._membership = Membership(
@@ -106,6 +115,8 @@ class LogNode:
             node.stop()
             raise
         self._databases.start(node)
+        for link in self._links:
+            link.start(node)
         self._control.start()
         self._thread.start()
 
@@ -124,6 +135,8 @@ class LogNode:
         node.drain(DRAINED)
         self._databases.flush(DRAINED)
         self._databases.close()
+        for link in self._links:
+            link.close()
         self._ends.set()
         self._thread.join()
         control.close()
@@ -219,14 +232,13 @@ def _given(
     target = parse(settings.stream_url)
     if target.kind != "server":
         raise ValueError(f"a node on a log needs one Redis or Valkey, not {target.shown}")
-    for name, wanted in (("links", {}), ("ack", 0)):
-        if getattr(settings, name) != wanted:
-            raise ValueError(f"a node on a log has no {name} yet")
     if settings.max_staleness is not None and settings.max_staleness < LEAST_STALENESS:
         raise ValueError(
             f"--max-staleness is {settings.max_staleness}; allowed: {LEAST_STALENESS} s or more, "
             f"for a log that rests is looked at every second"
         )
+    if settings.ack != 0:
+        raise ValueError("a node on a log has no ack yet")
     return {
         "name": f"{settings.name}/{secrets.token_hex(8)}",
         "node": settings.name,
@@ -235,7 +247,7 @@ def _given(
         "dc": settings.dc,
         "rules": rules.fingerprint,
         "capacity": settings.capacity,
-        "centres": 1,
+        "centres": 1 + len(settings.links),
         "tombstones": settings.tombstones,
         "key_size": settings.key_size,
         "ttl": 0 if settings.ttl is None else round(settings.ttl * 1000),
@@ -251,6 +263,11 @@ def _given(
         "stream": f"il:log:{{{settings.table}.{settings.dc}}}",
         **_engine(target),
     }
+
+
+def _far(settings: NodeSettings, dc: str) -> FarLog:
+    url = settings.stream_url if dc == settings.dc else settings.link_url(dc)
+    return FarLog(url, settings.table, dc, settings.lease)
 
 
 def _engine(target: Target) -> dict[str, object]:

@@ -7,7 +7,7 @@ use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::time::Instant;
 
 use interlock_log::apply::Whole;
-use interlock_log::entry::{Mark, Source};
+use interlock_log::entry::Mark;
 use interlock_log::machine::Machine;
 use interlock_log::rows::{Held, Image, Rows};
 use interlock_stores::disk::Disk;
@@ -62,7 +62,6 @@ pub(crate) struct Ask {
 /// Rows to be joined by all nodes of the log.
 #[derive(Debug)]
 pub(crate) struct Bring {
-    pub source: Option<Source>,
     pub bytes: Vec<u8>,
     /// Called once they are in the state; dropped where nobody knows.
     pub done: SyncSender<()>,
@@ -121,7 +120,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if !self.is_settled() || self.is_other || !self.waiting.is_empty() {
             return;
         }
-        let entry = self.replica.states(bring.source, bring.bytes);
+        let entry = self.replica.states(None, bring.bytes);
         self.outside.brought.push((mark(&entry), bring.done));
         self.waiting.push_back(entry);
         self.has_more = true;
