@@ -1,8 +1,8 @@
 //! The state remembers nodes and clients, so that each write counts once (rule 2).
 //!
 //! A *name* is one start of a node; the state keeps the number of its last entry. A client has the
-//! highest number that was done, a bit for each of the 1,024 numbers below, and the stamps and replies
-//! of recent numbers. Both are dropped when the log has been busy for long enough since their last use.
+//! highest number that was done, a bit for each of the 1,024 numbers below, ranges of lower numbers that
+//! were not done, and the stamps and replies of recent numbers. Both are dropped when the log has been busy for long enough since their last use.
 //! All of it is part of the state: every node decides the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,6 +12,10 @@ use crate::entry::{MOST_BYTES, MOST_NAME};
 
 /// The numbers below a client's highest of which the state knows whether they were done.
 pub const WINDOW: u64 = 1024;
+/// The ranges of numbers below that which the state knows were not done. A client that goes on while lost
+/// writes of its own are away leaves one; one that does not count by one leaves many, of which the lowest
+/// are forgotten.
+pub const MOST_MISSING: usize = 64;
 /// The numbers of a client whose stamps and replies the state keeps.
 pub const RECENT: usize = 64;
 /// The longest reply that is kept for a client that asks again, in bytes.
@@ -74,6 +78,8 @@ pub struct Client {
     highest: u64,
     /// Bit `i` stands for the number `highest - 1 - i`.
     window: [u64; 16],
+    /// Ranges of numbers below the window that were not done, in their order.
+    missing: Vec<(u64, u64)>,
     recent: Vec<Recent>,
     used: u64,
     /// The latest deadline of its writes.
@@ -93,7 +99,14 @@ pub enum Standing {
 
 impl Client {
     fn new(used: u64) -> Self {
-        Self { highest: 0, window: [0; 16], recent: Vec::new(), used, latest: 0 }
+        Self {
+            highest: 0,
+            window: [0; 16],
+            missing: Vec::new(),
+            recent: Vec::new(),
+            used,
+            latest: 0,
+        }
     }
 
     pub fn standing(&self, number: u64) -> Standing {
@@ -101,10 +114,44 @@ impl Client {
             return Standing::New;
         }
         let below = self.highest - number;
-        if below == 0 || below > WINDOW || self.bit(below - 1) {
-            Standing::Done
-        } else {
-            Standing::Late
+        let is_done = match below {
+            0 => true,
+            1..=WINDOW => self.bit(below - 1),
+            _ => self.missing_at(number).is_none(),
+        };
+        match is_done {
+            true => Standing::Done,
+            false => Standing::Late,
+        }
+    }
+
+    /// The place of the range that has a number.
+    fn missing_at(&self, number: u64) -> Option<usize> {
+        let at = self.missing.partition_point(|range| range.1 < number);
+        self.missing.get(at).is_some_and(|range| range.0 <= number).then_some(at)
+    }
+
+    fn miss(&mut self, from: u64, to: u64) {
+        match self.missing.last_mut() {
+            Some(last) if last.1 + 1 == from => last.1 = to,
+            _ => self.missing.push((from, to)),
+        }
+        if self.missing.len() > MOST_MISSING {
+            self.missing.remove(0);
+        }
+    }
+
+    /// Keeps what leaves the window when a number becomes the highest.
+    fn leave_window(&mut self, number: u64) {
+        let lowest = |highest: u64| highest.saturating_sub(WINDOW).max(1);
+        for at in lowest(self.highest)..lowest(number) {
+            if at > self.highest {
+                self.miss(at, lowest(number) - 1);
+                break;
+            }
+            if at < self.highest && !self.bit(self.highest - 1 - at) {
+                self.miss(at, at);
+            }
         }
     }
 
@@ -130,6 +177,18 @@ impl Client {
     fn set(&mut self, index: u64) {
         if index < WINDOW {
             self.window[(index / 64) as usize] |= 1 << (index % 64);
+            return;
+        }
+        let number = self.highest - 1 - index;
+        let Some(at) = self.missing_at(number) else { return };
+        let (from, to) = self.missing.remove(at);
+        for (from, to) in [(number + 1, to), (from, number - 1)] {
+            if from <= to {
+                self.missing.insert(at, (from, to));
+            }
+        }
+        if self.missing.len() > MOST_MISSING {
+            self.missing.remove(0);
         }
     }
 
@@ -137,6 +196,7 @@ impl Client {
         if number <= self.highest {
             return;
         }
+        self.leave_window(number);
         let (before, was, by) = (self.window, self.highest, number - self.highest);
         self.window = [0; 16];
         self.highest = number;
@@ -180,6 +240,7 @@ impl Client {
         for (ours, theirs) in self.window.iter_mut().zip(other.window) {
             *ours |= theirs;
         }
+        self.missing = in_both(&self.missing, &other.missing);
         self.used = self.used.max(other.used);
         self.latest = self.latest.max(other.latest);
         for recent in other.recent {
@@ -189,6 +250,14 @@ impl Client {
             }
         }
     }
+}
+
+/// The numbers that are in ranges of both.
+fn in_both(ours: &[(u64, u64)], theirs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let both = ours.iter().flat_map(|a| theirs.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
+    let mut both: Vec<_> = both.filter(|(from, to)| from <= to).collect();
+    both.drain(..both.len().saturating_sub(MOST_MISSING));
+    both
 }
 
 /// The records of nodes and clients.
@@ -386,6 +455,11 @@ impl Sessions {
             for word in client.window {
                 put_number(out, word);
             }
+            put_number(out, client.missing.len() as u64);
+            for (from, to) in &client.missing {
+                put_number(out, *from);
+                put_number(out, *to);
+            }
             put_number(out, client.recent.len() as u64);
             for recent in &client.recent {
                 put_number(out, recent.number);
@@ -411,13 +485,27 @@ impl Sessions {
             }
             sessions.names.insert(name, Named { last, used, latest, denied });
         }
-        for _ in 0..reader.count(21)? {
+        for _ in 0..reader.count(22)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
             let mut client = Client::new(0);
             (client.highest, client.used) = (reader.number()?, reader.number()?);
             client.latest = reader.number()?;
             for word in &mut client.window {
                 *word = reader.number()?;
+            }
+            let count = reader.count(2)?;
+            let missing = (0..count).map(|_| Ok((reader.number()?, reader.number()?)));
+            client.missing = missing.collect::<Result<_, _>>()?;
+            let is_sorted = client.missing.windows(2).all(|two| two[0].1 < two[1].0);
+            let is_right = |range: &(u64, u64)| 0 < range.0 && range.0 <= range.1;
+            let lowest = client.highest.saturating_sub(WINDOW);
+            let is_below = client.missing.last().is_none_or(|range| range.1 < lowest);
+            if count > MOST_MISSING
+                || !is_sorted
+                || !is_below
+                || !client.missing.iter().all(is_right)
+            {
+                return Err(Damaged);
             }
             let count = reader.count(3)?;
             if count > RECENT {
@@ -437,74 +525,4 @@ impl Sessions {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    fn recent(number: u64) -> Recent {
-        Recent { number, stamp: number * 10, refused: false, reply: Some(vec![number as u8]) }
-    }
-
-    /// The window against a set of numbers, over jumps of every size, and joined with another.
-    #[test]
-    fn the_window_is_the_set_of_done_numbers() {
-        let mut random = fastrand::Rng::with_seed(7);
-        for _ in 0..300 {
-            let mut pair = [(Client::new(0), BTreeSet::new()), (Client::new(0), BTreeSet::new())];
-            for (client, done) in &mut pair {
-                let mut top = 1u64;
-                for _ in 0..random.usize(1..200) {
-                    top += [0, 1, 3, 64, 65, 700, 1024, 1500][random.usize(..8)];
-                    let number = top.saturating_sub(random.u64(..40)).max(1);
-                    if client.standing(number) != Standing::Done {
-                        client.mark(recent(number), 0, 0);
-                        done.insert(number);
-                    }
-                }
-            }
-            let [(mut a, done_a), (b, done_b)] = pair;
-            check(&a, &done_a);
-            check(&b, &done_b);
-            a.join(b);
-            check(&a, &done_a.union(&done_b).copied().collect());
-        }
-    }
-
-    fn check(client: &Client, done: &BTreeSet<u64>) {
-        let top = done.last().copied().unwrap_or(0);
-        assert_eq!(client.highest(), top);
-        for number in top.saturating_sub(WINDOW).max(1)..=top {
-            let expected = if done.contains(&number) { Standing::Done } else { Standing::Late };
-            assert_eq!(client.standing(number), expected, "{number} below {top}");
-        }
-        assert_eq!(client.standing(top + 1), Standing::New);
-        for number in done.iter().rev().take(RECENT / 2) {
-            assert_eq!(client.recent(*number).map(|r| r.stamp), Some(number * 10));
-        }
-    }
-
-    #[test]
-    fn sessions_come_back_from_bytes() {
-        let mut sessions = Sessions::default();
-        sessions.count(b"n", 4, 9, 12);
-        sessions.deny(b"n", 4, 1);
-        sessions.deny(b"n", 4, 0);
-        for number in [1, 2, 70, 2000] {
-            sessions.mark(b"c", number, recent(number), number + 5);
-        }
-        let mut out = Vec::new();
-        sessions.encode(&mut out);
-        let mut reader = Reader::new(&out);
-        assert_eq!(Sessions::decode(&mut reader), Ok(sessions.clone()));
-        assert_eq!(reader.end(), Ok(()));
-        for end in 0..out.len() {
-            assert_eq!(Sessions::decode(&mut Reader::new(&out[..end])), Err(Damaged));
-        }
-        sessions.drop_unused(10);
-        assert_eq!((sessions.last(b"n"), sessions.standing(b"c", 5)), (0, Standing::Done));
-        assert_eq!(sessions.forgotten, 12);
-        sessions.drop_unused(2001);
-        assert_eq!((sessions.forgotten, sessions.standing(b"c", 5)), (2005, Standing::New));
-    }
-}
+mod tests;

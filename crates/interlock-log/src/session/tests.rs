@@ -1,0 +1,94 @@
+//! The window against a set of numbers, and what is kept of numbers below it.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn recent(number: u64) -> Recent {
+    Recent { number, stamp: number * 10, refused: false, reply: Some(vec![number as u8]) }
+}
+
+/// The window against a set of numbers, over jumps of every size, and joined with another.
+#[test]
+fn the_window_is_the_set_of_done_numbers() {
+    let (mut random, mut known) = (fastrand::Rng::with_seed(7), 0);
+    for _ in 0..300 {
+        let mut pair = [(Client::new(0), BTreeSet::new()), (Client::new(0), BTreeSet::new())];
+        // No range was forgotten, nor will one be.
+        let mut are_known = true;
+        for (client, done) in &mut pair {
+            let mut top = 1u64;
+            for _ in 0..random.usize(1..200) {
+                top += [0, 1, 3, 64, 65, 700, 1024, 1500][random.usize(..8)];
+                let number = top.saturating_sub(random.u64(..40)).max(1);
+                if client.standing(number) != Standing::Done {
+                    client.mark(recent(number), 0, 0);
+                    done.insert(number);
+                    are_known &= client.missing.len() < MOST_MISSING / 2;
+                }
+            }
+        }
+        let [(mut a, done_a), (b, done_b)] = pair;
+        check(&a, &done_a, are_known);
+        check(&b, &done_b, are_known);
+        a.join(b);
+        check(&a, &done_a.union(&done_b).copied().collect(), are_known);
+        known += usize::from(are_known);
+    }
+    assert!(known > 5, "{known} are too few");
+}
+
+fn check(client: &Client, done: &BTreeSet<u64>, is_known: bool) {
+    let top = done.last().copied().unwrap_or(0);
+    assert_eq!(client.highest(), top);
+    let from = if is_known { 1 } else { top.saturating_sub(WINDOW).max(1) };
+    for number in from..=top {
+        let expected = if done.contains(&number) { Standing::Done } else { Standing::Late };
+        assert_eq!(client.standing(number), expected, "{number} below {top}");
+    }
+    assert_eq!(client.standing(top + 1), Standing::New);
+    for number in done.iter().rev().take(RECENT / 2) {
+        assert_eq!(client.recent(*number).map(|r| r.stamp), Some(number * 10));
+    }
+}
+
+/// While a node is away whose ring has a client's writes, the client goes on for thousands.
+#[test]
+fn what_was_not_done_is_known_however_many_were_done_since() {
+    let mut sessions = Sessions::default();
+    for number in (1..=10).chain(301..=9000) {
+        sessions.mark(b"c", number, recent(number), 0);
+    }
+    for put_back in 11..=300 {
+        assert_eq!(sessions.standing(b"c", put_back), Standing::Late);
+        sessions.mark(b"c", put_back, recent(put_back), 0);
+        assert_eq!(sessions.standing(b"c", put_back), Standing::Done);
+    }
+    assert_eq!(sessions.clients[&b"c"[..]].missing, []);
+    sessions.mark(b"d", 70_000, recent(7), 0);
+    assert_eq!(sessions.standing(b"d", 1), Standing::Late);
+}
+
+#[test]
+fn sessions_come_back_from_bytes() {
+    let mut sessions = Sessions::default();
+    sessions.count(b"n", 4, 9, 12);
+    sessions.deny(b"n", 4, 1);
+    sessions.deny(b"n", 4, 0);
+    for number in [1, 2, 70, 2000] {
+        sessions.mark(b"c", number, recent(number), number + 5);
+    }
+    let mut out = Vec::new();
+    sessions.encode(&mut out);
+    let mut reader = Reader::new(&out);
+    assert_eq!(Sessions::decode(&mut reader), Ok(sessions.clone()));
+    assert_eq!(reader.end(), Ok(()));
+    for end in 0..out.len() {
+        assert_eq!(Sessions::decode(&mut Reader::new(&out[..end])), Err(Damaged));
+    }
+    sessions.drop_unused(10);
+    assert_eq!((sessions.last(b"n"), sessions.standing(b"c", 5)), (0, Standing::Late));
+    assert_eq!(sessions.forgotten, 12);
+    sessions.drop_unused(2001);
+    assert_eq!((sessions.forgotten, sessions.standing(b"c", 5)), (2005, Standing::New));
+}
