@@ -49,6 +49,11 @@ fn a_command_on_rows_takes_as_many_words_here_as_at_a_node() {
         assert_eq!(declared.arity, words, "{name}");
         assert!(declared.has_flag("write"), "{name}");
     }
+    for (_, name, words) in interlock_rows::Read::ALL {
+        let declared = named(name.as_bytes()).expect(name);
+        assert_eq!(declared.arity, words, "{name}");
+        assert!(declared.has_flag("readonly"), "{name}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`limits`] | what is declared in `wire/` |
 //! | [`write`] | replies, worded in RESP2 or RESP3 |
+//! | [`names`] | commands found by their names |
 //! | [`refusal`] | the texts of errors |
 //! | [`glob`] | patterns of topics, rows and columns |
 //! | [`text`] | values as clients write and read them |
@@ -23,6 +24,7 @@ pub mod command;
 pub mod decide;
 pub mod glob;
 pub mod limits;
+pub mod names;
 pub mod parse;
 pub mod read;
 pub mod refusal;

@@ -1,10 +1,12 @@
 //! Commands from what a client sent. The names of tables and rows are for whoever has the tables.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use interlock_table::{By, Column, Given, Kind, Overflow, Schema, Ttl, Value, Where};
 
 use crate::command::{Command, Condition, Life, Pairs};
+use crate::names::Names;
 use crate::refusal::Refusal;
 use crate::text::{fits, given, increment, integer};
 
@@ -88,7 +90,7 @@ impl Verb {
     /// The command that these words begin with; `None`: none of these. Errors: they are too few, or too
     /// many.
     pub fn of<'a>(arguments: impl Arguments<'a>) -> Result<Option<Verb>, Refusal> {
-        declared(&Verb::ALL, arguments)
+        DECLARED.find(arguments)
     }
 
     /// Returns whether the time of day counts for it; for others any will do.
@@ -98,24 +100,36 @@ impl Verb {
     }
 }
 
-/// The command of these that the words begin with.
-pub(crate) fn declared<'a, T: Copy>(
-    all: &[(T, &'static str, i32)],
-    arguments: impl Arguments<'a>,
-) -> Result<Option<T>, Refusal> {
-    let (name, sub) = (arguments.at(0), arguments.at(1));
-    let is_of_table = name.eq_ignore_ascii_case(b"table");
-    let found = all.iter().find(|(_, known, _)| match known.strip_prefix(TABLE) {
-        Some(known) => is_of_table && sub.eq_ignore_ascii_case(known.as_bytes()),
-        None => name.eq_ignore_ascii_case(known.as_bytes()),
-    });
-    let Some((found, name, words)) = found else { return Ok(None) };
-    let count = arguments.count() as i32;
-    match count == *words || *words < 0 && count >= -words {
-        true => Ok(Some(*found)),
-        false => Err(Refusal::wrong_count(name)),
+/// Commands by their names, with the words that each takes.
+pub(crate) struct Declared<T> {
+    plain: Names<(T, &'static str, i32)>,
+    of_table: Names<(T, &'static str, i32)>,
+}
+
+impl<T: Copy> Declared<T> {
+    pub(crate) fn new(all: &[(T, &'static str, i32)]) -> Self {
+        let of_table = all.iter().filter_map(|one| Some((one.1.strip_prefix(TABLE)?, *one)));
+        let plain = all.iter().filter(|one| !one.1.starts_with(TABLE)).map(|one| (one.1, *one));
+        Declared { plain: Names::new(plain), of_table: Names::new(of_table) }
+    }
+
+    /// The command that the words begin with.
+    pub(crate) fn find<'a>(&self, arguments: impl Arguments<'a>) -> Result<Option<T>, Refusal> {
+        let name = arguments.at(0);
+        let found = match name.eq_ignore_ascii_case(b"table") {
+            true => self.of_table.find(arguments.at(1)),
+            false => self.plain.find(name),
+        };
+        let Some((found, name, words)) = found else { return Ok(None) };
+        let count = arguments.count() as i32;
+        match count == words || words < 0 && count >= -words {
+            true => Ok(Some(found)),
+            false => Err(Refusal::wrong_count(name)),
+        }
     }
 }
+
+static DECLARED: LazyLock<Declared<Verb>> = LazyLock::new(|| Declared::new(&Verb::ALL));
 
 /// The command that a client asks for, as far as it is of one row of a table with this schema. `now`: µs
 /// since 1970. Errors: it cannot be such a command, whatever the row is. There must be as many arguments

@@ -1,11 +1,12 @@
 //! Commands that read one row, and the replies that it gives.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use interlock_table::Schema;
 
 use crate::glob;
-use crate::parse::{column, declared, Arguments};
+use crate::parse::{column, Arguments, Declared};
 use crate::refusal::Refusal;
 use crate::text::integer;
 use crate::view::View;
@@ -79,7 +80,7 @@ impl Read {
     /// The command that these words begin with; `None`: none of these. Errors: they are too few, or too
     /// many.
     pub fn of<'a>(arguments: impl Arguments<'a>) -> Result<Option<Read>, Refusal> {
-        declared(&Read::ALL, arguments)
+        DECLARED.find(arguments)
     }
 
     /// Returns whether the time of day counts for it; for others any will do.
@@ -88,6 +89,8 @@ impl Read {
         matches!(self, Read::Expiretime | Read::Pexpiretime)
     }
 }
+
+static DECLARED: LazyLock<Declared<Read>> = LazyLock::new(|| Declared::new(&Read::ALL));
 
 impl<'a> Query<'a> {
     /// The question that a client asks. There must be as many arguments as the command has at least.

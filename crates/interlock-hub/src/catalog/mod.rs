@@ -17,6 +17,8 @@ mod topics;
 
 use std::sync::LazyLock;
 
+use interlock_rows::names::{is_called, Names};
+
 use crate::resp::parse::Arguments;
 
 pub struct Command {
@@ -240,24 +242,11 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-/// All commands, by the ends of their names.
-static BY_ENDS: LazyLock<Vec<Vec<&'static Command>>> = LazyLock::new(|| {
-    let mut found = vec![Vec::new(); 1 << 10];
-    all().for_each(|command| found[end(command.name.as_bytes())].push(command));
-    found
-});
-
-/// A name's length and last letter, in whatever case, as a number of ten bits; few have the same.
-#[inline]
-fn end(name: &[u8]) -> usize {
-    name.len().min(31) << 5 | name.last().map_or(0, |last| usize::from(last & 31))
-}
+static BY_NAMES: LazyLock<Names<&'static Command>> =
+    LazyLock::new(|| Names::new(all().map(|command| (command.name, command))));
 
 pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
-    let name = &arguments[0];
-    let alike = BY_ENDS[end(name)].iter();
-    let command = alike.copied().find(|command| is_called(name, command.name.as_bytes()));
-    let command = command.ok_or(Unknown::Command)?;
+    let command = BY_NAMES.find(&arguments[0]).ok_or(Unknown::Command)?;
     match arguments.get(1) {
         Some(sub) if !command.subcommands.is_empty() => {
             let calls_functions = command.name.starts_with("fcall");
@@ -266,38 +255,6 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
         }
         _ => Ok(command),
     }
-}
-
-/// Returns whether it is this name, in whatever case. Of names of one length most differ in their
-/// last letter, and those of the functions begin alike.
-#[inline]
-fn is_called(name: &[u8], known: &[u8]) -> bool {
-    let last = |name: &[u8]| name.last().map(|byte| byte | 0x20);
-    if name.len() != known.len() || last(name) != last(known) {
-        return false;
-    }
-    // Each request pays for this, so most names are compared as one word.
-    if let (Some(name), Some(known)) = (word(name), word(known)) {
-        return (name ^ known) & !cases(known) == 0;
-    }
-    name.eq_ignore_ascii_case(known)
-}
-
-/// The bytes of a name of four to eight.
-#[inline]
-fn word(name: &[u8]) -> Option<u64> {
-    let four = |bytes: &[u8; 4]| u64::from(u32::from_ne_bytes(*bytes));
-    let (head, tail) = (name.first_chunk()?, name.last_chunk()?);
-    (name.len() <= 8).then(|| four(head) | four(tail) << 32)
-}
-
-/// The bit in which letters of both cases differ, for each lower-case letter of a word of ASCII.
-#[inline]
-fn cases(word: u64) -> u64 {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    // The highest bit of each byte says whether it is `a` or behind it, and behind `z`.
-    let (from_a, behind_z) = (word + EACH * (0x80 - 0x61), word + EACH * (0x80 - 0x7b));
-    (from_a & !behind_z & (EACH * 0x80)) >> 2
 }
 
 /// By its name as COMMAND INFO takes it: `get`, `client|list`.
@@ -381,28 +338,3 @@ const ARGUMENT: Argument = Argument {
     flags: &[],
     arguments: &[],
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_found_in_any_case_and_nothing_else_is() {
-        let mut random = fastrand::Rng::with_seed(11);
-        let names: Vec<&str> = all().map(|command| command.name).chain(["z_{`a", "-|9"]).collect();
-        for known in names {
-            for _ in 0..2_000 {
-                let mut name = known.as_bytes().to_vec();
-                for byte in &mut name {
-                    match random.u8(0..8) {
-                        0..=2 => byte.make_ascii_uppercase(),
-                        3 if random.bool() => *byte ^= 1 << random.u8(0..8),
-                        _ => {}
-                    }
-                }
-                let same = name.eq_ignore_ascii_case(known.as_bytes());
-                assert_eq!(is_called(&name, known.as_bytes()), same, "{name:?}, {known}");
-            }
-        }
-    }
-}
