@@ -24,16 +24,18 @@ class Logins:
     def login(self, words: web.Words) -> HTTPStatus:
         """Have a user be online; who is already keeps the count."""
         user, device = words["user"], words.get("device", "browser")
+        session = float(words.get("session", SESSION))
         now = int(time.time())
         row = Presence(device=device, last_seen=now)
-        if not self._table.set(user, row, ttl=SESSION, only="absent"):
+        if not self._table.set(user, row, ttl=session, only="absent"):
             self._table.patch(user, device=device, background=False, last_seen=now)
-            self._table.expire(user, SESSION)
+            self._table.expire(user, session)
         return HTTPStatus.OK
 
     def renew(self, words: web.Words) -> HTTPStatus:
         """Say that the app is there; 404: log in again."""
-        is_there = self._table.expire(words["user"], SESSION)
+        session = float(words.get("session", SESSION))
+        is_there = self._table.expire(words["user"], session)
         return HTTPStatus.OK if is_there else HTTPStatus.NOT_FOUND
 
     def ground(self, words: web.Words) -> HTTPStatus:

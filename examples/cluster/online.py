@@ -29,13 +29,16 @@ from urllib.request import Request, urlopen
 
 from interlock import connect
 from interlock.engine.announcements import announcements
-from users import SESSION, TABLE
+from users import TABLE
 
 HERE = Path(__file__).parent
 NODES = ("a1", "a2", "a3")
 USERS = ("ann", "bob", "cleo", "dan")
+PATIENT = 300.0
+"""Seconds of silence after which a user is gone: longer than anything takes here."""
+SHORT = 2.0
 MESSAGES = 200
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Cluster:
@@ -44,8 +47,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._engine = f"127.0.0.1:{free_port()}"
-        self.url = f"interlock+cluster://{self._engine}/{TABLE}"
+        self._engine = self.url = ""
         self.login = ""
         self.pushes: list[str] = []
 
@@ -69,14 +71,12 @@ class Cluster:
         server = shutil.which("redis-server")
         if server is None:
             raise SystemExit("no redis-server: install Redis")
-        port = self._engine.rpartition(":")[2]
-        engine = [server, "--port", port, "--bind", "127.0.0.1", "--save", ""]
-        self._run("engine", engine, "Ready to accept")
+        self._start_engine(server)
         for name in NODES:
             self.start_node(name, wait=False)
         for name in NODES:
             self._ready(name, "ready on ")
-        so("one node is the primary", lambda: self.primary() != "")
+        self.next_primary()
         login = self._run("login", [*python("login_service.py"), "--cluster", self.url])
         self.login = login
         for node in NODES[:2]:
@@ -84,6 +84,20 @@ class Cluster:
             words = ["--table", str(self._folder / f"{node}.table"), "--login", login]
             command = [*python("push_service.py"), "--cluster", self.url, *words]
             self.pushes.append(self._run(f"push-{node}", command))
+
+    def _start_engine(self, server: str) -> None:
+        while True:
+            port = free_port()
+            engine = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+            try:
+                self._run("engine", engine, "Ready to accept")
+            except SystemExit as error:
+                if "Address already in use" not in str(error):
+                    raise
+                continue  # somebody else took the port meanwhile
+            self._engine = f"127.0.0.1:{port}"
+            self.url = f"interlock+cluster://{self._engine}/{TABLE}"
+            return
 
     def start_node(self, name: str, *, wait: bool = True) -> None:
         """Start a node, under its name and with its table's file."""
@@ -122,6 +136,17 @@ class Cluster:
             found = announcements(engine, TABLE)
         # One that was killed is announced for some seconds more.
         return next((one.id for one in found if one.role == "primary" and self.lives(one.id)), "")
+
+    def next_primary(self, old: str = "") -> str:
+        """Wait until a node is the primary, another than the old one, and return its name."""
+        found = [""]
+
+        def is_there() -> bool:
+            found.append(self.primary())
+            return found[-1] not in ("", old)
+
+        so("there is another primary" if old else "one node is the primary", is_there)
+        return found[-1]
 
     def lives(self, name: str) -> bool:
         """Return whether a process is there."""
@@ -172,19 +197,23 @@ class Apps:
 
     def __init__(self, login: str) -> None:
         self._login = login
-        self._there: set[str] = set()
+        self._there: dict[str, float] = {}
+        # Or a user would be renewed once more who has just been forgotten.
+        self._renews = threading.Lock()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
         self._thread.start()
 
-    def enter(self, user: str) -> None:
-        """Log a user in."""
-        assert call(self._login, "login", user=user, device=f"{user}-phone") == 200
-        self._there.add(user)
+    def enter(self, user: str, session: float = PATIENT) -> None:
+        """Log a user in, who is gone after so many seconds of silence."""
+        with self._renews:
+            so(f"{user} is logged in", lambda: self._call("login", user, session) == 200)
+            self._there[user] = session
 
     def forget(self, user: str) -> None:
         """Be gone without a word."""
-        self._there.discard(user)
+        with self._renews:
+            del self._there[user]
 
     def close(self) -> None:
         """End."""
@@ -192,9 +221,19 @@ class Apps:
         self._thread.join()
 
     def _renew(self) -> None:
-        while not self._ends.wait(SESSION / 8):
-            for user in list(self._there):
-                call(self._login, "renew", user=user)
+        while not self._ends.wait(SHORT / 4):
+            for user in USERS:
+                with self._renews:
+                    self._renew_one(user)
+
+    def _renew_one(self, user: str) -> None:
+        session = self._there.get(user)
+        if session is not None and self._call("renew", user, session) == 404:
+            self._call("login", user, session)
+
+    def _call(self, name: str, user: str, session: float) -> int:
+        words = {"user": user, "device": f"{user}-phone", "session": str(session)}
+        return call(self._login, name, **words)
 
 
 def demo(cluster: Cluster) -> None:
@@ -211,10 +250,16 @@ def demo(cluster: Cluster) -> None:
         call(cluster.login, "ground", user="bob", background="1")
         so("bob is in the background", lambda: all(s.users["bob"]["background"] for s in screens))
 
-        old = cluster.primary()
-        counted, unknown = messages(cluster, at=MESSAGES // 3, then=lambda: cluster.kill(old))
-        so("there is another primary", lambda: cluster.primary() not in ("", old))
-        print(f"{old}, the primary, was killed; {cluster.primary()} is the primary now")
+        killed: list[str] = []
+
+        def kill() -> None:
+            killed.append(cluster.next_primary())
+            cluster.kill(killed[0])
+
+        counted, unknown = messages(cluster, at=MESSAGES // 3, then=kill)
+        (old,) = killed
+        new = cluster.next_primary(old)
+        print(f"{old}, the primary, was killed; {new} is the primary now")
         cluster.start_node(old)
         print(f"{counted} messages counted; of {unknown} it is not known, for {old} died over them")
 
@@ -230,8 +275,12 @@ def demo(cluster: Cluster) -> None:
         )
         print(f"{shown(screens[0])} unread, at both push services")
 
+        # His app asks for a short session, and says nothing more.
+        apps.enter("dan", SHORT)
         apps.forget("dan")
         so("dan is gone by himself", lambda: all("dan" not in s.users for s in screens))
+        # Or her app would log her in again.
+        apps.forget("cleo")
         call(cluster.login, "logout", user="cleo")
         so("cleo has logged out", lambda: all("cleo" not in s.users for s in screens))
         so("ann and bob are there", lambda: all(set(s.users) == {"ann", "bob"} for s in screens))

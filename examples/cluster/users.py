@@ -7,8 +7,8 @@ from typing import Annotated
 from interlock import U32, U64, Max, Row, Size, Sum
 
 TABLE = "online"
-SESSION = 8.0
-"""Seconds after which a user is gone whose app says nothing more."""
+SESSION = 30.0
+"""Seconds of silence after which a user is gone, if the app does not ask for others."""
 
 
 class Presence(Row):

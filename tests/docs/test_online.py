@@ -22,6 +22,7 @@ from tests.replay.browser import CHROMIUM, Page, opened
 PROGRAM = ROOT / "examples" / "cluster" / "online.py"
 
 
+@pytest.mark.watchdog(240)
 def test_the_demo_kills_the_primary_and_loses_nothing(tmp_path: Path) -> None:
     needs_hub()
     program("redis-server")
