@@ -20,7 +20,7 @@ import interlock
 from interlock.errors import EngineUnavailable
 from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError
-from tests.cluster.nodes import NodeCluster, Presence, eventually
+from tests.cluster.nodes import NodeCluster, Presence, eventually, node_cluster
 from tests.hub.servers import free_port, missing
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/cluster"
@@ -64,14 +64,20 @@ def running(*command: str) -> Iterator[None]:
 @contextmanager
 def haproxy(folder: Path, nodes: NodeCluster) -> Iterator[tuple[int, int]]:
     """The ports for writes and for reads."""
-    found = program("haproxy")
     writes, reads = free_port(), free_port()
+    with balanced(folder, configured("haproxy.cfg", nodes, _7000=writes, _7001=reads)):
+        yield writes, reads
+
+
+@contextmanager
+def balanced(folder: Path, text: str) -> Iterator[None]:
+    found = program("haproxy")
     file = folder / "haproxy.cfg"
-    file.write_text(configured("haproxy.cfg", nodes, _7000=writes, _7001=reads), encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     # It warns of nothing.
     subprocess.run([found, "-c", "-f", file], check=True, capture_output=True)
     with running(found, "-db", "-f", str(file)):
-        yield writes, reads
+        yield
 
 
 @contextmanager
@@ -151,6 +157,22 @@ def test_haproxy_leaves_who_drains_and_who_hangs(tmp_path: Path, nodes: NodeClus
         finally:
             nodes.nodes[hung].process.send_signal(signal.SIGCONT)
     nodes.nodes[primary].kill()
+
+
+def test_haproxy_has_both_at_any_node_on_a_log_that_serves(tmp_path: Path) -> None:
+    with node_cluster(tmp_path, "a1", "a2", "a3", on_log=True) as nodes:
+        port = free_port()
+        with balanced(tmp_path, configured("haproxy-log.cfg", nodes, _7000=port)):
+            eventually(lambda: {who(port).get("id") for _ in range(6)} == {"a1", "a2", "a3"})
+            with interlock.connect(f"interlock://127.0.0.1:{port}") as client:
+                table = client.table("presence", Presence)
+                eventually(lambda: written(table, 1))
+                with Client(nodes.nodes["a1"].address) as asked:
+                    asked.call("NODE", "DRAIN")
+                nodes.nodes["a2"].kill()
+                eventually(lambda: {who(port).get("id") for _ in range(4)} == {"a3"})
+                eventually(lambda: written(table, 2))
+                assert table["k"].app_id == 2
 
 
 def test_nginx_says_who_is_the_primary(tmp_path: Path, nodes: NodeCluster) -> None:

@@ -18,6 +18,7 @@ from redis import Redis, ResponseError
 
 import interlock
 from interlock.cli import main
+from interlock.engine.announcements import Announcement, announce, withdraw
 from tests.cluster.nodes import NodeCluster, NodeProcess, Presence, eventually, node_cluster
 from tests.hub.servers import INTERLOCK
 
@@ -273,7 +274,32 @@ def test_a_node_says_what_it_lacks_for_as_long_as_it_does(
             eventually(is_stale)
             _, out, _ = run(capsys, made, "status")
             assert "a: " in out and "maxmemory-policy" in out
+            assert node.log.count("maxmemory-policy") == 1, node.log
             engine.config_set("maxmemory-policy", "noeviction")
             eventually(lambda: not status(node)["trouble"], lambda: str(status(node)))
             eventually(lambda: page(node, "/ready?max_lag=2000")[0] == 200)
             eventually(lambda: not is_stale())
+
+
+def test_other_rows_at_the_same_position_are_an_alarm(
+    nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As a node would say that has other rows.
+    a = nodes.nodes["a"]
+    eventually(lambda: page(a, "/metrics")[1].count("interlock_node_checksum_mismatch 0"))
+    found = status(a)
+    wrong = Announcement(
+        id="wrong", dc="main", role="serving", address="127.0.0.1:1", table="presence",
+        position=found["position"], rows_checksum="0" * 32,
+    )  # fmt: skip
+    announce(nodes.engine, "presence", wrong, 30_000)
+    try:
+        text = f"node wrong has other rows at the same position {found['position']}"
+        eventually(lambda: [one["text"] for one in status(a)["trouble"]] == [text])
+        assert "interlock_node_checksum_mismatch 1\n" in page(a, "/metrics")[1]
+        code, out, _ = run(capsys, nodes, "status")
+        assert code == 1
+        assert f"ALARM: a and wrong have other rows at the same position {found['position']}" in out
+        assert "node a has other rows than node wrong at the same position" in a.log
+    finally:
+        withdraw(nodes.engine, "presence", "wrong")

@@ -110,7 +110,12 @@ class LogFigures:
             self._clocks_since = (self._clocks_since or time.time()) if is_off else 0.0
 
     def _compare(self) -> None:
-        for one in self._near():
+        near = self._near()
+        if self._mismatches:
+            there = {one.id for one in near}
+            for id in self._mismatches.keys() - there:
+                del self._mismatches[id]
+        for one in near:
             ours = self._sums.get(one.position)
             if ours is None or not one.rows_checksum:
                 continue

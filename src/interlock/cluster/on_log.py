@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import threading
+import time
 from pathlib import Path
 
 import interlock
@@ -32,6 +33,8 @@ FOLDER = "INTERLOCK_NODE_LOG"
 """Variable by which a node is one on a log; a path: the folder of its files."""
 LOOKED = 0.2
 """Seconds between two looks at a node's news."""
+REPEATED = 60.0
+"""Seconds after which a trouble of the engine that has not ended is logged again."""
 DRAINED = 5.0
 """Seconds for which the end of a node waits for what clients have asked."""
 LEAST_STALENESS = 2.0
@@ -93,6 +96,8 @@ class LogNode:
         hub.pages = LogPages(self.figures.standing, self.figures.metrics)
         hub.on_broken = lambda: self._fail("a thread of its hub has ended")
         self._serves = False
+        self._said: dict[str, float] = {}
+        """When each trouble of the engine was logged that has not ended."""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._look, name="node-news", daemon=True)
 
@@ -158,6 +163,8 @@ class LogNode:
             for kind, text in node.news():
                 self._told(kind, text)
             found = self.figures.look()
+            if not found["trouble"]:
+                self._said.clear()
             if self.settings.max_staleness is not None:
                 self._keeper.set_fresh(self.figures.fresh(found))
             serves = self.figures.state(found) == "serving"
@@ -173,7 +180,10 @@ class LogNode:
         name = self.settings.name
         match kind:
             case "engine" | "log":
-                logger.warning("node %s, the engine of its log: %s", name, text)
+                now = time.monotonic()
+                if now >= self._said.get(text, now):
+                    self._said[text] = now + REPEATED
+                    logger.warning("node %s, the engine of its log: %s", name, text)
             case "disk":
                 logger.error("node %s: %s; no client is answered before it can write", name, text)
             case "table":
