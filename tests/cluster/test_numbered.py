@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def test_a_write_whose_node_dies_between_append_and_answer_is_done_once(nodes: N
             engine.held.set()
             asks = threading.Thread(target=lambda: answers.append(found.incr("n", "unread")))
             asks.start()
-            eventually(lambda length=length: log.xlen("il:log:{presence.main}") > length)
+            eventually(partial(is_longer, log, length))
             # It is in the log, and the node cannot know it.
             a.kill()
             engine.held.clear()
@@ -152,7 +153,11 @@ def test_a_write_whose_node_dies_between_append_and_answer_is_done_once(nodes: N
             increased(a, "n", 0)
             tell(nodes, a)
             members = found._rows._members
-            eventually(lambda members=members, a=a: came_home(found, members, a))
+            eventually(partial(came_home, found, members, a))
+
+
+def is_longer(log: Any, length: int) -> bool:
+    return bool(log.xlen("il:log:{presence.main}") > length)
 
 
 def came_home(found: RemoteTable[Presence], members: Any, node: NodeProcess) -> bool:
@@ -439,8 +444,8 @@ def survive(folder: Path, seconds: float, seed: int, kinds: list[str]) -> str:
             assert all(life.sums == sorted(life.sums) for life in lives), said
         for life in lives:
             for node in found.values():
-                shown = behind(node, life.key, "app_id")
-                assert life.acknowledged <= shown <= life.last, (said, life.key, shown)
+                value = behind(node, life.key, "app_id")
+                assert life.acknowledged <= value <= life.last, (said, life.key, value)
         return said
 
 
