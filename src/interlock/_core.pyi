@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
+from interlock._core_log import LogBridge, LogNode, RowsImage, RowsIterator, TableKeeper
 from interlock._core_serving import (
     Engine,
     EngineError,
@@ -19,9 +20,8 @@ from interlock._core_serving import (
     HubTables,
     JournalCopy,
     LeaseRenewals,
-    LogNode, ManualClock, RowsImage, RowsIterator,
+    ManualClock,
     StoreFiles,
-    TableKeeper,
     WallClock,
 )  # fmt: skip
 from interlock._core_table import Table, TableExport, TableScan, remove_table
@@ -53,6 +53,7 @@ __all__ = [
     "Lease",
     "LeaseBatch",
     "LeaseRenewals",
+    "LogBridge",
     "LogNode",
     "ManualClock",
     "Queue",

@@ -9,6 +9,7 @@
 //! | [`trouble`] | what can be wrong with the engine and its log, in words that say what to do |
 //! | [`log`] | the log as the loop sees it, whichever engine keeps it |
 //! | [`redis`] | the log on a stream of Redis or Valkey |
+//! | [`bridge`] | the log on an engine to which other threads speak |
 //! | [`files`] | checkpoints, and a ring of what was applied |
 //! | `kept` | the ring in memory, with its file |
 //! | `saver` | the thread that writes checkpoints |
@@ -21,6 +22,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("a node runs on Linux only");
 
+pub mod bridge;
 pub mod connection;
 pub mod files;
 pub mod hub;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use interlock_log::codec::checksum;
 use interlock_log::entry::{self, Body};
 
-use crate::trouble::Trouble;
+use crate::trouble::{Kind, Trouble};
 
 /// A log that one node appends to and reads.
 ///
@@ -88,16 +88,20 @@ pub struct Id {
 }
 
 impl Id {
-    /// Reads what Redis writes.
+    /// Reads `MS-NUMBER`, as Redis writes it, or the number alone.
     pub fn read(text: &[u8]) -> Option<Id> {
-        let (ms, number) = std::str::from_utf8(text).ok()?.split_once('-')?;
+        let text = std::str::from_utf8(text).ok()?;
+        let (ms, number) = text.split_once('-').unwrap_or(("0", text));
         Some(Id { ms: ms.parse().ok()?, number: number.parse().ok()? })
     }
 }
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.ms, self.number)
+        match self.ms {
+            0 => write!(f, "{}", self.number),
+            ms => write!(f, "{ms}-{}", self.number),
+        }
     }
 }
 
@@ -150,3 +154,48 @@ pub fn mark(bytes: &[u8]) -> u64 {
 pub fn is_genesis(bytes: &[u8]) -> bool {
     entry::Entry::decode(bytes).is_ok_and(|entry| matches!(entry.body, Body::Genesis(_)))
 }
+
+/// The reason why an entry that was read is not in the log, by the first and the last of what is there.
+/// `is_other`: there is another one in its place.
+pub(crate) fn lost(
+    id: Id,
+    is_other: bool,
+    ends: Option<&(Entry, Entry)>,
+    is_first: fn(&[u8]) -> bool,
+) -> Trouble {
+    let Some((first, last)) = ends else { return Trouble::new(Kind::Gone, GONE) };
+    if is_other {
+        let text = format!("the entry {id}, which was read, is another now: {LOST}");
+        return Trouble::new(Kind::Forked, text);
+    }
+    if first.id > id {
+        let text = if is_first(&first.bytes) {
+            format!("another log begins at {}, behind {id}, which was read last: {LOST}", first.id)
+        } else {
+            format!(
+                "the log begins at {}, behind {id}, which was read last: it was trimmed; the node needs a \
+                 snapshot of another node",
+                first.id
+            )
+        };
+        return Trouble::new(Kind::Trimmed, text);
+    }
+    let text = if last.id < id {
+        format!("the log ends at {}, though {id} was read: {LOST}", last.id)
+    } else {
+        format!("the entry {id}, which was read, is not there any more: {LOST}")
+    };
+    Trouble::new(Kind::Forked, text)
+}
+
+pub(crate) fn no_beginning(id: Id) -> String {
+    format!(
+        "the log begins at {id} with what is not the first entry of a log: it was trimmed; the node needs \
+         a snapshot of another node"
+    )
+}
+
+pub(crate) const LOST: &str =
+    "the engine has lost entries; the node goes back to a checkpoint that is still a part of the log";
+pub(crate) const GONE: &str =
+    "the stream of the log is not there any more: it was deleted, or the engine has lost its data";

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use interlock_stores::network::Tls;
 
-use crate::log::{is_genesis, mark, Entry, Event, Id, LogPort, Position};
+use crate::log::{is_genesis, mark, Entry, Event, Id, LogPort, Position, GONE, LOST};
 use crate::trouble::{Kind, Trouble};
 use link::{Asked, Heard, Link};
 use reader::Reader;
@@ -317,8 +317,5 @@ end
 return redis.call('XTRIM', KEYS[1], 'MINID', ARGV[#ARGV - 1])";
 /// The one field of each entry.
 const FIELD: &[u8] = b"e";
-const LOST: &str = "the engine has lost entries; the node goes back to a checkpoint that is still a part of the log";
-const GONE: &str =
-    "the stream of the log is not there any more: it was deleted, or the engine has lost its data";
 /// Reads in one call at most, so that others come to their turn.
 const ROUNDS: usize = 4;

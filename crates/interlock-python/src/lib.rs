@@ -38,6 +38,8 @@ mod judgement;
 mod lease;
 mod lease_batch;
 #[cfg(target_os = "linux")]
+mod log_bridge;
+#[cfg(target_os = "linux")]
 mod log_node;
 #[cfg(target_os = "linux")]
 mod log_rows;
@@ -102,6 +104,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(explanation::replay, module)?)?;
     #[cfg(target_os = "linux")]
     {
+        module.add_class::<log_bridge::LogBridge>()?;
         module.add_class::<log_node::LogNode>()?;
         module.add_class::<log_rows::RowsImage>()?;
         module.add_class::<log_rows::RowsIterator>()?;

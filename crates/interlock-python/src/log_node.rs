@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use interlock_log::machine::Limits;
 use interlock_log::rows;
+use interlock_log::stamp::is_name;
 use interlock_log::state::Rules;
 use interlock_node::files::Reach;
+use interlock_node::log::LogPort;
 use interlock_node::node::{News, Pace};
 use interlock_node::redis;
 use interlock_node::running::{difference, Running, Settings};
@@ -18,6 +20,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::hub_keeper::TableKeeper;
+use crate::log_bridge::LogBridge;
 use crate::log_rows::{self, Found};
 use crate::table::{duration, failure, location};
 
@@ -58,7 +61,7 @@ impl LogNode {
             name: of(settings, "name")?,
             node: of(settings, "node")?,
             machine: of(settings, "machine")?,
-            log: Box::new(redis::Log::new(log_of(settings)?)),
+            log: log_of(settings)?,
             rows: rows.clone(),
             limits: Limits::default(),
             folder: of(settings, "folder")?,
@@ -207,10 +210,14 @@ impl LogNode {
 }
 
 fn rows_of(settings: &Bound<'_, PyDict>) -> PyResult<rows::Settings> {
-    let rules: String = of(settings, "rules")?;
+    let (rules, dc): (String, String) = (of(settings, "rules")?, of(settings, "dc")?);
+    if !is_name(dc.as_bytes()) {
+        let text = format!("node(): dc is {dc:?}; allowed: 1 to 32 letters, digits, - and _");
+        return Err(PyValueError::new_err(text));
+    }
     Ok(rows::Settings {
         name: of(settings, "table")?,
-        dc: of(settings, "dc")?,
+        dc,
         rules: Rules::parse(&rules).map_err(|error| PyValueError::new_err(error.to_string()))?,
         capacity: of(settings, "capacity")?,
         centres: of(settings, "centres")?,
@@ -220,12 +227,16 @@ fn rows_of(settings: &Bound<'_, PyDict>) -> PyResult<rows::Settings> {
     })
 }
 
-fn log_of(settings: &Bound<'_, PyDict>) -> PyResult<redis::Settings> {
+fn log_of(settings: &Bound<'_, PyDict>) -> PyResult<Box<dyn LogPort>> {
+    let bridge: Option<Py<LogBridge>> = of(settings, "bridge")?;
+    if let Some(bridge) = bridge {
+        return bridge.get().near();
+    }
     let server: Option<String> = of(settings, "tls")?;
     let ca: Option<Vec<u8>> = of(settings, "ca")?;
     let tls = server.map(|server| Tls::new(&server, ca.as_deref(), None)).transpose();
     let stream: String = of(settings, "stream")?;
-    Ok(redis::Settings {
+    let settings = redis::Settings {
         addresses: of(settings, "addresses")?,
         tls: tls.map_err(PyValueError::new_err)?,
         user: of(settings, "user")?,
@@ -233,7 +244,8 @@ fn log_of(settings: &Bound<'_, PyDict>) -> PyResult<redis::Settings> {
         database: of(settings, "database")?,
         timeout: duration(of(settings, "engine_timeout")?),
         ..redis::Settings::new("", stream.as_bytes())
-    })
+    };
+    Ok(Box::new(redis::Log::new(settings)))
 }
 
 fn of<'py, T: FromPyObjectOwned<'py>>(settings: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {

@@ -17,6 +17,7 @@ from pathlib import Path
 import interlock
 from interlock import _core
 from interlock.cluster.log_control import LogControl
+from interlock.cluster.log_feed import engine_of
 from interlock.cluster.log_figures import LogFigures
 from interlock.cluster.log_links import FarLog, LogLink
 from interlock.cluster.membership import Membership
@@ -25,7 +26,6 @@ from interlock.cluster.settings import NodeSettings
 from interlock.cluster.snapshots import machine, pace
 from interlock.cluster.state import TableRules
 from interlock.cluster.storage import following, together
-from interlock.engine.url import Target, parse
 from interlock.hub.server import Hub
 
 logger = logging.getLogger("interlock.cluster")
@@ -239,9 +239,6 @@ def folder(settings: NodeSettings, data: str | None) -> Path:
 def _given(
     settings: NodeSettings, rules: TableRules, place: str | Path, mode: int, folder: Path
 ) -> dict[str, object]:
-    target = parse(settings.stream_url)
-    if target.kind != "server":
-        raise ValueError(f"a node on a log needs one Redis or Valkey, not {target.shown}")
     if settings.max_staleness is not None and settings.max_staleness < LEAST_STALENESS:
         raise ValueError(
             f"--max-staleness is {settings.max_staleness}; allowed: {LEAST_STALENESS} s or more, "
@@ -270,24 +267,10 @@ def _given(
         # Not trimmed before nodes give each other checkpoints.
         "keep": 2**63,
         "held": bool(settings.databases),
-        "stream": f"il:log:{{{settings.table}.{settings.dc}}}",
-        **_engine(target),
+        **engine_of(settings.stream_url, settings.table, settings.dc),
     }
 
 
 def _far(settings: NodeSettings, dc: str) -> FarLog:
     url = settings.stream_url if dc == settings.dc else settings.link_url(dc)
     return FarLog(url, settings.table, dc, settings.lease)
-
-
-def _engine(target: Target) -> dict[str, object]:
-    (address,) = target.addresses
-    return {
-        "addresses": [address],
-        "tls": address.rpartition(":")[0].strip("[]") if target.tls else None,
-        "ca": Path(target.ca).read_bytes() if target.ca else None,
-        "user": target.user or None,
-        "password": target.password,
-        "database": target.db,
-        "engine_timeout": target.timeout,
-    }

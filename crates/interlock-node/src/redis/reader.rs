@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::log::{mark, Entry, Event, Id, Position};
+use crate::log::{lost, mark, no_beginning, Entry, Event, Id, Position};
 use crate::redis::link::{Asked, Heard, Link};
-use crate::redis::{Settings, GONE, LOST};
+use crate::redis::Settings;
 use crate::trouble::{Kind, Trouble};
 
 pub struct Reader {
@@ -153,7 +153,7 @@ impl Reader {
             },
             Heard::Ends(ends) => {
                 let State::Wondering { is_other, .. } = self.state else { return Ok(None) };
-                Err(self.wonder(is_other, ends, settings))
+                Err(lost(self.id(), is_other, ends.as_ref(), settings.is_first))
             }
             Heard::TooLong => {
                 self.count = (self.count / 8).max(1);
@@ -188,44 +188,6 @@ impl Reader {
         self.state = State::Idle;
         Ok(Event::Read { entries, at_end: self.is_at_end })
     }
-
-    /// The reason why the position is not in the log.
-    fn wonder(&self, is_other: bool, ends: Option<(Entry, Entry)>, settings: &Settings) -> Trouble {
-        let id = self.id();
-        let Some((first, last)) = ends else { return Trouble::new(Kind::Gone, GONE) };
-        if is_other {
-            let text = format!("the entry {id}, which was read, is another now: {LOST}");
-            return Trouble::new(Kind::Forked, text);
-        }
-        if first.id > id {
-            let text = if (settings.is_first)(&first.bytes) {
-                format!(
-                    "another log begins at {}, behind {id}, which was read last: {LOST}",
-                    first.id
-                )
-            } else {
-                format!(
-                    "the log begins at {}, behind {id}, which was read last: it was trimmed; the node \
-                     needs a snapshot of another node",
-                    first.id
-                )
-            };
-            return Trouble::new(Kind::Trimmed, text);
-        }
-        let text = if last.id < id {
-            format!("the log ends at {}, though {id} was read: {LOST}", last.id)
-        } else {
-            format!("the entry {id}, which was read, is not there any more: {LOST}")
-        };
-        Trouble::new(Kind::Forked, text)
-    }
-}
-
-fn no_beginning(id: Id) -> String {
-    format!(
-        "the log begins at {id} with what is not the first entry of a log: it was trimmed; the node needs \
-         a snapshot of another node"
-    )
 }
 
 /// For which a read waits at most.

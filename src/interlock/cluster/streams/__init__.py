@@ -11,13 +11,29 @@ from interlock.cluster.streams.protocol import (
     KEEP,
     TIMEOUT,
     ChangeStream,
+    Entry,
+    Found,
     PositionLost,
     Role,
+    StreamMissing,
     StreamUnavailable,
+    StreamUnfit,
 )
 from interlock.retry import Seconds, seconds, whole
 
-__all__ = ["ChangeStream", "PositionLost", "Role", "StreamUnavailable", "open_stream"]
+__all__ = [
+    "ChangeStream",
+    "Entry",
+    "Found",
+    "PositionLost",
+    "Role",
+    "StreamMissing",
+    "StreamUnavailable",
+    "StreamUnfit",
+    "kind_of",
+    "open_log",
+    "open_stream",
+]
 
 _KINDS = {
     "redis": "redis",
@@ -58,10 +74,6 @@ def open_stream(
         ValueError: no engine of that kind keeps streams, or an argument is out of its range.
         ImportError: the client that it needs is not installed; the text names the extra.
     """
-    kind = _KINDS.get(urlsplit(url).scheme)
-    if kind is None:
-        scheme = url.partition(":")[0]
-        raise ValueError(f"open_stream(): url begins with {scheme!r}; allowed: {ALLOWED}")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name):
         raise ValueError(
             f"open_stream(): name is {name[:100]!r}; allowed: 1 to 100 letters, digits, - and _"
@@ -74,6 +86,36 @@ def open_stream(
     patience = seconds(timeout, "open_stream(): timeout")
     if not patience > 0:
         raise ValueError(f"open_stream(): timeout is {timeout}; allowed: more than 0")
-    module: Any = import_module(f"interlock.cluster.streams.{kind}")
-    opened: ChangeStream = module.open_here(url, name, keep, age, role, patience)
+    opened: ChangeStream = _module("open_stream()", url).open_here(
+        url, name, keep, age, role, patience
+    )
     return opened
+
+
+def open_log(
+    url: str, table: str, dc: str, *, role: Role = "read", timeout: Seconds = TIMEOUT
+) -> ChangeStream:
+    """Return the log of a table in a data centre, on the engine at a URL; as ``open_stream``.
+
+    Nothing is trimmed but by ``trim``, and nothing is made but by ``begin``. Of Redis it is the
+    stream ``il:log:{TABLE.DC}``, elsewhere ``il-log-TABLE__DC``, where what is no ASCII letter,
+    digit or ``-`` is ``_`` and the two hexadecimal digits of each byte.
+    """
+    patience = seconds(timeout, "open_log(): timeout")
+    if not patience > 0:
+        raise ValueError(f"open_log(): timeout is {timeout}; allowed: more than 0")
+    opened: ChangeStream = _module("open_log()", url).log_here(url, table, dc, role, patience)
+    return opened
+
+
+def kind_of(url: str) -> str | None:
+    """Return the engine of a URL: redis, nats, kafka or rabbitmq; None: it keeps no streams."""
+    return _KINDS.get(urlsplit(url).scheme)
+
+
+def _module(call: str, url: str) -> Any:
+    kind = kind_of(url)
+    if kind is None:
+        scheme = url.partition(":")[0]
+        raise ValueError(f"{call}: url begins with {scheme!r}; allowed: {ALLOWED}")
+    return import_module(f"interlock.cluster.streams.{kind}")

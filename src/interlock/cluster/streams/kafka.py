@@ -14,14 +14,37 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from interlock import _core
 from interlock.cluster.streams.looped import mark_of
-from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
+from interlock.cluster.streams.protocol import (
+    ABSENT,
+    Entry,
+    Found,
+    PositionLost,
+    Role,
+    StreamMissing,
+    StreamUnavailable,
+    StreamUnfit,
+    log_name,
+)
 from interlock.engine.url import without_password
 from interlock.installation import needs
 
 try:
-    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+    from confluent_kafka import (
+        TIMESTAMP_LOG_APPEND_TIME,
+        Consumer,
+        KafkaError,
+        KafkaException,
+        Producer,
+        TopicPartition,
+    )
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AdminClient,
+        ConfigResource,
+        NewTopic,
+        OffsetSpec,
+    )
 except ImportError as error:
     raise ImportError(
         f"a stream of Kafka needs confluent-kafka: {needs('kafka')} ({error})"
@@ -33,6 +56,17 @@ _SLICE = 0.05
 _READ = 8 << 20
 _FIRST = 128
 _LOOK = 5.0
+_LOOK_LOG = 1.0
+_LARGEST = 8_000_000
+"""Bytes of an entry."""
+_LOG = {
+    "message.timestamp.type": ("LogAppendTime", "the times of entries are Kafka's"),
+    "cleanup.policy": ("delete", "no entry may be dropped because another has its key"),
+    "retention.ms": ("-1", "a node may need an entry of any age"),
+    "retention.bytes": ("-1", "a node may need any entry"),
+    "unclean.leader.election.enable": ("false", "acknowledged entries must not be lost"),
+}
+"""Settings of the topic of a log, and why."""
 _TRIM = 1.0
 _SHORTEST = 3.0
 """Seconds that a Kafka has at least."""
@@ -43,11 +77,24 @@ def open_here(
     url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
 ) -> KafkaStream:
     """See ``open_stream``."""
+    return KafkaStream(
+        without_password(url), _settings("open_stream()", url), name, keep, keep_age, timeout
+    )
+
+
+def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> KafkaStream:
+    """See ``open_log``."""
+    name = log_name(table, dc)
+    settings = _settings("open_log()", url)
+    return KafkaStream(without_password(url), settings, name, None, None, timeout)
+
+
+def _settings(call: str, url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     if not parts.netloc or parts.path.strip("/"):
         raise ValueError(
-            f"open_stream(): url is {without_password(url)!r}; allowed: "
+            f"{call}: url is {without_password(url)!r}; allowed: "
             f"kafka://USER:PASSWORD@HOST:PORT, several with commas between, and settings of "
             f"librdkafka behind ?"
         )
@@ -61,27 +108,28 @@ def open_here(
             "sasl.username": unquote(user),
             "sasl.password": unquote(password),
         }
-    settings |= query
-    return KafkaStream(without_password(url), settings, name, keep, keep_age, timeout)
+    return settings | query
 
 
 class KafkaStream:
-    """See ``ChangeStream``. The topic is ``il-stream-NAME``."""
+    """See ``ChangeStream``. The topic is ``il-stream-NAME``, of a log ``il-log-NAME``."""
 
     def __init__(
         self,
         shown: str,
         settings: dict[str, Any],
         name: str,
-        keep: int,
+        keep: int | None,
         keep_age: float | None,
         timeout: float,
     ) -> None:
         self._shown = f"stream {name!r} at {shown}"
         # What librdkafka would write to the standard error comes by what is asked.
         self._settings: dict[str, Any] = {"log_level": 0, "socket.timeout.ms": 10_000, **settings}
-        self._topic = f"il-stream-{name}"
-        self._keep = keep
+        self._is_log = keep is None
+        self._mark: Callable[[bytes], str] = _core.LogBridge.mark if self._is_log else mark_of
+        self._topic = f"il-log-{name}" if self._is_log else f"il-stream-{name}"
+        self._keep = keep or 0
         self._ages = keep_age is not None
         self._age = _WEEK if keep_age is None else keep_age
         # A new producer asks more than once before it may send.
@@ -101,13 +149,21 @@ class KafkaStream:
 
     # -- Appending ----------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[bytes]) -> None:
+    def append(self, entries: Sequence[bytes]) -> list[str] | None:
         """See ``ChangeStream``."""
-        if entries:
-            self._run(lambda: self._append(entries))
+        return self._run(lambda: self._append(entries)) if entries else []
 
-    def _append(self, entries: Sequence[bytes]) -> None:
-        self._make_topic()
+    def begin(self, entry: bytes) -> list[str] | None:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._append([entry], begins=True))
+
+    def _append(self, entries: Sequence[bytes], begins: bool = False) -> list[str]:
+        if not self._is_log:
+            self._make_topic()
+        elif not self._is_there():
+            if not begins:
+                raise StreamMissing(self._text("there is no such topic"))
+            self._make_log()
         if self._producer is None:
             self._producer = Producer(
                 {
@@ -116,30 +172,32 @@ class KafkaStream:
                     "enable.idempotence": True,
                     "enable.gapless.guarantee": True,
                     "linger.ms": 0,
-                    "message.max.bytes": 8_000_000,
+                    "message.max.bytes": _LARGEST,
                     "message.timeout.ms": round(self._timeout * 1000),
                     "error_cb": _passed,
                 }
             )
-        left, failed = [len(entries)], list[Any]()
+        left, failed, offsets = [len(entries)], list[Any](), list[int]()
 
         def delivered(error: Any, message: Any) -> None:
             left[0] -= 1
             if error is not None:
                 failed.append(error)
             else:
-                self._last_offset = max(self._last_offset, message.offset())
+                offsets.append(message.offset())
 
         for entry in entries:
             self._until(lambda entry=entry: self._produced(entry, delivered))  # type: ignore[misc]
         self._until(lambda: self._polled(left))
         if failed:
             raise StreamUnavailable(self._text(failed[0].str()))
+        self._last_offset = offsets[-1]
         self._untrimmed += len(entries)
-        if self._untrimmed > max(self._keep // 10, 1) or (
-            self._ages and time.monotonic() - self._trimmed > _TRIM
-        ):
+        is_due = self._ages and time.monotonic() - self._trimmed > _TRIM
+        if not self._is_log and (self._untrimmed > max(self._keep // 10, 1) or is_due):
             self._trim()
+        # One partition and one producer: they are told in the order in which they were sent.
+        return [str(offset) for offset in offsets]
 
     def _polled(self, left: list[int]) -> bool:
         self._producer.poll(_SLICE)
@@ -176,20 +234,34 @@ class KafkaStream:
         """See ``ChangeStream``."""
         return self._run(lambda: self._read(after, most, wait))
 
+    def entries(self, after: str, most: int, wait: float) -> Found:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._found(after, most, wait))
+
     def _read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
+        return [(self._position(one), one.data) for one in self._found(after, most, wait).entries]
+
+    def _found(self, after: str, most: int, wait: float) -> Found:
         now = time.monotonic()
-        if self._consumer is None or after != self._at or now - self._looked > _LOOK:
-            self._look(after)
+        until = now + wait
+        if self._is_log and not self._is_there():
+            if after:
+                raise PositionLost(after, "", "")
+            time.sleep(min(max(wait, 0), ABSENT))
+            return Found([], True)
+        offset, mark = _offset(after), after.partition(".")[2]
+        look = _LOOK_LOG if self._is_log else _LOOK
+        if self._consumer is None or after != self._at or now - self._looked > look:
+            if not self._look(after):
+                return Found([], True)
             self._looked = time.monotonic()
-        offset = _offset(after)
         count = max(1, min(most, self._count))
-        until = time.monotonic() + wait
-        found: list[tuple[str, bytes]] = []
+        found: list[Entry] = []
         if wait <= 0:
-            _, end = self._ends()
+            _, end = self._ends_now()
             count = min(count, end - offset - 1)
             if count <= 0:
-                return []
+                return Found([], True)
             until = time.monotonic() + self._timeout
         while not found:
             self._check()
@@ -197,18 +269,30 @@ class KafkaStream:
                 at = message.offset()
                 if at <= offset:
                     continue
-                if at != offset + 1 and (after or found):
+                # In a log there may be holes: a position that is trimmed away is told otherwise.
+                if at != offset + 1 and (mark or found) and not self._is_log:
                     raise self._lost(after)
-                entry = message.value() or b""
                 offset = at
-                found.append((f"{at}.{mark_of(entry)}", entry))
+                found.append(self._entry_of(message))
             if not found and time.monotonic() >= until:
-                return []
-        self._at = found[-1][0]
+                return Found([], True)
+        self._at = self._position(found[-1])
         self._looked = time.monotonic()
-        mean = sum(len(entry) for _, entry in found) // len(found) + 1
+        mean = sum(len(one.data) for one in found) // len(found) + 1
         self._count = max(1, min(_READ // mean, 10_000))
-        return found
+        # As the broker has told it with what was fetched last.
+        part = TopicPartition(self._topic, 0)
+        _, end = self._consumer.get_watermark_offsets(part, cached=True)
+        return Found(found, offset + 1 >= end)
+
+    def _entry_of(self, message: Any) -> Entry:
+        kind, ms = message.timestamp()
+        if self._is_log and kind != TIMESTAMP_LOG_APPEND_TIME:
+            raise self._unfit("message.timestamp.type", "CreateTime")
+        return Entry(str(message.offset()), max(ms, 0), message.value() or b"")
+
+    def _position(self, entry: Entry | None) -> str:
+        return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
 
     def _some(self, count: int) -> list[Any]:
         """Return what is there, or comes in a moment: the first, and what came with it."""
@@ -217,40 +301,46 @@ class KafkaStream:
             return []
         found = [first]
         if count > 1:
-            found += self._consumer.consume(count - 1, 0.002)
+            found += self._consumer.consume(count - 1, 0.0 if self._is_log else 0.002)
         for message in found:
             error = message.error()
             if error is not None:
-                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                     raise self._lost(self._at or "")
                 raise StreamUnavailable(self._text(error.str()))
         return found
 
-    def _look(self, after: str) -> None:
-        """Check that the topic has a position, and begin to consume behind it."""
+    def _look(self, after: str) -> bool:
+        """Check that the topic has a position, and begin to consume behind it.
+
+        False: it ends before a position that is not to be checked.
+        """
         self._open_consumer()
-        first, end = self._ends()
-        offset = _offset(after)
-        if after and (offset >= end or offset + 1 < first):
+        first, end = self._ends_now()
+        offset, mark = _offset(after), after.partition(".")[2]
+        if mark and (offset >= end or offset + 1 < first):
             raise self._lost(after)
-        if after == self._at:
-            return
-        start = offset if offset >= first and after else max(offset + 1, first)
+        if offset >= end:
+            return False
+        if after == self._at and not (self._is_log and mark and offset >= first):
+            return True
+        start = offset if offset >= first and mark else max(offset + 1, first)
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
-        if after and start == offset and self._entry(offset) != after:
+        if mark and start == offset and self._position(self._entry(offset)) != after:
             raise self._lost(after)
         self._at = after
+        return True
 
-    def _entry(self, offset: int) -> str:
-        """Return the position of the entry at an offset, to which the consumer is assigned."""
+    def _entry(self, offset: int) -> Entry:
+        """Return the entry at an offset, to which the consumer is assigned, or the next one."""
         until = time.monotonic() + self._timeout
         while time.monotonic() < until:
             self._check()
             for message in self._some(1):
-                return f"{message.offset()}.{mark_of(message.value() or b'')}"
+                return self._entry_of(message)
         raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
 
-    def _ends(self) -> tuple[int, int]:
+    def _ends_now(self) -> tuple[int, int]:
         """Return the first offset that is kept, and the one that comes next."""
         part = TopicPartition(self._topic, 0)
         first, end = self._consumer.get_watermark_offsets(part, timeout=self._timeout)
@@ -258,27 +348,108 @@ class KafkaStream:
 
     def _lost(self, after: str) -> PositionLost:
         self._at = None
-        return PositionLost(after, self._end(first=True), self._end(first=False))
+        first, last = self._end(first=True), self._end(first=False)
+        return PositionLost(after, self._position(first), self._position(last))
 
     def last(self) -> str:
         """See ``ChangeStream``."""
-        return self._run(lambda: self._end(first=False))
+        return self._position(self._run(lambda: self._end(first=False)))
 
     def first(self) -> str:
         """See ``ChangeStream``."""
-        return self._run(lambda: self._end(first=True))
+        return self._position(self._run(lambda: self._end(first=True)))
 
-    def _end(self, first: bool) -> str:
+    def ends(self) -> tuple[Entry, Entry] | None:
+        """See ``ChangeStream``."""
+        return self._run(self._both)
+
+    def _both(self) -> tuple[Entry, Entry] | None:
+        first, last = self._end(first=True), self._end(first=False)
+        return None if first is None or last is None else (first, last)
+
+    def _end(self, first: bool) -> Entry | None:
+        if self._is_log and not self._is_there():
+            return None
         self._open_consumer()
-        low, end = self._ends()
+        low, end = self._ends_now()
         if low >= end:
-            return ""
+            return None
         offset = low if first else end - 1
         self._at = None
         self._consumer.assign([TopicPartition(self._topic, 0, offset)])
         return self._entry(offset)
 
+    def trim(self, before: str) -> int:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._cut(int(before)))
+
+    def _cut(self, before: int) -> int:
+        self._open_consumer()
+        first, _ = self._ends_now()
+        if before <= first:
+            return 0
+        part = TopicPartition(self._topic, 0, before)
+        asked = self._admin_of().delete_records([part], request_timeout=self._timeout)
+        (done,) = (one.result(self._timeout) for one in asked.values())
+        return max(int(done.low_watermark) - first, 0)
+
     # -- The connection -----------------------------------------------------------------------
+
+    def _is_there(self) -> bool:
+        """Return whether there is such a log. StreamUnfit: it is not kept as a log must be."""
+        if self._made:
+            return True
+        admin = self._admin_of()
+        # Of all topics: a question for one may make it.
+        topic = admin.list_topics(timeout=self._timeout).topics.get(self._topic)
+        if topic is None or topic.error is not None:
+            return False
+        if len(topic.partitions) != 1:
+            text = f"the topic has {len(topic.partitions)} partitions; allowed: 1"
+            raise StreamUnfit(self._text(text))
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, self._topic)]
+        (found,) = admin.describe_configs(asked, request_timeout=self._timeout).values()
+        settings = {name: one.value for name, one in found.result(self._timeout).items()}
+        for name, (wanted, _) in _LOG.items():
+            if settings.get(name, wanted) != wanted:
+                raise self._unfit(name, str(settings[name]))
+        replicas = len(topic.partitions[0].replicas)
+        if replicas > 1 and int(settings.get("min.insync.replicas", "2")) < 2:
+            raise StreamUnfit(
+                self._text(
+                    f"the topic has {replicas} replicas and min.insync.replicas=1, so that an "
+                    f"entry that one broker has counts as kept: set it to 2"
+                )
+            )
+        self._made = True
+        return True
+
+    def _unfit(self, name: str, found: str) -> StreamUnfit:
+        wanted, why = _LOG[name]
+        return StreamUnfit(
+            self._text(
+                f"the topic has {name}={found}; a log needs {wanted}, for {why}: kafka-configs.sh "
+                f"--alter --topic {self._topic} --add-config {name}={wanted}"
+            )
+        )
+
+    def _make_log(self) -> None:
+        admin = self._admin_of()
+        replicas = min(len(admin.list_topics(timeout=self._timeout).brokers), 3)
+        settings = {name: wanted for name, (wanted, _) in _LOG.items()}
+        settings |= {
+            "max.message.bytes": str(_LARGEST),
+            "min.insync.replicas": str(min(replicas, 2)),
+        }
+        self._create(NewTopic(self._topic, 1, replicas, config=settings))
+
+    def _create(self, new: NewTopic) -> None:
+        made = self._admin_of().create_topics([new], request_timeout=self._timeout)
+        try:
+            made[self._topic].result(self._timeout)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _make_topic(self) -> None:
         if self._made:
@@ -292,14 +463,7 @@ class KafkaStream:
                 "retention.ms": str(age),
                 "segment.ms": str(max(min(age // 4, 86_400_000), 1000)),
             }
-            new = NewTopic(self._topic, 1, config=settings)
-            try:
-                admin.create_topics([new], request_timeout=self._timeout)[self._topic].result(
-                    self._timeout
-                )
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+            self._create(NewTopic(self._topic, 1, config=settings))
         elif len(there.partitions) != 1:
             raise StreamUnavailable(
                 self._text(f"the topic has {len(there.partitions)} partitions; allowed: 1")
@@ -312,7 +476,8 @@ class KafkaStream:
         return self._admin
 
     def _open_consumer(self) -> None:
-        self._make_topic()
+        if not self._is_log:
+            self._make_topic()
         if self._consumer is None:
             self._consumer = Consumer(
                 {

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from interlock.errors import InterlockError
 
 Role = Literal["append", "read"]
 KEEP = 1_000_000
+ABSENT = 0.1
+"""Seconds for which a read waits where there is no log yet."""
 TIMEOUT = 5.0
 """Seconds that an engine has for an answer, beyond what a read waits."""
 
@@ -18,6 +21,14 @@ class StreamUnavailable(InterlockError, ConnectionError):
 
     Of an append nobody knows how many of its entries were written: a reader finds out.
     """
+
+
+class StreamMissing(StreamUnavailable):
+    """There is no log yet, or not any more: only ``begin`` makes one."""
+
+
+class StreamUnfit(StreamUnavailable):
+    """The engine does not keep the stream as a log must be kept; the text says what to set."""
 
 
 class PositionLost(InterlockError, LookupError):
@@ -42,6 +53,37 @@ class PositionLost(InterlockError, LookupError):
         return type(self), (self.after, self.first, self.last)
 
 
+class Entry(NamedTuple):
+    """An entry of a log. Its position is ``ID.MARK``, with a mark of ``data``."""
+
+    id: str
+    """``NUMBER``; of Redis ``MS-NUMBER``. They rise along a log, perhaps with holes."""
+    time: int
+    """The engine's time, in ms since 1970. It may fall from an entry to the next."""
+    data: bytes
+
+
+class Found(NamedTuple):
+    """Entries that were read."""
+
+    entries: list[Entry]
+    at_end: bool
+    """There was no more at that moment."""
+
+
+def log_name(table: str, dc: str) -> str:
+    """Return the name of a log of which no engine refuses a letter, another for each table."""
+
+    def plain(name: str) -> str:
+        return re.sub(
+            r"[^A-Za-z0-9-]",
+            lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()),
+            name,
+        )
+
+    return f"{plain(table)}__{plain(dc)}"
+
+
 class ChangeStream(Protocol):
     """One stream as one object reads or appends to it.
 
@@ -51,12 +93,16 @@ class ChangeStream(Protocol):
     that was appended earlier and is not there yet.
     """
 
-    def append(self, entries: Sequence[bytes]) -> None:
-        """Append entries in this order; return when the engine has all.
+    def append(self, entries: Sequence[bytes]) -> list[str] | None:
+        """Append entries in this order; return when the engine has all: their ids, if it tells.
 
         Raises:
+            StreamMissing: none was written, for there is no such log. Other streams are made.
             StreamUnavailable: it is unknown which of them were written.
         """
+
+    def begin(self, entry: bytes) -> list[str] | None:
+        """Append the first entry of a log, which is made if it is not there; as ``append``."""
 
     def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
         """Return entries behind a position with their own positions, oldest first.
@@ -70,6 +116,26 @@ class ChangeStream(Protocol):
             PositionLost: entries behind ``after`` are gone, or the log ends before it.
             StreamUnavailable: the engine did not answer.
         """
+
+    def entries(self, after: str, most: int, wait: float) -> Found:
+        """Return entries as ``read`` does, with their times.
+
+        Args:
+            after: also ``ID.``: whichever entry is there, and whether it is there or not.
+            wait: as of ``read``; it may be shorter to say for the first time that no more is there,
+                and while there is no log.
+        """
+
+    def trim(self, before: str) -> int:
+        """Cut off what comes before an id, as far as the engine can; return how many entries.
+
+        Raises:
+            StreamUnfit: this engine cannot.
+            StreamUnavailable: it did not answer, or refused.
+        """
+
+    def ends(self) -> tuple[Entry, Entry] | None:
+        """Return the first and the last entry, None if there is none."""
 
     def last(self) -> str:
         """Return the position of the last entry, ``""`` if there is none."""

@@ -3,25 +3,39 @@
 By AMQP, not by the protocol of its own that streams have: that needs a plugin and a port beside,
 and its Python client has fewer users. A position is the entry's offset with a mark of its first
 bytes. RabbitMQ trims by age, a segment at a time, and not by number: ``keep`` is no bound here.
+AMQP tells no time of an entry: a log has that of a broker that stamps messages
+(``timestamp_in_ms``), otherwise that of the node which has written it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from interlock import _core
 from interlock.cluster.streams.looped import Looped, mark_of
-from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
+from interlock.cluster.streams.protocol import (
+    ABSENT,
+    Entry,
+    Found,
+    PositionLost,
+    Role,
+    StreamMissing,
+    StreamUnavailable,
+    StreamUnfit,
+    log_name,
+)
 from interlock.engine.url import without_password
 from interlock.installation import needs
 
 aio_pika: Any
 try:
     import aio_pika
-    from aiormq.exceptions import ChannelNotFoundEntity
+    from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed, PublishError
 except ImportError as error:
     raise ImportError(
         f"a stream of RabbitMQ needs aio-pika: {needs('rabbitmq')} ({error})"
@@ -37,28 +51,44 @@ _COMES = 1.0
 """Seconds in which a broker that answers has sent the first of what there is."""
 _MORE = 0.3
 """Seconds in which more comes, if there is more."""
+_TIME = "il-time"
+"""Header with the time of who writes, in ms."""
+_STAMP = "timestamp_in_ms"
+"""Header of a broker that stamps messages."""
 
 
 def open_here(
     url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
 ) -> RabbitmqStream:
     """See ``open_stream``."""
+    amqp, segment = _read_url("open_stream()", url)
+    return RabbitmqStream(amqp, without_password(url), name, keep_age, segment, timeout)
+
+
+def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> RabbitmqStream:
+    """See ``open_log``."""
+    amqp, segment = _read_url("open_log()", url)
+    name = log_name(table, dc)
+    return RabbitmqStream(amqp, without_password(url), name, None, segment, timeout, is_log=True)
+
+
+def _read_url(call: str, url: str) -> tuple[str, int]:
+    """Return the URL of AMQP, and the bytes of a segment."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     segment = query.pop("segment", str(_SEGMENT))
     if not parts.netloc or query or not segment.isdecimal():
         raise ValueError(
-            f"open_stream(): url is {without_password(url)!r}; allowed: "
+            f"{call}: url is {without_password(url)!r}; allowed: "
             f"rabbitmq+stream://USER:PASSWORD@HOST:PORT/VHOST, rabbitmqs+stream:// with TLS, and "
             f"?segment=BYTES behind"
         )
     scheme = "amqps" if parts.scheme.startswith("rabbitmqs") else "amqp"
-    amqp = urlunsplit((scheme, parts.netloc, parts.path, "", ""))
-    return RabbitmqStream(amqp, without_password(url), name, keep_age, int(segment), timeout)
+    return urlunsplit((scheme, parts.netloc, parts.path, "", "")), int(segment)
 
 
 class RabbitmqStream(Looped):
-    """See ``ChangeStream``. The queue is ``il.stream.NAME``."""
+    """See ``ChangeStream``. The queue is ``il.stream.NAME``, of a log ``il.log.NAME``."""
 
     def __init__(
         self,
@@ -68,72 +98,123 @@ class RabbitmqStream(Looped):
         keep_age: float | None,
         segment: int,
         timeout: float,
+        is_log: bool = False,
     ) -> None:
         super().__init__(f"stream {name!r} at {shown}")
         self._url = url
-        self._queue = f"il.stream.{name}"
-        self._arguments = {
+        self._is_log = is_log
+        self._mark: Callable[[bytes], str] = _core.LogBridge.mark if is_log else mark_of
+        self._queue = f"il.log.{name}" if is_log else f"il.stream.{name}"
+        self._arguments: dict[str, Any] = {
             "x-queue-type": "stream",
-            "x-max-age": f"{max(round(keep_age or _WEEK), 1)}s",
             "x-stream-max-segment-size-bytes": segment,
         }
+        if not is_log:
+            self._arguments["x-max-age"] = f"{max(round(keep_age or _WEEK), 1)}s"
         self._timeout = timeout
         self._connection: Any = None
         self._channel: Any = None
         self._consumed: _Consumed | None = None
         self._at: str | None = None
+        self._is_there = False
+        """The queue was found, or made."""
 
     # -- Appending ----------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[bytes]) -> None:
-        """See ``ChangeStream``."""
-        if entries:
-            self._run(lambda: self._append(entries), self._timeout)
+    def append(self, entries: Sequence[bytes]) -> list[str] | None:
+        """See ``ChangeStream``. The broker tells no ids."""
+        if not entries:
+            return []
+        self._run(lambda: self._append(entries), self._timeout)
+        return None
 
-    async def _append(self, entries: Sequence[bytes]) -> None:
+    def begin(self, entry: bytes) -> list[str] | None:
+        """See ``ChangeStream``."""
+        self._run(lambda: self._append([entry], begins=True), self._timeout)
+        return None
+
+    async def _append(self, entries: Sequence[bytes], begins: bool = False) -> None:
         await self._connected()
+        if not self._is_there:
+            if not begins:
+                raise StreamMissing(self._text("there is no such queue"))
+            await self._make()
         exchange = self._channel.default_exchange
-        for start in range(0, len(entries), _UNCONFIRMED):
-            # They are sent in the order in which they are begun, and confirmed together.
-            await asyncio.gather(
-                *(
-                    exchange.publish(
-                        aio_pika.Message(entry, delivery_mode=2), routing_key=self._queue
+        headers = {_TIME: round(time.time() * 1000)} if self._is_log else None
+        try:
+            for start in range(0, len(entries), _UNCONFIRMED):
+                # They are sent in the order in which they are begun, and confirmed together.
+                await asyncio.gather(
+                    *(
+                        exchange.publish(
+                            aio_pika.Message(entry, delivery_mode=2, headers=headers),
+                            routing_key=self._queue,
+                        )
+                        for entry in entries[start : start + _UNCONFIRMED]
                     )
-                    for entry in entries[start : start + _UNCONFIRMED]
                 )
-            )
+        except PublishError:
+            raise StreamMissing(self._text("the queue is not there any more")) from None
 
     # -- Reading ------------------------------------------------------------------------------
 
     def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
         """See ``ChangeStream``."""
-        limit = 2 * self._timeout + max(wait, 0) + 3 * _COMES
-        return self._run(lambda: self._read(after, most, wait), limit)
+        found = self.entries(after, most, wait).entries
+        return [(self._position(one), one.data) for one in found]
 
-    async def _read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
+    def entries(self, after: str, most: int, wait: float) -> Found:
+        """See ``ChangeStream``."""
+        limit = 2 * self._timeout + max(wait, 0) + 3 * _COMES
+        return self._run(lambda: self._found(after, most, wait), limit)
+
+    async def _found(self, after: str, most: int, wait: float) -> Found:
         await self._connected()
+        if not self._is_there:
+            if after:
+                raise PositionLost(after, "", "")
+            await asyncio.sleep(min(wait, ABSENT))
+            return Found([], True)
         if self._consumed is None or after != self._at:
             await self._look(after)
         consumed = self._consumed
         assert consumed is not None
         offset = _offset(after)
-        found: list[tuple[str, bytes]] = []
-        message = await consumed.next(wait if wait > 0 else _MORE)
+        found: list[Entry] = []
+        message = consumed.next_now()
+        if message is None and await consumed.is_ended():
+            raise StreamUnavailable(self._text("the broker has ended what was consumed"))
+        if message is None and self._is_log and not consumed.told_end:
+            # What the broker has sent before it answers this is here then.
+            await consumed.fence()
+            message = consumed.next_now()
+            if message is None:
+                consumed.told_end = True
+                return Found([], True)
+        if message is None:
+            message = await consumed.next(wait if wait > 0 else _MORE)
+        last = message
         while message is not None:
-            at, entry = _entry(message)
-            if at > offset:
+            one = _entry(message)
+            if int(one.id) > offset:
                 # Offsets between are the broker's own; a consumer that falls behind what is trimmed
                 # is ended.
-                offset = at
-                found.append((f"{at}.{mark_of(entry)}", entry))
-            await message.ack()
+                offset = int(one.id)
+                found.append(one)
+            last = message
             if len(found) >= most:
                 break
             message = consumed.next_now()
+        if last is None:
+            return Found([], True)
+        await last.ack(multiple=True)
+        consumed.told_end = False
         if found:
-            self._at = found[-1][0]
-        return found
+            self._at = self._position(found[-1])
+        return Found(found, False)
+
+    def _position(self, entry: Entry | None) -> str:
+        return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
 
     async def _look(self, after: str) -> None:
         """Begin to consume behind a position, and check that the stream has it."""
@@ -143,15 +224,15 @@ class RabbitmqStream(Looped):
         # With the entry itself, to see whether it is the same.
         begin: int | str = _offset(after) if after else "first"
         self._consumed = consumed = await self._consume(begin)
-        if after:
-            message = await consumed.next(self._timeout)
+        if after.partition(".")[2]:
+            message = await consumed.next(_COMES if self._is_log else self._timeout)
             if message is None:
-                last = await self._end("last")
+                last = self._position(await self._end("last"))
                 if _offset(last) < _offset(after):
-                    raise PositionLost(after, await self._end("first"), last)
+                    first = self._position(await self._end("first"))
+                    raise PositionLost(after, first, last)
                 raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
-            at, entry = _entry(message)
-            if f"{at}.{mark_of(entry)}" != after:
+            if self._position(_entry(message)) != after:
                 raise await self._lost(after)
             await message.ack()
         self._at = after
@@ -163,28 +244,40 @@ class RabbitmqStream(Looped):
         await channel.set_qos(prefetch_count=_AHEAD)
         queue = await channel.get_queue(self._queue)
         consumed = _Consumed(channel)
-        await queue.consume(consumed.put, arguments={"x-stream-offset": begin})
+        consumed.tag = await queue.consume(consumed.put, arguments={"x-stream-offset": begin})
         return consumed
 
     async def _lost(self, after: str) -> PositionLost:
-        return PositionLost(after, await self._end("first"), await self._end("last"))
+        first, last = await self._end("first"), await self._end("last")
+        return PositionLost(after, self._position(first), self._position(last))
 
     def last(self) -> str:
         """See ``ChangeStream``. Takes a moment: the broker tells by sending its last chunk."""
-        return self._run(lambda: self._end("last"), 2 * self._timeout + 3 * _COMES)
+        limit = 2 * self._timeout + 3 * _COMES
+        return self._position(self._run(lambda: self._end("last"), limit))
 
     def first(self) -> str:
         """See ``ChangeStream``."""
-        return self._run(lambda: self._end("first"), 2 * self._timeout + 3 * _COMES)
+        limit = 2 * self._timeout + 3 * _COMES
+        return self._position(self._run(lambda: self._end("first"), limit))
 
-    async def _end(self, which: str) -> str:
+    def ends(self) -> tuple[Entry, Entry] | None:
+        """See ``ChangeStream``."""
+        return self._run(self._both, 4 * self._timeout)
+
+    async def _both(self) -> tuple[Entry, Entry] | None:
+        first, last = await self._end("first"), await self._end("last")
+        return None if first is None or last is None else (first, last)
+
+    async def _end(self, which: str) -> Entry | None:
         await self._connected()
+        if not self._is_there:
+            return None
         consumed = await self._consume(which)
         message = await consumed.next(_COMES)
-        found = ""
+        found: Entry | None = None
         while message is not None:
-            at, entry = _entry(message)
-            found = f"{at}.{mark_of(entry)}"
+            found = _entry(message)
             if which == "first":
                 break
             await message.ack()
@@ -192,10 +285,21 @@ class RabbitmqStream(Looped):
         await consumed.end()
         return found
 
+    def trim(self, before: str) -> int:
+        """See ``ChangeStream``."""
+        raise StreamUnfit(
+            self._text(
+                f"RabbitMQ cannot cut off entries before {before}: bound the queue with a policy, "
+                f"max-length-bytes or max-age, that keeps what nodes may be away for"
+            )
+        )
+
     # -- The connection -----------------------------------------------------------------------
 
     async def _connected(self) -> None:
         if self._connection is not None and not self._connection.is_closed:
+            if not self._is_there:
+                await self._find()
             return
         await self._drop()
         made = await aio_pika.connect(self._url, timeout=self._timeout)
@@ -208,17 +312,37 @@ class RabbitmqStream(Looped):
 
         made.close_callbacks.add(ended)
         self._connection = made
+        await self._find()
+
+    async def _find(self) -> None:
+        """Look whether the queue is there; what is no log is made."""
+        channel = await self._connection.channel(on_return_raises=self._is_log)
         try:
-            channel = await made.channel()
             await channel.declare_queue(self._queue, passive=True)
+            if self._is_log:
+                # As it is there: the broker refuses arguments that differ.
+                await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
         except ChannelNotFoundEntity:
-            channel = await made.channel()
-            await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
-        self._channel = channel
+            # The broker has closed the channel.
+            if self._is_log:
+                return
+            await self._make()
+        except ChannelPreconditionFailed as error:
+            raise StreamUnfit(
+                self._text(f"the queue is not one that a log can be in, see x-arguments: {error}")
+            ) from None
+        else:
+            self._channel, self._is_there = channel, True
+
+    async def _make(self) -> None:
+        channel = await self._connection.channel(on_return_raises=self._is_log)
+        await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
+        self._channel, self._is_there = channel, True
 
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         self._channel, self._consumed, self._at = None, None, None
+        self._is_there = False
         if connection is not None:
             with contextlib.suppress(Exception):
                 await connection.close()
@@ -230,6 +354,9 @@ class _Consumed:
     def __init__(self, channel: Any) -> None:
         self._channel = channel
         self._came: asyncio.Queue[Any] = asyncio.Queue()
+        self.tag = ""
+        self.told_end = False
+        """There was no more, and nothing has come since."""
 
     async def put(self, message: Any) -> None:
         self._came.put_nowait(message)
@@ -243,13 +370,24 @@ class _Consumed:
     def next_now(self) -> Any:
         return None if self._came.empty() else self._came.get_nowait()
 
+    async def is_ended(self) -> bool:
+        """Return whether the broker sends nothing any more: the queue was deleted or has moved."""
+        return self.tag not in (await self._channel.get_underlay_channel()).consumers
+
+    async def fence(self) -> None:
+        """Wait until the broker has answered on the channel by which it sends."""
+        await self._channel.set_qos(prefetch_count=_AHEAD)
+
     async def end(self) -> None:
         with contextlib.suppress(Exception):
             await self._channel.close()
 
 
-def _entry(message: Any) -> tuple[int, bytes]:
-    return int(message.headers["x-stream-offset"]), message.body
+def _entry(message: Any) -> Entry:
+    headers = message.headers
+    time = headers.get(_STAMP, headers.get(_TIME, 0))
+    ms = time if isinstance(time, int) and time >= 0 else 0
+    return Entry(str(int(headers["x-stream-offset"])), ms, message.body)
 
 
 def _offset(position: str) -> int:

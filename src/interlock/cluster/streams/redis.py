@@ -13,10 +13,18 @@ import hashlib
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from interlock.cluster.streams.protocol import PositionLost, Role, StreamUnavailable
+from interlock import _core
+from interlock.cluster.streams.protocol import (
+    Entry,
+    Found,
+    PositionLost,
+    Role,
+    StreamMissing,
+    StreamUnavailable,
+)
 from interlock.engine import url as urls
 from interlock.engine.request import Refused
 from interlock.engine.transport import connection as transport
@@ -43,22 +51,43 @@ def open_here(
     url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
 ) -> RedisStream:
     """See ``open_stream``."""
+    target = _target("open_stream()", url)
+    return RedisStream(target, f"il:stream:{{{name}}}", keep, keep_age, timeout)
+
+
+def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> RedisStream:
+    """See ``open_log``. Nodes read and append themselves: this is for another data centre's log."""
+    return RedisStream(_target("open_log()", url), log_key(table, dc), None, None, timeout)
+
+
+def log_key(table: str, dc: str) -> str:
+    """Return the key of the stream with a table's log."""
+    return f"il:log:{{{table}.{dc}}}"
+
+
+def _target(call: str, url: str) -> urls.Target:
     try:
-        target = urls.parse(url)
+        return urls.parse(url)
     except ValueError as error:
-        raise ValueError(str(error).replace("connect()", "open_stream()", 1)) from None
-    return RedisStream(target, name, keep, keep_age, timeout)
+        raise ValueError(str(error).replace("connect()", call, 1)) from None
 
 
 class RedisStream:
-    """See ``ChangeStream``. The stream's key is ``il:stream:{NAME}``."""
+    """See ``ChangeStream``. Without `keep` it is a log."""
 
     def __init__(
-        self, target: urls.Target, name: str, keep: int, keep_age: float | None, timeout: float
+        self,
+        target: urls.Target,
+        key: str,
+        keep: int | None,
+        keep_age: float | None,
+        timeout: float,
     ) -> None:
         self._target = target
-        self._key = f"il:stream:{{{name}}}".encode()
-        self._keep = keep
+        self._key = key.encode()
+        self._is_log = keep is None
+        self._mark: Callable[[bytes], str] = _core.LogBridge.mark if self._is_log else _mark
+        self._keep = keep or 0
         self._keep_age = keep_age
         self._timeout = timeout
         self._made: Any = None
@@ -74,27 +103,42 @@ class RedisStream:
 
     # -- Appending ----------------------------------------------------------------------------
 
-    def append(self, entries: Sequence[bytes]) -> None:
+    def append(self, entries: Sequence[bytes]) -> list[str] | None:
         """See ``ChangeStream``: all of them are written, or none."""
         if not entries:
-            return
+            return []
+        if self._is_log:
+            return self._added(
+                [(b"XADD", self._key, b"NOMKSTREAM", b"*", FIELD, e) for e in entries]
+            )
         length = b"%d" % self._keep
         add = (b"XADD", self._key, b"MAXLEN", b"~", length, b"*", FIELD)
-        adds: list[Command] = [(*add, entry) for entry in entries]
         trims = self._trims()
+        ids = self._added([*trims, *((*add, entry) for entry in entries)])
+        return ids[len(trims) :]
+
+    def begin(self, entry: bytes) -> list[str] | None:
+        """See ``ChangeStream``."""
+        return self._added([(b"XADD", self._key, b"*", FIELD, entry)])
+
+    def _added(self, commands: list[Command]) -> list[str]:
+        """Run commands of which the last one appends; return their replies."""
         # As one transaction: a server that refuses one in the middle would write those behind it.
-        commands = [*trims, *adds]
-        if len(commands) > 1:
+        is_one = len(commands) == 1
+        if not is_one:
             commands = [(b"MULTI",), *commands, (b"EXEC",)]
         done = self._asked(commands, self._timeout)
-        if len(commands) > 1:
+        if not is_one:
             done = done[-1]
         if not isinstance(done, list):
             raise self._failed(f"it answered {done!r:.100} to EXEC")
         for one in done:
             if isinstance(one, Exception):
                 raise self._failed(str(one))
+        if done[-1] is None:
+            raise StreamMissing(self._text("there is no such stream"))
         self._last, self._last_at = done[-1], time.monotonic()
+        return [one.decode() if isinstance(one, bytes) else str(one) for one in done]
 
     def _trims(self) -> list[Command]:
         """Return the command that trims by age, when it is time for one."""
@@ -112,48 +156,77 @@ class RedisStream:
 
     def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
         """See ``ChangeStream``."""
+        found = self.entries(after, most, wait).entries
+        return [(self._position(one), one.data) for one in found]
+
+    def entries(self, after: str, most: int, wait: float) -> Found:
+        """See ``ChangeStream``."""
+        ident, _, mark = after.partition(".")
         if self._made is None or after != self._from:
             # Before it waits, perhaps for ever, behind what is not there.
             self._from = None
-            if after and not self._asked([self._found(after)], self._timeout)[0]:
-                raise self._lost(after)
-        count = b"%d" % max(1, min(most, self._count))
+            if mark:
+                self._look(after, self._asked([self._found(ident, mark)], self._timeout)[0])
+        most = max(1, min(most, self._count))
         block = (b"BLOCK", b"%d" % max(1, round(wait * 1000))) if wait > 0 else ()
-        ident = after.partition(".")[0].encode() or b"0-0"
-        ask = (b"XREAD", b"COUNT", count, *block, b"STREAMS", self._key, ident)
-        asked = [ask, self._found(after)] if after else [ask]
+        start = ident.encode() or b"0-0"
+        ask = (b"XREAD", b"COUNT", b"%d" % most, *block, b"STREAMS", self._key, start)
+        asked = [ask, self._found(ident, mark)] if mark else [ask]
         # The look comes behind the read: what is there then was there before.
         replies = self._asked(asked, self._timeout + max(wait, 0))
-        if after and not replies[1]:
-            raise self._lost(after)
+        if mark:
+            self._look(after, replies[1])
         self._from = after
         found = replies[0]
         if not found:
-            return []
-        entries = _shown(found[0][1])
-        self._from = entries[-1][0]
-        mean = sum(len(entry) for _, entry in entries) // len(entries) + 1
+            return Found([], True)
+        entries = [_entry(one) for one in found[0][1]]
+        self._from = self._position(entries[-1])
+        mean = sum(len(one.data) for one in entries) // len(entries) + 1
         self._count = max(1, _READ // mean)
-        return entries
+        return Found(entries, len(entries) < most)
 
-    def _found(self, position: str) -> Command:
-        ident, _, mark = position.partition(".")
+    def _found(self, ident: str, mark: str) -> Command:
+        if self._is_log:
+            return (b"XRANGE", self._key, ident.encode(), ident.encode())
         return (b"EVAL", _FOUND, b"1", self._key, ident.encode(), mark.encode())
+
+    def _look(self, after: str, reply: Any) -> None:
+        """Raise PositionLost if this is not how the server answers that it has a position."""
+        if self._is_log:
+            reply = reply and self._position(_entry(reply[0])) == after
+        if not reply:
+            raise self._lost(after)
 
     def _lost(self, after: str) -> PositionLost:
         return PositionLost(after, self.first(), self.last())
 
     def last(self) -> str:
         """See ``ChangeStream``."""
-        return self._end((b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"1"))
+        return self._position(self._end(first=False))
 
     def first(self) -> str:
         """See ``ChangeStream``."""
-        return self._end((b"XRANGE", self._key, b"-", b"+", b"COUNT", b"1"))
+        return self._position(self._end(first=True))
 
-    def _end(self, command: Command) -> str:
-        entries = _shown(self._asked([command], self._timeout)[0])
-        return entries[0][0] if entries else ""
+    def ends(self) -> tuple[Entry, Entry] | None:
+        """See ``ChangeStream``."""
+        first, last = self._end(first=True), self._end(first=False)
+        return None if first is None or last is None else (first, last)
+
+    def _end(self, first: bool) -> Entry | None:
+        name, start, end = (b"XRANGE", b"-", b"+") if first else (b"XREVRANGE", b"+", b"-")
+        command = (name, self._key, start, end, b"COUNT", b"1")
+        found = self._asked([command], self._timeout)[0]
+        return _entry(found[0]) if found else None
+
+    def _position(self, entry: Entry | None) -> str:
+        return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
+
+    def trim(self, before: str) -> int:
+        """See ``ChangeStream``."""
+        trim = (b"XTRIM", self._key, b"MINID", before.encode())
+        return int(self._asked([trim], self._timeout)[0])
 
     # -- The connection -----------------------------------------------------------------------
 
@@ -264,11 +337,11 @@ def _packed(commands: list[Command]) -> list[bytes]:
     return [b"".join(parts)]
 
 
-def _shown(entries: list[Any]) -> list[tuple[str, bytes]]:
-    """Return entries as the server gave them, with their positions."""
-    shown = []
-    for ident, fields in entries:
-        entry = fields[1]
-        mark = hashlib.sha1(entry[:_MARKED], usedforsecurity=False).hexdigest()[:8]
-        shown.append((f"{ident.decode()}.{mark}", entry))
-    return shown
+def _entry(found: Any) -> Entry:
+    """Return an entry as the server gave it."""
+    ident, fields = found
+    return Entry(ident.decode(), int(ident.partition(b"-")[0]), fields[1])
+
+
+def _mark(entry: bytes) -> str:
+    return hashlib.sha1(entry[:_MARKED], usedforsecurity=False).hexdigest()[:8]

@@ -1,0 +1,444 @@
+//! The log on an engine to which other threads speak, which may wait: those of Python's streams.
+//!
+//! The loop has the [`Bridge`]; the threads have [`Far`] ends of it: one takes what is to be appended and says
+//! what came of it, another brings what it has read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlock_hub::wake::WakeUp;
+
+use crate::log::{lost, mark, no_beginning, Entry, Event, Id, LogPort, Position, LOST};
+use crate::trouble::{Kind, Trouble};
+
+/// Makes a bridge. `is_first` tells by its bytes whether an entry can be the first of a log.
+///
+/// # Errors
+///
+/// The process has no descriptor left.
+pub fn bridge(is_first: fn(&[u8]) -> bool) -> io::Result<(Bridge, Far)> {
+    let (state, asked, room) = (Mutex::new(State::new()), Condvar::new(), Condvar::new());
+    let shared = Arc::new(Shared { state, asked, room, wake: WakeUp::new()?, is_first });
+    Ok((Bridge { shared: shared.clone() }, Far { shared }))
+}
+
+/// The loop's end.
+pub struct Bridge {
+    shared: Arc<Shared>,
+}
+
+/// The threads' end.
+#[derive(Clone)]
+pub struct Far {
+    shared: Arc<Shared>,
+}
+
+/// The next thing that is to be done to the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// To be appended in this order: [`Far::appended`] or [`Far::failed`].
+    Append(Vec<Vec<u8>>),
+    /// The first entry of a log that is not there yet: as above.
+    Begin(Vec<u8>),
+    /// Everything before is to be cut off: [`Far::trimmed`] or [`Far::failed`].
+    Trim(Id),
+    /// [`Far::ends`] or [`Far::failed`].
+    Ends,
+    /// The bridge is closed.
+    End,
+}
+
+/// The place from which is read on, with a number that what is read brings back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub number: u64,
+    pub after: Option<Position>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to do, or to read.
+    asked: Condvar,
+    /// Something that was read was taken.
+    room: Condvar,
+    wake: WakeUp,
+    is_first: fn(&[u8]) -> bool,
+}
+
+struct State {
+    is_open: bool,
+    is_closed: bool,
+    /// Not yet taken, oldest first.
+    queue: VecDeque<Waiting>,
+    /// Taken, and nobody knows yet whether they are in the log.
+    flying: VecDeque<Flying>,
+    bytes: usize,
+    last: u64,
+    trim: Option<Id>,
+    wants_ends: bool,
+    order: u64,
+    /// Nothing is to be read now, or what comes behind this.
+    reads: Option<Option<Position>>,
+    events: VecDeque<Event>,
+    /// Bytes of entries among the events.
+    read: usize,
+}
+
+struct Waiting {
+    flying: Flying,
+    bytes: Vec<u8>,
+    is_first: bool,
+}
+
+struct Flying {
+    number: u64,
+    size: usize,
+    /// The last id that had been read before.
+    floor: Option<Id>,
+}
+
+impl State {
+    fn new() -> State {
+        let (queue, flying, events) = Default::default();
+        let (bytes, last, trim, order, reads, read) = Default::default();
+        let (is_open, is_closed, wants_ends) = Default::default();
+        State {
+            is_open,
+            is_closed,
+            queue,
+            flying,
+            bytes,
+            last,
+            trim,
+            wants_ends,
+            order,
+            reads,
+            events,
+            read,
+        }
+    }
+
+    fn id(&self) -> Option<Id> {
+        self.reads.flatten().map(|position| position.id)
+    }
+
+    /// Makes the order of now void, for this reason.
+    fn stop(&mut self, trouble: Trouble) {
+        self.reads = None;
+        self.order += 1;
+        self.events.push_back(Event::Trouble(trouble));
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the loop of something.
+    fn tell(&self, state: &mut State, event: Event) {
+        state.events.push_back(event);
+        self.wake.wake();
+    }
+}
+
+impl Bridge {
+    fn add(&mut self, bytes: &[u8], is_first: bool) -> Option<u64> {
+        let mut state = self.shared.lock();
+        let has_room = state.bytes + bytes.len() <= MOST || state.bytes == 0;
+        if !state.is_open || !has_room {
+            return None;
+        }
+        state.last += 1;
+        state.bytes += bytes.len();
+        let flying = Flying { number: state.last, size: bytes.len(), floor: state.id() };
+        let number = flying.number;
+        state.queue.push_back(Waiting { flying, bytes: bytes.to_vec(), is_first });
+        drop(state);
+        self.shared.asked.notify_all();
+        Some(number)
+    }
+}
+
+impl LogPort for Bridge {
+    fn append(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.add(bytes, false)
+    }
+
+    fn begin(&mut self, bytes: &[u8]) -> Option<u64> {
+        self.add(bytes, true)
+    }
+
+    fn under_way(&self) -> (usize, usize) {
+        let state = self.shared.lock();
+        (state.queue.len() + state.flying.len(), state.bytes)
+    }
+
+    fn is_open(&self) -> bool {
+        self.shared.lock().is_open
+    }
+
+    fn read_from(&mut self, position: Option<Position>) {
+        let mut state = self.shared.lock();
+        state.order += 1;
+        state.reads = Some(position);
+        // What was read for the old position is not to be heard.
+        state.events.retain(|event| !matches!(event, Event::Read { .. }));
+        state.read = 0;
+        drop(state);
+        self.shared.asked.notify_all();
+        self.shared.room.notify_all();
+    }
+
+    fn ask_ends(&mut self) -> bool {
+        let mut state = self.shared.lock();
+        state.wants_ends |= state.is_open;
+        self.shared.asked.notify_all();
+        state.is_open
+    }
+
+    // The bridge cannot look whether entries are there: nodes do not ask for this yet.
+    fn trim_before(&mut self, positions: &[Position]) -> bool {
+        let mut state = self.shared.lock();
+        if state.is_open {
+            state.trim = positions.last().map(|position| position.id);
+        }
+        self.shared.asked.notify_all();
+        state.is_open
+    }
+
+    fn descriptors(&self, polled: &mut Vec<libc::pollfd>) {
+        let fd = self.shared.wake.descriptor();
+        polled.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    }
+
+    fn wake_at(&self) -> Instant {
+        Instant::now() + FAR
+    }
+
+    fn drive(&mut self, _: Instant) -> bool {
+        // First: what comes after the look wakes anew.
+        self.shared.wake.silence();
+        !self.shared.lock().events.is_empty()
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        let mut state = self.shared.lock();
+        let event = state.events.pop_front()?;
+        if let Event::Read { entries, .. } = &event {
+            state.read -= size(entries);
+            drop(state);
+            self.shared.room.notify_all();
+        }
+        Some(event)
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        self.lock().is_closed = true;
+        self.asked.notify_all();
+        self.room.notify_all();
+    }
+}
+
+impl Far {
+    /// Nobody waits here any more.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().is_closed
+    }
+
+    /// The engine takes entries.
+    pub fn opened(&self) {
+        let mut state = self.shared.lock();
+        state.is_open = true;
+        self.shared.tell(&mut state, Event::Open);
+    }
+
+    /// Waits for something to do to the stream until a moment.
+    pub fn task(&self, until: Instant) -> Option<Task> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.is_closed {
+                return Some(Task::End);
+            }
+            if let Some(task) = next(&mut state) {
+                return Some(task);
+            }
+            state = wait(&self.shared.asked, state, until)?;
+        }
+    }
+
+    /// Says that all that was taken is in the log, with these ids if the engine tells them.
+    pub fn appended(&self, ids: Option<&[Id]>) {
+        let mut state = self.shared.lock();
+        let flying = std::mem::take(&mut state.flying);
+        for (at, Flying { number, size, floor }) in flying.into_iter().enumerate() {
+            state.bytes -= size;
+            let id = ids.and_then(|ids| ids.get(at).copied());
+            self.shared.tell(&mut state, Event::Appended { number, id });
+            let Some((id, floor)) = id.zip(floor).filter(|(id, floor)| id <= floor) else {
+                continue;
+            };
+            if state.reads.is_some() {
+                let text = format!(
+                    "an entry was appended as {id}, though {floor} had been read before: {LOST}"
+                );
+                state.stop(Trouble::new(Kind::Forked, text));
+            }
+        }
+    }
+
+    /// The engine cannot be reached, or was lost: of what was asked nobody knows whether it was done.
+    pub fn failed(&self, trouble: Trouble) {
+        let mut state = self.shared.lock();
+        state.is_open = false;
+        (state.trim, state.wants_ends, state.bytes) = Default::default();
+        let flying = std::mem::take(&mut state.flying).into_iter();
+        let waiting = std::mem::take(&mut state.queue).into_iter().map(|one| one.flying);
+        let numbers: Vec<u64> = flying.chain(waiting).map(|one| one.number).collect();
+        let event = match (numbers.first(), numbers.last()) {
+            (Some(&first), Some(&last)) => Event::Unknown { first, last, trouble },
+            _ => Event::Trouble(trouble),
+        };
+        self.shared.tell(&mut state, event);
+    }
+
+    pub fn ends(&self, ends: Option<(Entry, Entry)>) {
+        self.shared.tell(&mut self.shared.lock(), Event::Ends(ends));
+    }
+
+    /// So many entries were cut off, or none for this reason.
+    pub fn trimmed(&self, done: Result<u64, Trouble>) {
+        self.shared.tell(&mut self.shared.lock(), Event::Trimmed(done));
+    }
+
+    /// Waits until there is something to read, or until a moment. The same order is given until another place
+    /// is wanted: who reads goes on behind what it has brought.
+    pub fn order(&self, until: Instant) -> Option<Order> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            if let Some(after) = state.reads {
+                return Some(Order { number: state.order, after });
+            }
+            state = wait(&self.shared.asked, state, until)?;
+        }
+    }
+
+    /// Brings entries behind those that were brought before for an order. Waits while many are not yet taken.
+    /// Returns the order of now, if it is still the same.
+    pub fn read(&self, order: u64, entries: Vec<Entry>, at_end: bool) -> Option<Order> {
+        let mut state = self.shared.lock();
+        while state.read > MOST && state.order == order && !state.is_closed {
+            state = self.shared.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let after = state.reads.filter(|_| state.order == order && !state.is_closed)?;
+        let mut before = after.map(|position| position.id);
+        for one in &entries {
+            if before.is_some_and(|before| one.id <= before) {
+                let text = "its stream gave entries that are not in order";
+                self.shared
+                    .tell(&mut state, Event::Trouble(Trouble::new(Kind::NotUnderstood, text)));
+                return Some(Order { number: order, after });
+            }
+            before = Some(one.id);
+        }
+        if let (None, Some(first)) = (after, entries.first()) {
+            if !(self.shared.is_first)(&first.bytes) {
+                state.stop(Trouble::new(Kind::Trimmed, no_beginning(first.id)));
+                self.shared.wake.wake();
+                return None;
+            }
+        }
+        let last = entries.last().map(|it| Position { id: it.id, mark: Some(mark(&it.bytes)) });
+        let after = last.or(after);
+        state.reads = Some(after);
+        state.read += size(&entries);
+        self.shared.tell(&mut state, Event::Read { entries, at_end });
+        Some(Order { number: order, after })
+    }
+
+    /// The entry behind which is read is not in the log any more, or another; `ends`: the first and the last of
+    /// what is there.
+    pub fn lost(&self, order: u64, ends: Option<(Entry, Entry)>) {
+        let mut state = self.shared.lock();
+        let Some(after) = state.reads.filter(|_| state.order == order) else { return };
+        let id = after.map(|position| position.id).unwrap_or_default();
+        let is_other = ends.as_ref().is_some_and(|(first, last)| first.id <= id && id <= last.id);
+        state.stop(lost(id, is_other, ends.as_ref(), self.shared.is_first));
+        self.shared.wake.wake();
+    }
+
+    /// The log could not be read; this is tried again.
+    pub fn unread(&self, trouble: Trouble) {
+        self.shared.tell(&mut self.shared.lock(), Event::Trouble(trouble));
+    }
+}
+
+/// Takes what is to be done next.
+fn next(state: &mut State) -> Option<Task> {
+    let first = state.queue.front();
+    if first.is_some_and(|first| first.is_first) {
+        let begin = state.queue.pop_front()?;
+        state.flying.push_back(begin.flying);
+        return Some(Task::Begin(begin.bytes));
+    }
+    if first.is_some() {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while let Some(one) = state.queue.pop_front() {
+            if one.is_first || (bytes > 0 && bytes + one.bytes.len() > AT_ONCE) {
+                state.queue.push_front(one);
+                break;
+            }
+            bytes += one.bytes.len();
+            entries.push(one.bytes);
+            state.flying.push_back(one.flying);
+        }
+        return Some(Task::Append(entries));
+    }
+    if let Some(id) = state.trim.take() {
+        return Some(Task::Trim(id));
+    }
+    std::mem::take(&mut state.wants_ends).then_some(Task::Ends)
+}
+
+/// Waits to be woken; `None`: the moment is over.
+fn wait<'a>(
+    asked: &Condvar,
+    state: MutexGuard<'a, State>,
+    until: Instant,
+) -> Option<MutexGuard<'a, State>> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return None;
+    }
+    Some(asked.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
+}
+
+fn size(entries: &[Entry]) -> usize {
+    entries.iter().map(|one| one.bytes.len() + SMALL).sum()
+}
+
+/// Bytes that wait on either side at most, before one more.
+const MOST: usize = 64 << 20;
+/// Bytes that are appended at once at most, or one entry.
+const AT_ONCE: usize = 8 << 20;
+/// Bytes of an entry beside what is in it.
+const SMALL: usize = 64;
+/// Until nothing is to be done.
+const FAR: Duration = Duration::from_secs(60);

@@ -1,0 +1,269 @@
+"""The checks of a log, on each engine that keeps one."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from interlock import _core
+from interlock.cluster.streams import (
+    ChangeStream,
+    Entry,
+    PositionLost,
+    Role,
+    StreamMissing,
+    StreamUnavailable,
+    StreamUnfit,
+    open_log,
+)
+from interlock.cluster.streams.protocol import log_name
+from tests.cluster.streams.engines import PATIENCE, Engine, Kafka, Nats, Rabbitmq, Redis, eventually
+
+Open = Callable[[Role], ChangeStream]
+
+
+@pytest.fixture
+def table() -> str:
+    return f"t.{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def opened(engine: Engine, table: str) -> Iterator[Open]:
+    made: list[ChangeStream] = []
+
+    def make(role: Role) -> ChangeStream:
+        made.append(open_log(engine.url, table, "north_1", role=role))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def position(entry: Entry) -> str:
+    return f"{entry.id}.{_core.LogBridge.mark(entry.data)}"
+
+
+def read_all(stream: ChangeStream, after: str, count: int) -> list[Entry]:
+    """Read so many, and to the end."""
+    found: list[Entry] = []
+    until = time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < until, f"{len(found)} of {count} came"
+        some, at_end = stream.entries(after, 1000, 0.2)
+        found += some
+        after = position(found[-1]) if found else after
+        if at_end and len(found) >= count:
+            assert len(found) == count
+            return found
+
+
+def test_a_log_is_made_by_its_first_entry_alone(opened: Open) -> None:
+    appender, reader = opened("append"), opened("read")
+    assert reader.entries("", 10, 0.05) == ([], True)
+    assert appender.ends() is None
+    with pytest.raises(StreamMissing):
+        appender.append([b"not the first"])
+    with pytest.raises(PositionLost):
+        reader.entries("5.0123456789abcdef", 10, 0.05)
+    appender.begin(b"first")
+    appender.append([b"second"])
+    assert [one.data for one in read_all(reader, "", 2)] == [b"first", b"second"]
+
+
+def test_entries_have_ids_that_rise_and_the_times_of_the_engine(opened: Open) -> None:
+    appender, reader = opened("append"), opened("read")
+    began = time.time() * 1000
+    told = appender.begin(b"0")
+    for start in range(1, 301, 100):
+        some = appender.append([b"%d" % n for n in range(start, start + 100)])
+        if told is not None:
+            assert some is not None
+            told += some
+    found = read_all(reader, "", 301)
+    assert [one.data for one in found] == [b"%d" % n for n in range(301)]
+    if told is not None:
+        assert told == [one.id for one in found]
+    for one in found:
+        assert began - 1000 <= one.time <= time.time() * 1000 + 1000
+    ends = appender.ends()
+    assert ends is not None
+    assert [one.id for one in ends] == [found[0].id, found[-1].id]
+    assert [one.data for one in ends] == [b"0", b"300"]
+
+
+def test_a_reader_goes_on_behind_a_position_if_it_is_there(opened: Open) -> None:
+    appender, reader = opened("append"), opened("read")
+    appender.begin(b"0")
+    appender.append([b"%d" % n for n in range(1, 30)])
+    found = read_all(reader, "", 30)
+    other = opened("read")
+    for at in (0, 13, 28, 29):
+        assert read_all(other, position(found[at]), 29 - at) == found[at + 1 :]
+        # Whatever is there.
+        assert read_all(other, f"{found[at].id}.", 29 - at) == found[at + 1 :]
+        with pytest.raises(PositionLost):
+            other.entries(f"{found[at].id}.0123456789abcdef", 10, 0.2)
+
+
+def test_who_waits_gets_the_next_at_once_and_hears_of_the_end_of_the_log(opened: Open) -> None:
+    appender, reader = opened("append"), opened("read")
+    appender.begin(b"0")
+    after = position(read_all(reader, "", 1)[0])
+
+    def wait() -> list[Entry]:
+        # The first may say that this is the end.
+        return reader.entries(after, 10, PATIENCE)[0] or reader.entries(after, 10, PATIENCE)[0]
+
+    with ThreadPoolExecutor(1) as pool:
+        for n in range(1, 20):
+            waits = pool.submit(wait)
+            appender.append([b"%d" % n])
+            (one,) = waits.result(PATIENCE)
+            assert one.data == b"%d" % n
+            after = position(one)
+    eventually(lambda: reader.entries(after, 10, 0.05) == ([], True))
+
+
+def test_what_is_trimmed_is_gone_and_the_rest_is_not(opened: Open, engine: Engine) -> None:
+    appender, reader = opened("append"), opened("read")
+    appender.begin(b"0")
+    appender.append([b"%d" % n for n in range(1, 30)])
+    found = read_all(reader, "", 30)
+    if isinstance(engine, Rabbitmq):
+        with pytest.raises(StreamUnfit, match="bound the queue with a policy"):
+            appender.trim(found[20].id)
+        return
+    assert appender.trim(found[20].id) == 20
+    assert appender.trim(found[10].id) == 0
+    ends = appender.ends()
+    assert ends is not None and ends[0].data == b"20"
+    other = opened("read")
+    with pytest.raises(PositionLost):
+        other.entries(position(found[5]), 10, 0.2)
+    assert read_all(other, position(found[20]), 9) == found[21:]
+    assert read_all(other, "", 10) == found[20:]
+    assert read_all(other, f"{found[5].id}.", 10) == found[20:]
+
+
+def test_a_log_that_is_deleted_is_missing_and_lost(
+    opened: Open, engine: Engine, table: str
+) -> None:
+    appender, reader = opened("append"), opened("read")
+    appender.begin(b"0")
+    after = position(read_all(reader, "", 1)[0])
+    _delete(engine, table)
+
+    def lost() -> bool:
+        try:
+            reader.entries(after, 10, 0.2)
+        except PositionLost as error:
+            return (error.first, error.last) == ("", "")
+        except StreamUnavailable:
+            # What it was asked before.
+            pass
+        return False
+
+    eventually(lost, "PositionLost")
+
+    def missing() -> bool:
+        try:
+            appender.append([b"1"])
+        except StreamMissing:
+            return True
+        except StreamUnavailable:
+            pass
+        return False
+
+    eventually(missing, "StreamMissing")
+
+
+def test_a_log_that_its_engine_may_drop_is_refused_and_why(engine: Engine, table: str) -> None:
+    if isinstance(engine, Redis):
+        pytest.skip("nodes ask Redis themselves")
+    wanted = _badly_kept(engine, table)
+    stream = open_log(engine.url, table, "north_1", role="append")
+    with pytest.raises(StreamUnfit, match=wanted):
+        stream.append([b"x"])
+    stream.close()
+    stream = open_log(engine.url, table, "north_1")
+    with pytest.raises(StreamUnfit, match=wanted):
+        stream.entries("", 10, 0.1)
+    stream.close()
+
+
+def _delete(engine: Engine, table: str) -> None:
+    name = log_name(table, "north_1")
+    match engine:
+        case Redis():
+            import redis
+
+            with redis.Redis(port=engine.port) as client:
+                client.delete(f"il:log:{{{table}.north_1}}")
+        case Nats():
+            with_nats(engine, lambda js: js.delete_stream(f"il-log-{name}"))
+        case Kafka():
+            from confluent_kafka.admin import AdminClient
+
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{engine.port}"})
+            admin.delete_topics([f"il-log-{name}"])[f"il-log-{name}"].result(PATIENCE)
+        case Rabbitmq():
+            _with_rabbitmq(engine, lambda channel: channel.queue_delete(f"il.log.{name}"))
+
+
+def _badly_kept(engine: Engine, table: str) -> str:
+    """Make the log as somebody else might; return what is said of it."""
+    name = log_name(table, "north_1")
+    match engine:
+        case Nats():
+            with_nats(
+                engine,
+                lambda js: js.add_stream(
+                    name=f"il-log-{name}", subjects=[f"il.log.{name}"], max_msgs=100
+                ),
+            )
+            return "its max_msgs is 100, .* nats stream edit"
+        case Kafka():
+            from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{engine.port}"})
+            new = NewTopic(f"il-log-{name}", 1, config={"retention.ms": "-1"})
+            admin.create_topics([new])[f"il-log-{name}"].result(PATIENCE)
+            return "the topic has message.timestamp.type=CreateTime; a log needs LogAppendTime"
+    arguments = {"x-queue-type": "stream", "x-max-age": "7D"}
+    _with_rabbitmq(
+        engine,
+        lambda channel: channel.declare_queue(f"il.log.{name}", durable=True, arguments=arguments),
+    )
+    return "inequivalent arg"
+
+
+def with_nats(engine: Engine, call: Callable[[Any], Any]) -> None:
+    import asyncio
+
+    import nats
+
+    async def run() -> None:
+        client = await nats.connect(engine.url)
+        await call(client.jetstream())
+        await client.close()
+
+    asyncio.run(run())
+
+
+def _with_rabbitmq(engine: Engine, call: Callable[[Any], Any]) -> None:
+    import asyncio
+
+    import aio_pika
+
+    async def run() -> None:
+        made = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{engine.port}/")
+        await call(await made.channel())
+        await made.close()
+
+    asyncio.run(run())
