@@ -290,7 +290,7 @@ def test_other_rows_at_the_same_position_are_an_alarm(
     found = status(a)
     wrong = Announcement(
         id="wrong", dc="main", role="serving", address="127.0.0.1:1", table="presence",
-        position=found["position"], rows_checksum="0" * 32,
+        position=found["position"], rows_checksum="f" * 32,
     )  # fmt: skip
     announce(nodes.engine, "presence", wrong, 30_000)
     try:

@@ -85,16 +85,20 @@ class LogFigures:
         self._clocks = 0.0
         """Seconds by which the machine's clock is ahead of the log."""
         self._clocks_since = 0.0
+        self._ended_at: float | None = None
+        """The last moment at the end of its log, by the monotonic clock; None: it serves not."""
 
     def look(self) -> dict[str, Any]:
         """Return the node as it stands, and compare it with others."""
         assert self.node is not None
-        found: dict[str, Any] = self.node.figures()
-        position = int(found["position"])
         with self._lock:
+            found: dict[str, Any] = self.node.figures()
+            position = int(found["position"])
             if position and (not self._sums or next(reversed(self._sums)) != position):
                 self._note(position, found)
             self._compare()
+            knows = found["serves"] and found["at_end"] and found["behind"] is not None
+            self._ended_at = time.monotonic() - float(found["behind"]) if knows else None
         return found
 
     def _note(self, position: int, found: dict[str, Any]) -> None:
@@ -104,8 +108,11 @@ class LogFigures:
         self._sums[position] = f"{found['rows_checksum']:032x}"
         while len(self._sums) > REMEMBERED:
             self._sums.popitem(last=False)
-        if found["at_end"]:
-            self._clocks = time.time() - found["log_time"] / 1000
+        if found["at_end"] and self._ended_at is not None:
+            # The entry was written at some time since the log was last read to its end.
+            ahead = time.time() - found["log_time"] / 1000
+            least = max(0.0, ahead - (time.monotonic() - self._ended_at))
+            self._clocks = min(ahead, least)
             is_off = abs(self._clocks) > CLOCKS
             self._clocks_since = (self._clocks_since or time.time()) if is_off else 0.0
 

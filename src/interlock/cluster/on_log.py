@@ -97,7 +97,7 @@ class LogNode:
         hub.on_broken = lambda: self._fail("a thread of its hub has ended")
         self._serves = False
         self._said: dict[str, float] = {}
-        """When each trouble of the engine was logged that has not ended."""
+        """Troubles of the engine that have not ended, and from when on each is logged again."""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._look, name="node-news", daemon=True)
 
