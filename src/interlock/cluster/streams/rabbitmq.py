@@ -228,7 +228,9 @@ class RabbitmqStream(Looped):
             message = await consumed.next(_COMES if self._is_log else self._timeout)
             if message is None:
                 last = self._position(await self._end("last"))
-                if _offset(last) < _offset(after):
+                # That nothing at all comes may be because the broker has much to do.
+                is_slow = not last and await consumed.next(self._timeout) is not None
+                if not is_slow and _offset(last) < _offset(after):
                     first = self._position(await self._end("first"))
                     raise PositionLost(after, first, last)
                 raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
@@ -322,7 +324,10 @@ class RabbitmqStream(Looped):
             if self._is_log:
                 # As it is there: the broker refuses arguments that differ.
                 await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
-        except ChannelNotFoundEntity:
+        except ChannelNotFoundEntity as error:
+            # A broker that starts says the same of a queue whose home is not up yet.
+            if "no queue" not in str(error):
+                raise StreamUnavailable(self._text(str(error))) from None
             # The broker has closed the channel.
             if self._is_log:
                 return
