@@ -303,3 +303,5 @@ def test_other_rows_at_the_same_position_are_an_alarm(
         assert "node a has other rows than node wrong at the same position" in a.log
     finally:
         withdraw(nodes.engine, "presence", "wrong")
+    # Who is gone is wrong no more.
+    eventually(lambda: not any(status(node)["trouble"] for node in nodes.nodes.values()))
