@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from interlock import _core
 from interlock.cluster.log_figures import LogFigures
 from interlock.cluster.membership import Membership
 from interlock.cluster.reply import OK, array, bulk, error
+from interlock.cluster.snapshots import Given
 
 logger = logging.getLogger("interlock.cluster")
 TAKEN = 2_000
@@ -25,6 +27,8 @@ HELP = (
     "NODE <subcommand> [<argument> ...]. Subcommands are:",
     "STATUS -- What this node is, and what it knows, as JSON.",
     "DRAIN -- Take no more writes, and say so to clients and balancers.",
+    "CHECKPOINT [<id> <offset>] -- The newest checkpoint for another node: id, bytes, position and "
+    "checksum, or a piece of it.",
     "RESYNC -- Forget all rows, and read the log anew.",
 )
 
@@ -38,11 +42,13 @@ class LogControl:
         node: _core.LogNode,
         figures: LogFigures,
         membership: Membership,
+        given: Given,
     ) -> None:
         self._keeper = keeper
         self._node = node
         self._figures = figures
         self._membership = membership
+        self._given = given
         self._subcommands: dict[bytes, Callable[[], bytes]] = {
             b"STATUS": self._status,
             b"DRAIN": self._drain,
@@ -64,6 +70,7 @@ class LogControl:
         os.eventfd_write(self._wake, 1)
         if self._thread.is_alive():
             self._thread.join()
+        self._given.close()
         os.close(self._wake)
 
     def _take(self) -> None:
@@ -80,11 +87,14 @@ class LogControl:
 
     def _answered(self, arguments: Sequence[bytes]) -> bytes:
         word = arguments[1].upper() if len(arguments) > 1 else b""
+        if word == b"CHECKPOINT" and len(arguments) in (2, 4):
+            with contextlib.suppress(ValueError, OSError):
+                return self._given.answer(arguments[2:])
         subcommand = self._subcommands.get(word)
-        if subcommand is None:
+        if subcommand is None and word != b"CHECKPOINT":
             shown = word.decode(errors="replace")[:40]
             return error(f"ERR unknown subcommand '{shown}'. Try NODE HELP.")
-        if len(arguments) > 2 and word != b"FAILOVER":
+        if subcommand is None or (len(arguments) > 2 and word != b"FAILOVER"):
             return error(f"ERR wrong arguments for 'node|{word.decode().lower()}'. Try NODE HELP.")
         try:
             return subcommand()

@@ -15,10 +15,9 @@ from typing import Any
 
 import interlock
 from interlock import _core
-from interlock.cluster.membership import Membership
+from interlock.cluster.membership import Membership, machine
 from interlock.cluster.pages import LogStanding
 from interlock.cluster.settings import NodeSettings
-from interlock.cluster.snapshots import machine
 from interlock.cluster.state import TableRules
 from interlock.engine.announcements import Announcement, Role
 from interlock.hub.metrics import escaped, metric
@@ -73,6 +72,8 @@ class LogFigures:
         self.draining = False
         self.fault = ""
         """The reason why the node cannot go on; empty: it can."""
+        self.lacking = ""
+        """The reason why a node that needs a snapshot of another has none; empty: it needs none."""
         self._settings = settings
         self._rules = rules
         self._address = address
@@ -166,7 +167,7 @@ class LogFigures:
     def trouble(self, found: dict[str, Any]) -> list[dict[str, Any]]:
         """Return what keeps the node from its work now: kind, text, since."""
         told = [
-            {"kind": kind, "text": text, "since": since / 1000}
+            {"kind": kind, "text": self._full(kind, text), "since": since / 1000}
             for kind, text, since in found["trouble"]
         ]
         if self._clocks_since:
@@ -179,6 +180,9 @@ class LogFigures:
             text = f"node {id} has other rows at the same position {position}"
             told.append({"kind": "checksum", "text": text, "since": since})
         return told
+
+    def _full(self, kind: str, text: str) -> str:
+        return f"{text}; {self.lacking}" if kind == "stuck" and self.lacking else text
 
     def standing(self) -> LogStanding:
         """Return what its pages over HTTP tell."""

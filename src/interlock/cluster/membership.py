@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from interlock.engine.announcements import Announcement, announce, announcements, withdraw
 from interlock.engine.client import Client
@@ -86,3 +88,11 @@ class Membership:
             logger.debug("announcements: %s", error)
             return
         self.others = [one for one in found if one.id != own.id]
+
+
+def machine() -> str:
+    """Return what tells this machine from others; containers of one machine have the same."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return os.uname().nodename

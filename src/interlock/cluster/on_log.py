@@ -20,10 +20,10 @@ from interlock.cluster.log_control import LogControl
 from interlock.cluster.log_feed import engine_of
 from interlock.cluster.log_figures import LogFigures
 from interlock.cluster.log_links import FarLog, LogLink
-from interlock.cluster.membership import Membership
+from interlock.cluster.membership import Membership, machine
 from interlock.cluster.pages import LogPages
 from interlock.cluster.settings import NodeSettings
-from interlock.cluster.snapshots import machine, pace
+from interlock.cluster.snapshots import Given, Snapshots, pace
 from interlock.cluster.state import TableRules
 from interlock.cluster.storage import following, together
 from interlock.hub.server import Hub
@@ -93,6 +93,8 @@ class LogNode:
             lambda: self.figures.announcement(hub.http_address),
         )  # fmt: skip
         self._control: LogControl | None = None
+        self._snapshots: Snapshots | None = None
+        self._folder = folder
         hub.pages = LogPages(self.figures.standing, self.figures.metrics)
         hub.on_broken = lambda: self._fail("a thread of its hub has ended")
         self._serves = False
@@ -112,7 +114,11 @@ class LogNode:
             node.stop()
             raise
         self.figures.membership = self._membership
-        self._control = LogControl(self._keeper, node, self.figures, self._membership)
+        given = Given(node, self._folder)
+        self._control = LogControl(self._keeper, node, self.figures, self._membership, given)
+        self._snapshots = Snapshots(
+            self.settings, node, self.figures, self._membership, self._folder
+        )
         try:
             self._membership.start()
         except BaseException:
@@ -123,6 +129,7 @@ class LogNode:
         for link in self._links:
             link.start(node)
         self._control.start()
+        self._snapshots.start()
         self._thread.start()
 
     @property
@@ -144,6 +151,8 @@ class LogNode:
             link.close()
         self._ends.set()
         self._thread.join()
+        if self._snapshots is not None:
+            self._snapshots.close()
         control.close()
         self._membership.close()
         node.stop()
@@ -189,7 +198,7 @@ class LogNode:
             case "table":
                 logger.error("node %s: %s", name, text)
             case "back":
-                why = "the log has lost entries behind it"
+                why = "what it had read behind it is not in the log any more"
                 logger.warning("node %s goes back to position %s: %s", name, text, why)
             case "readers":
                 logger.warning(
@@ -201,6 +210,8 @@ class LogNode:
                     "node %s: the beginning of the log is gone, and no checkpoint of the node is "
                     "in it: it serves nothing", name,
                 )  # fmt: skip
+            case "snapshot":
+                logger.error("node %s cannot take a snapshot: %s", name, text)
             case "settings":
                 self._fail(f"the log is of a table with other settings: {text}")
 
@@ -264,8 +275,7 @@ def _given(
         "folder": str(folder),
         "timeout": settings.timeout,
         **pace(),
-        # Not trimmed before nodes give each other checkpoints.
-        "keep": 2**63,
+        "keep": settings.keep,
         "held": bool(settings.databases),
         **engine_of(settings.stream_url, settings.table, settings.dc),
     }

@@ -1,24 +1,51 @@
-"""Checkpoints between nodes: what a machine keeps, and what one gives to another."""
+"""Checkpoints between nodes: what one keeps, gives to another, and gets where it needs one.
+
+A node needs one when the log begins behind its own. The bytes are those of a file that the other
+node keeps anyway; they have a checksum, which is looked at before the file is taken.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from interlock import _core
+from interlock.cluster.log_figures import LogFigures
+from interlock.cluster.membership import Membership
+from interlock.cluster.reply import array, bulk, error
+from interlock.cluster.settings import NodeSettings
+from interlock.engine.announcements import Announcement
+from interlock.errors import InterlockError
+from interlock.hub.client import Client
+from interlock.hub.resp import ProtocolError, ReplyError
+from interlock.hub.url import Address
+
+logger = logging.getLogger("interlock.cluster")
 PACE = "INTERLOCK_NODE_PACE"
 """Variable for tests: entries from a checkpoint to the next, and ms that the oldest goes back."""
 CHECKPOINT = 20_000
 """Entries from a checkpoint to the next."""
 REACH = 600_000
 """Milliseconds that the oldest checkpoint of a node goes back at least."""
-
-
-def machine() -> str:
-    """Return what tells this machine from others; containers of one machine have the same."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return os.uname().nodename
+PIECE = 1 << 20
+"""Bytes of a file that are given at once, at most."""
+MOST_TRANSFERS = 16
+UNUSED = 60.0
+"""Seconds for which a file that nobody goes on with is open."""
+LOOKED = 0.5
+"""Seconds between two looks at whether the node needs one."""
+TIMEOUT = 10.0
+"""Seconds for another node to answer."""
+INCOMING = "unfinished-00000000000000000000"
+"""Name of a file that is under way; a node removes it when it starts."""
+LOGIN = ("WRONGPASS", "NOAUTH", "NOPERM")
 
 
 def pace() -> dict[str, int]:
@@ -26,3 +53,188 @@ def pace() -> dict[str, int]:
     given = os.environ.get(PACE, "").split(",")
     checkpoint, reach = map(int, given) if len(given) == 2 else (CHECKPOINT, REACH)
     return {"checkpoint": checkpoint, "reach": reach}
+
+
+class SnapshotLost(InterlockError):
+    """Another node gave no checkpoint, or not all of it."""
+
+
+@dataclass(slots=True)
+class _Transfer:
+    file: int
+    used: float
+
+
+class Given:
+    """Checkpoints that a node gives to others; one thread calls."""
+
+    def __init__(self, node: _core.LogNode, folder: Path) -> None:
+        self._node = node
+        self._folder = folder
+        self._transfers: dict[str, _Transfer] = {}
+
+    def answer(self, words: Sequence[bytes]) -> bytes:
+        """Return the reply to ``NODE CHECKPOINT``, or ``NODE CHECKPOINT ID OFFSET``.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        now = time.monotonic()
+        for old in [one for one, it in self._transfers.items() if now - it.used > UNUSED]:
+            self._end(old)
+        if not words:
+            return self._begin(now)
+        text, offset = words
+        name = text.decode()
+        transfer = self._transfers.get(name)
+        if transfer is None:
+            return error("NODE that checkpoint is not given any more; begin again")
+        transfer.used = now
+        piece = os.pread(transfer.file, PIECE, int(offset))
+        if not piece:
+            self._end(name)
+        return bulk(piece)
+
+    def close(self) -> None:
+        """Close all files."""
+        for name in list(self._transfers):
+            self._end(name)
+
+    def _begin(self, now: float) -> bytes:
+        found = self._node.checkpoint()
+        if found is None:
+            return error("NODE this node has no checkpoint yet; it makes one, if it can: try again")
+        if len(self._transfers) >= MOST_TRANSFERS:
+            return error(f"NODE {MOST_TRANSFERS} checkpoints are given just now; try again")
+        path, position, checksum = found
+        try:
+            # It can be read to its end though the node removes it for a newer one.
+            file = os.open(self._folder / path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return error("NODE a newer checkpoint is there; try again")
+        name = secrets.token_hex(8)
+        self._transfers[name] = _Transfer(file, now)
+        told = (name, os.fstat(file).st_size, position, checksum)
+        return array(str(one).encode() for one in told)
+
+    def _end(self, name: str) -> None:
+        os.close(self._transfers.pop(name).file)
+
+
+def fetch(address: Address, path: Path, known: set[tuple[int, int]]) -> tuple[int, int] | None:
+    """Get the newest checkpoint of another node; return its position and checksum.
+
+    Args:
+        path: the file that it is written to.
+        known: those that are not wanted. None is returned for one of them.
+
+    Raises:
+        OSError: the node is not there, or the file cannot be written.
+        ReplyError: the node gives none, and says why.
+        SnapshotLost: it has answered something else.
+    """
+    with Client(address, timeout=TIMEOUT) as client:
+        match client.call("NODE", "CHECKPOINT"):
+            case [bytes(name), bytes(size), bytes(position), bytes(checksum)]:
+                mark = int(position), int(checksum)
+            case reply:
+                raise SnapshotLost(f"it answered {reply!r:.80}")
+        if mark in known:
+            return None
+        with path.open("wb") as file:
+            while file.tell() < int(size):
+                piece = client.call("NODE", "CHECKPOINT", name, file.tell())
+                if not isinstance(piece, bytes) or not piece:
+                    raise SnapshotLost(f"its checkpoint ended after {file.tell()} of {int(size)} B")
+                file.write(piece)
+        return mark
+
+
+class Snapshots:
+    """A thread that gets a checkpoint of another node when this one needs it."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        node: _core.LogNode,
+        figures: LogFigures,
+        membership: Membership,
+        folder: Path,
+    ) -> None:
+        self._settings = settings
+        self._node = node
+        self._figures = figures
+        self._membership = membership
+        self._path = folder / INCOMING
+        self._tried: set[tuple[int, int]] = set()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="node-snapshots", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End."""
+        self._ends.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ends.wait(LOOKED):
+            found = self._node.figures()
+            if found["needs_snapshot"]:
+                self._get()
+            elif found["serves"]:
+                self._figures.lacking = ""
+                self._tried.clear()
+
+    def _get(self) -> None:
+        near = sorted(self._membership.near(), key=lambda one: one.role != "serving")
+        reasons = []
+        for one in near:
+            why = self._from(one)
+            if why is None:
+                return
+            reasons.append(f"cannot get a snapshot of {one.id}: {why}")
+        if not near:
+            stream = f"il:log:{{{self._settings.table}.{self._settings.dc}}}"
+            reasons.append(
+                "no other node is announced that could give one: start one that has read this log. "
+                f"If no node has a checkpoint of it any more, delete the stream {stream} on the "
+                "engine: nodes then begin it with the rows that they have, or a database"
+            )
+        self._tell("; ".join(reasons))
+
+    def _from(self, one: Announcement) -> str | None:
+        """Take that of one node; return why not."""
+        try:
+            mark = fetch(self._settings.peers.address(one.address), self._path, self._tried)
+        except ReplyError as refusal:
+            if str(refusal).split(" ", 1)[0] in LOGIN:
+                return f"its hub refuses the login ({refusal}): check --peer-user"
+            return str(refusal)
+        except (OSError, SnapshotLost, ProtocolError, ValueError) as failure:
+            return str(failure) or type(failure).__name__
+        if mark is None:
+            return "what it has is no part of the log"
+        self._tried.add(mark)
+        logger.warning(
+            "node %s takes a snapshot of node %s, at position %s",
+            self._settings.name, one.id, mark[0],
+        )  # fmt: skip
+        self._node.install(INCOMING)
+        # Whether the log has it, the node finds out.
+        until = time.monotonic() + TIMEOUT
+        while time.monotonic() < until and self._node.figures()["needs_snapshot"]:
+            if self._ends.wait(0.02):
+                break
+        with contextlib.suppress(OSError):
+            if not self._node.figures()["needs_snapshot"]:
+                self._path.unlink()
+        return None
+
+    def _tell(self, why: str) -> None:
+        if why != self._figures.lacking:
+            self._figures.lacking = why
+            logger.error("node %s serves nothing: %s", self._settings.name, why)

@@ -220,7 +220,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 }
 
 /// Between two looks at which checkpoints are in the log.
-const LOOKED: Duration = Duration::from_secs(5);
+const LOOKED: Duration = Duration::from_secs(1);
 /// After which what was asked for is taken for lost.
 const LOST: Duration = Duration::from_secs(30);
 /// A checkpoint takes this part of the time at most.
