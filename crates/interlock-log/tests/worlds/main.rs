@@ -32,6 +32,7 @@
 //!     INTERLOCK_WORLDS=100000 cargo test --release -p interlock-log --test worlds -- --nocapture kinds
 
 mod engine;
+mod kind;
 mod machine;
 mod world;
 
@@ -40,7 +41,8 @@ use std::collections::BTreeMap;
 use interlock_log::checkpoint::Checkpoint;
 use interlock_log::codec::checksum;
 use interlock_log::machine::Rules;
-use world::{Kind, World};
+use kind::Kind;
+use world::World;
 
 const STEPS: u64 = 250;
 /// Exceptions by kind: the order of different clients' writes around a loss,
