@@ -42,6 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from interlock.engine.transport import threads
 
         threads.hiredis = None
+    # A shell without job control has what it starts in the background ignore Ctrl-C, and so would all
+    # that is started here.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Output is captured while a test runs, and would be lost with the process.
     config.stash[STDERR] = os.dup(2)
 

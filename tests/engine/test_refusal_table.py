@@ -54,6 +54,9 @@ SAID = {
         "UNANSWERED the node that keeps this table has ended",
         "UNKNOWN the primary does not answer: it is not known whether it is done",
     ],
+    "PAST|LATE": ["PAST the log is behind that deadline", "LATE a later write of it was done"],
+    "NOREPLY": ["NOREPLY it was done, and its reply is not kept any more"],
+    "TOOFAR": ["TOOFAR the deadline is too far ahead", "NOLOG the table is not on a log"],
     "NOACK": ["NOACK it is done, but not 2 replicas have said in time that they have it"],
     "OOM": ["OOM command not allowed when used memory > 'maxmemory'."],
     "AUTH <password>": [
