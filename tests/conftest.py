@@ -42,8 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from interlock.engine.transport import threads
 
         threads.hiredis = None
-    # A shell without job control has what it starts in the background ignore Ctrl-C, and so would all
-    # that is started here.
+    # What a shell without job control starts in the background ignores Ctrl-C, and so would all
+    # that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Output is captured while a test runs, and would be lost with the process.
