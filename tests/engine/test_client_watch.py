@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from interlock import Retry, connect
+from interlock.engine import server_settings
 from interlock.engine.client import Client
 from interlock.engine.watch import Watch
 
@@ -242,8 +243,13 @@ def test_of_what_is_put_without_end_some_is_asked_after_whatever_the_limit(
 
 
 def test_a_log_that_raises_keeps_no_message_from_being_settled(
-    anywhere: Client, debug: list[logging.LogRecord], capfd: pytest.CaptureFixture[str]
+    anywhere: Client,
+    debug: list[logging.LogRecord],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # So that the first call warns of the server's settings as well.
+    monkeypatch.setattr(server_settings, "_known", set())
     queue = anywhere.queue(uuid.uuid4().hex)
 
     def emit(record: logging.LogRecord) -> None:

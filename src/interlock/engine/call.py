@@ -7,7 +7,6 @@ server that has lost the library is given it again; a cluster's redirections are
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import random
 import secrets
@@ -20,6 +19,7 @@ from interlock import _core
 from interlock.engine import cluster, refusals, server_settings, wire_queue
 from interlock.engine.cluster import Nodes
 from interlock.engine.library import Library
+from interlock.engine.log import log
 from interlock.engine.nonsense import nonsense
 from interlock.engine.records import Version
 from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
@@ -39,8 +39,6 @@ from interlock.limits import MAX_KEYS_ON_REDIS
 
 if TYPE_CHECKING:
     from interlock.engine.declaration import Declaration
-
-_log = logging.getLogger("interlock.queue")
 
 
 @dataclass(slots=True)
@@ -328,7 +326,7 @@ class Engine:
                 if said is None:
                     raise EngineUnavailable(f"{address}: {error}; {refusals.INSTALL}") from None
                 # An operator keeps the library: what there is has to do.
-                _log.warning(
+                log.warning(
                     "%s has the library of release %s, and this client that of %s, which its user "
                     "may not install; %s",
                     address, said.release_text, self.library.release, refusals.INSTALL,

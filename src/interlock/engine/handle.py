@@ -7,7 +7,6 @@ is in `operations`.
 from __future__ import annotations
 
 import copy
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +24,7 @@ from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration
 from interlock.engine.lease_state import LOST, LeaseState
+from interlock.engine.log import log
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.renewal import Grant
 from interlock.engine.request import Abandoned, Argument, Request
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from interlock.engine.watch import Watch
 
 L = TypeVar("L", bound=LeaseState[Any])
-_log = logging.getLogger("interlock.queue")
 _LOOKS = 1000
 """The most times that a call that does not wait asks again for what is due at once."""
 _SHORTEST = 0.1
@@ -439,7 +438,7 @@ class Handle:
 
         The lease runs out by itself.
         """
-        _log.warning(
+        log.warning(
             "queue %r: the lease of message %d could not be revoked: %s",
             self.name,
             id,
@@ -452,7 +451,7 @@ class Handle:
 
         Whoever took it may not see the exception, if there was more in the batch.
         """
-        _log.error(
+        log.error(
             "queue %r: %s; it counts as a failed attempt",
             self.name,
             error,

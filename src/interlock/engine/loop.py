@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock.aio import of_asyncio
 from interlock.engine.call import Engine
+from interlock.engine.log import log
 from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Abandoned, Broken, Nap, Refused, Request
 from interlock.engine.session import Session
@@ -29,7 +29,6 @@ R = TypeVar("R")
 Make = Callable[Concatenate[Session[Any], P], Request[R]]
 Leave = Callable[[Request[Any]], None]
 """Is given a request whose caller goes in the middle of it; what it undoes is done elsewhere."""
-_log = logging.getLogger("interlock.queue")
 _FAREWELL = 1.0
 """Seconds for which a cancelled call waits until what it leased is given back; then that goes on
 without it."""
@@ -231,9 +230,9 @@ class Home:
             await self._settle_abandoned(session)
             return await drive(self.renewer.tick(session), session)
         except EngineUnavailable as error:
-            _log.warning("%s", error)
+            log.warning("%s", error)
         except Exception:
-            _log.exception("leases could not be renewed")
+            log.exception("leases could not be renewed")
         return _AGAIN
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
-import logging
 import math
 import time
 import weakref
@@ -18,12 +17,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock import forks
-from interlock import watch as log
 from interlock.engine import wire
+from interlock.engine.log import log
 from interlock.engine.request import Request
 from interlock.engine.session import Session
 from interlock.engine.watch import behind
 from interlock.errors import InterlockError
+from interlock.watch import report
 
 if TYPE_CHECKING:
     from interlock import _core
@@ -36,7 +36,6 @@ SHORTEST = 0.1
 """Seconds for which a lease is renewed at least: a shorter one would be renewed all the time."""
 _IDLE = 5.0
 """Seconds after which a renewer that holds nothing looks again, if it held something before."""
-_log = logging.getLogger("interlock.queue")
 
 
 class Grant:
@@ -302,7 +301,7 @@ class LeaseRenewer:
                 yield from handle.settle(session, [settlement])
             except InterlockError as error:
                 # It runs out by itself.
-                _log.warning("queue %r: a dropped lease: %s", handle.name, error)
+                log.warning("queue %r: a dropped lease: %s", handle.name, error)
             except (GeneratorExit, KeyboardInterrupt):
                 # Whoever ran this was interrupted. It may end long after, when the next is there.
                 raise
@@ -354,7 +353,7 @@ class LeaseRenewer:
         """Log what the native thread could not do."""
         if self._native is not None:
             for error in self._native.errors():
-                _log.warning("a lease that was overdue could not be renewed natively: %s", error)
+                log.warning("a lease that was overdue could not be renewed natively: %s", error)
 
     def _look(self, session: Session[Any]) -> Request[None]:
         """Report what has become slow, or deep."""
@@ -375,10 +374,10 @@ class LeaseRenewer:
                 operations = grant.handle.operations
                 explained = yield from operations.explain(session, "id", id, _EXPLAINED)
                 held = now - grant.started
-                log.report(grant.handle.name, [("slow_lease", id, 0, held, explained)])
+                report(grant.handle.name, [("slow_lease", id, 0, held, explained)])
                 waits = yield from behind(operations, session, id, slow_wait)
                 if waits is not None:
-                    log.report(grant.handle.name, [waits])
+                    report(grant.handle.name, [waits])
             del grant
 
     def _renew(self, session: Session[Any], grant: Grant) -> Request[None]:
@@ -389,7 +388,7 @@ class LeaseRenewer:
             kept = yield from handle.extend(session, grant.token, grant.seconds, grant.waits)
         except InterlockError as error:
             self.failures += 1
-            _log.warning(
+            log.warning(
                 "queue %r: the lease of messages %s could not be renewed: %s",
                 handle.name,
                 sorted(grant.out),
@@ -406,7 +405,7 @@ class LeaseRenewer:
         elif grant.out:
             grant.lost = True
             self.leave(grant.key)
-            _log.warning(
+            log.warning(
                 "queue %r: the lease of messages %s is lost: it ran out or was revoked",
                 handle.name,
                 sorted(grant.out),

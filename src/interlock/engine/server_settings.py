@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from interlock.engine.log import log
 from interlock.engine.request import Ask, Refused, Request
 
-_log = logging.getLogger("interlock.queue")
 _known: set[str] = set()
 """Servers whose settings were looked at in this process."""
 
@@ -105,11 +104,11 @@ def watched(address: str, timeout: float) -> Request[None]:
     _known.add(address)
     seen = yield from found(address, timeout)
     if isinstance(seen, str):
-        _log.debug("%s: its settings could not be checked: %s", address, seen)
+        log.debug("%s: its settings could not be checked: %s", address, seen)
         return
     for one in seen:
         if one.warns:
-            _log.warning(
+            log.warning(
                 "%s: %s is %s: %s; %s",
                 address, one.setting, one.value, one.problem, one.advice,
             )  # fmt: skip

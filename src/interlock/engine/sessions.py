@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import logging
 import queue as _queue
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock import forks
 from interlock.engine.call import Engine
+from interlock.engine.log import log
 from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Abandoned, Ask, AskAll, Broken, Nap, Refused, Request
 from interlock.engine.session import Session
@@ -32,7 +32,6 @@ R = TypeVar("R")
 Make = Callable[Concatenate[Session[Any], P], Request[R]]
 Leave = Callable[[Request[Any]], None]
 """Is given a request whose caller goes in the middle of it; what it undoes is done elsewhere."""
-_log = logging.getLogger("interlock.queue")
 _LONGEST = 3600.0
 _AGAIN = 0.5
 """Seconds after which an engine that was not there is tried again."""
@@ -244,9 +243,9 @@ class LeaseThread:
             self.settle_abandoned(session)
             return drive(self.renewer.tick(session), session)
         except EngineUnavailable as error:
-            _log.warning("%s", error)
+            log.warning("%s", error)
         except Exception:
-            _log.exception("leases could not be renewed")
+            log.exception("leases could not be renewed")
         return _AGAIN
 
 

@@ -6,7 +6,6 @@ the engine is would lose all that it puts, without a word.
 
 from __future__ import annotations
 
-import logging
 import os
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.engine.client import Client
+    from interlock.engine.log import log
+from interlock.engine.client import Client
 
 __all__ = ["watch_end"]
-
-_log = logging.getLogger("interlock.queue")
 
 
 def watch_end(client: Client) -> Any:
@@ -45,7 +43,7 @@ def _tell(client: Client, process: int) -> None:
     for name, counted in counts.items():
         if left := counted["unsettled"]:
             messages = "1 message" if left == 1 else f"{left} messages"
-            _log.error(
+            log.error(
                 "%s of queue %r not settled, and lost with the memory of this process; no engine "
                 "is named: set INTERLOCK_URL, or give connect() a URL (memory:// says that this is "
                 "meant)",
