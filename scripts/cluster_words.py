@@ -20,7 +20,7 @@ right of administration for them: `?user=NAME&password=PASSWORD`.
 
 | code | means |
 |---|---|
-| 0 | done; of `status`: each data centre has a primary or its nodes are on a log, all nodes answer, and none is stuck or has other rows than another at the same position; of `diff`: equal |
+| 0 | done; of `status`: all nodes answer, and none is stuck or has other rows than another at the same position; of `diff`: equal |
 | 1 | refused, no such node, no connection, or not done within `--wait`; of `diff`: they differ |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
@@ -28,31 +28,6 @@ right of administration for them: `?user=NAME&password=PASSWORD`.
 """  # noqa: E501
 
 CLUSTER_TAIL = """## What status shows
-
-```text
-cluster presence at interlock+cluster://10.0.0.9:6379/presence
-east: a2 is the primary for 3 h, since 2026-11-23 16:58:32, under token 1795463912825473; writes are answered when a replica has them
-
-node  dc    role     address        change  behind  lag    rows    up
-a1    east  replica  10.0.0.1:6399  81,204       3  11 ms  20,113  4 h
-a2    east  primary  10.0.0.2:6399  81,207       0  0 ms   20,113  3 h
-
-link          state  lag    heard       changes  position
-east <- west  ok     41 ms  190 ms ago   12,800  1795463915876-0.27de76ca
-```
-
-| column | means |
-|---|---|
-| `change` | the number of the last change that the node has applied; the nodes of a data centre count alike |
-| `behind`, `lag` | changes that its primary has and it has not; milliseconds from the primary's clock to its own when it applied the last one, or since it heard of its primary, if that is more than a second |
-| `heard` | when the primary last heard of the other data centre |
-| `changes` | changes that came by the link since the node started |
-| `delay`, `waiting` | of a database: how far it is behind, and rows that are not written yet |
-
-A second table has the links between data centres, as their primary sees them, and a third the
-databases; below them is what nodes say is wrong.
-
-### Nodes on a log
 
 ```text
 cluster presence at interlock+cluster://10.0.0.9:6379/presence
@@ -70,6 +45,10 @@ a2    main  serving  10.0.0.2:6399    81,207       0  0 ms  20,113  5f0c9a31  3 
 | `behind`, `lag` | entries that the node furthest on has and it has not; time for which it is behind its log |
 | `checksum` | the first digits of that of all rows: equal at the same position, or one of the nodes is wrong. That is an alarm, below the table and in the exit code |
 
+A second table has the links between data centres: the node that sends, its state (`ok`, `copying`, `cut`; `idle`: none sends),
+how far it is behind, when the other engine last answered, and rows sent. A third has the databases: how far each is behind, rows that
+wait to be written, and rows written. Below them is what nodes say is wrong.
+
 ## What --json writes
 
 `status` and `nodes` write a line a node: `status` what the node says of itself by `NODE STATUS`, or
@@ -77,24 +56,17 @@ its announcement with `error`; `nodes` the announcement.
 
 | of | names |
 |---|---|
-| `nodes` | `id`, `dc`, `role`, `address`, `http`, `position`, `rows_checksum`, `lag_entries`, `machine`, `token`, `seq`, `lag_changes`, `lag_ms`, `since`, `version`, `table`, `draining` |
-| `status` | `id`, `dc`, `table`, `role`, `draining`, `address`, `primary`, `token`, `since` (when that became the primary), `started`, `seq`, `position`, `lag_changes`, `lag_ms`, `rows`, `tombstones`, `tombstones_dropped`, `fenced`, `resyncs`, `waiting`, `ack`, `rules`, `nodes`, `links`, `stream`, `database` |
-| `status` of a node on a log | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `waiting`, `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
-| `failover` | `before`, `primary`, `token`, `seconds` |
-| `drain` | `node`, `primary` (of a node on a log `others`, that take reads and writes), `seconds` |
+| `nodes` | `id`, `dc`, `role`, `address`, `http`, `position`, `rows_checksum`, `lag_entries`, `machine`, `lag_ms`, `since`, `version`, `table`, `draining` |
+| `status` | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `waiting`, `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
+| `drain` | `node`, `others` (nodes that take reads and writes), `seconds` |
 | `resync` | `node`, `rows`, `seconds` |
-| `diff` | a line a row that differs: `key`, and `differs`, for each column what the two have, null where there is no row; `_expires` is the time to live |
+| `diff` | `position` and `checksums`, if they differ |
 
 ## What diff compares
 
-Nodes on one log are asked until both were at the same position: there their checksums are equal, or
-one of them is wrong.
-
-Of other nodes it reads the states of all rows of both. Where they are not alike it waits until each should
-have what the other had, for nodes of one data centre until both are at the same change, for others
-`--settle` seconds, and reads them again. A row differs if a node still lacks then what the other had
-before. So it can be asked of a cluster in use. Rows that are deleted or expired count as absent.
-It holds the states of both nodes in memory, some hundred bytes a row.
+Both nodes are asked until they were at the same position of their log: there their checksums are equal,
+or one of them is wrong. So it can be asked of a cluster in use. Nodes of two data centres have two logs
+and cannot be compared.
 """  # noqa: E501
 
 CLUSTER_COMMAND = """
@@ -117,7 +89,7 @@ interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAGS]
 """
 
 NODE_TAIL = """
-Once it listens it prints `interlock node: NAME ready on ADDRESS, ...`. TERM and INT stop it:
-another node becomes the primary first, if this one is it. A second signal ends it at once. It exits
+Once it listens it prints `interlock node: NAME ready on ADDRESS, ...`. TERM and INT stop it once
+it has answered what clients have asked. A second signal ends it at once. It exits
 with 0 when a signal stopped it, with 1 where it cannot listen or go on, with 2 for wrong usage.
 """

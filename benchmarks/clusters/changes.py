@@ -1,4 +1,4 @@
-"""Changes through one primary, and entries into a bare stream of the same engine, from as many
+"""Changes through one node, and entries into a bare stream of the same engine, from as many
 threads by the same client."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BASES = itertools.count(0, CHANGES)
 
 def rows_set(cluster: Cluster) -> Sample:
     """Measure TABLE MSET of 100 rows a call, 4 connections: ns of one row."""
-    primary = cluster.nodes[0]
+    node = cluster.nodes[0]
     # Others than those before: a row that stays as it is would be seen too.
     base = next(_BASES)
 
@@ -48,15 +48,15 @@ def rows_set(cluster: Cluster) -> Sample:
 
         return run
 
-    sample = _measure(primary, primary.server.port, turns, WRITERS)
-    with primary.rows() as rows:
+    sample = _measure(node, node.server.port, turns, WRITERS)
+    with node.rows() as rows:
         wrong = sum(rows.get_column(key(row), "unread") != base + row for row in range(CHANGES))
     return Sample(sample.value, sample.messages, wrong, details=sample.details)
 
 
 def columns_raised(cluster: Cluster) -> Sample:
     """Measure HINCRBY, 16 connections with 100 calls in a pipeline: ns of one."""
-    primary = cluster.nodes[0]
+    node = cluster.nodes[0]
     count = CHANGES // 4
 
     def turns(number: int) -> Callable[[Any], None]:
@@ -71,9 +71,9 @@ def columns_raised(cluster: Cluster) -> Sample:
 
         return run
 
-    before = _sum(primary)
-    sample = _measure(primary, primary.server.port, turns, COUNTERS, count)
-    lost = abs(count - (_sum(primary) - before))
+    before = _sum(node)
+    sample = _measure(node, node.server.port, turns, COUNTERS, count)
+    lost = abs(count - (_sum(node) - before))
     return Sample(sample.value, count, lost, details=sample.details)
 
 
@@ -106,7 +106,7 @@ def increments_added(cluster: Cluster) -> Sample:
 
 
 def _measure(
-    primary: Node,
+    node: Node,
     port: int,
     turns: Callable[[int], Callable[[Any], None]],
     writers: int,
@@ -123,12 +123,12 @@ def _measure(
             faults.append(error)
 
     threads = [threading.Thread(target=work, args=each) for each in zip(runs, clients, strict=True)]
-    used, clock = cpu_seconds(primary.server), Clock()
+    used, clock = cpu_seconds(node.server), Clock()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    seconds, used = clock.seconds(), cpu_seconds(primary.server) - used
+    seconds, used = clock.seconds(), cpu_seconds(node.server) - used
     for client in clients:
         client.close()
     if faults:
@@ -137,8 +137,8 @@ def _measure(
     return Sample(seconds / count * 1e9, count, details=details)
 
 
-def _sum(primary: Node) -> int:
-    with primary.rows() as rows:
+def _sum(node: Node) -> int:
+    with node.rows() as rows:
         found = rows.get_many([key(row) for row in range(10_000)], "unread")
         return sum(value or 0 for value in found)
 

@@ -21,7 +21,6 @@ from benchmarks.servers import Server, memory_folder, port_of, redis, running
 from interlock import U32, Row, SharedTable, Size, Sum
 
 TABLE = "presence"
-LEASE = 3.0
 PATIENCE = 30.0
 
 
@@ -64,22 +63,10 @@ class Node:
 
 @dataclass(slots=True)
 class Cluster:
-    """Nodes that have a primary."""
+    """Nodes that serve one table."""
 
     engine: Server
     nodes: list[Node] = field(default_factory=list)
-
-    def primary(self) -> Node:
-        """Return the node that is the primary by its own word."""
-        found = until(lambda: [one for one in self.nodes if one.status()["role"] == "primary"])
-        primary: Node = found[0]
-        return primary
-
-    def replica(self) -> Node:
-        """Return one that is not, and follows."""
-        found = until(lambda: [one for one in self.nodes if one.status()["role"] == "replica"])
-        replica: Node = found[0]
-        return replica
 
 
 @contextmanager
@@ -90,22 +77,25 @@ def cluster(count: int, *, core: int | None = None, capacity: int = 200_000) -> 
         place = stack.enter_context(memory_folder())
         made = Cluster(engine)
         for number in range(1, count + 1):
-            made.nodes.append(stack.enter_context(_node(f"a{number}", engine, place, core,
+            made.nodes.append(stack.enter_context(started(f"a{number}", engine, place, core,
                                                         capacity)))  # fmt: skip
         until(lambda: _settled(made))
         yield made
 
 
 @contextmanager
-def _node(
-    name: str, engine: Server, place: Path, core: int | None, capacity: int
+def started(
+    name: str, engine: Server, place: Path, core: int | None, capacity: int, *flags: str
 ) -> Iterator[Node]:
+    """Start a node with its files in a folder, and end it."""
     path = place / name
     command = [
         *(sys.executable, "-m", "interlock", "node"),
         *("--table", f"{TABLE}={Path(__file__)}:{Presence.__name__}"),
         *("--cluster", f"redis://127.0.0.1:{engine.port}", "--name", name, "--port", "0"),
-        *("--lease", str(LEASE), "--capacity", str(capacity), "--path", str(path)),
+        *("--capacity", str(capacity), "--path", str(path), "--data", str(place / f"{name}.data")),
+        *("--database", "none"),
+        *flags,
     ]
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     with running(command, f"{name} ready on", core, environment) as (process, line):
@@ -113,8 +103,7 @@ def _node(
 
 
 def _settled(made: Cluster) -> bool:
-    roles = sorted(one.status()["role"] for one in made.nodes)
-    return roles == ["primary", *["replica"] * (len(made.nodes) - 1)]
+    return all(one.status()["serves"] for one in made.nodes)
 
 
 def until(what: Callable[[], Any], pause: float = 0.01) -> Any:

@@ -1,4 +1,4 @@
-"""From a change at the primary until a process beside a replica sees it in the replica's table; and
+"""From a change at one node until a process beside another sees it in that node's table; and
 from XADD until another process has the entry by XREAD, both by redis-py.
 
     python -m benchmarks.clusters.visible ours|peer PLACE COUNT
@@ -33,19 +33,19 @@ LONGEST = 20.0
 """Seconds for which the process looks for one."""
 
 
-def row_to_replica(cluster: Cluster, changes: int) -> Sample:
-    """Measure ours: the median, in µs, from HSET at the primary."""
-    primary, replica = cluster.primary(), cluster.replica()
-    with primary.client() as client:
+def row_to_node(cluster: Cluster, changes: int) -> Sample:
+    """Measure ours: the median, in µs, from HSET at one node."""
+    first, second = cluster.nodes
+    with first.client() as client:
         client.execute_command("HSET", f"{TABLE}:{KEY}", "app_id", 666, "token", "")
-        with replica.rows() as rows:
+        with second.rows() as rows:
             while KEY not in rows:
                 time.sleep(0.001)
 
         def change(stamp: str) -> None:
             client.execute_command("HSET", f"{TABLE}:{KEY}", "token", stamp)
 
-        return _measure("ours", str(replica.path), changes, change)
+        return _measure("ours", str(second.path), changes, change)
 
 
 def entry_to_reader(cluster: Cluster, changes: int) -> Sample:

@@ -22,11 +22,10 @@ from benchmarks.clusters.changes import (
     token,
 )
 from benchmarks.clusters.coldstart import copied, filled, loaded
-from benchmarks.clusters.nodes import LEASE, TABLE, Cluster, Node, Presence, cluster, until
-from benchmarks.clusters.terms import failover, handover
-from benchmarks.clusters.visible import entry_to_reader, row_to_replica
+from benchmarks.clusters.nodes import TABLE, Cluster, Node, Presence, cluster, until
+from benchmarks.clusters.visible import entry_to_reader, row_to_node
 from benchmarks.drive import Clock, pinned
-from benchmarks.row import Pair, Row, Sample, alternating
+from benchmarks.row import Row, Sample, alternating
 from benchmarks.servers import LOAD_CORE
 from interlock import SharedTable
 
@@ -67,7 +66,7 @@ def read_at() -> tuple[Cluster, SharedTable[Presence]]:
     local = SharedTable.open(name, Presence, capacity=200_000)
     _KEPT.callback(SharedTable.remove, name)
     columns = ("app_id", "unread", "background", "token")
-    with nodes.primary().client() as client:
+    with nodes.nodes[0].client() as client:
         for first in range(0, READ, 500):
             words: list[object] = []
             for row in range(first, first + 500):
@@ -76,7 +75,7 @@ def read_at() -> tuple[Cluster, SharedTable[Presence]]:
                     app_id=666, unread=row, background=False, token=token(row)
                 )
             client.execute_command("TABLE", "MSET", TABLE, len(columns), *columns, *words)
-    with nodes.replica().rows() as rows:
+    with nodes.nodes[1].rows() as rows:
         until(lambda: len(rows) == READ)
     return nodes, local
 
@@ -95,10 +94,10 @@ def reads(table: SharedTable[Presence]) -> Sample:
     return Sample.each(seconds, READS, lost=wrong)
 
 
-def replica_reads() -> Sample:
-    """Measure a replica's table while changes come."""
+def node_reads() -> Sample:
+    """Measure a node's table while changes come."""
     nodes, _ = read_at()
-    with changing(nodes.primary()), nodes.replica().rows() as rows:
+    with changing(nodes.nodes[0]), nodes.nodes[1].rows() as rows:
         return reads(rows)
 
 
@@ -108,12 +107,12 @@ def local_reads() -> Sample:
 
 
 @contextmanager
-def changing(primary: Node) -> Iterator[None]:
+def changing(node: Node) -> Iterator[None]:
     """Change rows all the time, slowly."""
     ends = threading.Event()
 
     def change() -> None:
-        with primary.client() as client:
+        with node.client() as client:
             while not ends.wait(SLOWLY):
                 row = random.randrange(READ)
                 client.execute_command("HSET", f"{TABLE}:{key(row)}", "app_id", time.time_ns() % 99)
@@ -130,18 +129,18 @@ def changing(primary: Node) -> Iterator[None]:
 ROWS = (
     Row(
         name="cluster/visible",
-        title="a change at the primary, seen in a replica's table, p50",
+        title="a change at one node, seen in another's table, p50",
         table=HEADING,
         peer="one hop through a Redis stream, redis-py",
         bar=2,
         unit="µs",
         unseen=False,
-        pair=alternating(on(2, lambda nodes: row_to_replica(nodes, HOPS)),
+        pair=alternating(on(2, lambda nodes: row_to_node(nodes, HOPS)),
                          on(2, lambda nodes: entry_to_reader(nodes, HOPS))),
     ),
     Row(
         name="cluster/set-rows",
-        title="whole rows through one primary, 100 a call, 4 connections",
+        title="whole rows through one node, 100 a call, 4 connections",
         table=HEADING,
         peer="XADD in pipelines of 100, 4 connections",
         bar=0.5,
@@ -150,7 +149,7 @@ ROWS = (
     ),
     Row(
         name="cluster/incr",
-        title="HINCRBY through one primary, pipelines of 100, 16 connections",
+        title="HINCRBY through one node, pipelines of 100, 16 connections",
         table=HEADING,
         peer="XADD in pipelines of 100, 16 connections",
         bar=0.5,
@@ -159,12 +158,12 @@ ROWS = (
     ),
     Row(
         name="cluster/read",
-        title="get one column at a replica, while changes come",
+        title="get one column at a node, while changes come",
         table=HEADING,
         peer="a local SharedTable",
         bar=0.9,
         judged="times",
-        pair=alternating(replica_reads, local_reads),
+        pair=alternating(node_reads, local_reads),
     ),
     Row(
         name="cluster/cold-start",
@@ -176,27 +175,5 @@ ROWS = (
         unseen=False,
         longest=900,
         pair=alternating(lambda: loaded(database()), lambda: copied(database())),
-    ),
-    Row(
-        name="cluster/failover",
-        title=f"kill -9 of a primary until another is one, lease {LEASE:g} s",
-        table=HEADING,
-        peer="",
-        bar=LEASE + 1,
-        judged="value",
-        unit="s",
-        unseen=False,
-        pair=lambda _: Pair(failover()),
-    ),
-    Row(
-        name="cluster/handover",
-        title="NODE FAILOVER until another is the primary",
-        table=HEADING,
-        peer="",
-        bar=None,
-        judged="value",
-        unit="ms",
-        unseen=False,
-        pair=lambda _: Pair(handover(kept(3))),
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Presence in a cluster: three nodes, a login service, two push services, and a page.
 
 python examples/cluster/online.py           serves until Ctrl-C; open the URLs that it prints
-python examples/cluster/online.py --demo    without a browser; the primary is killed, all is checked
+python examples/cluster/online.py --demo    without a browser; a node is killed, all is checked
 
 It starts everything on this machine, an engine too (redis-server). A node that dies is started anew
 after a while, as a supervisor would.
@@ -27,8 +27,6 @@ from typing import Any, Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from interlock import connect
-from interlock.engine.announcements import announcements
 from users import TABLE
 
 HERE = Path(__file__).parent
@@ -76,7 +74,6 @@ class Cluster:
             self.start_node(name, wait=False)
         for name in NODES:
             self._ready(name, "ready on ")
-        self.next_primary()
         login = self._run("login", [*python("login_service.py"), "--cluster", self.url])
         self.login = login
         for node in NODES[:2]:
@@ -104,9 +101,15 @@ class Cluster:
         command = [
             *(sys.executable, "-m", "interlock", "node"),
             *("--table", f"{TABLE}={HERE / 'users.py'}:Presence"),
-            *("--cluster", f"redis://{self._engine}", "--name", name, "--lease", "1"),
+            *("--cluster", f"redis://{self._engine}", "--name", name),
             *("--port", "0", "--capacity", "10000"),
-            *("--path", str(self._folder / f"{name}.table"), "--ack", "1"),
+            *(
+                "--path",
+                str(self._folder / f"{name}.table"),
+                "--data",
+                str(self._folder / f"{name}.data"),
+            ),
+            *("--database", "none"),
         ]
         self._run(name, command, "ready on " if wait else "")
 
@@ -129,24 +132,6 @@ class Cluster:
             if process.poll() is not None or time.monotonic() > until:
                 raise SystemExit(f"{name} does not become ready:\n{text}")
             time.sleep(0.02)
-
-    def primary(self) -> str:
-        """Return the primary's name; empty: there is none just now."""
-        with connect(f"redis://{self._engine}") as engine:
-            found = announcements(engine, TABLE)
-        # One that was killed is announced for some seconds more.
-        return next((one.id for one in found if one.role == "primary" and self.lives(one.id)), "")
-
-    def next_primary(self, old: str = "") -> str:
-        """Wait until a node is the primary, another than the old one, and return its name."""
-        found = [""]
-
-        def is_there() -> bool:
-            found.append(self.primary())
-            return found[-1] not in ("", old)
-
-        so("there is another primary" if old else "one node is the primary", is_there)
-        return found[-1]
 
     def lives(self, name: str) -> bool:
         """Return whether a process is there."""
@@ -237,7 +222,7 @@ class Apps:
 
 
 def demo(cluster: Cluster) -> None:
-    """Have users log in and get messages, and kill the primary meanwhile."""
+    """Have users log in and get messages, and kill a node meanwhile."""
     screens = [Screen(push) for push in cluster.pushes]
     apps = Apps(cluster.login)
     try:
@@ -250,18 +235,11 @@ def demo(cluster: Cluster) -> None:
         call(cluster.login, "ground", user="bob", background="1")
         so("bob is in the background", lambda: all(s.users["bob"]["background"] for s in screens))
 
-        killed: list[str] = []
-
-        def kill() -> None:
-            killed.append(cluster.next_primary())
-            cluster.kill(killed[0])
-
-        counted, unknown = messages(cluster, at=MESSAGES // 3, then=kill)
-        (old,) = killed
-        new = cluster.next_primary(old)
-        print(f"{old}, the primary, was killed; {new} is the primary now")
-        cluster.start_node(old)
-        print(f"{counted} messages counted; of {unknown} it is not known, for {old} died over them")
+        killed = NODES[-1]
+        counted, unknown = messages(cluster, at=MESSAGES // 3, then=lambda: cluster.kill(killed))
+        print(f"{killed} was killed; the other nodes went on")
+        cluster.start_node(killed)
+        print(f"{counted} messages counted; of {unknown} it is not known")
 
         def shown(screen: Screen) -> int:
             return sum(one["unread"] for one in screen.users.values())
@@ -347,18 +325,15 @@ def serve(cluster: Cluster) -> None:
     for push in cluster.pushes:
         print(f"open http://{push}/")
     print(f"export INTERLOCK_URL={cluster.url}   # for interlock cluster status", flush=True)
-    before = ""
+    for name in NODES:
+        print(f"node {name}: end it by kill -9 {cluster.pid(name)}", flush=True)
     while True:
         for name in NODES:
             if not cluster.lives(name):
                 print(f"{name} is gone", flush=True)
-                time.sleep(5)  # so that one sees another be the primary
+                time.sleep(5)  # so that one sees that the others do without it
                 cluster.start_node(name)
-                print(f"{name} is back", flush=True)
-        primary = cluster.primary()
-        if primary not in ("", before):
-            before = primary
-            print(f"{primary} is the primary; end it by kill -9 {cluster.pid(primary)}", flush=True)
+                print(f"{name} is back: kill -9 {cluster.pid(name)}", flush=True)
         time.sleep(0.5)
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from interlock import Row
-from interlock.cluster.commands import Commands
 from interlock.cluster.stamps import HybridClock
 from interlock.cluster.state import TableRules
+from tests.cluster.naive.commands import Commands
 from tests.cluster.rows import Merged
-from tests.cluster.test_commands import Script
+from tests.cluster.script import Script
 from tests.hub.tables import Presence
 
 PLACE = Path(__file__).parents[2] / "crates/interlock-rows/tests/golden/calls.txt"

@@ -20,8 +20,6 @@ from interlock.table.merge import Sum
 from interlock.table.row import U32
 from tests.hub.servers import INTERLOCK, needs_hub, redis_server
 
-LEASE = 1.0
-
 
 class Presence(Row):
     app_id: U32
@@ -32,31 +30,22 @@ class Presence(Row):
 class NodeProcess:
     """One node. What it logs is kept, and shown when it does not become ready."""
 
-    def __init__(
-        self, name: str, url: str, folder: Path, *flags: str, on_log: bool = False
-    ) -> None:
+    def __init__(self, name: str, url: str, folder: Path, *flags: str) -> None:
         self.name = name
-        self.data = str(folder / f"{name}.log")
-        own: list[str] = ["--lease", str(LEASE)]
-        if on_log:
-            own = ["--data", self.data, "--database", "none"]
+        self.data = str(folder / f"{name}.data")
         self._lines: list[str] = []
         self.process = subprocess.Popen(
             [
                 *(INTERLOCK, "node", "--table", f"presence={Path(__file__)}:Presence"),
                 *("--cluster", url, "--name", name, "--port", "0", "--http", "0"),
-                *own,
+                *("--data", self.data, "--database", "none"),
                 *("--capacity", "10000", "--path", folder / name),
                 *flags,
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(self._folders()),
-                "INTERLOCK_NODE_LOG": "1" if on_log else "",
-            },
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(self._folders())},
         )
         self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -108,8 +97,7 @@ class NodeProcess:
 class NodeCluster:
     """Nodes that share an engine."""
 
-    def __init__(self, stack: ExitStack, folder: Path, port: int, *, on_log: bool = False) -> None:
-        self.on_log = on_log
+    def __init__(self, stack: ExitStack, folder: Path, port: int) -> None:
         self._stack = stack
         self._folder = folder
         self.engine_url = f"redis://127.0.0.1:{port}"
@@ -118,10 +106,9 @@ class NodeCluster:
         self.engine = stack.enter_context(interlock.connect(self.engine_url))
 
     def start(self, *names: str, flags: tuple[str, ...] = ()) -> None:
-        """Start nodes, and wait until one is the primary and the others follow it, or until all
-        serve where they are on a log."""
+        """Start nodes, and wait until all serve."""
         for name in names:
-            node = NodeProcess(name, self.engine_url, self._folder, *flags, on_log=self.on_log)
+            node = NodeProcess(name, self.engine_url, self._folder, *flags)
             self._stack.callback(node.close)
             self.nodes[name] = node
         for name in names:
@@ -137,37 +124,16 @@ class NodeCluster:
         return [name for name, node in self.nodes.items() if node.process.poll() is None]
 
     def settled(self, *names: str) -> None:
-        """Wait until these nodes are announced, one of them as the primary, none as joining."""
+        """Wait until these nodes are announced, and serve."""
 
         def is_so() -> bool:
             said = {one.id: one.role for one in self.announced() if one.id in names}
-            roles = sorted(said.values())
-            if self.on_log:
-                return set(said) == set(names) and set(roles) == {"serving"}
-            return set(said) == set(names) and roles == ["primary"] + ["replica"] * (len(said) - 1)
+            return set(said) == set(names) and set(said.values()) <= {"serving"}
 
         eventually(is_so, lambda: "\n".join(node.log for node in self.nodes.values()))
 
     def announced(self) -> list[Announcement]:
         return announcements(self.engine, "presence")
-
-    def primary(self) -> str:
-        """The node that is the primary as the engine has it, of those that live."""
-        found: list[str] = []
-
-        def is_there() -> bool:
-            alive = self.alive()
-            found[:] = [
-                one.id for one in self.announced() if one.role == "primary" and one.id in alive
-            ]
-            return len(found) == 1
-
-        eventually(is_there)
-        return found[0]
-
-    def replicas(self) -> list[str]:
-        primary = self.primary()
-        return [name for name in self.alive() if name != primary]
 
 
 @contextmanager
@@ -188,16 +154,14 @@ def two_data_centres(folder: Path) -> Iterator[tuple[NodeCluster, NodeCluster]]:
 
 
 @contextmanager
-def node_cluster(
-    folder: Path, *names: str, flags: tuple[str, ...] = (), on_log: bool = False
-) -> Iterator[NodeCluster]:
+def node_cluster(folder: Path, *names: str, flags: tuple[str, ...] = ()) -> Iterator[NodeCluster]:
     """A cluster with a Redis of its own."""
     needs_hub()
     with ExitStack() as stack:
         engine = folder / "engine"
         engine.mkdir()
         _, port = stack.enter_context(redis_server(engine))
-        made = NodeCluster(stack, folder, port, on_log=on_log)
+        made = NodeCluster(stack, folder, port)
         if names:
             made.start(*names, flags=flags)
         yield made

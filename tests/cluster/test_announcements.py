@@ -17,12 +17,11 @@ from tests.engine.nodes import cluster as redis_cluster
 A1 = Announcement(
     id="a1",
     dc="east",
-    role="primary",
+    role="serving",
     address="10.0.0.1:6399",
     http="10.0.0.1:8080",
-    token=7,
-    seq=12,
-    lag_changes=1,
+    position=12,
+    lag_entries=1,
     lag_ms=2.5,
     since=1.5e9,
     version="1.0",
@@ -40,7 +39,7 @@ def eventually(what: Callable[[], bool]) -> None:
 
 
 def node(id: str) -> Announcement:
-    return Announcement(id=id, dc="east", role="replica", address="127.0.0.1:1")
+    return Announcement(id=id, dc="east", role="joining", address="127.0.0.1:1")
 
 
 def test_what_is_announced_is_found_until_it_is_withdrawn(engine_url: str, name: str) -> None:
@@ -74,7 +73,7 @@ def test_what_is_no_announcement_is_passed_over(redis_url: str, name: str) -> No
             server.set(f"il:node:{{{name}}}:{id}", text)
             server.sadd(f"il:nodes:{{{name}}}", id)
         announce(client, name, A1, LONG)
-        later = '{"id":"n","dc":"d","role":"replica","address":"h:1","new field":[1]}'
+        later = '{"id":"n","dc":"d","role":"joining","address":"h:1","new field":[1]}'
         server.set(f"il:node:{{{name}}}:n", later)
         server.sadd(f"il:nodes:{{{name}}}", "n")
         assert [one.id for one in announcements(client, name)] == ["a1", "n"]

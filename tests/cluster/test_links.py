@@ -1,7 +1,8 @@
-"""Two data centres, each with an engine and a node of its own, and a way between that is cut."""
+"""Two data centres, each with an engine and nodes, and a way between that is cut."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,37 +11,49 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_node import client, status
+from interlock import SharedTable
+from tests.cluster.nodes import NodeProcess, Presence, eventually
+from tests.cluster.test_node import client, increased
 from tests.engine.proxy import Proxy, proxied
 from tests.hub.servers import needs_hub, redis_server
 
+OTHERS = {"east": "west", "west": "east"}
+
 
 class Two:
-    """Both of them: east and west."""
+    """Both of them, east and west, with an engine and a node each."""
 
-    def __init__(self, stack: ExitStack, folder: Path, keep: int = 50) -> None:
-        ports = {}
-        for dc in ("east", "west"):
-            engine = folder / f"{dc}-engine"
-            engine.mkdir()
-            _, ports[dc] = stack.enter_context(redis_server(engine))
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._stack, self._folder = stack, folder
+        self.engines: dict[str, ExitStack] = {}
+        self.ports: dict[str, int] = {}
         self.ways: dict[str, Proxy] = {}
         self.nodes: dict[str, NodeProcess] = {}
-        self.engines = {dc: f"redis://127.0.0.1:{port}" for dc, port in ports.items()}
-        for dc, other in (("east", "west"), ("west", "east")):
-            way = self.ways[dc] = stack.enter_context(proxied("127.0.0.1", ports[other]))
-            link = f"{other}=redis://127.0.0.1:{way.port}"
-            flags = ("--dc", dc, "--link", link, "--keep", str(keep))
-            node = self.nodes[dc] = NodeProcess(dc, self.engines[dc], folder, *flags)
-            stack.callback(node.close)
+        for dc in OTHERS:
+            (folder / f"{dc}-engine").mkdir()
+            engine = self.engines[dc] = stack.enter_context(ExitStack())
+            _, self.ports[dc] = engine.enter_context(redis_server(folder / f"{dc}-engine"))
+        for dc, other in OTHERS.items():
+            self.ways[dc] = stack.enter_context(proxied("127.0.0.1", self.ports[other]))
+            self.start(dc)
         for node in self.nodes.values():
             node.wait()
-        for node in self.nodes.values():
-            eventually(lambda: status(node)["role"] == "primary")  # noqa: B023
+
+    def start(self, dc: str, name: str = "") -> NodeProcess:
+        link = f"{OTHERS[dc]}=redis://127.0.0.1:{self.ways[dc].port}"
+        url, name = f"redis://127.0.0.1:{self.ports[dc]}", name or dc
+        node = NodeProcess(name, url, self._folder, "--dc", dc, "--link", link)
+        self._stack.callback(node.close)
+        self.nodes[dc] = node
+        return node
+
+    def lose_all(self, dc: str) -> None:
+        """Its engine ends, and begins with nothing."""
+        self.engines[dc].close()
+        folder = self._folder / f"{dc}-engine"
+        self.engines[dc].enter_context(redis_server(folder, wanted=self.ports[dc]))
 
     def cut(self) -> None:
-        """Neither hears of the other."""
         for way in self.ways.values():
             way.refuse = True
             way.cut()
@@ -49,11 +62,23 @@ class Two:
         for way in self.ways.values():
             way.refuse = False
 
-    def both(self, check: Any) -> None:
-        """Wait until something is so of both."""
+    def shown(self) -> list[dict[Any, Presence]]:
+        found = []
         for node in self.nodes.values():
-            with client(node) as asked:
-                eventually(lambda: check(asked), lambda: node.log)  # noqa: B023
+            path = self._folder / node.name
+            with SharedTable.open(path, Presence, capacity=10_000) as table:
+                found.append(dict(table.items()))
+        return found
+
+    def same(self, wanted: Any) -> None:
+        """Wait until both show the same rows, with these counters."""
+
+        def is_so() -> bool:
+            east, west = self.shown()
+            return east == west and {key: row.unread for key, row in east.items()} == wanted
+
+        logs = [node.log for node in self.nodes.values()]
+        eventually(is_so, lambda: f"{self.shown()} {wanted} {logs}")
 
 
 @pytest.fixture
@@ -64,61 +89,84 @@ def two(tmp_path: Path) -> Iterator[Two]:
 
 
 def test_both_add_up_what_was_written_while_they_were_cut_apart(two: Two) -> None:
-    with client(two.nodes["east"]) as east, client(two.nodes["west"]) as west:
-        east.hset("presence:alice", mapping={"app_id": 1, "unread": 10})
-        two.both(lambda asked: asked.hget("presence:alice", "unread") == "10")
-        two.cut()
-        for _ in range(20):
-            east.hincrby("presence:alice", "unread", 1)
-            west.hincrby("presence:alice", "unread", 2)
-        west.hset("presence:alice", "app_id", 2)
-        east.hset("presence:east", "app_id", 1)
-        west.hset("presence:west", "app_id", 1)
-        east.hset("presence:gone", "app_id", 1)
-        east.delete("presence:gone")
-        eventually(lambda: status(two.nodes["east"])["links"][0]["state"] == "cut")
-        # Longer than the streams are kept: the rest comes by a copy of all rows.
-        for dc in two.engines.values():
-            with Redis.from_url(dc) as engine:
-                engine.xtrim("il:stream:{presence}", maxlen=1, approximate=False)
-        two.heal()
-        two.both(lambda asked: asked.hget("presence:alice", "unread") == "70")
-        two.both(lambda asked: asked.hget("presence:alice", "app_id") == "2")
-        two.both(lambda asked: asked.exists("presence:east", "presence:west") == 2)
-        two.both(lambda asked: not asked.exists("presence:gone"))
-        # And it goes on.
-        east.hincrby("presence:alice", "unread", 1)
-        two.both(lambda asked: asked.hget("presence:alice", "unread") == "71")
+    east, west = two.nodes["east"], two.nodes["west"]
+    increased(east, "alice", 10)
+    two.same({"alice": 10})
+    two.cut()
+    for _ in range(20):
+        increased(east, "alice")
+        increased(west, "alice", 2)
+    increased(east, "east")
+    increased(west, "west")
+    with client(east) as one:
+        one.hset("presence:gone", "app_id", 1)
+        one.delete("presence:gone")
+    eventually(lambda: "the link to data centre west is cut" in east.log)
+    two.heal()
+    two.same({"alice": 70, "east": 1, "west": 1})
+    increased(west, "alice")
+    two.same({"alice": 71, "east": 1, "west": 1})
 
 
-def test_a_delete_wins_over_what_is_changed_at_the_same_time(two: Two) -> None:
-    with client(two.nodes["east"]) as east, client(two.nodes["west"]) as west:
-        east.hset("presence:alice", "unread", 3)
-        two.both(lambda asked: asked.exists("presence:alice"))
-        two.cut()
-        east.delete("presence:alice")
-        west.hincrby("presence:alice", "unread", 1)
-        two.heal()
-        two.both(lambda asked: not asked.exists("presence:alice"))
-        # Who makes it anew begins at nothing, wherever.
-        assert west.hincrby("presence:alice", "unread", 1) == 1
-        two.both(lambda asked: asked.hget("presence:alice", "unread") == "1")
+def test_sums_are_exact_over_random_writes_and_cuts_and_deletes_win(two: Two) -> None:
+    chance, wanted = random.Random(27), dict.fromkeys("abcdefgh", 0)
+    for _ in range(6):
+        for _ in range(25):
+            key, by = chance.choice("abcdefgh"), chance.randrange(1, 9)
+            increased(two.nodes[chance.choice(["east", "west"])], key, by)
+            wanted[key] += by
+        if chance.random() < 0.5:
+            two.cut()
+        else:
+            two.heal()
+    two.heal()
+    two.same({key: value for key, value in wanted.items() if value})
+    two.cut()
+    with client(two.nodes["east"]) as one:
+        one.delete("presence:a")
+    increased(two.nodes["west"], "a")
+    two.heal()
+    del wanted["a"]
+    two.same({key: value for key, value in wanted.items() if value})
+    # Nothing goes to and fro that both have.
+    for dc, port in two.ports.items():
+        with Redis(port=port) as engine:
+            assert engine.xlen(f"il:log:{{presence.{dc}}}") < 2000
 
 
-def test_a_new_primary_goes_on_where_the_last_one_was(two: Two, tmp_path: Path) -> None:
-    with client(two.nodes["west"]) as west:
-        for _ in range(10):
-            west.hincrby("presence:n", "unread", 1)
-        flags = ("--dc", "east", "--link", f"west={two.engines['west']}")
-        other = NodeProcess("east2", two.engines["east"], tmp_path, *flags)
-        try:
-            other.wait()
-            eventually(lambda: status(other)["role"] == "replica")
-            two.nodes["east"].kill()
-            eventually(lambda: status(other)["role"] == "primary")
-            for _ in range(10):
-                west.hincrby("presence:n", "unread", 1)
-            with client(other) as asked:
-                eventually(lambda: asked.hget("presence:n", "unread") == "20")
-        finally:
-            other.close()
+def test_a_data_centre_that_has_lost_all_has_the_rows_of_the_other(two: Two) -> None:
+    for _ in range(5):
+        increased(two.nodes["east"], "n")
+        increased(two.nodes["west"], "n")
+    two.same({"n": 10})
+    two.nodes["east"].kill()
+    two.lose_all("east")
+    # Another machine, with none of the files of the first.
+    two.start("east", "east2").wait()
+    two.same({"n": 10})
+    increased(two.nodes["east"], "n")
+    increased(two.nodes["west"], "n")
+    two.same({"n": 12})
+
+
+def test_an_engine_that_loses_what_the_other_sent_is_sent_it_again(two: Two) -> None:
+    increased(two.nodes["west"], "n", 3)
+    two.same({"n": 3})
+    two.nodes["west"].kill()
+    two.lose_all("east")
+    increased(two.nodes["east"], "m", 1)
+    two.start("west").wait()
+    two.same({"n": 3, "m": 1})
+
+
+def test_another_node_sends_when_the_one_that_did_ends(two: Two) -> None:
+    increased(two.nodes["east"], "n")
+    two.same({"n": 1})
+    first = two.nodes["east"]
+    second = two.start("east", "east2")
+    second.wait()
+    increased(second, "n")
+    two.same({"n": 2})
+    first.kill()
+    increased(second, "n")
+    two.same({"n": 3})

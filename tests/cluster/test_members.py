@@ -43,12 +43,12 @@ class Pair:
         self.url = engine_url.replace("redis:", "interlock+cluster:")
         self.name = name
         self.gates = gates
-        self.tell(0, role="primary")
+        self.tell(0)
         self.tell(1)
 
     def tell(self, n: int, **more: Any) -> None:
         """Announce a node."""
-        known: dict[str, Any] = {"id": "ab"[n], "dc": ("east", "west")[n], "role": "replica"}
+        known: dict[str, Any] = {"id": "ab"[n], "dc": ("east", "west")[n], "role": "serving"}
         known |= {"address": self.gates[n].address, "table": self.name}
         announce(self.engine, self.name, Announcement(**(known | more)), HOUR)
 
@@ -98,16 +98,18 @@ def test_one_node_is_used_and_it_is_of_the_own_data_centre(pair: Pair) -> None:
         assert len(pair.gates[1 - home].stub.commands) == before
 
 
-def test_without_a_data_centre_a_near_replica_is_chosen(
+def test_without_a_data_centre_any_near_node_is_chosen(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However late this machine lets a node answer, both are near.
     monkeypatch.setattr(members, "QUICK", 30.0)
     monkeypatch.setattr(members, "NOISE", 30.0)
-    for _ in range(3):
+    for _ in range(100):
         with pair.table("timeout=5") as table:
             assert table.get("none") is None
-    assert (pair.gates[0].count(b"MGET"), pair.gates[1].count(b"MGET")) == (0, 3)
+        if all(gate.count(b"MGET") for gate in pair.gates):
+            return
+    raise AssertionError("one of both is never chosen")
 
 
 def test_who_drains_joins_or_lags_comes_last(pair: Pair) -> None:
@@ -143,7 +145,7 @@ def test_queues_of_the_same_url_are_the_engine_s(pair: Pair) -> None:
 
 def test_the_name_of_the_cluster_may_be_another_than_the_table_s(pair: Pair) -> None:
     other = f"{pair.name}-cluster"
-    node = Announcement(id="a", dc="x", role="replica", address=pair.gates[0].address)
+    node = Announcement(id="a", dc="x", role="serving", address=pair.gates[0].address)
     announce(pair.engine, other, node, HOUR)
     with interlock.connect(f"{pair.url}/{other}") as client:
         client.table(pair.name, Presence)["k"] = ONE
@@ -366,7 +368,7 @@ def test_an_engine_that_was_emptied_has_not_lost_the_nodes(
 def test_nodes_that_come_late_are_waited_for(redis_url: str, pair: Pair) -> None:
     name = f"{pair.name}-late"
     with interlock.connect(f"{pair.url}/{name}") as client, interlock.connect(redis_url) as engine:
-        node = Announcement(id="a", dc="x", role="primary", address=pair.gates[0].address)
+        node = Announcement(id="a", dc="x", role="serving", address=pair.gates[0].address)
         late = threading.Timer(0.2, announce, (engine, name, node, HOUR))
         late.start()
         assert client.table(pair.name, Presence).get("k") is None
@@ -464,7 +466,7 @@ def test_nodes_may_want_another_user_than_the_engine(redis_url: str, name: str) 
         interlock.Hub(port=0, workers=1, table=[entry(name)], user=[user]) as hub,
         interlock.connect(redis_url) as engine,
     ):
-        node = Announcement(id="a", dc="x", role="primary", address=hub.addresses[0])
+        node = Announcement(id="a", dc="x", role="serving", address=hub.addresses[0])
         announce(engine, name, node, HOUR)
         url = redis_url.replace("redis:", "interlock+cluster:")
         with interlock.connect(f"{url}?user=app&password=a%20b") as client:
@@ -484,7 +486,7 @@ def test_nodes_may_speak_tls(redis_url: str, name: str, tmp_path: Path) -> None:
         interlock.connect(redis_url) as engine,
     ):
         address = hub.addresses[0].removeprefix("tls:")
-        node = Announcement(id="a", dc="x", role="primary", address=address)
+        node = Announcement(id="a", dc="x", role="serving", address=address)
         announce(engine, name, node, HOUR)
         url = redis_url.replace("redis:", "interlock+cluster:")
         with interlock.connect(f"{url}?tls=nodes&ca={authority.cert}") as client:

@@ -1,11 +1,13 @@
-"""`interlock node`, one and several of them, over real engines."""
+"""Nodes as processes over real engines, as clients and readers see them."""
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,90 +15,210 @@ import pytest
 from redis import Redis, ResponseError
 
 from interlock import SharedTable
-from tests.cluster.nodes import NodeCluster, NodeProcess, Presence, eventually, node_cluster
+from tests.cluster.nodes import NodeProcess, Presence, eventually
 from tests.hub.manager import manager
-from tests.hub.servers import INTERLOCK, redis_server
+from tests.hub.servers import INTERLOCK, needs_hub, redis_server
+
+
+class Nodes:
+    """Nodes with an engine of their own, whose place stays the same."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.stack = stack
+        self.folder = folder
+        self._engine = ExitStack()
+        stack.callback(self._engine.close)
+        _, self.port = self._engine.enter_context(redis_server(folder))
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self, name: str, *flags: str) -> NodeProcess:
+        node = NodeProcess(name, self.url, self.folder, *flags)
+        self.stack.callback(node.close)
+        node.wait()
+        return node
+
+    def lose_all(self) -> None:
+        """The engine ends, and begins with nothing."""
+        self._engine.close()
+        self._engine.enter_context(redis_server(self.folder, wanted=self.port))
+
+    def table(self, name: str) -> SharedTable[Presence]:
+        return SharedTable.open(self.folder / name, Presence, capacity=10_000)
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[NodeCluster]:
-    with node_cluster(tmp_path) as made:
-        yield made
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    needs_hub()
+    with ExitStack() as stack:
+        yield Nodes(stack, tmp_path)
 
 
-def client(node: NodeProcess, **options: Any) -> Any:
+def client(node: NodeProcess) -> Any:
     host, port = node.address.rsplit(":", 1)
-    return Redis(host, int(port), socket_timeout=20, decode_responses=True, **options)
+    return Redis(host, int(port), socket_timeout=20, decode_responses=True)
 
 
-def status(node: NodeProcess) -> dict[str, Any]:
-    with client(node) as asked:
-        found: dict[str, Any] = json.loads(asked.execute_command("NODE", "STATUS"))
-        return found
+def increased(node: NodeProcess, key: str, by: int = 1) -> int:
+    """Raise a row's counter, again if the node says that it was not done."""
+    found: list[int] = []
+
+    def is_done() -> bool:
+        try:
+            with client(node) as asked:
+                found.append(asked.hincrby(f"presence:{key}", "unread", by))
+        except ResponseError as error:
+            if "it was not done" not in str(error):
+                raise
+        return bool(found)
+
+    eventually(is_done, lambda: node.log)
+    return found[0]
 
 
-def test_any_node_takes_any_command_and_shows_what_it_took(nodes: NodeCluster) -> None:
-    nodes.start("a", "b")
-    for number, name in enumerate(("a", "b", "a", "b")):
-        with client(nodes.nodes[name]) as asked:
-            assert asked.hincrby("presence:alice", "unread", 5) == 5 * (number + 1)
-            # What a node answered for, it shows.
-            assert asked.hget("presence:alice", "unread") == str(5 * (number + 1))
+def has(node: NodeProcess, key: str, value: int) -> bool:
+    return increased(node, key, 0) == value
+
+
+@contextmanager
+def watched(table: SharedTable[Presence], key: str) -> Iterator[list[int]]:
+    """List the values of a counter that a reader of the machine's shared memory sees."""
+    seen: list[int] = []
+    ends = threading.Event()
+
+    def watch() -> None:
+        while not ends.wait(0.0002):
+            row = table.get(key)
+            if row is not None and (not seen or seen[-1] != row.unread):
+                seen.append(row.unread)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_behind_a_barrier_a_node_shows_what_another_has_answered(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    increased(a, "ann", 0)
+    increased(b, "ann", 0)
+    with client(a) as one, client(b) as other:
+        for number in range(1, 201):
+            assert one.hincrby("presence:ann", "unread") == number
+            assert other.execute_command("TABLE", "BARRIER", "presence") == "OK"
+            assert other.hget("presence:ann", "unread") == str(number)
+
+
+def test_each_node_takes_writes_and_its_table_has_those_of_all(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    with client(a) as one, client(b) as other:
+        assert one.hset("presence:ann", mapping={"app_id": 7, "token": "x"}) == 2
+        assert other.hincrby("presence:ann", "unread", 2) == 2
+        assert one.hincrby("presence:ann", "unread", 3) == 5
+        assert one.hgetall("presence:ann") == {"app_id": "7", "unread": "5", "token": "x"}
+        with pytest.raises(ResponseError, match="WRONGTYPE column token: 9 bytes; its size is 8"):
+            one.hset("presence:ann", "token", "y" * 9)
+        other.hset("presence:bob", "app_id", 1)
+        assert other.delete("presence:bob") == 1
+        assert other.execute_command("TABLE", "SET", "presence:k1", "ANY", "NEVER", "app_id", 1)
     for name in ("a", "b"):
-        with client(nodes.nodes[name]) as asked:
-            eventually(lambda: asked.hget("presence:alice", "unread") == "20")
+        with nodes.table(name) as table:
+            eventually(partial(table.get, "k1"))
+            assert table["ann"] == Presence(app_id=7, unread=5, token="x")
+            assert "bob" not in table and len(table) == 2
 
 
-def test_the_table_is_there_for_processes_of_the_machine(
-    nodes: NodeCluster, tmp_path: Path
+def test_no_reader_of_a_table_goes_back_when_its_node_is_killed_and_starts_again(
+    nodes: Nodes,
 ) -> None:
-    nodes.start("a")
-    with client(nodes.nodes["a"]) as asked:
-        asked.hset("presence:alice", mapping={"app_id": 7, "token": "t"})
-    place = tmp_path / "a"
-    with SharedTable.attach(place, Presence) as table:
-        assert table["alice"] == Presence(app_id=7, unread=0, token="t")
+    a, b = nodes.start("a"), nodes.start("b")
+    increased(a, "n")
+    with nodes.table("a") as table, watched(table, "n") as seen:
+        for _ in range(2):
+            for _ in range(300):
+                increased(a, "n")
+            a.kill()
+            # What the others do meanwhile is seen once the node has read it.
+            for _ in range(20):
+                last = increased(b, "n")
+            a = nodes.start("a")
+            assert increased(a, "n") == last + 1
+        eventually(lambda: seen[-1] == last + 1)
+    assert seen == sorted(seen) and len(seen) > 100
+    assert last == 1 + 2 * 320 + 1
 
 
-def test_a_primary_that_hands_over_loses_nobody(nodes: NodeCluster) -> None:
-    nodes.start("a", "b")
-    done = 0
-    for _ in range(3):
-        primary = nodes.nodes[nodes.primary()]
-        other = next(node for node in nodes.nodes.values() if node is not primary)
-        with client(primary) as asked, client(other) as told:
-            # It knows of the other a second after that was announced.
-            eventually(lambda: status(primary)["nodes"])  # noqa: B023
-            assert asked.execute_command("NODE", "FAILOVER") in ("OK", b"OK")
-            # Not refused, and not repeated: it waits for the next primary.
-            assert told.hincrby("presence:n", "unread", 1) == done + 1
-            assert asked.hincrby("presence:n", "unread", 1) == done + 2
-        done += 2
-        nodes.settled("a", "b")
-        eventually(lambda: nodes.primary() == other.name)  # noqa: B023
+def test_writes_that_an_engine_loses_come_back_and_no_reader_misses_them(nodes: Nodes) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    for _ in range(50):
+        increased(a, "n")
+        increased(b, "n")
+    with nodes.table("a") as table, watched(table, "n") as seen:
+        nodes.lose_all()
+        assert increased(b, "n") <= 101
+        for node in (a, b):
+            eventually(partial(has, node, "n", 101), lambda: a.log + b.log)
+        eventually(lambda: seen[-1] == 101)
+    assert seen == sorted(seen) and min(seen) >= 100
+    eventually(lambda: "goes back to position 0: what it had read behind it" in a.log)
 
 
-def test_who_lacks_changes_takes_a_snapshot(nodes: NodeCluster) -> None:
-    nodes.start("a", flags=("--keep", "10"))
-    with client(nodes.nodes["a"]) as asked, asked.pipeline(transaction=False) as pipe:
-        for number in range(2_000):
-            pipe.hset(f"presence:k{number}", "app_id", number)
-        pipe.delete("presence:k7")
-        pipe.execute()
-    # An engine trims by whole blocks of its own; here all but the last entry are gone.
-    with Redis.from_url(nodes.engine_url) as engine:
-        engine.xtrim("il:stream:{presence}", maxlen=1, approximate=False)
-    nodes.start("b", flags=("--keep", "10"))
-    assert status(nodes.nodes["b"])["resyncs"] == 1
-    with client(nodes.nodes["b"]) as asked:
-        assert asked.hget("presence:k1999", "app_id") == "1999"
-        assert not asked.exists("presence:k7")
-        assert asked.hincrby("presence:k5", "unread", 2) == 2
+def test_a_killed_node_whose_engine_has_lost_all_puts_back_what_its_files_have(
+    nodes: Nodes,
+) -> None:
+    a = nodes.start("a")
+    for _ in range(30):
+        increased(a, "n")
+    a.kill()
+    nodes.lose_all()
+    a = nodes.start("a")
+    eventually(lambda: increased(a, "n", 0) == 30, lambda: a.log)
 
 
-def test_rows_beyond_the_capacity_are_refused(nodes: NodeCluster) -> None:
-    nodes.start("a", flags=("--capacity", "20"))
-    with client(nodes.nodes["a"]) as asked:
+def test_without_an_engine_a_node_answers_that_it_did_nothing_or_that_nobody_knows(
+    nodes: Nodes,
+) -> None:
+    a = nodes.start("a")
+    increased(a, "n")
+    nodes._engine.close()
+    with (
+        client(a) as one,
+        pytest.raises(ResponseError, match=r"it was not done|it may have been done"),
+    ):
+        one.hincrby("presence:n", "unread", 1)
+    with client(a) as one:
+        assert one.hget("presence:n", "unread") == "1"
+    nodes.lose_all()
+    eventually(lambda: increased(a, "n", 0) in (1, 2))
+
+
+def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:
+    a = nodes.start("a")
+    increased(a, "n")
+    b = nodes.start("b", "--capacity", "20000")
+    assert b.process.wait(20) == 1
+    assert (
+        "the log is of a table with other settings: the capacity: 10000 there, 20000 here" in b.log
+    )
+    assert len(nodes.table("b")) == 0
+
+
+def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:
+    a = nodes.start("a")
+    b = NodeProcess("b", nodes.url, nodes.folder, "--data", a.data)
+    nodes.stack.callback(b.close)
+    assert b.process.wait(20) == 1
+    assert "another node has this folder: give each node a folder of its own" in b.log
+
+
+def test_rows_beyond_the_capacity_are_refused(nodes: Nodes) -> None:
+    a = nodes.start("a", "--capacity", "20")
+    with client(a) as asked:
         for number in range(20):
             asked.hset(f"presence:k{number}", "app_id", 1)
         with pytest.raises(ResponseError, match="TABLEFULL"):
@@ -106,116 +228,45 @@ def test_rows_beyond_the_capacity_are_refused(nodes: NodeCluster) -> None:
         assert not asked.exists("presence:more")
 
 
-def test_a_node_of_other_columns_or_another_data_centre_ends(
-    nodes: NodeCluster, tmp_path: Path
+def test_a_node_of_other_columns_ends_and_says_which(nodes: Nodes, tmp_path: Path) -> None:
+    increased(nodes.start("a"), "n")
+    row = _row(tmp_path)
+    b = NodeProcess("b", nodes.url, nodes.folder, "--table", f"presence={row}:Presence")
+    nodes.stack.callback(b.close)
+    assert b.process.wait(20) == 1
+    assert "the log is of a table with other settings" in b.log and "app_id: U32, " in b.log
+
+
+def test_a_node_makes_the_folder_of_its_files_or_says_what_it_lacks(
+    nodes: Nodes, tmp_path: Path
 ) -> None:
-    nodes.start("a")
-    other = tmp_path / "other.py"
-    other.write_text("from interlock import Row, U8\nclass Presence(Row):\n    app_id: U8\n")
-    for flags, said in (
-        (("--table", f"presence={other}:Presence"), "app_id: U8"),
-        (("--table", f"presence={_row(tmp_path)}:Presence", "--dc", "west"), "data centre main"),
-    ):  # fmt: skip
-        ended = subprocess.run(
-            [INTERLOCK, "node", *flags, "--cluster", nodes.engine_url, "--name", "b",
-             "--port", "0", "--path", tmp_path / "b.table"],
-            capture_output=True, text=True, timeout=60,
+    state, file = tmp_path / "state", tmp_path / "file"
+    file.write_text("")
+    flags = ["--cluster", nodes.url, "--name", "a", "--port", "0", "--path", str(tmp_path / "a")]
+    flags += ["--table", f"presence={_row(tmp_path)}:Presence"]
+
+    def started(*more: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [INTERLOCK, "node", *flags, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, env={**os.environ, **variables},
         )  # fmt: skip
-        assert ended.returncode == 1, ended.stderr
-        assert said in ended.stderr
-        (tmp_path / "b.table").unlink()
 
-
-def test_reads_are_refused_where_the_primary_is_not_heard_of(nodes: NodeCluster) -> None:
-    nodes.start("a", "b", flags=("--max-staleness", "1.5"))
-    with client(nodes.nodes["a"]) as asked:
-        asked.hset("presence:x", "app_id", 1)
-        with Redis.from_url(nodes.engine_url) as engine:
-            engine.client_pause(6_000)
-
-            def is_refused() -> bool:
-                try:
-                    asked.hget("presence:x", "app_id")
-                except ResponseError as error:
-                    return bool(str(error).startswith("STALE"))
-                return False
-
-            eventually(is_refused)
-            engine.client_unpause()
-
-        def is_back() -> bool:
-            try:
-                return bool(asked.hget("presence:x", "app_id") == "1")
-            except ResponseError:
-                return False
-
-        eventually(is_back)
-
-
-def test_an_acknowledged_write_is_at_so_many_replicas(nodes: NodeCluster) -> None:
-    nodes.start("a", "b", "c", flags=("--ack", "2"))
-    primary = nodes.nodes[nodes.primary()]
-    others = [node for node in nodes.nodes.values() if node is not primary]
-    with client(primary) as asked:
-        for number in range(1, 30):
-            assert asked.hincrby("presence:x", "unread", 1) == number
-            for node in others:
-                with client(node) as read:
-                    assert read.hget("presence:x", "unread") == str(number)
-    with client(others[0]) as asked:
-        assert asked.hincrby("presence:x", "unread", 1) == 30
-    others[0].kill()
-    with client(primary) as asked, pytest.raises(ResponseError, match="NOACK"):
-        asked.hincrby("presence:x", "unread", 1)
-
-
-def test_rows_come_back_from_the_database(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        _, port = stack.enter_context(redis_server(tmp_path))
-        url = f"redis://127.0.0.1:{port}"
-        flags = ("--data", str(tmp_path / "data"))
-        node = NodeProcess("a", url, tmp_path, *flags)
-        stack.callback(node.close)
-        node.wait()
-        with client(node) as asked:
-            eventually(lambda: status(node)["role"] == "primary")
-            asked.hset("presence:x", mapping={"app_id": 3, "unread": 5})
-            asked.hset("presence:y", "app_id", 4)
-            asked.delete("presence:y")
-            eventually(lambda: status(node)["database"]["waiting"] == 0)
-        node.kill()
-        with Redis.from_url(url) as engine:
-            engine.flushall()
-        again = NodeProcess("a", url, tmp_path, *flags)
-        stack.callback(again.close)
-        again.wait()
-        with client(again) as asked:
-            eventually(lambda: status(again)["role"] == "primary")
-            eventually(lambda: _read(asked) == {"app_id": "3", "unread": "5", "token": ""})
-            assert not asked.exists("presence:y")
-            assert asked.hincrby("presence:x", "unread", 1) == 6
-
-
-def _read(asked: Any) -> Any:
-    try:
-        return asked.hgetall("presence:x")
-    except ResponseError:
-        return None
-
-
-def test_rows_of_an_earlier_life_are_cleared(nodes: NodeCluster) -> None:
-    nodes.start("a", "b")
-    with client(nodes.nodes["b"]) as asked:
-        asked.hset("presence:gone", "app_id", 1)
-        asked.hset("presence:kept", "app_id", 1)
-    nodes.nodes["a"].kill()
-    with client(nodes.nodes["b"]) as asked:
-        eventually(lambda: status(nodes.nodes["b"])["role"] == "primary")
-        asked.delete("presence:gone")
-    nodes.heal()
-    with client(nodes.nodes["a"]) as asked:
-        assert not asked.exists("presence:gone")
-        assert asked.exists("presence:kept")
+    with started(STATE_DIRECTORY=str(state)) as node:
+        assert node.stdout is not None
+        assert "ready on" in node.stdout.readline()
+        assert (state / "presence.main.a").is_dir()
+        node.terminate()
+        assert node.wait(30) == 0
+        assert list((state / "presence.main.a").iterdir()), "it keeps what it has"
+    for more, variables in (
+        (("--data", str(file / "in")), {}), ((), {"STATE_DIRECTORY": str(file)}),
+        (("--data", "/proc/none"), {}),
+    ):  # fmt: skip
+        with started(*more, **variables) as node:
+            said, _ = node.communicate(timeout=60)
+            assert node.returncode == 1
+            assert "a node cannot work without a folder for its files: " in said
+            assert "name another with --data FOLDER" in said and said.count("\n") == 1
 
 
 def _row(folder: Path) -> Path:
@@ -231,13 +282,13 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
     for flags, said in (
         (("--table", row, "--cluster", "redis://h", "--link", "west"), "DC=URL"),
         (("--table", row, "--cluster", "redis://h", "--ack", "some"), "allowed: 0"),
-        (("--table", row, "--cluster", "http://h"), "allowed: memory"),
+        (("--table", row, "--cluster", "http://h"), "allowed: redis://HOST"),
         (("--table", "presence", "--cluster", "redis://h"), "NAME=FILE.py:CLASS"),
         (("--table", f"p={broken}:P", "--cluster", "redis://h"), "cannot be imported"),
         (("--table", "p=nowhere.py:P", "--cluster", "redis://h"), "there is no file"),
         (("--table", row, "--cluster", "redis://h", "--dc", "west", "--link", "west=redis://h"),
          "own data centre"),
-        (("--table", row, "--cluster", "redis://h", "--max-staleness", "0.1"), "heard every"),
+        (("--table", row, "--cluster", "redis://h", "--max-staleness", "0.1"), "2 s or more"),
     ):  # fmt: skip
         ended = subprocess.run(
             [INTERLOCK, "node", *flags], capture_output=True, text=True, timeout=60, cwd=tmp_path
@@ -247,15 +298,14 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
 
 
 def test_a_node_says_to_its_service_manager_when_it_is_ready_alive_and_stopping(
-    nodes: NodeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = str(tmp_path / "notify")
     with manager(address) as systemd:
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         monkeypatch.setenv("WATCHDOG_USEC", "200000")
-        nodes.start("a")
+        node = nodes.start("a")
         said = systemd.said()
-        node = nodes.nodes["a"]
         assert (said["READY"], said["MAINPID"]) == ("1", str(node.process.pid))
         assert said["STATUS"] == f"ready on {node.address}"
         for _ in range(2):
@@ -263,27 +313,3 @@ def test_a_node_says_to_its_service_manager_when_it_is_ready_alive_and_stopping(
         node.process.terminate()
         systemd.until("STOPPING")
         assert node.process.wait(30) == 0
-
-
-def test_rows_of_a_database_reach_a_primary_that_began_without_them(
-    nodes: NodeCluster, tmp_path: Path
-) -> None:
-    # Each has a database of its own, that of the primary alone has rows.
-    flags = {name: ("--data", str(tmp_path / f"data-{name}")) for name in ("a", "b")}
-    nodes.start("a", flags=flags["a"])
-    nodes.start("b", flags=flags["b"])
-    with client(nodes.nodes["a"]) as asked:
-        asked.hset("presence:alice", mapping={"app_id": 7, "unread": 3})
-        asked.hset("presence:bob", mapping={"app_id": 8})
-    eventually(lambda: status(nodes.nodes["a"])["database"]["written"] >= 2)
-    eventually(lambda: status(nodes.nodes["a"])["database"]["waiting"] == 0)
-    for name in ("a", "b"):
-        nodes.nodes[name].kill()
-    with Redis.from_url(nodes.engine_url) as engine:
-        engine.flushall()
-    nodes.start("b", flags=flags["b"])
-    with client(nodes.nodes["b"]) as asked:
-        assert asked.hincrby("presence:alice", "unread", 10) == 10
-        nodes.start("a", flags=flags["a"])
-        eventually(lambda: asked.hmget("presence:alice", "app_id", "unread") == ["7", "13"])
-        assert asked.hget("presence:bob", "app_id") == "8"

@@ -1,4 +1,4 @@
-"""Writes of `interlock+cluster://` at nodes on a log: done once, none behind its successors.
+"""Writes of `interlock+cluster://` at nodes: done once, none behind its successors.
 
 `python -m tests.cluster.test_numbered SECONDS KIND ...` has faults of these kinds come for so long:
 kill, stop, cut, lose.
@@ -28,7 +28,7 @@ from interlock.engine.announcements import Announcement, announce
 from interlock.engine.table import RemoteTable
 from interlock.errors import EngineUnavailable
 from tests.cluster.nodes import NodeProcess, Presence, eventually
-from tests.cluster.test_log_node import Nodes, client, increased
+from tests.cluster.test_node import Nodes, client, increased
 from tests.hub.servers import needs_hub
 
 HOUR = 3_600_000

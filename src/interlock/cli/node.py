@@ -55,33 +55,32 @@ def _http(text: str) -> tuple[str, int]:
 FLAGS = (
     Flag("--table", "the table's name and the class of its rows, in a file or a module",
          "NAME=FILE.py:CLASS", required=True),
-    Flag("--cluster", "the engine that the nodes of this data centre share: it has the primary's "
-         "lease, the announcements of the nodes, and the changes", "URL", required=True),
-    Flag("--stream", "keep the changes on another engine: redis://, nats://, kafka://, "
+    Flag("--cluster", "the engine that the nodes of this data centre share: it has their "
+         "announcements and the log", "URL", required=True),
+    Flag("--stream", "keep the log on another engine: redis://, nats://, kafka://, "
          "rabbitmq+stream://", "URL"),
     Flag("--name", "the node's name (the machine's)", "NAME"),
     Flag("--dc", "the name of its data centre (main)", "NAME", default="main"),
     Flag("--link", "another data centre and its engine; again for more", "DC=URL", _link,
          many=True),
-    Flag("--link-stream", "the engine with the changes of another data centre, where that is not "
+    Flag("--link-stream", "the engine with the log of another data centre, where that is not "
          "its engine", "DC=URL", _link, many=True),
-    Flag("--ack", "answer a write when so many replicas have it: 0 (the primary and the stream "
-         "have it), a number, all", "N", _ack, default=0),
+    Flag("--ack", "number of other machines that must have a write before the client is answered "
+         "(0)", "N", _ack, default=0),
     Flag("--database", "write rows behind, into this database: sqlite:///FILE, postgresql://...; "
          "several by the hash of the key", "URL", many=True),
-    Flag("--data", "keep the rows in a database of SQLite in this folder, if --database does not "
-         "say otherwise", "FOLDER"),
+    Flag("--data", "folder for checkpoints, and for a database of SQLite if --database does not "
+         "say otherwise (one under the state directory, without a database)", "FOLDER"),
     Flag("--from-database", "take what a database has, though it is of another history than the "
          "log's, and old"),
     Flag("--partitions", "have a database of PostgreSQL in parts: hash:N, time:day, time:month",
          "HOW"),
-    Flag("--max-staleness", "refuse reads when the primary was not heard of for so many seconds",
-         "SECONDS", _seconds),
-    Flag("--lease", "seconds until a primary that is gone is replaced (3)", "SECONDS", _seconds),
-    Flag("--timeout", "a node on a log: seconds within which a write is done, or not at all (10)",
-         "SECONDS", _seconds),
-    Flag("--keep", "entries that the stream keeps at least (1,000,000)", "N", positive,
-         default=0),
+    Flag("--max-staleness", "refuse reads when the node has not read its log to the end for this "
+         "many seconds", "SECONDS", _seconds),
+    Flag("--timeout", "seconds within which a write is done, or not at all (10)", "SECONDS",
+         _seconds),
+    Flag("--keep", "entries that the log keeps at least, beyond those that nodes need (0)", "N",
+         positive, default=0),
     Flag("--tombstone-age", "seconds for which a deleted row is remembered (604800)", "SECONDS",
          _seconds, default=604_800.0),
     Flag("--capacity", "rows beyond which new ones are refused (1,000,000)", "N", positive,
@@ -94,7 +93,7 @@ FLAGS = (
          "DIGITS", default="600"),
     Flag("--host", "the address to listen on (127.0.0.1)", "HOST"),
     Flag("--port", "the TCP port (6399); 0 takes a free one, which the ready line tells", "N"),
-    Flag("--http", "serve /primary, /replica, /health and figures over HTTP on this port", "PORT",
+    Flag("--http", "serve /ready, /health and figures over HTTP on this port", "PORT",
          _http),
     Flag("--advertise", "the address by which clients and other nodes reach it, where that is not "
          "the one it listens on", "HOST:PORT"),
@@ -113,23 +112,22 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "node",
         help="serve a state table that is the same on several machines",
         usage="interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAG ...]",
-        description="Serve a state table that is the same on several machines. One node of a data "
-        "centre is the primary; any node takes any command: it reads its own rows, and passes "
-        "writes on.",
-        epilog="TERM and INT stop it: another becomes the primary first. HUP reads --config again, "
-        "USR1 opens the file of the log anew. Exit codes: 0 stopped by TERM or INT, 1 it cannot "
+        description="Serve a state table that is the same on several machines. Every node takes "
+        "reads and writes: it reads its own rows, and appends writes to a log that all nodes read.",
+        epilog="TERM and INT stop it. HUP reads --config again, USR1 opens the log file anew. Exit "
+        "codes: 0 stopped by TERM or INT, 1 it cannot "
         "listen or go on, 2 wrong usage.",
     )
     for flag in FLAGS:
         flag.add_to(parser)
+    parser.add_argument("--lease", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Serve until a signal."""
     from interlock import _core
-    from interlock.cluster.node import Node
-    from interlock.cluster.on_log import LogNode, folder, is_wanted
+    from interlock.cluster.node import Node, folder_of
     from interlock.cluster.peers import Peers
     from interlock.cluster.row_reference import load_row
     from interlock.cluster.settings import NodeSettings
@@ -141,11 +139,8 @@ def run(given: argparse.Namespace) -> int:
     name, equals, reference = given.table.partition("=")
     if not equals:
         return _refuse(f"--table is {given.table!r}; allowed: NAME=FILE.py:CLASS")
-    on_log = is_wanted()
-    if on_log and given.lease is not None:
+    if given.lease is not None:
         return _refuse(NO_LEASE)
-    if not on_log and given.timeout is not None:
-        return _refuse("--timeout is for a node on a log; here a write has --lease and 2 s more")
     try:
         row = load_row(reference)
         settings = NodeSettings(
@@ -162,7 +157,6 @@ def run(given: argparse.Namespace) -> int:
             partitions=given.partitions,
             from_database=given.from_database,
             max_staleness=given.max_staleness,
-            lease=3.0 if given.lease is None else given.lease,
             timeout=given.timeout or 10.0,
             keep=given.keep,
             tombstone_age=given.tombstone_age,
@@ -193,23 +187,19 @@ def run(given: argparse.Namespace) -> int:
     logger.addHandler(log)
     logger.propagate = False
     logger.setLevel(checked["log.level"].upper())
-    keeper = _core.TableKeeper(log=on_log)
+    keeper = _core.TableKeeper(log=True)
     try:
+        folder = folder_of(settings, given.data)
         shared: SharedTable[Any] = SharedTable.open(
             Path(given.path) if given.path else name, row,
             capacity=given.capacity, key_size=given.key_size,
             ttl=given.ttl, on_full="raise", mode=int(given.mode, 8), keeper=True,
         )  # fmt: skip
         hub = Hub(checked, keepers={name: keeper})
-        node: Node | LogNode
-        if on_log:
-            node = LogNode(
-                settings, hub, keeper, place=Path(given.path) if given.path else name,
-                mode=int(given.mode, 8), folder=folder(settings, given.data),
-                advertise=given.advertise or "",
-            )  # fmt: skip
-        else:
-            node = Node(settings, hub, keeper, shared, advertise=given.advertise or "")
+        node = Node(
+            settings, hub, keeper, shared, place=Path(given.path) if given.path else name,
+            mode=int(given.mode, 8), folder=folder, advertise=given.advertise or "",
+        )  # fmt: skip
         node.hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
         node.hub.on_apply = lambda new: _apply(log, new)
         node.start()
@@ -233,9 +223,7 @@ def _databases(given: argparse.Namespace, table: str) -> tuple[str, ...]:
         return tuple(url for url in given.database if url != "none")
     if not given.data:
         return ()
-    folder = Path(given.data).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    return (f"sqlite://{quote(str(folder / f'{table}.sqlite'))}",)
+    return (f"sqlite://{quote(str(Path(given.data).resolve() / f'{table}.sqlite'))}",)
 
 
 def _hub(given: argparse.Namespace, table: dict[str, object]) -> dict[str, config.Raw]:
@@ -274,7 +262,7 @@ def _serve(node: Any, log: Log, notifier: Notifier) -> int:
                 notifier.reloading()
                 reload(node.hub)
                 notifier.ready()
-    notifier.stopping("handing over")
+    notifier.stopping("answering what clients have asked")
     # The command SHUTDOWN is no second signal.
     node.hub.on_shutdown = lambda: None
     # A second one ends it at once.

@@ -1,155 +1,302 @@
-"""Figures of a node: what it tells by ``NODE STATUS``, over HTTP, and in its announcement."""
+"""Figures of a node: what it tells by ``NODE STATUS``, over HTTP, and in its announcement.
+
+Nodes of one data centre at the same position are equal to the byte. Each compares what others
+announce with what it had itself at that position; a difference is an alarm.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import interlock
-from interlock.cluster.appender import Appender
-from interlock.cluster.campaign import Campaign
-from interlock.cluster.links import Link
-from interlock.cluster.machine import Machine
-from interlock.cluster.membership import Membership
+from interlock import _core
+from interlock.cluster.membership import Membership, machine
 from interlock.cluster.pages import Standing
-from interlock.cluster.reader import Reader
-from interlock.cluster.settings import BEAT, NodeSettings
-from interlock.cluster.storage import Storage
-from interlock.engine.announcements import Announcement
+from interlock.cluster.settings import NodeSettings
+from interlock.cluster.state import TableRules
+from interlock.engine.announcements import Announcement, Role
+from interlock.hub.metrics import escaped, metric
+
+logger = logging.getLogger("interlock.cluster")
+RESTS = 1.5
+"""Seconds since it last read, up to which a node at the end of its log is not behind: a log that
+rests is looked at every second."""
+CLOCKS = 1.0
+"""Seconds between the clocks of the machine and of the log, beyond which that is told."""
+REMEMBERED = 256
+"""Positions whose checksum a node remembers, to compare it with what others announce."""
+GAUGES = (
+    ("serves", "1 while the node reads and writes, else 0"),
+    ("position", "entries of its log that the node has applied"),
+    ("lag_entries", "entries that the node furthest on has and this one lacks"),
+    ("lag_seconds", "seconds that the node is behind its log"),
+    ("rows", "rows of the table"),
+    ("tombstones", "deleted rows that are remembered"),
+    ("checkpoint_position", "position of the newest checkpoint"),
+    ("ring_entries", "entries that the node keeps to put them back"),
+    ("waiting_writes", "writes that wait for their answers"),
+    ("clients", "clients that number their writes"),
+    ("checksum_mismatch", "1 if a node at the same position has other rows: an alarm; else 0"),
+)
+COUNTERS = (
+    ("went_back_total", "times the node went back, for the log had lost entries"),
+    ("put_back_total", "lost entries that the node has put back"),
+    ("merged_rows_total", "rows that were merged after a loss deeper than every ring"),
+    ("appended_entries_total", "entries that the node has appended"),
+    ("appended_bytes_total", "bytes of entries that the node has appended"),
+)
+TROUBLES = ("engine", "append", "disk", "checkpoint", "table", "stuck", "settings", "clock",
+            "checksum")  # fmt: skip
+"""Kinds of trouble, each a value of the label ``kind``."""
 
 
 class NodeFigures:
-    """Looks at the parts of one node."""
+    """Looks at one node, which is set once it has started."""
 
     def __init__(
         self,
         settings: NodeSettings,
-        machine: Machine,
-        membership: Membership,
-        reader: Reader,
-        appender: Appender,
-        campaign: Campaign,
-        storage: Storage,
-        links: Sequence[Link],
+        rules: TableRules,
         address: Callable[[], str],
+        database: Callable[[], dict[str, Any] | None],
+        links: Callable[[], list[dict[str, Any]]],
     ) -> None:
+        self.node: _core.LogNode | None = None
+        self.membership: Membership | None = None
         self.since = time.time()
         self.draining = False
         self.fault = ""
         """The reason why the node cannot go on; empty: it can."""
+        self.lacking = ""
+        """The reason why a node that needs a snapshot of another has none; empty: it needs none."""
         self._settings = settings
-        self._machine = machine
-        self._membership = membership
-        self._reader = reader
-        self._appender = appender
-        self._campaign = campaign
-        self._storage = storage
-        self._links = links
+        self._rules = rules
         self._address = address
+        self._database = database
+        self._links = links
+        self._machine = machine()
+        self._lock = threading.Lock()
+        self._sums: OrderedDict[int, str] = OrderedDict()
+        self._mismatches: dict[str, tuple[int, float]] = {}
+        self._clocks = 0.0
+        """Seconds by which the machine's clock is ahead of the log."""
+        self._clocks_since = 0.0
+        self._ended_at: float | None = None
+        """The last moment at the end of its log, by the monotonic clock; None: it serves not."""
 
-    @property
-    def role(self) -> Any:
-        """``primary``, ``replica`` or ``joining``."""
-        if self._machine.joining:
-            return "joining"
-        return "primary" if self._machine.is_primary else "replica"
+    def look(self) -> dict[str, Any]:
+        """Return the node as it stands, and compare it with others."""
+        assert self.node is not None
+        with self._lock:
+            found: dict[str, Any] = self.node.figures()
+            position = int(found["position"])
+            if position and (not self._sums or next(reversed(self._sums)) != position):
+                self._note(position, found)
+            self._compare()
+            knows = found["serves"] and found["at_end"] and found["behind"] is not None
+            self._ended_at = time.monotonic() - float(found["behind"]) if knows else None
+        return found
 
-    def lag(self) -> tuple[int, float]:
-        """Return how many changes, and milliseconds, this node is behind its primary."""
-        machine, mark = self._machine, self._machine.fence.mark
-        if machine.is_primary:
-            return 0, 0.0
-        primary = self._membership.primary()
-        behind = max(0, primary.seq - mark.seq) if primary is not None else 0
-        silent = (time.monotonic() - machine.heard) * 1000
-        ms = silent if silent > 2000 * BEAT else max(0.0, machine.lag.ms)
-        return behind, round(min(ms, 1e12), 1)
+    def _note(self, position: int, found: dict[str, Any]) -> None:
+        if self._sums and next(reversed(self._sums)) > position:
+            # It has gone back: what it had is no part of the log.
+            self._sums.clear()
+        self._sums[position] = f"{found['rows_checksum']:032x}"
+        while len(self._sums) > REMEMBERED:
+            self._sums.popitem(last=False)
+        if found["at_end"] and self._ended_at is not None:
+            # The entry was written at some time since the log was last read to its end.
+            ahead = time.time() - found["log_time"] / 1000
+            least = max(0.0, ahead - (time.monotonic() - self._ended_at))
+            self._clocks = min(ahead, least)
+            is_off = abs(self._clocks) > CLOCKS
+            self._clocks_since = (self._clocks_since or time.time()) if is_off else 0.0
+
+    def _compare(self) -> None:
+        near = self._near()
+        if self._mismatches:
+            there = {one.id for one in near}
+            for id in self._mismatches.keys() - there:
+                del self._mismatches[id]
+        for one in near:
+            ours = self._sums.get(one.position)
+            if ours is None or not one.rows_checksum:
+                continue
+            if ours == one.rows_checksum:
+                self._mismatches.pop(one.id, None)
+            elif one.id not in self._mismatches:
+                self._mismatches[one.id] = one.position, time.time()
+                logger.critical(
+                    "node %s has other rows than node %s at the same position %s: one of both is "
+                    "wrong; compare them by 'interlock cluster diff', and have the wrong one read "
+                    "its log anew by 'interlock cluster resync'",
+                    self._settings.name, one.id, one.position,
+                )  # fmt: skip
+
+    def _near(self) -> list[Announcement]:
+        return self.membership.near() if self.membership is not None else []
+
+    def state(self, found: dict[str, Any]) -> str:
+        """Return ``serving``, ``joining``, ``stuck`` or ``read-only``."""
+        kinds = {kind for kind, _, _ in found["trouble"]}
+        if self.fault or "settings" in kinds:
+            return "read-only"
+        if "stuck" in kinds:
+            return "stuck"
+        return "serving" if found["serves"] and found["at_end"] is not None else "joining"
+
+    def lag(self, found: dict[str, Any]) -> tuple[int, float]:
+        """Return how many entries, and seconds, the node is behind."""
+        last = max((one.position for one in self._near()), default=0)
+        behind = time.time() - self.since if found["behind"] is None else float(found["behind"])
+        is_at_end = found["at_end"] and behind <= RESTS
+        return max(0, last - int(found["position"])), 0.0 if is_at_end else behind
+
+    def fresh(self, found: dict[str, Any]) -> float | None:
+        """Return for how many seconds it may be read; None: for ever."""
+        longest = self._settings.max_staleness
+        if longest is None:
+            return None
+        return 0.0 if found["behind"] is None else max(0.0, longest - float(found["behind"]))
+
+    def trouble(self, found: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return what keeps the node from its work now: kind, text, since."""
+        told = [
+            {"kind": kind, "text": self._full(kind, text), "since": since / 1000}
+            for kind, text, since in found["trouble"]
+        ]
+        if self._clocks_since:
+            way = "ahead of" if self._clocks > 0 else "behind"
+            text = f"the machine's clock is {abs(self._clocks):.1f} s {way} the time of the log"
+            told.append({"kind": "clock", "text": text, "since": self._clocks_since})
+        with self._lock:
+            mismatches = sorted(self._mismatches.items())
+        for id, (position, since) in mismatches:
+            text = f"node {id} has other rows at the same position {position}"
+            told.append({"kind": "checksum", "text": text, "since": since})
+        return told
+
+    def _full(self, kind: str, text: str) -> str:
+        return f"{text}; {self.lacking}" if kind == "stuck" and self.lacking else text
 
     def standing(self) -> Standing:
         """Return what its pages over HTTP tell."""
-        machine, settings = self._machine, self._settings
-        behind, ms = self.lag()
-        silent, longest = time.monotonic() - machine.heard, settings.max_staleness
-        primary = machine.primary
+        found = self.look()
+        entries, seconds = self.lag(found)
         return Standing(
-            id=settings.name,
-            dc=settings.dc,
-            role=self.role,
+            id=self._settings.name,
+            dc=self._settings.dc,
+            role=self.state(found),
             address=self._address(),
-            primary=machine.leader.node.partition("/")[0],
-            token=machine.fence.mark.token,
-            lag_ms=ms,
-            lag_changes=behind,
-            fresh=longest is None or silent <= longest,
-            draining=self.draining or (primary is not None and primary.handing_over),
+            position=found["position"],
+            lag_ms=round(seconds * 1000, 1),
+            lag_entries=entries,
+            fresh=self.fresh(found) != 0.0,
+            draining=self.draining,
             fault=self.fault,
+            trouble=tuple(one["text"] for one in self.trouble(found)),
         )
 
     def status(self) -> dict[str, Any]:
         """Return what ``NODE STATUS`` tells."""
-        machine, mark, settings = self._machine, self._machine.fence.mark, self._settings
-        behind, ms = self.lag()
-        now = time.monotonic()
+        found, settings = self.look(), self._settings
+        entries, seconds = self.lag(found)
         return {
             "id": settings.name,
             "dc": settings.dc,
             "table": settings.table,
-            "role": self.role,
+            "state": self.state(found),
+            "serves": found["serves"],
             "draining": self.draining,
             "address": self._address(),
-            "primary": machine.leader.node.partition("/")[0],
-            "token": mark.token,
-            "since": machine.leader.since / 1000,
+            "machine": self._machine,
             "started": self.since,
-            "seq": mark.seq,
-            "position": mark.position,
-            "lag_changes": behind,
-            "lag_ms": ms,
-            "rows": len(self._machine.replica),
-            "tombstones": self._machine.replica.tombstones,
-            "tombstones_dropped": self._machine.replica.dropped,
-            "fenced": machine.fenced,
-            "resyncs": self._reader.resyncs,
-            "waiting": len(machine.requests),
+            "position": found["position"],
+            "log_id": found["log_id"],
+            "log_checksum": f"{found['log_checksum']:016x}",
+            "rows_checksum": f"{found['rows_checksum']:032x}",
+            "log_time": found["log_time"] / 1000,
+            "lag_entries": entries,
+            "lag_s": round(seconds, 3),
+            "rows": found["rows"],
+            "tombstones": found["tombstones"],
+            "tombstones_dropped": found["tombstones_dropped"],
+            "checkpoint": found["checkpoint"],
+            "ring": found["ring"],
+            "went_back": found["went_back"],
+            "put_back": found["put_back"],
+            "merged_rows": found["merged_rows"],
+            "clients": found["clients"],
+            "clients_limit": found["clients_limit"],
+            "waiting": found["waiting"],
+            "appended_entries": found["appended_entries"],
+            "appended_bytes": found["appended_bytes"],
             "ack": settings.ack,
-            "rules": self._machine.replica.rules.fingerprint,
+            "rules": self._rules.fingerprint,
+            "clock_difference_s": round(self._clocks, 3),
+            "fault": self.fault,
+            "trouble": self.trouble(found),
             "nodes": [
                 {"id": one.id, "dc": one.dc, "role": one.role, "address": one.address,
-                 "seq": one.seq, "lag_changes": one.lag_changes, "lag_ms": one.lag_ms,
-                 "draining": one.draining} for one in self._membership.others
+                 "position": one.position, "lag_entries": one.lag_entries, "lag_ms": one.lag_ms,
+                 "draining": one.draining}
+                for one in (self.membership.others if self.membership is not None else ())
             ],
-            "links": [
-                {"dc": link.dc, "state": figures.state, "error": figures.error,
-                 "position": figures.position, "lag_ms": round(figures.lag_ms, 1),
-                 "changes": figures.changes,
-                 "silent_ms": round(min((now - figures.heard) * 1000, 1e12), 1)}
-                for link in self._links for figures in (link.figures,)
-            ],
-            "stream": {
-                "error": self._reader.error or self._appender.error,
-                "entries": self._appender.entries,
-                "election": self._campaign.error,
-            },
-            "database": self._storage.status(),
+            "links": self._links(),
+            "database": self._database(),
         }  # fmt: skip
 
     def announcement(self, http: str) -> Announcement:
         """Return what others are told."""
-        behind, ms = self.lag()
-        mark = self._machine.fence.mark
+        found = self.look()
+        entries, seconds = self.lag(found)
+        role: Role = "serving" if self.state(found) == "serving" else "joining"
         return Announcement(
             id=self._settings.name,
             dc=self._settings.dc,
-            role=self.role,
+            role=role,
             address=self._address(),
             http=http,
-            token=mark.token,
-            seq=mark.seq,
-            lag_changes=behind,
-            lag_ms=ms,
+            position=found["position"],
+            rows_checksum=f"{found['rows_checksum']:032x}",
+            machine=self._machine,
+            lag_entries=entries,
+            lag_ms=round(seconds * 1000, 1),
             since=self.since,
             version=interlock.__version__,
             table=self._settings.table,
             draining=self.draining,
         )
+
+    def metrics(self) -> Iterator[str]:
+        """Yield the lines of /metrics about the node."""
+        found = self.look()
+        entries, seconds = self.lag(found)
+        trouble = self.trouble(found)
+        kinds = {one["kind"] for one in trouble}
+        values = {
+            **found,
+            "serves": int(self.state(found) == "serving"),
+            "lag_entries": entries,
+            "lag_seconds": round(seconds, 3),
+            "checkpoint_position": found["checkpoint"],
+            "ring_entries": found["ring"],
+            "waiting_writes": found["waiting"],
+            "checksum_mismatch": int("checksum" in kinds),
+        }
+        for kind, figures in (("gauge", GAUGES), ("counter", COUNTERS)):
+            for name, help in figures:
+                yield from metric(f"{PREFIX}{name}", kind, help)
+                yield f"{PREFIX}{name} {values[name.removesuffix('_total')]}"
+        yield from metric(f"{PREFIX}trouble", "gauge", "1 while something keeps the node from its "
+                          "work, by its kind; else 0")  # fmt: skip
+        for one in TROUBLES:
+            yield f'{PREFIX}trouble{{kind="{escaped(one)}"}} {int(one in kinds)}'
+
+
+PREFIX = "interlock_node_"

@@ -1,213 +1,324 @@
-"""Links: the primary brings changes of other data centres into its own."""
+"""Links to other data centres: rows that change in its data centre go into the logs of the others.
+
+A link only writes. How far it has come is written down beside the other log, in its engine, with
+the entry that was appended last: where the engine has lost that entry, all rows are sent again. So
+any node may send, and those that find that another sends rest.
+"""
 
 from __future__ import annotations
 
 import logging
+import random
+import secrets
 import threading
-from collections.abc import Callable
+import time
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from interlock.cluster.entry import BARRIER, Origin, UnreadableEntry, decode
-from interlock.cluster.fence import Fence, Mark, Verdict
-from interlock.cluster.machine import Machine
-from interlock.cluster.streams import ChangeStream, PositionLost, StreamUnavailable
-from interlock.cluster.transfer import ScanLost, ScanMark, scan
-from interlock.hub.url import Address
+import msgspec
+
+from interlock import _core
+from interlock.cluster.database.behind import parts
+from interlock.engine import url as urls
+from interlock.engine.transport import connection as transport
+from interlock.errors import InterlockError
 
 logger = logging.getLogger("interlock.cluster")
-MOST = 500
-"""Entries that are read at once."""
-WAIT = 1.0
-AHEAD = 20_000
-"""Changes under way in the own stream beyond which a link waits."""
-PAUSE = 0.5
+MOST = 5_000
+"""Rows that are taken at once."""
+SIZE = 1 << 19
+"""Bytes of rows in an entry, which is not much longer."""
+WAIT = 0.25
+"""Seconds for which the node is asked for a change."""
+RESTED = 1.0
+"""Seconds between two looks at a link on which another node sends."""
+_FIRST, _LONGEST = 0.1, 2.0
+_PLACED = 5.0
+"""Seconds between two notes of the place when no row changes."""
+FIELD = b"e"
+Row = tuple[bytes, bytes, int]
 
 
-@dataclass(slots=True)
+class LogUnavailable(InterlockError, ConnectionError):
+    """The log of another data centre could not be reached, or is not there yet."""
+
+
+@dataclass
 class LinkState:
     """Figures of one link."""
 
     dc: str
     state: str = "idle"
-    """``idle``: this is not the primary; ``ok``, ``copying`` or ``cut``."""
+    """``idle``: another node sends; ``ok``, ``copying`` or ``cut``."""
     error: str = ""
     position: str = ""
     heard: float = field(default=float("-inf"))
-    """The moment of the last entry, by the monotonic clock."""
+    """The moment at which the other engine last answered, by the monotonic clock."""
     lag_ms: float = 0.0
     changes: int = 0
 
 
-class Link:
-    """A thread that reads another data centre's stream while this node is the primary."""
+class LinkPlace(msgspec.Struct, frozen=True):
+    """A place in the history of a data centre up to which another has its rows."""
 
-    def __init__(
-        self,
-        dc: str,
-        machine: Machine,
-        lock: threading.RLock,
-        wake: Callable[[], None],
-        stream: Callable[[], ChangeStream],
-        nodes: Callable[[], list[Address]],
-        monotonic: Callable[[], float],
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.dc = dc
-        self.figures = LinkState(dc)
-        self._machine = machine
-        self._lock = lock
-        self._wake = wake
-        self._open = stream
-        self._nodes = nodes
-        self._monotonic = monotonic
-        self._now_ms = now_ms
-        self._filled = False
-        self._ends = threading.Event()
-        self._stream: ChangeStream | None = None
-        self._thread = threading.Thread(target=self._run, name=f"node-link-{dc}", daemon=True)
+    position: int
+    checksum: int
+    number: int
+    """The number of the last change that the other has."""
+    writer: str
+    """The start of a node that wrote it."""
+    last: str = ""
+    """The id of the last entry there, and a checksum of it."""
+    digest: int = 0
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+    @property
+    def since(self) -> tuple[int, int, int]:
+        """The place that `LogNode.changed` is asked with."""
+        return self.position, self.checksum, self.number
+
+
+class FarLog:
+    """The log of a data centre in a Redis or Valkey, for those who only write to it.
+
+    One thread uses it, but for ``close``. Calls raise ``LogUnavailable``, and connect anew with the
+    next.
+    """
+
+    def __init__(self, url: str, table: str, dc: str, timeout: float) -> None:
+        self._target = urls.parse(url)
+        if self._target.kind != "server":
+            raise ValueError(f"a link needs one Redis or Valkey, not {self._target.shown}")
+        self._log = f"il:log:{{{table}.{dc}}}".encode()
+        self._places = f"il:link:{{{table}.{dc}}}".encode()
+        self._timeout = timeout
+        self._made: Any = None
+
+    def append(self, entry: bytes) -> str:
+        """Append an entry to a log that has begun; return its id."""
+        (id,) = self._asked((b"XADD", self._log, b"NOMKSTREAM", b"*", FIELD, entry))
+        if id is None:
+            raise LogUnavailable(self._text("no node has begun it"))
+        return bytes(id).decode()
+
+    def place(self, source: str) -> LinkPlace | None:
+        """Return the place of a data centre. None: there is none, or its last entry is lost."""
+        (text,) = self._asked((b"HGET", self._places, source.encode()))
+        if text is None:
+            return None
+        try:
+            place = msgspec.json.decode(text, type=LinkPlace)
+        except msgspec.DecodeError:
+            return None
+        if not place.last:
+            return place
+        id = place.last.encode()
+        found, first = self._asked(
+            (b"XRANGE", self._log, id, id), (b"XRANGE", self._log, b"-", b"+", b"COUNT", b"1")
+        )
+        if found:
+            return place if zlib.crc32(found[0][1][1]) == place.digest else None
+        # What is trimmed was read; a log that lost it has lost the place too.
+        return place if first and _id(first[0][0]) > _id(id) else None
+
+    def keep(self, source: str, place: LinkPlace) -> None:
+        """Write down the place of a data centre."""
+        self._asked((b"HSET", self._places, source.encode(), msgspec.json.encode(place)))
+
+    def forget(self, source: str) -> None:
+        """Have a data centre send all its rows again."""
+        self._asked((b"HDEL", self._places, source.encode()))
 
     def close(self) -> None:
-        """End; what was brought is in the own stream, with its place."""
+        """Close the connection."""
+        made, self._made = self._made, None
+        if made is not None:
+            made.disconnect()
+
+    def _asked(self, *commands: tuple[bytes, ...]) -> list[Any]:
+        from redis import connection
+        from redis.exceptions import RedisError
+
+        try:
+            if self._made is None:
+                address = self._target.addresses[0]
+                made = transport.make(connection, self._target, address, self._timeout)
+                made.socket_timeout = self._timeout
+                self._made = made
+                made.connect()
+            self._made.send_packed_command(self._made.pack_commands(commands), check_health=False)
+            return [self._made.read_response(disable_decoding=True) for _ in commands]
+        except (RedisError, OSError, *transport.UNREADABLE) as error:
+            self.close()
+            raise LogUnavailable(self._text(str(error) or type(error).__name__)) from None
+
+    def _text(self, why: str) -> str:
+        return f"log {self._log.decode()} at {self._target.shown}: {why}"
+
+
+class Link:
+    """A thread that sends the rows of this data centre to another.
+
+    Args:
+        dc: the other data centre.
+        own: this one.
+        far: the log of the other.
+        near: the log of this one, to have the other send all its rows again.
+    """
+
+    def __init__(self, dc: str, own: str, far: FarLog, near: FarLog) -> None:
+        self.dc = dc
+        self.figures = LinkState(dc)
+        self._own = own
+        self._far, self._near = far, near
+        self._writer = secrets.token_hex(8)
+        self._node: _core.LogNode | None = None
+        self._place: LinkPlace | None = None
+        self._placed_at = 0.0
+        self._since: float | None = None
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"node-link-{dc}", daemon=True)
+
+    def start(self, node: _core.LogNode) -> None:
+        """Begin."""
+        self._node = node
+        self._thread.start()
+
+    def standing(self) -> dict[str, Any]:
+        """Return its figures, as status shows them."""
+        figures = self.figures
+        silent = (time.monotonic() - figures.heard) * 1000
+        return {
+            "dc": self.dc,
+            "state": figures.state,
+            "error": figures.error,
+            "position": figures.position,
+            "lag_ms": round(figures.lag_ms, 1),
+            "changes": figures.changes,
+            "silent_ms": round(min(silent, 1e12), 1),
+        }
+
+    def close(self) -> None:
+        """End; the node must be there until then."""
         self._ends.set()
-        stream = self._stream
-        if stream is not None:
-            stream.interrupt()
-        self._thread.join()
+        if self._node is not None:
+            self._thread.join()
 
     def _run(self) -> None:
+        failures = 0
         while not self._ends.is_set():
-            if not self._machine.is_primary:
-                self.figures.state = "idle"
-                self._ends.wait(0.1)
-                continue
             try:
-                stream = self._stream = self._open()
-                try:
-                    self._follow(stream)
-                finally:
-                    stream.close()
-            except (StreamUnavailable, OSError) as error:
-                self._failed(error)
+                self._step()
             except Exception as error:
-                logger.exception("the link to data centre %s", self.dc)
-                self._failed(error)
+                known = isinstance(error, LogUnavailable)
+                if self.figures.state != "cut":
+                    logger.warning(
+                        "the link to data centre %s is cut: %s", self.dc, error, exc_info=not known
+                    )
+                self.figures.state, self.figures.error = "cut", str(error)
+                failures += 1
+                longest = min(_FIRST * 2 ** min(failures, 10), _LONGEST)
+                self._lag()
+                self._ends.wait(random.uniform(longest / 2, longest))
+            else:
+                failures = 0
+        self._far.close()
+        self._near.close()
 
-    def _failed(self, error: Exception) -> None:
-        if self._ends.is_set():
+    def _lag(self) -> None:
+        since = self._since
+        self.figures.lag_ms = 0.0 if since is None else (time.monotonic() - since) * 1000
+
+    def _step(self) -> None:
+        assert self._node is not None
+        asked_at, place = time.monotonic(), self._far.place(self._own)
+        self.figures.heard = asked_at
+        if place is not None and place != self._place and place.writer != self._writer:
+            # Another node sends. Once it does not go on, this one does.
+            self._place = place
+            self.figures.state, self.figures.error = "idle", ""
+            self._since = None
+            self._lag()
+            self._ends.wait(RESTED)
             return
-        if self.figures.state != "cut":
-            logger.warning("the link to data centre %s is cut: %s", self.dc, error)
-        self.figures.state, self.figures.error = "cut", str(error)
-        self._ends.wait(PAUSE)
-
-    def _follow(self, stream: ChangeStream) -> None:
-        with self._lock:
-            known = self._machine.links.get(self.dc)
-            term = self._machine.primary
-        mark = Mark() if known is None else Mark(
-            known.token, known.number, known.seq, known.lineage, known.position
-        )  # fmt: skip
-        fence = Fence(mark)
-        if self._machine.lacks_rows and not self._filled:
-            # Where none of its nodes can be reached, its stream is read all the same.
-            self._filled = self._copied(fence)
-        while not self._ends.is_set() and self._machine.primary is term and term is not None:
-            if not self._waited(term.token):
-                return
-            try:
-                entries = stream.read(fence.mark.position, MOST, WAIT)
-            except PositionLost as lost:
-                logger.warning("the link to data centre %s: %s", self.dc, lost)
-                if not self._copied(fence):
-                    self._ends.wait(PAUSE)
-                continue
-            self.figures.state, self.figures.error = "ok", ""
-            for position, data in entries:
-                if not self._bring(fence, position, data):
-                    return
-            self._wake()
-
-    def _waited(self, token: int) -> bool:
-        """Wait until the own stream is not too far behind; False: this is not the primary."""
-        while not self._ends.is_set():
-            primary = self._machine.primary
-            if primary is None or primary.token != token:
-                return False
-            if primary.seq - self._machine.fence.mark.seq < AHEAD:
-                return True
-            self._ends.wait(0.01)
-        return False
-
-    def _bring(self, fence: Fence, position: str, data: bytes) -> bool:
-        try:
-            entry = decode(data)
-        except UnreadableEntry as error:
-            logger.error("the link to data centre %s, %s: %s", self.dc, position, error)
-            fence.passed(position)
-            return True
-        verdict = fence.judge(entry)
-        if verdict is Verdict.GAP:
-            return self._copied(fence)
-        if verdict in (Verdict.FENCED, Verdict.KNOWN):
-            fence.passed(position)
-            return True
-        fence.accept(entry, data, position)
-        self.figures.position, self.figures.heard = position, self._monotonic()
-        self.figures.lag_ms = max(0.0, self._now_ms() - entry.time)
-        own = entry.kind != BARRIER and entry.origin is None and entry.changes
-        if not own and entry.number % 1000:
-            # Its place is told with the next changes.
-            return True
-        mark = fence.mark
-        origin = Origin(
-            self.dc, mark.token, mark.number, mark.seq, mark.lineage, position, entry.clock
-        )
-        self.figures.changes += len(entry.changes) if own else 0
-        with self._lock:
-            return self._machine.came(self.dc, entry.clock, origin, entry.changes if own else [])
-
-    def _copied(self, fence: Fence) -> bool:
-        """Take all rows of a node there, for the stream lacks some; return whether it is done."""
+        since = (0, 1, 0) if place is None else place.since
+        found = self._node.changed(since, MOST, WAIT, own=True)
+        if found is None:
+            return
+        stand, last, kind, rows, image = found
+        if self._since is None and (place is None or last > place.number):
+            self._since = asked_at
+        self._lag()
+        if kind == "rows":
+            assert place is not None
+            self._send(rows, stand, place, last)
+            return
+        assert image is not None
         self.figures.state = "copying"
-        for address in self._nodes():
-            try:
-                mark = self._copy(address)
-            except (OSError, ScanLost, EOFError) as error:
-                logger.warning("a copy of data centre %s at %s: %s", self.dc, address, error)
-                continue
-            if mark is None:
-                return False
-            fence.mark = mark.mark
-            return True
-        self.figures.state = "cut"
-        self.figures.error = "its stream lacks changes, and none of its nodes can be reached"
-        return False
+        whole = kind != "behind"
+        if place is not None and kind == "other":
+            logger.warning(
+                "data centre %s has rows of another history than the log's; all are sent", self.dc
+            )
+            # It may have what is lost here.
+            self._near.forget(self.dc)
+        number = 0 if whole or place is None else place.number
+        self._send(_each(image.since(number), self._ends), stand, place, last)
 
-    def _copy(self, address: Address) -> ScanMark | None:
-        mark: ScanMark | None = None
-        with self._lock:
-            unseen = dict.fromkeys(self._machine.replica.states)
-        for mark, rows in scan(address):
-            for key, _ in rows:
-                unseen.pop(key, None)
-            here = Origin(self.dc, 0, 0, 0, 0, "")
-            with self._lock:
-                primary = self._machine.primary
-                if primary is None or not self._machine.came(self.dc, mark.clock, here, rows):
-                    return None
-            self._wake()
-            self._waited(primary.token)
-        if mark is not None:
-            with self._lock:
-                known = next((o.clock for o in mark.links if o.dc == self._machine.dc), 0)
-                self._machine.drop(unseen, known)
-                there = Origin(
-                    self.dc, mark.token, mark.number, mark.seq, mark.lineage, mark.position,
-                    mark.clock,
-                )  # fmt: skip
-                self._machine.came(self.dc, 0, there, [])
-        return mark
+    def _send(
+        self,
+        rows: Iterable[Row],
+        stand: tuple[int, int, int, int, int],
+        place: LinkPlace | None,
+        last: int,
+    ) -> None:
+        assert self._node is not None
+        position, checksum, _, _, number = stand
+        before = (self._own, 0, 0) if place is None else (self._own, *place.since[:2])
+        sent = 0
+        id, digest = ("", 0) if place is None else (place.last, place.digest)
+        for batch in _lists(rows):
+            sent += len(batch)
+            for part in parts([row[:2] for row in batch], SIZE):
+                self._far.append(self._node.states_entry(part, before))
+        if sent and not self._ends.is_set():
+            # Up to here the other has all. It is short, for it is looked at again and again.
+            end = self._node.states_entry([], (self._own, position, checksum))
+            id, digest = self._far.append(end), zlib.crc32(end)
+        if self._ends.is_set():
+            # Not all may be sent.
+            return
+        now = time.monotonic()
+        if sent or place is None or place.number != number or (
+            place.position != position and now - self._placed_at >= _PLACED
+        ):  # fmt: skip
+            made = LinkPlace(position, checksum, number, self._writer, id, digest)
+            self._far.keep(self._own, made)
+            self._place, self._placed_at = made, now
+        self.figures.changes += sent
+        self.figures.position = str(position)
+        self.figures.state, self.figures.error = "ok", ""
+        self._since = None if number >= last else now
+        self._lag()
+
+
+def _each(rows: _core.RowsIterator, ends: threading.Event) -> Iterable[Row]:
+    while not ends.is_set() and (found := rows.take(MOST)):
+        yield from found
+
+
+def _lists(rows: Iterable[Row]) -> Iterable[list[Row]]:
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == MOST:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _id(text: bytes) -> tuple[int, int]:
+    ms, _, number = text.partition(b"-")
+    return int(ms), int(number)

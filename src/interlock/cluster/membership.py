@@ -54,20 +54,12 @@ class Membership:
             withdraw(self._client, self._cluster, self._name)
 
     def wake(self) -> None:
-        """Announce the node at once: its role has changed."""
+        """Announce the node at once: what it announces has changed."""
         self._changed.set()
 
     def near(self) -> list[Announcement]:
         """Return the other nodes of the data centre."""
         return [one for one in self.others if one.dc == self._dc]
-
-    def replicas(self) -> list[str]:
-        """Return the names of the other nodes that follow this one, if it is the primary."""
-        return [one.id for one in self.near() if one.role == "replica" and not one.draining]
-
-    def primary(self) -> Announcement | None:
-        """Return the data centre's primary, where that is another node."""
-        return next((one for one in self.near() if one.role == "primary"), None)
 
     def _run(self) -> None:
         while not self._ends.is_set():

@@ -1,64 +1,60 @@
-"""A node: the threads around a machine, and the hub through which clients reach it."""
+"""A node: it has a table's rows from the log of its data centre, and serves them to clients.
+
+Its checkpoints, and the entries that it could put back, are in a folder of its own: that of
+``--data``, or one under the state directory of the machine or the user.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import secrets
-import select
-import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
 import interlock
 from interlock import _core
-from interlock.cluster.appender import Appender
-from interlock.cluster.campaign import Campaign
-from interlock.cluster.commands import Commands
 from interlock.cluster.control import Control
-from interlock.cluster.entry import Change, Origin
-from interlock.cluster.fence import Mark
+from interlock.cluster.feed import engine_of
 from interlock.cluster.figures import NodeFigures
-from interlock.cluster.forwarder import Forwarder
-from interlock.cluster.links import Link
-from interlock.cluster.machine import Machine
-from interlock.cluster.membership import Membership
+from interlock.cluster.links import FarLog, Link
+from interlock.cluster.membership import Membership, machine
 from interlock.cluster.pages import NodePages
-from interlock.cluster.projection import Projection
-from interlock.cluster.reader import Reader
-from interlock.cluster.replica import Replica
-from interlock.cluster.settings import BEAT, NodeSettings
-from interlock.cluster.stamps import HybridClock
+from interlock.cluster.settings import NodeSettings
+from interlock.cluster.snapshots import Given, Snapshots, pace
 from interlock.cluster.state import TableRules
-from interlock.cluster.storage import Storage
-from interlock.cluster.streams import ChangeStream, Role, open_stream
-from interlock.cluster.transfer import ScanMark, Scans
-from interlock.engine.announcements import announcements
-from interlock.errors import InterlockError
+from interlock.cluster.storage import together, write_behind
 from interlock.hub.server import Hub
-from interlock.hub.url import Address
 from interlock.table.table import SharedTable
 
 logger = logging.getLogger("interlock.cluster")
-TICK = 0.05
-KEPT = 1_000_000
-"""Entries that a stream keeps at least."""
-TAKEN = 2_000
-"""Commands that are taken at once."""
-FLUSHED = 5.0
-"""Seconds for which the end of a node waits for its database."""
-DRAINED = 2.0
-"""Seconds for which a node that drains waits for another to be the primary."""
+LOOKED = 0.2
+"""Seconds between two looks at a node's news."""
+REPEATED = 60.0
+"""Seconds after which a trouble of the engine that has not ended is logged again."""
+DRAINED = 5.0
+"""Seconds for which the end of a node waits for what clients have asked."""
+FAR_TIMEOUT = 3.0
+"""Seconds that the engine of another data centre has for an answer."""
 
 
 class Node:
-    """One node of a cluster: ``with Node(settings, hub) as node:``.
+    """One node of a cluster: started and ended with the hub through which clients reach it.
 
-    The hub must declare the table and be given `keeper` for it; it is started and stopped with the
-    node.
+    The hub must declare the table and be given `keeper` for it.
+
+    Args:
+        shared: the table, opened as its keeper; it stays open for as long as the node lives.
+        place: the table's name in shared memory, or its file.
+        mode: rights of the table's file.
+        folder: where its checkpoints are; no other node may have it.
+        advertise: ``HOST:PORT`` at which others reach its hub. Default: where it listens.
+
+    Raises:
+        ValueError: the settings ask for what a node cannot do.
     """
 
     def __init__(
@@ -66,244 +62,161 @@ class Node:
         settings: NodeSettings,
         hub: Hub,
         keeper: _core.TableKeeper,
-        table: SharedTable[Any],
+        shared: SharedTable[Any],
         *,
+        place: str | Path,
+        mode: int,
+        folder: Path,
         advertise: str = "",
     ) -> None:
         self.settings = settings
         self.hub = hub
-        self.lock = threading.RLock()
         self.ended = threading.Event()
         """It cannot go on; its figures say why."""
         self._advertise = advertise
         self._keeper = keeper
+        self._shared = shared
         rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
-        clock = HybridClock(settings.dc, now_ms=_now_ms)
-        ttl_ms = None if settings.ttl is None else round(settings.ttl * 1000)
-        self.rules = rules
-        self._replica = Replica(rules, Projection(table, rules))
-        self._commands = Commands(
-            rules, table_name=settings.table, key_size=settings.key_size, default_ttl_ms=ttl_ms
+        self._given = _given(settings, rules, place, mode, folder)
+        self._databases = write_behind(settings, rules, released=self._released, refused=self._fail)
+        self._links = [
+            Link(dc, settings.dc, _far(settings, dc), _far(settings, settings.dc))
+            for dc in settings.links
+        ]
+        self.figures = NodeFigures(
+            settings,
+            rules,
+            lambda: self.address,
+            lambda: together(self._databases.figures()),
+            lambda: [link.standing() for link in self._links],
         )
-        self._clock = clock
-        self.machine = Machine(
-            node=f"{settings.name}/{secrets.token_hex(4)}",
-            dc=settings.dc,
-            ack=settings.acks,
-            replica=self._replica,
-            commands=self._commands,
-            clock=clock,
-            ports=self,
-            now_ms=_now_ms,
-            monotonic=time.monotonic,
-            beat=BEAT,
-            write_timeout=settings.lease + 2.0,
-            capacity=settings.capacity,
-        )
-        self._storage = Storage(settings, rules, clock)
-        self.scans = Scans(self._replica.states, self._scan_mark)
-        self._control = Control(self)
         self._client = interlock.connect(settings.cluster)
-        self._link_clients = {dc: interlock.connect(url) for dc, url in settings.links.items()}
-        self.figures: NodeFigures
         self._membership = Membership(
             self._client, settings.table, settings.dc,
             lambda: self.figures.announcement(hub.http_address),
         )  # fmt: skip
-        self.machine.replicas = self._membership.replicas
-        self._reader = Reader(
-            self.machine, self.lock, lambda: self._stream("read"), self._membership.near,
-            self._fresh,
-            settings.peers, 2 * settings.lease,
-        )  # fmt: skip
-        self._appender = Appender(lambda: self._stream("append"), self.lock, self.machine.flush)
-        self._forwarder = Forwarder(self, settings.peers, settings.lease)
-        self._campaign = Campaign(
-            self._client, f"node-{settings.table}", self.machine, self.lock, settings.lease,
-            self._may_stand, lambda: self.address, settings.name,
-        )  # fmt: skip
-        self._links = [
-            Link(dc, self.machine, self.lock, self._flush, partial(self._link_stream, dc),
-                 partial(self._link_nodes, dc), time.monotonic, _now_ms)
-            for dc in settings.links
-        ]  # fmt: skip
-        self.figures = NodeFigures(
-            settings, self.machine, self._membership, self._reader, self._appender,
-            self._campaign, self._storage, self._links, lambda: self.address,
-        )  # fmt: skip
+        self._control: Control | None = None
+        self._snapshots: Snapshots | None = None
+        self._folder = folder
+        hub.pages = NodePages(self.figures.standing, self.figures.metrics)
         hub.on_broken = lambda: self._fail("a thread of its hub has ended")
-        hub.pages = NodePages(self.figures.standing)
-        self._successor_until = 0.0
-        self._cleared = False
+        self._serves = False
+        self._said: dict[str, float] = {}
+        """Troubles of the engine that have not ended, and from when on each is logged again."""
         self._ends = threading.Event()
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
-        names = (("node-commands", self._take), ("node-clock", self._run_clock))
-        self._threads = [
-            threading.Thread(target=self._guarded, args=(n, run), name=n, daemon=True)
-            for n, run in names
-        ]
-
-    # -- Life ---------------------------------------------------------------------------------
+        self._thread = threading.Thread(target=self._look, name="node-news", daemon=True)
 
     def start(self) -> None:
-        """Load what is in the database, and take part. Raises as ``Hub.start``."""
-        # Threads hand work to each other, and none computes for long.
-        sys.setswitchinterval(0.0005)
-        self._keeper.set_fresh(0)
-        self.hub.start()
+        """Read what the folder has, and take part. Raises as ``Hub.start``, and OSError."""
+        if self.settings.max_staleness is not None:
+            self._keeper.set_fresh(0.0)
+        node = self.figures.node = _core.LogNode(self._given, self._keeper)
         try:
-            self._storage.load(self.machine, self.lock)
+            self.hub.start()
+        except BaseException:
+            node.stop()
+            raise
+        self.figures.membership = self._membership
+        given = Given(node, self._folder)
+        self._control = Control(self._keeper, node, self.figures, self._membership, given)
+        self._snapshots = Snapshots(
+            self.settings, node, self.figures, self._membership, self._folder
+        )
+        try:
             self._membership.start()
         except BaseException:
             self.hub.stop()
-            self._storage.close()
+            node.stop()
             raise
-        for thread in self._threads:
-            thread.start()
-        self._reader.start()
-        self._appender.start()
-        self._forwarder.start()
-        self._campaign.start()
+        self._databases.start(node)
         for link in self._links:
-            link.start()
-
-    def close(self) -> None:
-        """Hand over, withdraw, and end."""
-        self._storage.flush(FLUSHED)
-        self.drain()
-        self._ends.set()
-        os.eventfd_write(self._wake, 1)
-        for link in self._links:
-            link.close()
-        self._campaign.close()
-        self._forwarder.close()
-        self._appender.close()
-        self._reader.close()
-        for thread in self._threads:
-            thread.join()
-        self._storage.close()
-        self._membership.close()
-        self._keeper.close()
-        self.hub.stop()
-        self._client.close()
-        for client in self._link_clients.values():
-            client.close()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            link.start(node)
+        self._control.start()
+        self._snapshots.start()
+        self._thread.start()
 
     @property
     def address(self) -> str:
         """``HOST:PORT`` at which others reach its hub."""
-        if self._advertise:
-            return self._advertise
-        return self.settings.peers.own(self.hub.addresses)
+        return self._advertise or self.settings.peers.own(self.hub.addresses)
 
-    # -- Threads ------------------------------------------------------------------------------
-
-    def _guarded(self, name: str, run: Callable[[], None]) -> None:
-        # A node that answers nothing, or whose time stands still, must not hold on to its role.
-        try:
-            run()
-        except Exception as error:
-            logger.exception("the thread %s has ended", name)
-            self._fail(f"its thread {name} has ended: {type(error).__name__}: {error}")
-
-    def _take(self) -> None:
-        poll = select.poll()
-        poll.register(self._keeper.fileno(), select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
-        while not self._ends.is_set():
-            poll.poll()
-            calls = self._keeper.take(TAKEN)
-            if not calls:
-                continue
-            replies = []
-            with self.lock:
-                for asker, _user, resp3, arguments in calls:
-                    if arguments[0].upper() == b"NODE":
-                        replies.append((asker, self._answered(arguments)))
-                    else:
-                        self.machine.write(asker, arguments, resp3)
-                self.machine.perform()
-                if self._appender.is_idle:
-                    self.machine.flush()
-            if replies:
-                self._keeper.answer(replies)
-
-    def _answered(self, arguments: list[bytes]) -> bytes:
-        try:
-            return self._control.answer(arguments)
-        except Exception:
-            logger.exception("a command of NODE")
-            return b"-ERR the node could not do it; its log says why\r\n"
-
-    def _run_clock(self) -> None:
-        while not self._ends.wait(TICK):
-            with self.lock:
-                self.machine.tick()
-                self._flush()
-                self._replica.sweep(_now_ms(), self.settings.tombstones)
-
-    # -- What the machine asks for ------------------------------------------------------------
-
-    def append(self, entry: bytes) -> None:
-        """See ``Ports``."""
-        self._appender.append(entry)
-
-    def drop_appends(self) -> None:
-        """See ``Ports``."""
-        self._appender.drop()
-
-    def answer(self, replies: list[tuple[int, bytes]]) -> None:
-        """See ``Ports``."""
-        self._keeper.answer(replies)
-
-    def wake_forwarder(self) -> None:
-        """See ``Ports``."""
-        self._forwarder.wake()
-
-    def resync_from(self, why: str) -> None:
-        """See ``Ports``."""
-        if self.settings.max_staleness is not None:
-            self._keeper.set_fresh(0)
-        self._reader.resync(why)
-
-    def resign(self, successor: str) -> None:
-        """See ``Ports``."""
-        if successor != self.settings.name:
-            self._successor_until = time.monotonic() + 2 * self.settings.lease
-        self._campaign.resign()
-
-    def save(self, rows: list[Change], mark: Mark, links: dict[str, Origin]) -> None:
-        """See ``Ports``."""
-        self._storage.save(rows, mark, links)
-
-    def leads(self, token: int) -> None:
-        """See ``Ports``."""
-        self._storage.leads(token)
+    def close(self) -> None:
+        """Tell clients to go, answer what is under way, and end."""
+        node, control = self.figures.node, self._control
+        if node is None or control is None:
+            return
+        self.figures.draining = True
         self._membership.wake()
+        node.drain(DRAINED)
+        self._databases.flush(DRAINED)
+        self._databases.close()
+        for link in self._links:
+            link.close()
+        self._ends.set()
+        self._thread.join()
+        if self._snapshots is not None:
+            self._snapshots.close()
+        control.close()
+        self._membership.close()
+        node.stop()
+        self._keeper.close()
+        self.hub.stop()
+        self._client.close()
 
-    def rests(self) -> None:
-        """See ``Ports``."""
-        self._storage.rests()
-        self._membership.wake()
+    def _released(self) -> None:
+        assert self.figures.node is not None
+        self.figures.node.release()
 
-    def joined(self) -> None:
-        """See ``Ports``."""
-        if not self._cleared:
-            # Rows of an earlier life, which were deleted since.
-            self._cleared = True
-            self._replica.projection.clear_others(self._replica.states, _now_ms())
-        self._membership.wake()
+    def _look(self) -> None:
+        node = self.figures.node
+        assert node is not None
+        while True:
+            last = self._ends.wait(LOOKED)
+            for kind, text in node.news():
+                self._told(kind, text)
+            found = self.figures.look()
+            if not found["trouble"]:
+                self._said.clear()
+            if self.settings.max_staleness is not None:
+                self._keeper.set_fresh(self.figures.fresh(found))
+            serves = self.figures.state(found) == "serving"
+            if serves != self._serves:
+                self._serves = serves
+                self._membership.wake()
+            if found["ended"] and not last:
+                self._fail("the thread of its log has ended")
+            if last:
+                return
 
-    def mismatch(self, theirs: str) -> None:
-        """See ``Ports``."""
-        self._fail(f"the primary has {theirs}; this node has {self.machine.identity}")
+    def _told(self, kind: str, text: str) -> None:
+        name = self.settings.name
+        match kind:
+            case "engine" | "log":
+                now = time.monotonic()
+                if now >= self._said.get(text, now):
+                    self._said[text] = now + REPEATED
+                    logger.warning("node %s, the engine of its log: %s", name, text)
+            case "disk":
+                logger.error("node %s: %s; no client is answered before it can write", name, text)
+            case "table":
+                logger.error("node %s: %s", name, text)
+            case "back":
+                why = "what it had read behind it is not in the log any more"
+                logger.warning("node %s goes back to position %s: %s", name, text, why)
+            case "readers":
+                logger.warning(
+                    "node %s: the log has lost entries that readers of its table have seen; what "
+                    "no node has put back they see no more", name,
+                )  # fmt: skip
+            case "stuck":
+                logger.error(
+                    "node %s: the beginning of the log is gone, and no checkpoint of the node is "
+                    "in it: it serves nothing", name,
+                )  # fmt: skip
+            case "snapshot":
+                logger.error("node %s cannot take a snapshot: %s", name, text)
+            case "settings":
+                self._fail(f"the log is of a table with other settings: {text}")
 
     def _fail(self, why: str) -> None:
         if not self.figures.fault:
@@ -311,100 +224,75 @@ class Node:
             self.figures.fault = why
         self.ended.set()
 
-    # -- Operating ----------------------------------------------------------------------------
 
-    def fail_over(self, successor: str = "") -> str:
-        """Have another node, or the one that is named, be the primary; return why it cannot be."""
-        names = [one.id for one in self._membership.near()]
-        if not self.machine.is_primary:
-            return f"not the primary: ask {self.machine.leader.node.partition('/')[0] or 'it'}"
-        if successor == self.settings.name:
-            return f"{successor} is the primary"
-        if successor and successor not in names:
-            return f"there is no node {successor!r}; there are {', '.join(names) or 'none'}"
-        if not names:
-            return "there is no other node in this data centre"
-        self.machine.hand_over(successor)
-        return ""
+def folder_of(settings: NodeSettings, data: str | None) -> Path:
+    """Return the folder of a node's files, which is made if it is not there.
 
-    def drain(self) -> None:
-        """Be no primary, and tell clients and balancers to go."""
-        with self.lock:
-            self.figures.draining = True
-            if self.machine.is_primary:
-                self.machine.hand_over()
-        until = time.monotonic() + DRAINED
-        while self.machine.primary is not None and time.monotonic() < until:
-            if threading.current_thread().name.startswith("node-"):
-                break
-            time.sleep(0.01)
+    Args:
+        data: the folder that was asked for. Default: one under the state directory.
 
-    def resync(self) -> str:
-        """Take a snapshot of another node; return why that cannot be."""
-        if self.machine.is_primary:
-            return "it is the primary; the others follow it"
-        if not self._membership.near():
-            return "there is no other node"
-        self.machine.resync("an operator asked for it")
-        return ""
-
-    def _may_stand(self) -> bool:
-        machine = self.machine
-        if machine.joining or self.figures.draining or self.ended.is_set():
-            return False
-        named = machine.successor
-        if named and named != self.settings.name:
-            if not self._successor_until:
-                self._successor_until = time.monotonic() + 2 * self.settings.lease
-        elif named == self.settings.name:
-            return True
-        if time.monotonic() < self._successor_until:
-            return False
-        self._successor_until = 0.0
-        return True
-
-    # -- Helpers ------------------------------------------------------------------------------
-
-    def _flush(self) -> None:
-        with self.lock:
-            if self._appender.is_idle:
-                self.machine.flush()
-
-    def _fresh(self) -> None:
-        self._keeper.set_fresh(self.settings.max_staleness)
-
-    def _stream(self, role: Role) -> ChangeStream:
-        settings = self.settings
-        return open_stream(
-            settings.stream_url, settings.table, keep=settings.keep or KEPT, role=role,
-            timeout=settings.lease,
-        )  # fmt: skip
-
-    def _link_stream(self, dc: str) -> ChangeStream:
-        settings = self.settings
-        return open_stream(
-            settings.link_url(dc), settings.table, role="read", timeout=settings.lease
-        )
-
-    def _link_nodes(self, dc: str) -> list[Address]:
-        try:
-            found = announcements(self._link_clients[dc], self.settings.table)
-        except (InterlockError, OSError) as error:
-            logger.warning("nodes of data centre %s: %s", dc, error)
-            return []
-        found = [one for one in found if one.role != "joining" and one.dc == dc]
-        found.sort(key=lambda one: (one.role != "primary", -one.seq))
-        return [self.settings.peers.address(one.address) for one in found]
-
-    def _scan_mark(self) -> ScanMark:
-        mark = self.machine.fence.mark
-        return ScanMark(
-            node=self.settings.name, token=mark.token, number=mark.number, seq=mark.seq,
-            lineage=mark.lineage,
-            position=mark.position, clock=self._clock.next()[0],
-            links=list(self.machine.links.values()),
-        )  # fmt: skip
+    Raises:
+        OSError: it cannot be made or written; the text says what to do.
+    """
+    folder = (
+        Path(data).resolve()
+        if data
+        else _state_directory() / (f"{settings.table}.{settings.dc}.{settings.name}")
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"a node cannot work without a folder for its files: {error.strerror}; name another "
+            f"with --data FOLDER",
+            str(folder),
+        ) from None
+    return folder
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _state_directory() -> Path:
+    service = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if service:
+        return Path(service)
+    if os.geteuid() == 0:
+        return Path("/var/lib/interlock")
+    given = os.environ.get("XDG_STATE_HOME", "")
+    state = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    return state / "interlock"
+
+
+def _given(
+    settings: NodeSettings, rules: TableRules, place: str | Path, mode: int, folder: Path
+) -> dict[str, object]:
+    if settings.ack != 0:
+        raise ValueError("--ack: a node cannot wait for other machines yet; leave it at 0")
+    return {
+        "name": f"{settings.name}/{secrets.token_hex(8)}",
+        "node": settings.name,
+        "machine": machine(),
+        "table": settings.table,
+        "dc": settings.dc,
+        "rules": rules.fingerprint,
+        "capacity": settings.capacity,
+        "centres": 1 + len(settings.links),
+        "tombstones": settings.tombstones,
+        "key_size": settings.key_size,
+        "ttl": 0 if settings.ttl is None else round(settings.ttl * 1000),
+        "place": str(place),
+        "is_path": isinstance(place, Path),
+        "mode": mode,
+        "folder": str(folder),
+        "timeout": settings.timeout,
+        **pace(),
+        "keep": settings.keep,
+        "held": bool(settings.databases),
+        **engine_of(settings.stream_url, settings.table, settings.dc),
+    }
+
+
+def _far(settings: NodeSettings, dc: str) -> FarLog:
+    url = settings.stream_url if dc == settings.dc else settings.link_url(dc)
+    return FarLog(url, settings.table, dc, FAR_TIMEOUT)

@@ -14,45 +14,7 @@ from interlock.hub.httpd import Page
 
 @dataclass(frozen=True)
 class Standing:
-    """The standing of a node at a moment."""
-
-    id: str
-    dc: str
-    role: str
-    """``primary``, ``replica`` or ``joining``."""
-    address: str
-    """``HOST:PORT`` of its hub."""
-    primary: str = ""
-    """The id of the primary that it follows."""
-    token: int = 0
-    lag_ms: float = 0.0
-    lag_changes: int = 0
-    fresh: bool = True
-    """It may be read: it has heard of its primary within what it was told."""
-    draining: bool = False
-    fault: str = ""
-    """The reason why it cannot go on; empty: it can."""
-
-    def told(self) -> dict[str, Any]:
-        """Return it as the pages tell it."""
-        return {
-            "id": self.id,
-            "dc": self.dc,
-            "role": self.role,
-            "address": self.address,
-            "primary": self.primary,
-            "token": self.token,
-            "lag_ms": self.lag_ms,
-            "lag_changes": self.lag_changes,
-            "fresh": self.fresh,
-            "draining": self.draining,
-            "fault": self.fault,
-        }
-
-
-@dataclass(frozen=True)
-class LogStanding:
-    """The standing of a node on a log at a moment."""
+    """State of a node at a moment."""
 
     id: str
     dc: str
@@ -76,8 +38,8 @@ class LogStanding:
         return asdict(self)
 
 
-class LogPages:
-    """The pages of a node on a log, in front of those of its hub.
+class NodePages:
+    """The pages of a node, in front of those of its hub.
 
     ``/ready`` is 200 where the node serves, with ``?max_lag=MS`` where it is no more than so many
     milliseconds behind its log. ``/health`` is the hub's with the node in it, and ``/metrics`` the
@@ -86,7 +48,7 @@ class LogPages:
     """
 
     def __init__(
-        self, standing: Callable[[], LogStanding], metrics: Callable[[], Iterable[str]]
+        self, standing: Callable[[], Standing], metrics: Callable[[], Iterable[str]]
     ) -> None:
         self._standing = standing
         self._metrics = metrics
@@ -124,60 +86,6 @@ class LogPages:
 EVERY = "every node takes reads and writes; use /ready?max_lag=MS"
 
 
-class NodePages:
-    """The pages of one node, in front of those of its hub.
-
-    ``/primary`` is 200 at the primary. ``/replica`` is 200 at a replica that may be read, with
-    ``?max_lag=MS`` at one that is no more than so many milliseconds behind. ``/health`` is the
-    hub's with the node in it, and ``/ready`` the hub's, but not of a node that joins or drains.
-    All others are 503, with the reason.
-    """
-
-    def __init__(self, standing: Callable[[], Standing]) -> None:
-        self._standing = standing
-
-    def __call__(self, path: str, query: str, of_hub: Callable[[str], Page | None]) -> Page | None:
-        """Return the page at a path; None if there is none."""
-        if path == "/primary":
-            return self._primary()
-        if path == "/replica":
-            return self._replica(query)
-        page = of_hub(path)
-        if page is None:
-            return None
-        if path == "/":
-            return Page(f"{page.body}/primary\n/replica\n")
-        if path == "/health":
-            return _health(page, self._standing())
-        return self._ready(page) if path == "/ready" else page
-
-    def _primary(self) -> Page:
-        standing = self._standing()
-        if standing.role != "primary":
-            return _told(standing, f"it is a {standing.role} node")
-        return _told(standing, _leaves(standing))
-
-    def _replica(self, query: str) -> Page:
-        longest = _most_lag("/replica", query)
-        if isinstance(longest, Page):
-            return longest
-        standing = self._standing()
-        if standing.role != "replica":
-            return _told(standing, f"it is a {standing.role} node")
-        if standing.lag_ms > longest:
-            return _told(standing, f"it is {standing.lag_ms:.0f} ms behind")
-        if not standing.fresh:
-            return _told(standing, "it has not heard of its primary")
-        return _told(standing, _leaves(standing))
-
-    def _ready(self, page: Page) -> Page:
-        standing = self._standing()
-        why = "joining" if standing.role == "joining" else _leaves(standing)
-        if page.status is not HTTPStatus.OK or not why:
-            return page
-        return Page(f"{why}\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
-
-
 def _most_lag(path: str, query: str) -> float | Page:
     """Return the milliseconds that a node may be behind, or the page that says what is wrong."""
     given = parse_qs(query, keep_blank_values=True)
@@ -193,21 +101,7 @@ def _most_lag(path: str, query: str) -> float | Page:
     return Page(text, status=HTTPStatus.BAD_REQUEST)
 
 
-def _health(page: Page, standing: Standing | LogStanding) -> Page:
+def _health(page: Page, standing: Standing) -> Page:
     told = {**json.loads(page.body), "node": standing.told()}
     status = HTTPStatus.SERVICE_UNAVAILABLE if standing.fault else page.status
     return Page(json.dumps(told) + "\n", page.content_type, status)
-
-
-def _leaves(standing: Standing) -> str:
-    """Return why a node should not be used any more; empty if it should."""
-    return standing.fault or ("draining" if standing.draining else "")
-
-
-def _told(standing: Standing, why: str) -> Page:
-    """Return a page that says what the node is: 200 if there is nothing against it."""
-    told = standing.told()
-    if why:
-        told["reason"] = why
-    status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
-    return Page(json.dumps(told) + "\n", "application/json", status)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlock.cluster.entry import EVERY
 from interlock.cluster.peers import Peers
 from interlock.engine.announcements import check_name
 from interlock.retry import seconds
@@ -26,30 +25,30 @@ class NodeSettings:
     row: type[Row]
     """The class of its rows."""
     cluster: str
-    """URL of the engine with the lease, the announcements, and the stream if no other has it."""
+    """URL of the engine with the announcements, and with the log if `stream` names no other."""
     name: str
     dc: str = "main"
     stream: str = ""
-    """URL of the engine with the change stream; empty: the cluster's."""
+    """URL of the engine with the log; empty: the cluster's."""
     links: Mapping[str, str] = field(default_factory=dict)
     """URLs of the engines of other data centres, by their names."""
     link_streams: Mapping[str, str] = field(default_factory=dict)
     """URLs of their streams, where those are on engines of their own."""
     ack: int | str = 0
-    """So many replicas have a change before its client is answered; ``"all"``: each there is."""
+    """Number of other machines that must have a write before its client is answered; ``"all"``:
+    each that has a node."""
     databases: tuple[str, ...] = ()
     """URLs of databases that rows are written to, behind; several: by the hash of the key."""
     partitions: str | None = None
     from_database: bool = False
     """Take what a database has, though it is of another history than the log's, and old."""
     max_staleness: float | None = None
-    """Seconds since the primary was heard of, beyond which reads are refused. None: never."""
+    """Reads are refused when the node has not read its log to the end for this many seconds.
+    None: never."""
     timeout: float = 10.0
-    """Of a node on a log: seconds within which a write is done, or not at all."""
-    lease: float = 3.0
-    """Seconds after which a primary that does not renew its lease is one no more."""
+    """Seconds within which a write is done, or not at all."""
     keep: int = 0
-    """Entries that the stream keeps at least; 0: a million, of a log those that nodes need."""
+    """Entries that the log keeps at least behind those that nodes need; 0: no more than these."""
     tombstone_age: float = 7 * 86_400.0
     """Seconds for which a deleted row is remembered."""
     tombstones: int = 1_000_000
@@ -77,18 +76,16 @@ class NodeSettings:
             raise ValueError(
                 f"node(): ack is {self.ack!r}; allowed: a whole number from 0 to 999, 'all'"
             )
-        if seconds(self.lease, "node(): lease") < 0.2:
-            raise ValueError(f"node(): lease is {self.lease}; allowed: 0.2 s or more")
         if not 0.1 <= seconds(self.timeout, "node(): timeout") <= LONGEST_WRITE:
             raise ValueError(
                 f"node(): timeout is {self.timeout}; allowed: 0.1 to {LONGEST_WRITE:g} s"
             )
         if self.max_staleness is not None:
             found = seconds(self.max_staleness, "node(): max_staleness")
-            if found < 2 * BEAT:
+            if found < LEAST_STALENESS:
                 raise ValueError(
-                    f"node(): max_staleness is {found}; allowed: {2 * BEAT} s or more, for a "
-                    f"primary that has nothing to say is heard every {BEAT} s"
+                    f"node(): max_staleness is {found}; allowed: {LEAST_STALENESS:g} s or more, "
+                    f"because a node looks at an idle log once a second"
                 )
         for name in ("capacity", "keep", "tombstones"):
             number: Any = getattr(self, name)
@@ -98,21 +95,16 @@ class NodeSettings:
                 raise ValueError(f"node(): {name} is {number!r}; allowed: a whole number from 1")
 
     @property
-    def acks(self) -> int:
-        """`ack` as a number."""
-        return EVERY if isinstance(self.ack, str) else self.ack
-
-    @property
     def stream_url(self) -> str:
-        """URL of the engine with the change stream."""
+        """URL of the engine with the log."""
         return self.stream or self.cluster
 
     def link_url(self, dc: str) -> str:
-        """URL of the engine with another data centre's stream."""
+        """URL of the engine with another data centre's log."""
         return self.link_streams.get(dc) or self.links[dc]
 
 
 LONGEST_WRITE = 60.0
 """Seconds; the state keeps what it needs to tell a late write from a new one for no longer."""
-BEAT = 0.5
-"""Seconds between two entries of a primary at most."""
+LEAST_STALENESS = 2.0
+"""Seconds; an idle log is looked at once a second."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock import _core
-from interlock.cluster.log_figures import LogFigures
+from interlock.cluster.figures import NodeFigures
 from interlock.cluster.membership import Membership
 from interlock.cluster.reply import array, bulk, error
 from interlock.cluster.settings import NodeSettings
@@ -157,7 +157,7 @@ class Snapshots:
         self,
         settings: NodeSettings,
         node: _core.LogNode,
-        figures: LogFigures,
+        figures: NodeFigures,
         membership: Membership,
         folder: Path,
     ) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from interlock.engine.client import Client
     from interlock.engine.session import Session
 
-Role = Literal["serving", "joining", "primary", "replica"]
+Role = Literal["serving", "joining"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
@@ -40,18 +40,13 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     http: str = ""
     """``HOST:PORT`` of its pages; empty: it has none."""
     position: int = 0
-    """Of a node on a log: the entries that it has applied."""
+    """The number of entries of its log that it has applied."""
     rows_checksum: str = ""
     """Of all rows at that position, on which it is the same on all nodes; in hexadecimal."""
     lag_entries: int = 0
     """The entries that it lacks of those that the node furthest on has."""
     machine: str = ""
     """The machine that it runs on; nodes of one count once for ``--ack``."""
-    token: int = 0
-    """The token of the primary that it follows, or is."""
-    seq: int = 0
-    """The number of the last change that it has applied."""
-    lag_changes: int = 0
     lag_ms: float = 0.0
     since: float = 0.0
     """The time at which it started, in seconds since 1970, by its clock."""

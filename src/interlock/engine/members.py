@@ -172,7 +172,7 @@ class Members:
     def _near(
         self, session: Session[Any], some: list[Announcement], until: float
     ) -> Request[list[Announcement]]:
-        """Return the nodes that are about as near as the nearest, replicas if there are any."""
+        """Return the nodes that are about as near as the nearest."""
         if len(some) > 1:
             # Not all of a large cluster.
             some = random.sample(some, min(len(some), MEASURED))
@@ -182,8 +182,7 @@ class Members:
         if not some:
             return []
         best = min(self._trips.get(one.address, 0.0) for one in some)
-        near = [one for one in some if self._trips.get(one.address, 0.0) <= best * 2 + NOISE]
-        return [one for one in near if one.role != "primary"] or near
+        return [one for one in some if self._trips.get(one.address, 0.0) <= best * 2 + NOISE]
 
     def _measure(self, session: Session[Any], address: str, until: float) -> Request[None]:
         self._trips.pop(address, None)

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.hub.resp import ReplyError
-from tests.cluster.faults import checker, quiet, streams, workload
+from tests.cluster.faults import checker, quiet, workload
 from tests.cluster.faults.chaos import DEADLY, KINDS, LOSING, Chaos, Fault, drawn
 from tests.cluster.faults.checker import Promise, Violation
 from tests.cluster.faults.cluster import Cluster, Layout
 from tests.cluster.faults.history import OK, READ, UNKNOWN, Recorder
-from tests.cluster.faults.servers import ENGINE_PORT
 from tests.cluster.faults.workload import Guest, Known, Reader, Writer
 
 WRITERS = 3
@@ -138,14 +137,6 @@ def run(plan: Plan, folder: Path) -> Result:
             workload.end(guests, known)
             seen, took = quiet.wait(cluster, known.keys, AGREED_SECONDS)
             promise = promise_of(plan, cluster)
-            whole = not (plan.loses or plan.layout.keep)
-            told = [stream_of(cluster, dc, whole=whole) for dc in cluster.dcs]
-            violations += [one for stream in told for one in stream.violations]
-            if whole:
-                # Else what came late may have come in time as well, in what is gone.
-                violations += streams.believed(recorder.operations, told)
-            counts["terms of primaries"] += sum(one.terms for one in told)
-            counts["changes in entries that did not count"] += sum(one.late for one in told)
             violations += [
                 Violation("ended", f"{node.host} with {node.code}: {node.said()}")
                 for node in cluster.nodes.values()
@@ -187,13 +178,6 @@ def guests_of(cluster: Cluster, recorder: Recorder, known: Known, seed: int) -> 
             name = f"r-{place.name}"
             guests.append(Reader(name, [place], recorder, known, f"{seed} {name}", enter=there))
     return guests
-
-
-def stream_of(cluster: Cluster, dc: str, *, whole: bool) -> streams.Told:
-    engine = cluster.engines[dc][0]
-    address = cluster.network.address[engine.host]
-    found = cluster.within(engine.host, lambda: streams.entries(address, ENGINE_PORT))
-    return streams.judged(dc, found, whole=whole)
 
 
 def promise_of(plan: Plan, cluster: Cluster) -> Promise:

@@ -48,8 +48,8 @@ def _nodes(cluster: Cluster, given: argparse.Namespace) -> int:
             f"{one.role}, draining" if one.draining else one.role,
             one.address,
             one.http or "-",
-            one.position or one.seq,
-            one.lag_entries or one.lag_changes,
+            one.position,
+            one.lag_entries,
             milliseconds(one.lag_ms),
             duration(now - one.since) if one.since else "-",
             one.version,
@@ -60,4 +60,4 @@ def _nodes(cluster: Cluster, given: argparse.Namespace) -> int:
     return 0
 
 
-HEAD = ("node", "dc", "role", "address", "http", "change", "behind", "lag", "up", "release")
+HEAD = ("node", "dc", "role", "address", "http", "position", "behind", "lag", "up", "release")

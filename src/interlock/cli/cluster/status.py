@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.cluster.on_log import HEAD as HEAD_ON_LOG
-from interlock.cli.cluster.on_log import alarms, is_on_log, line, rows, troubles
 from interlock.cli.cluster.subcommand import (
     Cluster,
     Refusal,
@@ -33,22 +32,18 @@ def add_to(commands: Any) -> None:
         "status",
         lambda given: ask(given, lambda cluster: _status(cluster, given)),
         "the nodes with their lag, links and the database",
-        about="All nodes are asked. It exits with 1 where a data centre has no primary, a node "
-        "does not answer, or one on a log is stuck or has other rows than another at the same "
-        "position.",
+        about="All nodes are asked. It exits with 1 if a node does not answer, is stuck, or has "
+        "other rows than another at the same position.",
     )
 
 
 def _status(cluster: Cluster, given: argparse.Namespace) -> int:
     nodes = cluster.nodes()
     told = list(zip(nodes, cluster.statuses(nodes), strict=True))
-    whole = bool(told) and all(isinstance(found, dict) for _, found in told)
-    on_log = [(one, found) for one, found in told if is_on_log(one)]
-    dcs = sorted({one.dc for one in nodes if not is_on_log(one)})
-    primaries = {dc: _primary(told, dc) for dc in dcs}
-    is_stuck = any(isinstance(found, dict) and found.get("state") in STUCK for _, found in on_log)
-    is_wrong = is_stuck or next(alarms(on_log), None) is not None
-    code = 0 if whole and all(primaries.values()) and not is_wrong else 1
+    statuses = [status for _, status in told if isinstance(status, dict)]
+    is_stuck = any(status.get("state") in STUCK for status in statuses)
+    is_wrong = is_stuck or next(_alarms(told), None) is not None
+    code = 0 if told and len(statuses) == len(told) and not is_wrong else 1
     if given.json:
         for one, found in told:
             emit(found if isinstance(found, dict) else {**_announced(one), "error": str(found)})
@@ -57,17 +52,8 @@ def _status(cluster: Cluster, given: argparse.Namespace) -> int:
         print(f"no nodes of cluster {cluster.name!r}")
         return code
     print(f"cluster {printable(cluster.name)} at {printable(cluster.url)}")
-    print("\n".join([*_picture(told, primaries), *_picture_of_logs(on_log)]))
+    print("\n".join(_picture(told)))
     return code
-
-
-def _primary(told: Sequence[Told], dc: str) -> dict[str, Any] | None:
-    """Return what the primary of a data centre says; of two that say so, the later."""
-    found = [
-        status for one, status in told
-        if one.dc == dc and isinstance(status, dict) and status.get("role") == "primary"
-    ]  # fmt: skip
-    return max(found, key=lambda status: int(status.get("token", 0)), default=None)
 
 
 def _announced(one: Announcement) -> dict[str, Any]:
@@ -76,131 +62,141 @@ def _announced(one: Announcement) -> dict[str, Any]:
     return structs.asdict(one)
 
 
-def _picture_of_logs(told: Sequence[Told]) -> Iterator[str]:
-    if not told:
-        return
+def _picture(told: Sequence[Told]) -> Iterator[str]:
     for dc in sorted({one.dc for one, _ in told}):
-        yield printable(line(dc, [found for found in told if found[0].dc == dc]))
+        yield printable(_line(dc, [found for found in told if found[0].dc == dc]))
     yield ""
-    yield table(HEAD_ON_LOG, list(rows(told)))
-    wrong = [*alarms(told), *troubles(told)]
+    yield table(HEAD, list(_rows(told)))
+    for head, found in ((LINKS, list(_links(told))), (DATABASES, list(_databases(told)))):
+        if found:
+            yield ""
+            yield table(head, found)
+    wrong = [*_alarms(told), *_troubles(told)]
     if wrong:
         yield ""
         yield from map(printable, wrong)
 
 
-def _picture(told: Sequence[Told], primaries: dict[str, dict[str, Any] | None]) -> Iterator[str]:
-    told = [(one, status) for one, status in told if not is_on_log(one)]
-    if not told:
-        return
+def _line(dc: str, told: Sequence[Told]) -> str:
+    """Return what there is to say of the nodes of a data centre."""
+    serving = [one for one, status in told if _is_well(status)]
+    return f"{dc}: {len(serving)} of {len(told)} nodes serve; each takes reads and writes"
+
+
+def _is_well(status: dict[str, Any] | Refusal) -> bool:
+    """Return whether a node answers, and serves."""
+    return isinstance(status, dict) and status.get("state") == "serving"
+
+
+def _rows(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
+    """Yield a row of the table for each node."""
     now = time.time()
-    for dc, primary in primaries.items():
-        if primary is None:
-            yield f"{printable(dc)}: NO PRIMARY answers"
-            continue
-        since = float(primary.get("since") or 0)
-        length = f" for {duration(now - since)}, since {_moment(since)}" if since else ""
-        acked = _acked(primary.get("ack", 0))
-        yield (
-            f"{printable(dc)}: {printable(str(primary['id']))} is the primary{length}, under token "
-            f"{primary.get('token')}; writes are answered when {acked} them"
-        )
-    yield ""
-    yield table(HEAD, [_row(one, status, now) for one, status in told])
-    links = [
-        (one.dc, link) for one, status in told
-        if isinstance(status, dict) and status.get("role") == "primary"
-        for link in status.get("links") or ()
-    ]  # fmt: skip
-    if links:
-        yield ""
-        yield table(LINKS, [_link(dc, link) for dc, link in links])
-    yield from _databases(told)
-    yield from _troubles(told)
-
-
-def _acked(ack: object) -> str:
-    if ack in (0, "0"):
-        return "the primary has"
-    return "a replica has" if ack in (1, "1") else f"{ack} replicas have"
-
-
-def _row(one: Announcement, status: dict[str, Any] | Refusal, now: float) -> tuple[str | int, ...]:
-    if not isinstance(status, dict):
-        return one.id, one.dc, "NO ANSWER", one.address, one.seq, one.lag_changes, "-", "-", "-"
-    role = str(status.get("role"))
-    return (
-        one.id,
-        one.dc,
-        f"{role}, draining" if status.get("draining") else role,
-        one.address,
-        int(status.get("seq", 0)),
-        int(status.get("lag_changes", 0)),
-        milliseconds(float(status.get("lag_ms", 0))),
-        f"{int(status.get('rows', 0)):,}",
-        duration(now - float(status["started"])) if status.get("started") else "-",
-    )
-
-
-def _link(dc: str, link: dict[str, Any]) -> tuple[str | int, ...]:
-    return (
-        f"{dc} <- {link.get('dc')}",
-        str(link.get("state")),
-        milliseconds(float(link.get("lag_ms", 0))),
-        _ago(float(link.get("silent_ms", 0))),
-        int(link.get("changes", 0)),
-        str(link.get("position") or "-"),
-        str(link.get("error") or ""),
-    )
-
-
-def _ago(ms: float) -> str:
-    return f"{milliseconds(ms)} ago" if ms < NEVER else "never"
-
-
-def _databases(told: Sequence[Told]) -> Iterator[str]:
-    found_rows: list[tuple[str | int, ...]] = []
     for one, status in told:
-        # It is the primary that writes.
-        writes = isinstance(status, dict) and status.get("role") == "primary"
-        database = status.get("database") if writes and isinstance(status, dict) else None
-        for found in database if isinstance(database, list) else [database] if database else ():
-            found_rows.append(
-                (
-                    one.id,
-                    str(found.get("url")),
-                    milliseconds(float(found.get("delay_ms") or 0)),
-                    int(found.get("waiting") or 0),
-                    str(found.get("error") or ""),
-                )
+        if not isinstance(status, dict):
+            yield (one.id, one.dc, "NO ANSWER", one.address, one.position, one.lag_entries, "-",
+                   "-", "-", "-")  # fmt: skip
+            continue
+        state = str(status.get("state"))
+        yield (
+            one.id,
+            one.dc,
+            f"{state}, draining" if status.get("draining") else state,
+            one.address,
+            int(status.get("position", 0)),
+            int(status.get("lag_entries", 0)),
+            milliseconds(float(status.get("lag_s", 0)) * 1000),
+            f"{int(status.get('rows', 0)):,}",
+            str(status.get("rows_checksum", ""))[:SHOWN],
+            duration(now - float(status["started"])) if status.get("started") else "-",
+        )
+
+
+def _links(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
+    """Yield a row for each link: of the node that sends, or of one that rests if none does."""
+    found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+    for one, status in told:
+        for link in (status.get("links") or ()) if isinstance(status, dict) else ():
+            way = one.dc, str(link.get("dc"))
+            if way not in found or found[way][1].get("state") == "idle":
+                found[way] = one.id, link
+    for (dc, other), (id, link) in sorted(found.items()):
+        silent = float(link.get("silent_ms", 0))
+        yield (
+            f"{dc} -> {other}",
+            id,
+            str(link.get("state")),
+            milliseconds(float(link.get("lag_ms", 0))),
+            f"{milliseconds(silent)} ago" if silent < NEVER else "never",
+            int(link.get("changes", 0)),
+            str(link.get("position") or "-"),
+            str(link.get("error") or ""),
+        )
+
+
+def _databases(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
+    for one, status in told:
+        found = status.get("database") if isinstance(status, dict) else None
+        if isinstance(found, dict):
+            yield (
+                one.id,
+                str(found.get("url")),
+                milliseconds(float(found.get("delay_ms") or 0)),
+                int(found.get("waiting") or 0),
+                int(found.get("written") or 0),
+                str(found.get("error") or ""),
             )
-    if found_rows:
-        yield ""
-        yield table(DATABASES, found_rows)
 
 
 def _troubles(told: Sequence[Told]) -> Iterator[str]:
-    lines = []
+    """Yield all that is wrong, a line each."""
     for one, status in told:
         if not isinstance(status, dict):
-            lines.append(f"{one.id}: {status}")
+            yield f"{one.id}: {status}"
             continue
-        stream = status.get("stream") or {}
-        for what in ("error", "election"):
-            if stream.get(what):
-                lines.append(f"{one.id}: {stream[what]}")
-    if lines:
-        yield ""
-        yield from map(printable, lines)
+        found = status.get("trouble")
+        for trouble in found if isinstance(found, list) else ():
+            if trouble.get("kind") == "checksum":
+                continue
+            length = duration(time.time() - float(trouble.get("since") or 0))
+            yield f"{one.id}: {trouble.get('text')}, for {length}"
+        merged = int(status.get("merged_rows") or 0)
+        if merged:
+            yield (
+                f"{one.id}: {merged:,} rows were merged after a loss that was deeper than every "
+                f"ring; an older write may have won"
+            )
 
 
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+def _alarms(told: Sequence[Told]) -> Iterator[str]:
+    """Yield the differences that must not be: other rows at the same position."""
+    known = set()
+    statuses = [(one, status) for one, status in told if isinstance(status, dict)]
+    for (one, status), (other, theirs) in combinations(statuses, 2):
+        same = one.dc == other.dc and status.get("position") == theirs.get("position")
+        if same and status.get("rows_checksum") != theirs.get("rows_checksum"):
+            known.add(frozenset((one.id, other.id)))
+            yield _alarm(one.id, other.id, status.get("position"))
+    for one, status in statuses:
+        for trouble in status.get("trouble") or ():
+            other_id = str(trouble.get("text", "")).removeprefix("node ").partition(" ")[0]
+            pair = frozenset((one.id, other_id))
+            if trouble.get("kind") == "checksum" and pair not in known:
+                known.add(pair)
+                yield _alarm(one.id, other_id, str(trouble["text"]).rpartition(" ")[2])
+
+
+def _alarm(one: str, other: str, position: object) -> str:
+    return (
+        f"ALARM: {one} and {other} have other rows at the same position {position}: see "
+        f"'interlock cluster diff {one} {other}'"
+    )
 
 
 STUCK = ("stuck", "read-only")
-HEAD = ("node", "dc", "role", "address", "change", "behind", "lag", "rows", "up")
-LINKS = ("link", "state", "lag", "heard", "changes", "position", "")
+HEAD = ("node", "dc", "state", "address", "position", "behind", "lag", "rows", "checksum", "up")
+LINKS = ("link", "node", "state", "lag", "heard", "changes", "position", "")
+DATABASES = ("node", "database", "delay", "waiting", "written", "")
 NEVER = 1e12
-"""Milliseconds that stand for never."""
-DATABASES = ("node", "database", "delay", "waiting", "")
+"""Milliseconds that mean never."""
+SHOWN = 8
+"""Digits of a checksum that are shown to people."""

@@ -1,4 +1,9 @@
-"""Rows written behind: offered by a primary, and written in batches by threads of their own."""
+"""Databases that follow a log: what a node has applied is written to them, and what only they have
+comes from them.
+
+Each write is conditional on the mark that the database had before, so any number of nodes may write
+to one: those that lose rest, and look again whether the winner goes on.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +12,35 @@ import random
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
-from interlock.cluster.database.pending import MOST_BYTES, Change, Pending, StateOf
-from interlock.cluster.database.protocol import (
-    Database,
-    DatabaseUnavailable,
-    Fenced,
-    SavedMark,
-    SavedRow,
-)
+import msgspec
 
-Missing = Callable[[SavedMark], Iterable[bytes]]
+from interlock import _core
+from interlock.cluster.database.protocol import Database, DatabaseUnavailable, LogMark, SavedRow
+from interlock.errors import InterlockError
+
+logger = logging.getLogger("interlock.cluster")
 BATCH = 5_000
 PAUSE = 0.05
-"""Seconds for which rows are waited for, to be written together."""
+"""Seconds for which changes are waited for, to be written together."""
+WAIT = 0.25
+"""Seconds for which the node is asked for a change."""
+RESTED = 1.0
+"""Seconds between two looks at a database that another node writes."""
 _FIRST, _LONGEST = 0.1, 5.0
 """Seconds of the first and the longest wait after a failure."""
 _MARK = 5.0
 """Seconds between two marks when no row changes."""
 _FORGET = 60.0
 _FORGOTTEN = 5_000
-logger = logging.getLogger("interlock.cluster")
+_APPENDED = 1 << 20
+"""Bytes of rows in an entry."""
+_DAY_MS = 86_400_000
+
+Row = tuple[bytes, bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,259 +51,330 @@ class Figures:
     waiting: int
     """Rows that are not written yet."""
     delay_ms: float
-    """For how long the oldest of them has waited."""
+    """Milliseconds for which the oldest of them has waited."""
     written: int
     """Rows written since the start."""
     error: str
-    """The reason why nothing can be written just now; empty: it can."""
+    """The reason why nothing can be written just now; empty if it can."""
+
+
+class ForeignDatabase(InterlockError):
+    """A database has rows that are in no history of the log, and too old to be joined."""
 
 
 class WriteBehind:
-    """Writes the rows of one table to its databases, as long as this node is the primary.
-
-    Any thread may call. ``offer`` never waits for a database.
+    """Writes the rows of one node to its databases. Without any it does nothing.
 
     Args:
         databases: migrated; with several of them a row is in that of its key's hash, for ever.
-        state_of: returns a row's state, for those that waited as keys alone. Called on our threads.
-        missing: returns the keys of all rows that changed since a mark, or of all rows. Called on
-            our threads, once for each database and term.
+        age_ms: for how long nodes remember a deleted row. Rows of another history that are older
+            than half of it are not taken.
+        takes_all: take them whatever their age.
+        released: called once, when no database has rows that the node lacks.
+        refused: called with the reason when one has rows that are too old.
     """
 
     def __init__(
         self,
         databases: Sequence[Database],
-        state_of: StateOf,
-        missing: Missing,
         *,
-        batch: int = BATCH,
-        pause: float = PAUSE,
-        most_bytes: int = MOST_BYTES,
+        age_ms: int,
+        takes_all: bool,
+        released: Callable[[], None],
+        refused: Callable[[str], None],
     ) -> None:
+        self._released = released
+        self._lock = threading.Lock()
+        self._missing = len(databases)
         self._writers = [
-            _Writer(one, n, len(databases), state_of, missing, batch, pause, most_bytes)
+            _Writer(one, n, len(databases), age_ms, takes_all, self._caught_up, refused)
             for n, one in enumerate(databases)
         ]
 
-    def start(self) -> None:
-        """Begin; nothing is written before ``lead``."""
+    def start(self, node: _core.LogNode) -> None:
+        """Begin."""
         for writer in self._writers:
-            writer.thread.start()
-
-    def lead(self, token: int) -> None:
-        """Become the one who writes, from what is offered next on, and what was missed before."""
-        for writer in self._writers:
-            writer.lead(token)
-
-    def rest(self) -> None:
-        """Forget what waits, and write no more: another is the primary."""
-        for writer in self._writers:
-            writer.lead(None)
-
-    def offer(self, rows: Sequence[Change], mark: SavedMark) -> None:
-        """Have rows written, some time; with them all changes up to the mark were offered."""
-        count = len(self._writers)
-        if count == 1:
-            self._writers[0].offer(rows, mark)
-            return
-        parts: list[list[Change]] = [[] for _ in self._writers]
-        for row in rows:
-            parts[part_of(row[0], count)].append(row)
-        for writer, part in zip(self._writers, parts, strict=True):
-            writer.offer(part, mark)
+            writer.start(node)
 
     def figures(self) -> list[Figures]:
         """Return the figures of each database."""
         return [writer.figures() for writer in self._writers]
 
     def flush(self, timeout: float) -> bool:
-        """Wait until nothing waits any more, at most so many seconds; return whether it is so."""
-        until = time.monotonic() + timeout
-        done = [writer.flush(until) for writer in self._writers]
+        """Wait until all that was applied is written, or so many seconds; tell which."""
+        since = time.monotonic()
+        done = [writer.flush(since, since + timeout) for writer in self._writers]
         return all(done)
 
-    def close(self, timeout: float = 5.0) -> bool:
-        """Write what waits, for so many seconds at most, and end; return whether all is written."""
-        done = self.flush(timeout)
+    def close(self, timeout: float = 5.0) -> None:
+        """End; the node must be there until then."""
         for writer in self._writers:
             writer.end()
         for writer in self._writers:
-            if writer.thread.is_alive():
-                writer.thread.join(timeout)
-            # One that is in the middle of a call to a silent database is left there.
-            if not writer.thread.is_alive():
-                writer.database.close()
-        return done
+            writer.join(timeout)
+
+    def _caught_up(self) -> None:
+        with self._lock:
+            self._missing -= 1
+            if self._missing:
+                return
+        self._released()
 
 
 def part_of(key: bytes, count: int) -> int:
-    """Return the number of the database, of so many, that a key's row is in."""
+    """Return which of `count` databases has a key's row, from 0."""
     return zlib.crc32(key) % count
 
 
 class _Writer:
-    """The thread that writes to one database."""
+    """The thread of one database."""
 
     def __init__(
         self,
         database: Database,
         number: int,
         count: int,
-        state_of: StateOf,
-        missing: Missing,
-        batch: int,
-        pause: float,
-        most_bytes: int,
+        age_ms: int,
+        takes_all: bool,
+        caught_up: Callable[[], None],
+        refused: Callable[[str], None],
     ) -> None:
-        self.database = database
-        self.thread = threading.Thread(
+        self._database = database
+        self._number, self._count = number, count
+        self._age_ms, self._takes_all = age_ms, takes_all
+        self._caught_up, self._refused = caught_up, refused
+        self._thread = threading.Thread(
             target=self._run, name=f"node-database-{number}", daemon=True
         )
-        self._number, self._count = number, count
-        self._state_of, self._missing = state_of, missing
-        self._batch, self._pause, self._most_bytes = batch, pause, most_bytes
-        self._changed = threading.Condition()
-        self._ends = False
-        self._token: int | None = None
-        self._began = False
-        self._pending = Pending(SavedMark())
-        self._written = 0
+        self._node: _core.LogNode | None = None
+        self._ends = threading.Event()
+        self._hurry = threading.Event()
+        self._has_caught_up = False
+        self._rests = False
+        self._mark: LogMark | None = None
+        # What others read. All of it changes one by one, and none needs the others.
+        self._waiting = self._written = 0
+        self._since: float | None = None
+        self._all_written_at = 0.0
         self._error = ""
-        self._marked: SavedMark | None = None
         self._marked_at = self._forgot_at = 0.0
 
     # -- For other threads --------------------------------------------------------------------
 
-    def lead(self, token: int | None) -> None:
-        with self._changed:
-            self._token, self._began, self._error = token, False, ""
-            self._pending = Pending(SavedMark(), most_bytes=self._most_bytes)
-            self._changed.notify_all()
-
-    def offer(self, rows: Sequence[Change], mark: SavedMark) -> None:
-        with self._changed:
-            if self._token is None:
-                return
-            idle = not len(self._pending)
-            self._pending.offer(rows, mark)
-            if rows and (idle or len(self._pending) >= self._batch):
-                self._changed.notify_all()
+    def start(self, node: _core.LogNode) -> None:
+        self._node = node
+        self._thread.start()
 
     def figures(self) -> Figures:
-        with self._changed:
-            since = self._pending.since
-            delay = 0.0 if since is None else (time.monotonic() - since) * 1000
-            waiting = len(self._pending)
-            return Figures(self.database.url, waiting, round(delay, 1), self._written, self._error)
+        since = self._since
+        delay = 0.0 if since is None else (time.monotonic() - since) * 1000
+        url = self._database.url
+        return Figures(url, self._waiting, round(delay, 1), self._written, self._error)
 
-    def flush(self, until: float) -> bool:
-        with self._changed:
-            while self._token is not None and (len(self._pending) or not self._began):
-                left = until - time.monotonic()
-                if left <= 0 or not self.thread.is_alive():
-                    return False
-                self._changed.wait(left)
-            return True
+    def flush(self, since: float, until: float) -> bool:
+        self._hurry.set()
+        while self._all_written_at < since:
+            if time.monotonic() >= until or not self._thread.is_alive():
+                return False
+            self._ends.wait(0.01)
+        return True
 
     def end(self) -> None:
-        with self._changed:
-            self._ends = True
-            self._changed.notify_all()
+        self._ends.set()
+        self._hurry.set()
+
+    def join(self, timeout: float) -> None:
+        if self._node is not None:
+            self._thread.join(timeout)
+        # One that is in the middle of a call to a silent database is left there.
+        if not self._thread.is_alive():
+            self._database.close()
 
     # -- The thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
         failures = 0
-        while not self._ends:
+        while not self._ends.is_set():
             try:
                 self._step()
-            except Fenced as error:
-                logger.warning("nothing more is written behind: %s", error)
-                self._stop(str(error))
+            except ForeignDatabase as error:
+                self._error = str(error)
+                self._refused(self._error)
+                return
             except Exception as error:
                 known = isinstance(error, DatabaseUnavailable)
                 if not self._error:
                     logger.warning("rows wait to be written: %s", error, exc_info=not known)
                 failures += 1
                 longest = min(_FIRST * 2 ** min(failures, 10), _LONGEST)
-                with self._changed:
-                    self._error = str(error) or type(error).__name__
-                    self._pending.returned()
-                    self._changed.notify_all()
-                self._sleep(random.uniform(longest / 2, longest))
+                self._error = str(error) or type(error).__name__
+                # It may be done, or not.
+                self._mark = None
+                self._ends.wait(random.uniform(longest / 2, longest))
             else:
-                failures = 0
+                failures, self._error = 0, ""
 
     def _step(self) -> None:
-        with self._changed:
-            token, began, pending = self._token, self._began, self._pending
-        if token is None:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ends or self._token is not None)
+        if self._mark is None or self._rests:
+            self._look()
             return
-        if not began:
-            self._begin(token, pending)
+        assert self._node is not None
+        asked_at, mark = time.monotonic(), self._mark
+        found = self._node.changed(mark.since, BATCH, WAIT)
+        if found is None:
+            self._ends.wait(PAUSE)
             return
-        with self._changed:
-            if not len(pending):
-                self._changed.wait_for(self._has_work, 1.0)
-            elif len(pending) < self._batch:
-                # More may come, to be written with these.
-                self._changed.wait_for(
-                    lambda: self._ends or len(pending) >= self._batch, self._pause
-                )
-            if self._pending is not pending:
-                return
-        self._write(token, pending)
-        self._forget()
-
-    def _has_work(self) -> bool:
-        return self._ends or self._token is None or not self._began or bool(len(self._pending))
-
-    def _begin(self, token: int, pending: Pending) -> None:
-        mark = self.database.begin(token)
-        keys = [key for key in self._missing(mark) if part_of(key, self._count) == self._number]
-        with self._changed:
-            if self._pending is pending:
-                pending.based(mark)
-                pending.missing(keys)
-                self._marked, self._marked_at = mark, time.monotonic()
-                self._began, self._error = True, ""
-                self._changed.notify_all()
-
-    def _write(self, token: int, pending: Pending) -> None:
-        with self._changed:
-            rows = pending.take(self._batch)
-            mark = pending.mark
-        # Not under the lock: whoever offers may hold the one that this takes.
-        rows = [row if row.state is not None else self._asked(row) for row in rows]
+        place, last, kind, rows, image = found
+        stand = _mark(mark.epoch, place)
+        self._waiting = last - mark.number
+        if self._waiting and self._since is None:
+            self._since = asked_at
+        if kind != "rows":
+            assert image is not None
+            self._compare(mark, stand, kind, image)
+            return
+        self._served()
         now = time.monotonic()
-        if not rows and (mark == self._marked or now - self._marked_at < _MARK):
+        if not rows:
+            self._all_written_at, self._since = asked_at, None
+            if stand.position != mark.position and now - self._marked_at >= _MARK:
+                self._save([], stand, mark)
+            self._forget(stand.time)
             return
-        self.database.write(rows, mark, token)
-        with self._changed:
-            pending.settled()
-            self._marked, self._marked_at = mark, now
-            self._written += len(rows)
-            self._error = ""
-            self._changed.notify_all()
+        if self._save(self._own(rows), stand, mark) and len(rows) < BATCH:
+            self._hurry.wait(PAUSE)
+            self._hurry.clear()
 
-    def _asked(self, row: SavedRow) -> SavedRow:
-        return row._replace(state=self._state_of(row.key))
+    def _look(self) -> None:
+        """Read the mark; where another node writes, wait for as long as it goes on."""
+        if not self._rests:
+            self._mark = self._database.mark()
+            return
+        if self._hurry.wait(RESTED):
+            self._hurry.clear()
+        found = self._database.mark()
+        if found == self._mark or self._ends.is_set():
+            self._rests = False
+        self._mark, self._since = found, None
+        self._asks_only()
 
-    def _forget(self) -> None:
+    def _asks_only(self) -> None:
+        """Note how much the other has not written yet."""
+        assert self._node is not None and self._mark is not None
+        asked_at = time.monotonic()
+        found = self._node.changed(self._mark.since, 1, 0.0)
+        if found is None or found[2] == "other":
+            return
+        self._served()
+        self._waiting = found[1] - self._mark.number
+        if not self._waiting:
+            self._all_written_at = asked_at
+
+    def _served(self) -> None:
+        if not self._has_caught_up:
+            self._has_caught_up = True
+            self._caught_up()
+
+    def _save(self, rows: Sequence[SavedRow], mark: LogMark, before: LogMark) -> bool:
+        if not self._database.save(rows, mark, before):
+            self._mark, self._rests = self._database.mark(), True
+            return False
+        self._mark, self._marked_at = mark, time.monotonic()
+        self._written += len(rows)
+        self._waiting = max(0, self._waiting - len(rows))
+        # What is left has waited since then at most.
+        self._since = self._marked_at if self._waiting else None
+        return True
+
+    def _own(self, rows: Iterable[Row]) -> list[SavedRow]:
+        if self._count == 1:
+            return [SavedRow(*row) for row in rows]
+        return [SavedRow(*row) for row in rows if part_of(row[0], self._count) == self._number]
+
+    # -- Another history ----------------------------------------------------------------------
+
+    def _compare(self, mark: LogMark, stand: LogMark, kind: str, image: _core.RowsImage) -> None:
+        if kind == "behind":
+            for rows in _batches(image.since(mark.number)):
+                later = msgspec.structs.replace(stand, number=rows[-1][2])
+                if not self._save(self._own(rows), later, mark):
+                    return
+                mark = later
+            return
+        takes = kind == "other"
+        # From here on, what this history has replaces what is there.
+        claimed = msgspec.structs.replace(mark, epoch=mark.epoch + 1)
+        if not self._save([], claimed, mark):
+            return
+        brought = 0
+        with closing(self._database.rows()) as batches:
+            for batch in batches:
+                brings, lacks, unknown = image.compare(batch)
+                if brings and takes:
+                    self._check_age(mark, stand)
+                    brought += len(brings)
+                    if not self._bring([row[:2] for row in brings]):
+                        return
+                found = self._own(lacks)
+                if not takes:
+                    found += [SavedRow(key, None, 0) for key in unknown]
+                if found and not self._save(found, claimed, claimed):
+                    return
+        if brought:
+            logger.info("%d rows came from %s", brought, self._database.url)
+        self._served()
+        for rows in _batches(image.rest()):
+            if not self._save(self._own(rows), claimed, claimed):
+                return
+        # What came from there has changed since, and is written again.
+        self._save([], msgspec.structs.replace(stand, epoch=claimed.epoch), claimed)
+
+    def _check_age(self, mark: LogMark, stand: LogMark) -> None:
+        age = stand.time - mark.time
+        if self._takes_all or not stand.number or age <= self._age_ms // 2:
+            return
+        raise ForeignDatabase(
+            f"{self._database.url} has rows of another history than the log's, last written "
+            f"{age / _DAY_MS:.1f} days ago: rows that were deleted since would come back. Give the "
+            f"node an empty database, or take them all the same: --from-database"
+        )
+
+    def _bring(self, rows: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Have all nodes join rows; False: this ends."""
+        assert self._node is not None
+        for part in parts(rows, _APPENDED):
+            while not self._node.append_states(part, 5.0):
+                if self._ends.wait(PAUSE):
+                    return False
+        return True
+
+    def _forget(self, now_ms: int) -> None:
         now = time.monotonic()
         if now - self._forgot_at >= _FORGET:
-            found = self.database.forget(int(time.time() * 1000), _FORGOTTEN)
+            found = self._database.forget(now_ms, _FORGOTTEN)
             if found < _FORGOTTEN:
                 self._forgot_at = now
 
-    def _stop(self, why: str) -> None:
-        with self._changed:
-            self._token, self._began, self._error = None, False, why
-            self._pending = Pending(SavedMark())
-            self._changed.notify_all()
 
-    def _sleep(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._ends, seconds)
+def parts(rows: Sequence[tuple[bytes, bytes]], most: int) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Divide rows into lists of so many bytes each."""
+    part: list[tuple[bytes, bytes]] = []
+    size = 0
+    for row in rows:
+        if part and size >= most:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row[0]) + len(row[1])
+    if part:
+        yield part
+
+
+def _batches(rows: _core.RowsIterator) -> Iterator[list[Row]]:
+    while found := rows.take(BATCH):
+        yield found
+
+
+def _mark(epoch: int, place: tuple[int, int, int, int, int]) -> LogMark:
+    position, checksum, lineage, log_time, number = place
+    return LogMark(epoch, position, checksum, lineage, number, log_time)

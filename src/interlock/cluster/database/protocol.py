@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from interlock.cluster.entry import Origin
-from interlock.cluster.fence import Mark
 from interlock.errors import InterlockError
 
 Batches = Generator[list[tuple[bytes, bytes]], None, None]
@@ -35,19 +33,6 @@ class SavedMark(msgspec.Struct, frozen=True):
     position: str = ""
     clock: int = 0
     """The hybrid clock of who wrote last, as an int."""
-    links: list[Origin] = []
-
-    @classmethod
-    def of(cls, mark: Mark, links: Sequence[Origin] = (), clock: int = 0) -> SavedMark:
-        """Return the mark for a place in the stream."""
-        return cls(
-            mark.token, mark.number, mark.seq, mark.lineage, mark.position, clock, list(links)
-        )
-
-    @property
-    def mark(self) -> Mark:
-        """The place in the stream."""
-        return Mark(self.token, self.number, self.seq, self.lineage, self.position)
 
 
 class LogMark(msgspec.Struct, frozen=True):

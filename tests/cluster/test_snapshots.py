@@ -19,7 +19,7 @@ from redis import Redis
 from interlock.cluster.snapshots import INCOMING, PACE
 from interlock.hub.passwords import hashed
 from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_log_node import Nodes, client, has, increased, nodes
+from tests.cluster.test_node import Nodes, client, has, increased, nodes
 
 __all__ = ["nodes"]
 STREAM = "il:log:{presence.main}"

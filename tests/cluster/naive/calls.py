@@ -9,7 +9,7 @@ from typing import Any
 from interlock.cluster.merge import Cells
 from interlock.cluster.stamps import HybridClock, Stamp, packed, unpacked
 from interlock.cluster.state import TableRules
-from interlock.cluster.texts import ColumnText, Refusal, null
+from tests.cluster.naive.texts import ColumnText, Refusal, null
 
 __all__ = ["Call", "Change", "KeptTable", "Read"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from interlock.cluster.calls import Change, KeptTable, Read
 from interlock.cluster.stamps import HybridClock
 from interlock.cluster.state import TableRules
-from interlock.cluster.texts import ColumnText, Refusal
-from interlock.cluster.writes import Writes
+from tests.cluster.naive.calls import Change, KeptTable, Read
+from tests.cluster.naive.texts import ColumnText, Refusal
+from tests.cluster.naive.writes import Writes
 
 __all__ = ["Change", "Commands", "Outcome"]
 

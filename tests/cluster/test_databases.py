@@ -1,4 +1,4 @@
-"""Databases behind nodes on a log: real nodes, engines and databases that end in the middle."""
+"""Databases behind nodes: real nodes, engines and databases that end in the middle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_log_node import Nodes, client, has, increased
+from tests.cluster.test_node import Nodes, client, has, increased
 from tests.hub.servers import needs_hub
 from tests.worker.postgresql import postgresql
 

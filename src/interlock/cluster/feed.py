@@ -47,10 +47,10 @@ def engine_of(url: str, table: str, dc: str) -> dict[str, object]:
     """
     if kind_of(url) != "redis":
         # Its threads end with the node.
-        return {"bridge": LogFeed(url, table, dc).bridge}
+        return {"bridge": Feed(url, table, dc).bridge}
     target = parse(url)
     if target.kind != "server":
-        raise ValueError(f"a node on a log needs one Redis or Valkey, not {target.shown}")
+        raise ValueError(f"a node needs one Redis or Valkey, not {target.shown}")
     (address,) = target.addresses
     return {
         "bridge": None,
@@ -65,7 +65,7 @@ def engine_of(url: str, table: str, dc: str) -> dict[str, object]:
     }
 
 
-class LogFeed:
+class Feed:
     """Feeds the bridge of one node from the log of a table in a data centre, until it is closed.
 
     Raises:

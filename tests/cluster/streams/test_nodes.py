@@ -39,7 +39,7 @@ def start(engine: Engine, dc: str, tmp_path: Path) -> Iterator[Start]:
         def begin(name: str) -> NodeProcess:
             flags = ("--stream", engine.url, "--dc", dc)
             url = f"redis://127.0.0.1:{port}"
-            made = NodeProcess(name, url, tmp_path, *flags, on_log=True)
+            made = NodeProcess(name, url, tmp_path, *flags)
             stack.callback(made.close)
             made.wait()
             return made
