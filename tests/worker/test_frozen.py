@@ -85,7 +85,9 @@ def test_a_write_of_a_worker_that_was_frozen_does_harm_only_without_a_fence(
     flags = ("--lease", "2", "--concurrency", "1")
     frozen = workers.start(*flags, app="tests.worker.bank:app", BANK=store).ready()
     bank.deposit.send(name, 100, fenced, str(gate))
-    wait_for(lambda: rows(workers, "begun") == [(100, 1)], "not begun")
+    # Its row is written, and that database closed: one frozen within that would keep it locked.
+    wait_for(Path(f"{gate}.begun").exists, "not begun")
+    assert rows(workers, "begun") == [(100, 1)]
     frozen.signal(signal.SIGSTOP)
     other = workers.start(*flags, app="tests.worker.bank:app", BANK=store).ready()
     bank.deposit.send(name, 250, fenced, "")

@@ -122,7 +122,8 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     frozen = workers.start(*lease).ready()
     gate = tmp_path / "gate"
     shop.fenced.send("a", 5, str(gate))
-    wait_for(lambda: bool(begun(workers)), "not begun")
+    # Its row is written, and that database closed: one frozen within that would keep it locked.
+    wait_for(Path(f"{gate}.begun").exists, "not begun")
     frozen.signal(signal.SIGSTOP)
     other = workers.start(*lease).ready()
     drained()
