@@ -8,10 +8,14 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from interlock.hub.client import Client
+from tests.cluster.faults.clock import library
 from tests.cluster.faults.cluster import Cluster
-from tests.cluster.faults.servers import LIBRARIES, Node
+from tests.cluster.faults.rows import TABLE
+from tests.cluster.faults.servers import ENGINE_PORT, Node
 
 Undo = Callable[[], None]
 SKEW = 4.0
@@ -28,7 +32,7 @@ class Fault:
     kind: str
     dc: str
     victim: float
-    """The place among the nodes, from 0 to 1; beyond 1 it is the primary."""
+    """The place among the nodes, from 0 to 1."""
     draw: float
     """For what else is to be decided."""
 
@@ -37,7 +41,12 @@ class Fault:
 
 
 def drawn(
-    chance: random.Random, kinds: Sequence[str], dcs: Sequence[str], seconds: float, every: float
+    chance: random.Random,
+    kinds: Sequence[str],
+    dcs: Sequence[str],
+    seconds: float,
+    every: float,
+    timeout: float,
 ) -> list[Fault]:
     """The faults of a run, the first one soon."""
     found: list[Fault] = []
@@ -45,9 +54,10 @@ def drawn(
     while at < seconds:
         lasts = chance.choice((0.1, 0.5, 1.0, 2.0, 3.0)) * chance.uniform(0.5, 1.5)
         kind = chance.choice(kinds)
-        if kind in ("stop primary", "late stream"):
-            lasts = chance.uniform(1.5, 3.5)
-        victim = chance.random() * 1.8
+        if kind == "frozen":
+            # 1, 2 and 5 times the time that a node may take for a write.
+            lasts = chance.choice((1, 1, 2, 2, 5)) * timeout * chance.uniform(0.9, 1.1)
+        victim = chance.random()
         found.append(Fault(at, lasts, kind, chance.choice(dcs), victim, chance.random()))
         at += chance.expovariate(1 / every)
     return found
@@ -63,7 +73,6 @@ class Chaos:
         self._undo: list[tuple[float, int, Undo]] = []
         self._serial = itertools.count()
         self._busy: set[str] = set()
-        self._killed: set[str] = set()
 
     def rage(self, faults: Sequence[Fault], seconds: float) -> None:
         """For so long; then everything is healed."""
@@ -87,13 +96,13 @@ class Chaos:
     def _begin(self, fault: Fault) -> None:
         node = self._victim(fault)
         whom = fault.dc if fault.kind in OF_CENTRES else node.host
-        if fault.kind == "kill all":
+        if fault.kind in OF_ALL:
             names = {fault.dc, *(one.host for one in self._cluster.of(fault.dc))}
         else:
             names = {whom}
         if names & self._busy:
             return
-        if fault.kind in DEADLY and not all(
+        if fault.kind in (*OF_ALL, *DEADLY) and not all(
             self._cluster.nodes[n].runs for n in names - {fault.dc}
         ):
             return
@@ -113,9 +122,7 @@ class Chaos:
 
     def _victim(self, fault: Fault) -> Node:
         nodes = self._cluster.of(fault.dc)
-        if fault.victim < 1:
-            return nodes[int(fault.victim * len(nodes))]
-        return self._cluster.primary(fault.dc) or nodes[0]
+        return nodes[int(fault.victim * len(nodes))]
 
     # Each begins a fault and answers what ends it; None: it cannot be here.
 
@@ -175,7 +182,7 @@ class Chaos:
         return undo
 
     def clock(self, fault: Fault, node: Node) -> Undo | None:
-        if not LIBRARIES:
+        if library() is None:
             return None
         node.set_clock((fault.draw * 2 - 1) * SKEW)
         # It stays wrong to the end, as clocks do.
@@ -185,14 +192,13 @@ class Chaos:
         node.kill()
         return lambda: self._again(node, forget=fault.draw < 0.5)
 
-    def kill_primary(self, fault: Fault, _node: Node) -> Undo | None:
-        """Once in a data centre, so that others have what it had acknowledged."""
-        primary = self._cluster.primary(fault.dc)
-        alone = len(self._cluster.of(fault.dc)) < 2
-        if primary is None or fault.dc in self._killed or alone or not primary.runs:
+    def lose_disk(self, _fault: Fault, node: Node) -> Undo | None:
+        """A machine is lost with all that it has, and another takes its place."""
+        if len(self._cluster.of(node.settings.dc)) < 2:
             return None
-        self._killed.add(fault.dc)
-        return self.kill(fault, primary)
+        node.kill()
+        node.lose_disk()
+        return node.start
 
     def terminate(self, _fault: Fault, node: Node) -> Undo | None:
         node.terminate()
@@ -218,27 +224,16 @@ class Chaos:
         node.stop()
         return node.go_on
 
-    def stop_primary(self, fault: Fault, _node: Node) -> Undo | None:
-        """Beyond its lease: it wakes as a primary, and is none any more."""
-        primary = self._cluster.primary(fault.dc)
-        if primary is None:
-            return None
-        primary.stop()
-        return primary.go_on
-
     def late_stream(self, fault: Fault, node: Node) -> Undo | None:
-        """A primary that loses its lease while what it has appended is on its way still."""
-        node = self._cluster.primary(fault.dc) or node
+        """What a node appends, and what it reads, is on its way for long."""
         gate = self._cluster.gates.get(node.host)
         if gate is None:
             return None
-        network = self._cluster.network
-        engine = self._cluster.engines[fault.dc][0].host
-        gate.delay, gate.jitter = 0.3 + 0.5 * fault.draw, 0.2
-        network.cut(node.host, engine)
+        gate.delay, gate.jitter = 0.3 + 0.8 * fault.draw, 0.2
+        if fault.draw > 0.7:
+            gate.cut()
 
         def undo() -> None:
-            network.mend(node.host, engine)
             gate.delay = gate.jitter = 0.0
 
         return undo
@@ -253,10 +248,15 @@ class Chaos:
         engine.disk.fill()
         return engine.disk.free
 
-    def failover(self, _fault: Fault, node: Node) -> Undo | None:
-        with_errors = self._cluster.ask_lightly(node, "NODE", "FAILOVER")
-        self.counts["failovers refused"] += with_errors
-        return lambda: None
+    def drain(self, _fault: Fault, node: Node) -> Undo | None:
+        """Out of service, and ended, as an operator does it."""
+        self._cluster.ask_lightly(node, "NODE", "DRAIN")
+
+        def undo() -> None:
+            node.kill()
+            node.start()
+
+        return undo
 
     def engine_killed(self, fault: Fault, _node: Node) -> Undo | None:
         engine = self._cluster.engines[fault.dc][0]
@@ -290,12 +290,15 @@ class Chaos:
         return lambda: network.join(engine.host)
 
     def promote(self, fault: Fault, _node: Node) -> Undo | None:
-        """Of a replica that had nothing for a while: the tail is lost."""
+        """Of a replica that had nothing for a while: the tail is lost. Where engines have clocks,
+        that of the new primary may be behind: its ids are lower than those that were read."""
         network = self._cluster.network
         pair = self._cluster.engines[fault.dc]
         if len(pair) < 2:
             return None
         old, new = pair
+        if new.clocked and fault.draw < 0.6:
+            new.set_clock(-SKEW)
         network.cut(old.host, new.host)
 
         def undo() -> None:
@@ -304,6 +307,98 @@ class Chaos:
             network.mend(old.host, new.host)
 
         return undo
+
+    def engine_clock(self, fault: Fault, _node: Node) -> Undo | None:
+        engine = self._cluster.engines[fault.dc][0]
+        if not engine.clocked:
+            return None
+        engine.set_clock((fault.draw * 2 - 1) * SKEW)
+        return lambda: None
+
+    def lose_tail(self, fault: Fault, _node: Node) -> Undo | None:
+        """The engine ends, and has what it had some time ago; then perhaps once more."""
+        engine = self._cluster.engines[fault.dc][0]
+        if not engine.runs or engine.stopped:
+            return None
+        engine.save()
+
+        def undo() -> None:
+            for _ in range(2 if fault.draw < 0.4 else 1):
+                engine.kill()
+                engine.lose_tail()
+                engine.start()
+                if fault.draw < 0.4:
+                    engine.wait_ready(time.monotonic() + 5)
+                    time.sleep(fault.draw)  # Between two losses.
+
+        return undo
+
+    def lose_in_turn(self, fault: Fault, _node: Node) -> Undo | None:
+        """The engine loses its end again and again, each time while another node is away."""
+        nodes, engine = self._cluster.of(fault.dc), self._cluster.engines[fault.dc][0]
+        if not engine.runs or engine.stopped or len(nodes) < 2:
+            return None
+        for number, node in enumerate(nodes):
+            freezes = (fault.draw * 8 + number) % 1 < 0.5
+            (node.stop if freezes else node.kill)()
+            engine.save()
+            time.sleep(0.3 + 0.4 * fault.draw)  # What is written now is lost.
+            engine.kill()
+            engine.lose_tail()
+            engine.start()
+            engine.wait_ready(time.monotonic() + 5)
+            time.sleep(0.3 * fault.draw)  # The others go on, or not yet.
+            (node.go_on if freezes else node.start)()
+        return lambda: None
+
+    def trim(self, fault: Fault, node: Node) -> Undo | None:
+        """The log is cut under a node that cannot read it, up to little of what there is."""
+        if len(self._cluster.of(fault.dc)) < 2:
+            return None
+        network = self._cluster.network
+        network.isolate(node.host)
+        gate = self._cluster.gates.get(node.host)
+
+        def undo() -> None:
+            others = [one for one in self._cluster.of(fault.dc) if one is not node]
+            self._trimmed(fault.dc, others, int(fault.draw * 30))
+            network.join(node.host)
+            if gate is not None:
+                gate.cut()
+
+        return undo
+
+    def trim_away(self, fault: Fault, node: Node) -> Undo | None:
+        """The log is cut, and the only node that has read it is away while the others start."""
+        nodes = self._cluster.of(fault.dc)
+        others = [one for one in nodes if one is not node]
+        if not others:
+            return None
+        for one in others:
+            one.kill()
+        time.sleep(0.3 + 0.7 * fault.draw)  # The others lack what is written now.
+        self._trimmed(fault.dc, [node], 2)
+        node.kill()
+        for one in others:
+            one.start()
+        return node.start
+
+    def _trimmed(self, dc: str, keepers: Sequence[Node], more: int) -> None:
+        """Cut the log behind what some nodes keep for sure, and have so many entries more."""
+        lengths = [status["position"] - status["checkpoint"] for one in keepers
+                   if (status := self._cluster.status(one)) and status["serves"]]  # fmt: skip
+        if len(lengths) < len(keepers):
+            return
+        left = max(lengths) + more
+        engine = self._cluster.engines[dc][0]
+        address = f"{self._cluster.network.address[engine.host]}:{ENGINE_PORT}"
+
+        def cut() -> None:
+            with Client(address, timeout=2) as client:
+                client.call("XTRIM", f"il:log:{{{TABLE}.{dc}}}", "MAXLEN", left)
+
+        with suppress(OSError):
+            self._cluster.within(engine.host, cut)
 
     def _again(self, node: Node, *, forget: bool) -> None:
         if forget:
@@ -319,38 +414,48 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "loss": Chaos.lose,
     "delay": Chaos.delay,
     "clock": Chaos.clock,
+    "engine clock": Chaos.engine_clock,
     "kill": Chaos.kill,
-    "kill primary": Chaos.kill_primary,
+    "disk lost": Chaos.lose_disk,
     "terminate": Chaos.terminate,
+    "drain": Chaos.drain,
     "kill all": Chaos.kill_all,
     "stop": Chaos.stop,
-    "stop primary": Chaos.stop_primary,
+    "frozen": Chaos.stop,
     "late stream": Chaos.late_stream,
     "full disk": Chaos.full_disk,
     "engine full": Chaos.engine_full,
-    "failover": Chaos.failover,
     "resync": Chaos.resync,
+    "trim": Chaos.trim,
+    "trim away": Chaos.trim_away,
     "engine killed": Chaos.engine_killed,
     "engine emptied": Chaos.engine_emptied,
     "engine stopped": Chaos.engine_stopped,
     "engine alone": Chaos.engine_alone,
     "promote": Chaos.promote,
+    "tail lost": Chaos.lose_tail,
+    "tails lost in turn": Chaos.lose_in_turn,
 }
 OF_CENTRES = (
     "engine full",
-    "kill primary",
-    "late stream",
-    "stop primary",
     "centres parted",
     "delay",
     "kill all",
+    "engine clock",
     "engine killed",
     "engine emptied",
     "engine stopped",
     "engine alone",
     "promote",
+    "tail lost",
+    "tails lost in turn",
+    "trim away",
 )
-LOSING = ("promote", "engine emptied")
+OF_ALL = ("kill all", "tails lost in turn", "trim away")
+"""Of all nodes of a data centre."""
+LOSING = ("promote", "engine emptied", "tail lost", "tails lost in turn")
 """The engine has less than it had."""
-DEADLY = ("kill", "terminate", "kill all")
+CUTTING = ("trim", "trim away")
+"""The log begins later than it did."""
+DEADLY = ("disk lost", "resync")
 """A node has less than it had."""

@@ -6,9 +6,13 @@ does not depend on luck:
 - `sum`: increments above zero by everybody. What is seen only grows, at one node.
 - `net`: increments of both signs.
 - `max`: everybody raises one column, which only grows.
-- `own`, `flag`: one client writes, one operation after another, and takes a new key after each that
-  it cannot tell the outcome of. So the states of a row are known and in order, and so is what one
-  node may show of them.
+- `own`, `flag`: one client writes, one operation after another. After one of which it cannot know
+  the outcome it takes a new key; a client that numbers its writes goes on, for what comes late
+  comes behind nothing that it did later. So the states of a row are known and in order, and so is
+  what one place may show of them: a node, the memory of its machine, or a client, who may go from
+  node to node.
+- `cas`: compare-and-sets to ever new numbers by all clients of a data centre. So the writes that
+  were done are one chain, in an order in which they can have been done.
 - `any`: everybody sets, deletes, and lets expire. Only whose write is seen can be judged.
 - `ttl`: rows that live briefly.
 
@@ -19,7 +23,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.cluster.faults.history import FAILED, OK, UNKNOWN, Operation
 
@@ -35,19 +39,20 @@ WRITTEN = {"own": "last", "flag": "marks"}
 class Promise:
     """The promises that a run's setting makes."""
 
-    lasting: bool = True
-    """Acknowledged writes stay. Not where a node answers before another has a change (ack 0) and
-    the engine loses what it had."""
+    one_history: bool = True
+    """The engines lose nothing, so answers are of one history: what was read behind a barrier and
+    what a compare-and-set or a counter was answered with holds for ever. Else only that each write
+    that was answered is there, once."""
 
-    lasting_nodes: bool = True
-    """A node that was started again has no less than it has shown before; as above."""
+    lasting: bool = True
+    """Writes that were answered stay."""
+
+    excused: frozenset[str] = frozenset()
+    """Nodes that said that their readers go back."""
 
     staleness: float | None = None
     """Seconds: a node of the data centre where something was written shows it by then, or refuses
     to be read."""
-
-    restarts: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """By node, the moments at which it was started again."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ def all_of(
         *unseen(history, final),
         *backwards(history, promise),
         *alone(history, final, promise),
+        *linear(history, promise),
+        *chains(history, final, promise),
         *stale(history, promise),
         *sums(history, final, promise),
         *highest(history, final, promise),
@@ -108,12 +115,12 @@ def backwards(history: Sequence[Operation], promise: Promise) -> Iterator[Violat
             if one.reads:
                 row = one.row or {}
                 shown.append((int(row.get(column, 0)), one))
-            elif one.kind == "incr" and one.reply is not None:
+            elif one.kind == "incr" and one.reply is not None and promise.one_history:
                 shown.append((one.reply, one))
             elif one.kind == "high":
                 shown.append((one.value, one))
         for before, after in _falls(shown):
-            yield Violation("backwards", f"{key} fell at {node[0]}", (before, after))
+            yield Violation("backwards", f"{key} fell at {node}", (before, after))
 
 
 def alone(
@@ -128,7 +135,7 @@ def alone(
     states = {key: _states(sorted(ops, key=_start)) for key, ops in writes.items()}
     for (place, key), seen in _by_node(history, promise).items():
         if key in states:
-            yield from _walk(key, place[0], states[key], seen)
+            yield from _walk(key, place, states[key], seen)
     for key, known in states.items():
         acked = [at for at, (_, op) in enumerate(known) if op is not None and op.answer == OK]
         least = max(acked, default=0) if promise.lasting else 0
@@ -138,6 +145,79 @@ def alone(
                 proof = known[least][1]
                 text = f"{key} is {value} at {node} in the end, and {known[least][0]} was promised"
                 yield Violation("lost", text, (proof,) if proof else ())
+
+
+def linear(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
+    """A linearizable read shows all that was answered before in its data centre, to anybody."""
+    if not promise.one_history:
+        return
+    groups: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    writes: dict[str, list[Operation]] = defaultdict(list)
+    for one in sorted(history, key=lambda one: one.end):
+        if not one.reads and _kind(one.key) in WRITTEN:
+            writes[one.key].append(one)
+        if one.answer == OK and (one.linear or not one.reads):
+            groups[one.dc, one.key].append(one)
+    for (dc, key), seen in groups.items():
+        if not any(one.linear for one in seen):
+            continue
+        if key in writes:
+            known = _states(sorted(writes[key], key=_start))
+            for found in _walk(key, f"linearizable {dc}", known, seen):
+                yield Violation("linear", found.text, found.operations)
+        elif _kind(key) == "sum":
+            shown = [
+                (one.reply if one.reply is not None else int((one.row or {}).get("count", 0)), one)
+                for one in seen
+                if one.linear or one.reply is not None
+            ]
+            for before, after in _falls(shown):
+                if after.reads:
+                    yield Violation("linear", f"{key} fell in {dc}", (before, after))
+
+
+def chains(
+    history: Sequence[Operation], final: Mapping[str, Rows], promise: Promise
+) -> Iterator[Violation]:
+    """The compare-and-sets of a key that were done are one chain, in which none comes before one
+    that had been answered when it began; what was refused was refused with reason."""
+    if not promise.one_history:
+        return
+    by_key: dict[str, dict[int, Operation]] = defaultdict(dict)
+    refused: dict[str, list[Operation]] = defaultdict(list)
+    for one in history:
+        if one.kind == "cas" and one.answer == OK and not one.reply:
+            refused[one.key].append(one)
+        elif one.kind == "cas" and one.answer != FAILED:
+            by_key[one.key][one.value] = one
+    for key, written in by_key.items():
+        ends = {int((rows.get(key) or {}).get("last", 0)) for rows in final.values()}
+        for end in ends:
+            chain: list[Operation] = []
+            while end:
+                if end not in written:
+                    yield Violation("chain", f"{key} was {end}, which nobody wrote", tuple(chain))
+                    break
+                chain.append(written[end])
+                end = chain[-1].expected
+            chain.reverse()
+            for one in written.values():
+                if one.answer == OK and one not in chain:
+                    same = [other for other in chain if other.expected == one.expected]
+                    yield Violation("chain", f"{key}: done, and not in the chain", (one, *same))
+            latest: Operation | None = None
+            for one in chain:
+                if latest is not None and one.end < latest.start:
+                    yield Violation("chain", f"{key}: in no order of time", (latest, one))
+                if latest is None or one.start > latest.start:
+                    latest = one
+            for one in refused[key]:
+                place = next((n for n, by in enumerate(chain) if by.value == one.expected), -1)
+                begun = chain[place].end if place >= 0 else None
+                over = chain[place + 1].start if place + 1 < len(chain) else float("inf")
+                if begun is not None and begun < one.start and one.end < over:
+                    text = f"{key} was {one.expected} all the time, and it was refused"
+                    yield Violation("chain", text, (chain[place], one))
 
 
 def stale(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
@@ -264,7 +344,7 @@ def highest(
 
 def rising(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
     """Within a data centre an increment that began when another was answered adds to that."""
-    if not promise.lasting:
+    if not promise.one_history:
         return
     groups: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for one in history:
@@ -317,15 +397,16 @@ def _rows_seen(
 
 def _by_node(
     history: Iterable[Operation], promise: Promise
-) -> dict[tuple[tuple[str, int], str], list[Operation]]:
-    """Return what was seen or done at each node of each key, in the order in which it ended."""
-    found: dict[tuple[tuple[str, int], str], list[Operation]] = defaultdict(list)
+) -> dict[tuple[str, str], list[Operation]]:
+    """Return what was seen or done at each place of each key, in the order in which it ended."""
+    found: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for one in sorted(history, key=lambda one: one.end):
-        if one.answer not in (FAILED, UNKNOWN):
-            life = 0
-            if not promise.lasting_nodes:
-                life = sum(at < one.end for at in promise.restarts.get(one.node, ()))
-            found[(one.node, life), one.key].append(one)
+        # Where nodes have different histories for a while, a client who goes from one to another
+        # sees that; who waits at one node does not.
+        goes_about = one.node.startswith("client ") and not promise.one_history
+        node = one.node.rpartition(" ")[2]
+        if one.answer not in (FAILED, UNKNOWN) and not goes_about and node not in promise.excused:
+            found[one.node, one.key].append(one)
     return found
 
 

@@ -47,18 +47,18 @@ class Layout:
     """Each engine has a replica, to be promoted."""
 
     ack: str = "0"
-    lease: float = 1.0
+    timeout: float = 2.0
+    """Seconds within which a node does a write, or not at all."""
     max_staleness: float | None = None
-    keep: int | None = None
-    """Entries that a stream keeps, about: who lacks more needs a snapshot."""
+    pace: str = ""
+    """How often nodes make checkpoints, and how far back they go: so the log is trimmed."""
     rows: int = 0
     """Rows that there are before the load."""
     gated: bool = False
-    """Nodes reach the stream by another way than the lease: one that can be slow."""
+    """Nodes reach the log by a way that can be slow."""
     clocked: bool = False
-    """Nodes have clocks of their own."""
+    """Nodes and engines have clocks of their own."""
     database: bool = False
-    mutant: str = ""
     more: Sequence[str] = ()
 
 
@@ -97,7 +97,7 @@ class Cluster:
         return [*self.nodes.values(), *(one for pair in self.engines.values() for one in pair)]
 
     def start(self) -> None:
-        """Start everything, and wait until each data centre has a primary."""
+        """Start everything, and wait until all nodes serve."""
         deadline = time.monotonic() + START_SECONDS
         for dc in self.dcs:
             for engine in self.engines[dc]:
@@ -106,13 +106,10 @@ class Cluster:
                 engine.wait_ready(deadline)
         for node in self.nodes.values():
             node.start()
-        for dc in self.dcs:
-            while self.primary(dc) is None or not self._all_serve(dc):
-                for node in self.of(dc):
-                    assert node.runs, f"{node.host} ended with {node.code}: {node.said()}"
-                if time.monotonic() > deadline:
-                    said = "\n".join(f"{one.host}: {one.said()}" for one in self.of(dc))
-                    raise AssertionError(f"{dc} has no primary in time\n{said}")
+        for node in self.nodes.values():
+            while self.state(node) != "serving":
+                assert node.runs, f"{node.host} ended with {node.code}: {node.said()}"
+                assert time.monotonic() < deadline, f"{node.host} serves not: {node.said()}"
                 time.sleep(0.05)  # Between two looks.
 
     def fill(self) -> None:
@@ -169,15 +166,13 @@ class Cluster:
             return found
         return None
 
-    def primary(self, dc: str) -> Node | None:
-        """The node that takes itself for the primary; of several the one of the newest term."""
-        found = [(self.status(node), node) for node in self.of(dc)]
-        told = [
-            (int(status.get("token") or 0), node)
-            for status, node in found
-            if status and status.get("role") == "primary"
-        ]
-        return max(told, key=lambda one: one[0])[1] if told else None
+    def state(self, node: Node) -> str:
+        """What a node says it is; empty if it does not answer."""
+        return str((self.status(node) or {}).get("state", ""))
+
+    def url(self, dc: str) -> str:
+        """The place at which clients find the nodes of a data centre."""
+        return f"interlock+cluster://{self.network.floating[dc]}:{ENGINE_PORT}?dc={dc}"
 
     def places(self, dc: str) -> list[Place]:
         """The nodes of a data centre, for clients."""
@@ -203,6 +198,7 @@ class Cluster:
             proxy.delay = proxy.jitter = 0.0
         for engine in (one for pair in self.engines.values() for one in pair):
             engine.disk.free()
+            engine.set_clock(0.0)
         for server in self.servers():
             server.go_on()
             if server.ends or not server.runs:
@@ -238,13 +234,19 @@ class Cluster:
 
     def _make(self) -> None:
         layout, network = self.layout, self.network
-        table = rows.write_module(self.folder)
         for dc in self.dcs:
             first = f"{dc}-e1"
             network.float_to(dc, first)
             hosts = [first, f"{dc}-e2"] if layout.replica else [first]
             self.engines[dc] = [
-                Engine(network, host, self.folder / host, kind=layout.engine, keeps=layout.keeps)
+                Engine(
+                    network,
+                    host,
+                    self.folder / host,
+                    kind=layout.engine,
+                    keeps=layout.keeps,
+                    clocked=layout.clocked,
+                )
                 for host in hosts
             ]
             if layout.replica:
@@ -260,8 +262,6 @@ class Cluster:
                     links.append((other, url))
             for name in names_of(dc, layout.nodes[dc]):
                 more = list(layout.more)
-                if layout.keep is not None:
-                    more += ["--keep", str(layout.keep)]
                 if layout.gated:
                     gate = f"{dc}-gate"
                     engine = (network.floating[dc], ENGINE_PORT)
@@ -270,24 +270,18 @@ class Cluster:
                 settings = NodeSettings(
                     name=name,
                     dc=dc,
-                    table=table,
+                    table=rows.REFERENCE,
                     engine=f"redis://{network.floating[dc]}:{ENGINE_PORT}",
                     links=links,
                     ack=layout.ack,
-                    lease=layout.lease,
+                    timeout=layout.timeout,
+                    pace=layout.pace,
                     max_staleness=layout.max_staleness,
                     clocked=layout.clocked,
                     database=layout.database,
-                    mutant=layout.mutant,
                     more=more,
                 )
                 self.nodes[name] = Node(network, self.folder / name, settings)
-
-    def _all_serve(self, dc: str) -> bool:
-        return all(
-            (status := self.status(node)) is not None and status.get("role") != "joining"
-            for node in self.of(dc)
-        )
 
 
 def names_of(dc: str, count: int) -> list[str]:

@@ -23,9 +23,10 @@ class Operation:
 
     client: str
     node: str
+    """Where it was done; a client of the whole cluster is a place by itself."""
     dc: str
     kind: str
-    """read, incr, high, flags, set, patch, put, delete, expire."""
+    """read, incr, high, flags, set, patch, put, delete, expire, cas, begin."""
 
     key: str
     start: float
@@ -43,6 +44,12 @@ class Operation:
     """The row that a read saw; None for no row."""
 
     error: str = ""
+
+    linear: bool = False
+    """A read that is to show all that any node of the data centre had answered before."""
+
+    expected: int = 0
+    """The number that a compare-and-set goes by."""
 
     @property
     def reads(self) -> bool:

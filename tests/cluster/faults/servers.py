@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -14,24 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.hub.client import Client
-from tests.cluster.faults.mutants import MUTANTS
+from tests.cluster.faults.clock import environment, library, set_clock
 from tests.cluster.faults.netns import Network
+from tests.cluster.faults.rows import TABLE
 from tests.engine.faults.servers import die_with_parent
 from tests.hub.servers import redis_program
 
 ENGINE_PORT = 6379
 NODE_PORT = 6399
-LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-SLEEP = """
-import select
-import time
-
-time.sleep = lambda seconds: select.select([], [], [], seconds) and None
-"""
-"""For Python under libfaketime 0.9.10, where clock_nanosleep is EINVAL if the monotonic clock is to
-be the right one."""
-DISK = 8 << 20
-"""Bytes of a node's disk."""
+DISK = 64 << 20
+"""Bytes of a node's disk: checkpoints, ring and database of a run."""
 ENGINE_DISK = 64 << 20
 """Bytes of an engine's: what a run may write."""
 CAPACITY = 20_000
@@ -106,8 +97,12 @@ class Server:
 
     def said(self) -> str:
         """The end of what it printed."""
+        return self.all_said()[-3000:]
+
+    def all_said(self) -> str:
+        """All that it printed."""
         path = self.folder / "output"
-        return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+        return path.read_text(errors="replace") if path.exists() else ""
 
 
 class Disk:
@@ -135,13 +130,28 @@ class Engine(Server):
     """A Redis or Valkey that appends what it has to a file, or keeps nothing over a restart."""
 
     def __init__(
-        self, network: Network, host: str, folder: Path, *, kind: str, keeps: bool = True
+        self,
+        network: Network,
+        host: str,
+        folder: Path,
+        *,
+        kind: str,
+        keeps: bool = True,
+        clocked: bool = False,
     ) -> None:
         super().__init__(network, host, folder)
         self.kind = kind
         self.disk = Disk(folder / "disk", network.name_of(host), ENGINE_DISK)
         self.keeps = keeps
         self.replica_of = ""
+        self.clock = folder / "clock"
+        self.clocked = clocked and library() is not None
+        self.set_clock(0.0)
+        self._saved = folder / "saved"
+
+    def set_clock(self, ahead: float) -> None:
+        """Have its clock so many seconds ahead of the right time."""
+        set_clock(self.clock, ahead)
 
     def command(self) -> list[str]:
         settings = {
@@ -160,11 +170,27 @@ class Engine(Server):
         flags = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
         if self.replica_of:
             flags += ["--replicaof", self.replica_of, str(ENGINE_PORT)]
-        return [program_of(self.kind), *flags]
+        more = environment(self.clock) if self.clocked else {}
+        words = [f"{name}={value}" for name, value in more.items()]
+        return ["env", *words, program_of(self.kind), *flags]
 
     def forget(self) -> None:
         """While it is dead: its disk is lost."""
-        shutil.rmtree(self.disk.path / "appendonlydir", ignore_errors=True)
+        shutil.rmtree(self._files, ignore_errors=True)
+
+    def save(self) -> None:
+        """Keep a copy of what its disk has now."""
+        shutil.rmtree(self._saved, ignore_errors=True)
+        shutil.copytree(self._files, self._saved)
+
+    def lose_tail(self) -> None:
+        """While it is dead: its disk has again what it had at the last `save`."""
+        self.forget()
+        shutil.copytree(self._saved, self._files)
+
+    @property
+    def _files(self) -> Path:
+        return self.disk.path / "appendonlydir"
 
     def close(self) -> None:
         """Give back its disk."""
@@ -212,13 +238,14 @@ class NodeSettings:
     engine: str
     links: Sequence[tuple[str, str]] = ()
     ack: str = "0"
-    lease: float = 1.0
+    timeout: float = 2.0
     max_staleness: float | None = None
+    pace: str = ""
+    """Entries from one checkpoint to the next and milliseconds that the oldest goes back."""
     clocked: bool = False
     """It has a clock of its own, which can be set wrong."""
     database: bool = False
     """On its small disk."""
-    mutant: str = ""
     more: Sequence[str] = field(default_factory=tuple)
 
 
@@ -237,18 +264,17 @@ class Node(Server):
         self.config.write_text("unprotected = true\nworkers = 1\n", encoding="utf-8")
         self.clock = folder / "clock"
         self.set_clock(0.0)
-        (folder / "sitecustomize.py").write_text(
-            (SLEEP if settings.clocked else "") + MUTANTS.get(settings.mutant, ""), encoding="utf-8"
-        )
 
     def command(self) -> list[str]:
         own = self.settings
         flags = ["--table", own.table, "--cluster", own.engine, "--name", own.name, "--dc", own.dc]
         for dc, url in own.links:
             flags += ["--link", f"{dc}={url}"]
-        flags += ["--ack", own.ack, "--lease", str(own.lease), "--capacity", str(CAPACITY)]
-        if own.database:
-            flags += ["--database", f"sqlite:///{self.disk.path}/rows.db"]
+        flags += ["--timeout", str(own.timeout), "--capacity", str(CAPACITY)]
+        if own.ack != "0":
+            flags += ["--ack", own.ack]
+        flags += ["--data", str(self.data), "--path", f"/dev/shm/{TABLE}"]
+        flags += ["--database", f"sqlite://{self.database}" if own.database else "none"]
         if own.max_staleness is not None:
             flags += ["--max-staleness", str(own.max_staleness)]
         address = self.network.address[self.host]
@@ -261,37 +287,43 @@ class Node(Server):
         return [*words, *more, *node]
 
     def _own_environment(self) -> dict[str, str]:
-        path = os.environ.get("PYTHONPATH", "")
-        found = {"PYTHONPATH": f"{self.folder}{os.pathsep}{path}"} if self.settings.mutant else {}
-        if not (LIBRARIES and self.settings.clocked):
-            return found
-        return {
-            "LD_PRELOAD": str(LIBRARIES[0]),
-            "FAKETIME_TIMESTAMP_FILE": str(self.clock),
-            "FAKETIME_CACHE_DURATION": "1",
-            # Or leases would end when the clock is set.
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "PYTHONPATH": f"{self.folder}{os.pathsep}{path}",
-            "TZ": "UTC",
-        }
-
-    def start(self) -> None:
-        """As of any server."""
-        for path in self.memory.glob("faketime_*"):
-            # Whoever was killed may have held a lock in there, and numbers come again.
-            path.unlink()
-        super().start()
+        found = {"INTERLOCK_NODE_LOG": "1"}
+        if self.settings.pace:
+            found["INTERLOCK_NODE_PACE"] = self.settings.pace
+        if library() is not None and self.settings.clocked:
+            found |= environment(self.clock)
+        return found
 
     def set_clock(self, ahead: float) -> None:
-        """Have its clock so many seconds ahead of the right time, within a second from now."""
-        following = self.clock.with_suffix(".next")
-        following.write_text(f"{ahead:+.3f}\n")
-        os.replace(following, self.clock)
+        """Have its clock so many seconds ahead of the right time."""
+        set_clock(self.clock, ahead)
 
     def forget(self) -> None:
         """While it is dead: the machine lost its memory."""
         shutil.rmtree(self.memory, ignore_errors=True)
         self.memory.mkdir()
+
+    def lose_disk(self) -> None:
+        """While it is dead: the machine lost its memory and its disk."""
+        self.forget()
+        shutil.rmtree(self.data, ignore_errors=True)
+        for path in self.disk.path.glob("rows.db*"):
+            path.unlink()
+
+    @property
+    def data(self) -> Path:
+        """The folder of its checkpoints and its ring."""
+        return self.disk.path / "data"
+
+    @property
+    def database(self) -> Path:
+        """The file of its database, if it has one."""
+        return self.disk.path / "rows.db"
+
+    @property
+    def table(self) -> Path:
+        """Its table, for readers on its machine."""
+        return self.memory / TABLE
 
     def close(self) -> None:
         """Give back its disk and its memory."""

@@ -1,12 +1,15 @@
 """Clients of a run: threads at machines of their own, which write and read, and tell a history.
 
-A writer writes at the nodes of its data centre, one after another as the mood takes it; a reader
-sits at one machine and reads at its node. What they do with a key is said in `checker`. The random
-numbers are by seed, what comes of them is not.
+A writer writes at the nodes of its data centre, one after another as the mood takes it, and leaves
+a key of its own when it cannot know what became of a write. A client of the cluster goes on with
+the same key: its writes are numbered. A reader sits at one machine and reads at its node, or in the
+memory of that machine. What they do with a key is said in `checker`. The random numbers are by
+seed, what comes of them is not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import threading
@@ -14,22 +17,28 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import interlock
+from interlock.errors import EngineUnavailable
 from interlock.hub.client import Client
 from interlock.hub.resp import ProtocolError, ReplyError
 from tests.cluster.faults.history import FAILED, OK, READ, UNKNOWN, Operation, Recorder
-from tests.cluster.faults.rows import TABLE, shown
+from tests.cluster.faults.rows import TABLE, State, columns, shown
 
 Word = str | int
 
 TIMEOUT = 3.0
-SURELY_NOT = ("NOTPRIMARY", "STALE", "TRYAGAIN", "TABLEFULL", "OVERFLOW")
+SURELY_NOT = ("STALE", "TRYAGAIN", "TABLEFULL", "OVERFLOW", "NODE")
 """Codes of errors after which a write is surely not done, nor will be."""
+NOT_DONE = "it was not done"
+"""So a node says that its log did not take a write in time."""
 
 SHARED = 3
 """Keys of each kind that everybody writes."""
 
-KINDS = ("incr", "net", "high", "own", "flag", "any", "ttl")
+KINDS = ("incr", "net", "high", "own", "flag", "any", "ttl", "cas")
 Enter = Callable[[], None]
 
 
@@ -54,7 +63,7 @@ class Known:
     table: str = TABLE
     keys: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
-    numbers: itertools.count[int] = field(default_factory=itertools.count)
+    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
         prefixes = {"incr": "sum", "net": "net", "high": "max", "any": "any"}
@@ -141,7 +150,7 @@ class Guest:
                 said = connected.call(*words)
             except ReplyError as failure:
                 error = str(failure)
-                surely = error.startswith(SURELY_NOT)
+                surely = error.startswith(SURELY_NOT) or NOT_DONE in error
                 answer = FAILED if surely or kind == READ else UNKNOWN
             except (OSError, ProtocolError) as failure:
                 answer, error = FAILED if kind == READ else UNKNOWN, repr(failure)
@@ -194,7 +203,7 @@ class Writer(Guest):
         super().__init__(*arguments, **more)  # type: ignore[arg-type]
 
     def step(self) -> None:
-        kind = self.chance.choice(self.known.kinds)
+        kind = self.chance.choice([one for one in self.known.kinds if one != "cas"])
         done = getattr(self, f"_{kind}")()
         if done.answer != OK:
             self.move()
@@ -220,7 +229,7 @@ class Writer(Guest):
 
     def _own(self) -> Operation:
         key = self._key("own")
-        place, value = self.place(key), next(self.known.numbers) + 1
+        place, value = self.place(key), next(self.known.numbers)
         id = f"<{self.name}.{value}>"
         draw = self.chance.random()
         if key in self._alive and draw < 0.15:
@@ -284,6 +293,269 @@ class Writer(Guest):
             self._mine[prefix] = key
             self.known.keys.append(key)
         return self._mine[prefix]
+
+
+@dataclass
+class Ask:
+    """A call of a client of the library."""
+
+    kind: str
+    key: str
+    value: int
+    method: str
+    arguments: tuple[Any, ...] = ()
+    named: dict[str, Any] = field(default_factory=dict)
+    id: str = ""
+    expected: int = 0
+
+
+class Numbered(Guest):
+    """A client of the whole cluster, `interlock+cluster://`: it writes and reads where it can, and
+    goes on with a key though it does not know what became of its last write there.
+
+    Args of its own:
+        url: of the cluster.
+        timeout: seconds of a call.
+        linear: its reads are linearizable.
+        lanes: so many calls at once, by asyncio; 0: one after another, on its thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dc: str,
+        url: str,
+        recorder: Recorder,
+        known: Known,
+        seed: str,
+        enter: Enter,
+        *,
+        timeout: float,
+        linear: bool = False,
+        lanes: int = 0,
+    ) -> None:
+        self._url = f"{url}&timeout={timeout}" + ("&linearizable=1" if linear else "")
+        self._timeout, self._linear, self._lanes = timeout, linear, lanes
+        self._seen: dict[str, int] = {}
+        self._absent: set[str] = set()
+        """Keys of which it knows that there is no row, which a call of it needs."""
+        place = Place(f"client {name}", dc, "", 0)
+        super().__init__(name, [place], recorder, known, seed, enter)
+
+    def _run(self) -> None:
+        try:
+            self._enter()
+            if self._lanes:
+                asyncio.run(self._all())
+            else:
+                with interlock.connect(self._url) as connected:
+                    self._one(connected.table(self.known.table, State))
+        except BaseException as error:
+            self.error = error
+
+    def _one(self, table: Any) -> None:
+        while not self.known.stop.is_set():
+            ask = self._asked(self.name)
+            start = time.monotonic()
+            said: Any = None
+            try:
+                said = getattr(table, ask.method)(ask.key, *ask.arguments, **ask.named)
+            except (EngineUnavailable, KeyError) as error:
+                said = error
+            if self._told(ask, start, said).answer != OK:
+                self.known.stop.wait(self.chance.random() * 0.2)
+            self.known.stop.wait(self.chance.expovariate(1 / self.known.pause))
+
+    async def _all(self) -> None:
+        async with interlock.connect(self._url) as connected:
+            table = connected.table(self.known.table, State)
+            await asyncio.gather(
+                *(self._lane(table, f"{self.name}.{n}") for n in range(self._lanes))
+            )
+
+    async def _lane(self, table: Any, lane: str) -> None:
+        while not self.known.stop.is_set():
+            ask = self._asked(lane)
+            start = time.monotonic()
+            said: Any = None
+            leaves = self.chance.random() < 0.03
+            # Some wait for no answer: what they asked for may come, but behind nothing later.
+            most = self.chance.random() * 0.02 if leaves else self._timeout * 3
+            try:
+                call = getattr(table, ask.method)(ask.key, *ask.arguments, **ask.named)
+                said = await asyncio.wait_for(call, most)
+            except (EngineUnavailable, KeyError) as error:
+                said = error
+            except TimeoutError:
+                assert leaves, f"{ask} took more than {most} s"
+                said = EngineUnavailable("left", unknown=True)
+            if self._told(ask, start, said).answer != OK:
+                await asyncio.sleep(self.chance.random() * 0.2)
+            await asyncio.sleep(self.chance.expovariate(1 / self.known.pause))
+
+    def _told(self, ask: Ask, start: float, said: Any) -> Operation:
+        """Write down what became of a call."""
+        answer, error, reply, row = OK, "", None, None
+        if isinstance(said, EngineUnavailable):
+            answer, error = UNKNOWN if said.unknown else FAILED, repr(said)
+        elif isinstance(said, KeyError):
+            # There is no such row: so it did nothing.
+            answer, error = FAILED, "no row"
+        if ask.kind == READ:
+            answer = FAILED if answer == UNKNOWN else answer
+            row = columns(said) if answer == OK else None
+            if answer == OK and ask.key.startswith("cas-"):
+                self._absent -= {ask.key} if row is not None else set()
+                self._seen[ask.key] = int((row or {}).get("last", 0))
+        elif answer == OK and ask.kind == "cas":
+            reply = int(said)
+        elif answer == OK and ask.kind == "incr":
+            reply = said
+        elif answer == OK and said is False and ask.kind == "begin":
+            answer, error = FAILED, "a row"
+        elif answer == OK and said is False:
+            answer, error = FAILED, "no row"
+        if error == "no row":
+            self._absent.add(ask.key)
+            if ask.kind != READ:
+                # That was seen where writes have their order: as good as the best of reads.
+                self._record(ask, READ, start, OK, None, None, "", linear=True)
+        else:
+            self._absent.discard(ask.key)
+        self.done += answer == OK or error == "no row"
+        linear = self._linear and ask.kind == READ
+        return self._record(ask, ask.kind, start, answer, reply, row, error, linear=linear)
+
+    def _record(
+        self, ask: Ask, kind: str, start: float, answer: str, reply: int | None,
+        row: dict[str, int | str] | None, error: str, *, linear: bool,
+    ) -> Operation:  # fmt: skip
+        place = self._places[0]
+        id = ask.id if kind == ask.kind else ""
+        operation = Operation(
+            id or f"<{self.name}.{next(self.known.numbers)}>", self.name, place.name, place.dc,
+            kind, ask.key, start, time.monotonic(), answer, ask.value, reply, row, error, linear,
+            ask.expected,
+        )  # fmt: skip
+        self._recorder.add(operation)
+        return operation
+
+    def _asked(self, lane: str) -> Ask:
+        """What comes next; lane: who alone writes its own keys, one call at a time."""
+        draw = self.chance.random()
+        if draw < 0.3:
+            keys = self.known.keys
+            key = self.chance.choice(keys if self.chance.random() < 0.4 else keys[-8:])
+            if self.chance.random() < 0.5:
+                key = f"own-{lane}"
+            return Ask(READ, key, 0, "get")
+        if draw < 0.5:
+            return self._register(lane)
+        if draw < 0.65:
+            return self._count(lane)
+        if draw < 0.8:
+            return self._swap()
+        if draw < 0.9:
+            value = next(self.known.numbers) + self.chance.randrange(1, 50)
+            key = f"max-{self.chance.randrange(SHARED)}"
+            return Ask("high", key, value, "patch", (), {"high": value})
+        id = f"<{self.name}.{next(self.known.numbers)}>"
+        key = f"any-{self.chance.randrange(SHARED)}"
+        if draw < 0.95:
+            lives = self.chance.randrange(50, 1500)
+            return Ask("expire", key, lives, "expire", (lives / 1000,), {}, id)
+        return Ask("put", key, 0, "patch", (), {"who": id}, id)
+
+    def _register(self, lane: str) -> Ask:
+        key, draw = f"own-{lane}", self.chance.random()
+        if key not in self.known.keys:
+            self.known.keys.append(key)
+        value = next(self.known.numbers)
+        id = f"<{self.name}.{value}>"
+        if draw < 0.15:
+            return Ask("delete", key, value, "pop", (None,), {}, id)
+        if draw < 0.45:
+            return Ask("patch", key, value, "patch", (), {"last": value, "who": id}, id)
+        return Ask("set", key, value, "set", (State(last=value, who=id),), {}, id)
+
+    def _count(self, lane: str) -> Ask:
+        by = self.chance.randrange(1, 10)
+        if self.chance.random() < 0.5:
+            key = f"sum-{self.chance.randrange(SHARED)}"
+        else:
+            key = f"sum-{lane}"
+            if key not in self.known.keys:
+                self.known.keys.append(key)
+        if key in self._absent:
+            return self._begun(key)
+        return Ask("incr", key, by, "incr", ("count", by))
+
+    def _begun(self, key: str) -> Ask:
+        return Ask("begin", key, 0, "set", (State(),), {"only": "absent"})
+
+    def _swap(self) -> Ask:
+        key = f"cas-{self._places[0].dc[0]}{self.chance.randrange(2)}"
+        if key not in self.known.keys:
+            self.known.keys.append(key)
+        if key in self._absent:
+            return self._begun(key)
+        if key not in self._seen or self.chance.random() < 0.5:
+            return Ask(READ, key, 0, "get")
+        expected = self._seen[key]
+        value = next(self.known.numbers)
+        arguments = ("last", expected, value)
+        return Ask("cas", key, value, "compare_and_set", arguments, {}, "", expected)
+
+
+class MemoryReader(Guest):
+    """Reads in the memory of a node's machine, whether the node lives or not."""
+
+    def __init__(
+        self, name: str, place: Place, table: Path, capacity: int, recorder: Recorder,
+        known: Known, seed: str,
+    ) -> None:  # fmt: skip
+        self._path, self._capacity = table, capacity
+        self._table: interlock.SharedTable[State] | None = None
+        self._inode = 0
+        super().__init__(name, [place], recorder, known, seed)
+
+    def step(self) -> None:
+        table = self._opened()
+        if table is None:
+            self.known.stop.wait(0.05)
+            return
+        keys = self.known.keys
+        key = self.chance.choice(keys if self.chance.random() < 0.3 else keys[-12:])
+        start = time.monotonic()
+        row = columns(table.get(key))
+        self.done += 1
+        # Memory that was lost and is there again is another place.
+        place = f"memory {self._inode} of {self._place.name}"
+        self._recorder.add(Operation(
+            f"<{self.name}.{self.done}>", self.name, place, self._place.dc, READ, key,
+            start, time.monotonic(), OK, 0, None, row,
+        ))  # fmt: skip
+
+    def leave(self) -> None:
+        if self._table is not None:
+            self._table.close()
+            self._table = None
+
+    def _opened(self) -> interlock.SharedTable[State] | None:
+        """The table that is there now: the memory of a machine may have been lost."""
+        try:
+            inode = self._path.stat().st_ino
+        except OSError:
+            self.leave()
+            return None
+        if self._table is None or inode != self._inode:
+            self.leave()
+            with suppress(OSError, ValueError):
+                self._table = interlock.SharedTable.open(
+                    self._path, State, capacity=self._capacity, key_size=32, on_full="raise"
+                )
+                self._inode = inode
+        return self._table
 
 
 def settle(guests: Sequence[Guest], deadline: float) -> list[str]:
