@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -35,19 +36,31 @@ class Told:
         reply: int | None = None,
         row: Row = None,
         during: bool = False,
+        linear: bool = False,
+        expected: int = 0,
     ) -> str:
         """`during`: it began with the one before and ended after it."""
         start = self.made[-1].start if during else float(next(self._clock))
         id = f"op{len(self.made)}"
         kept = None if row is None else dict(row)
         end = float(next(self._clock))
-        self.made.append(
-            Operation(id, "c", node, dc, kind, key, start, end, answer, value, reply, kept)
-        )
+        made = Operation(id, "c", node, dc, kind, key, start, end, answer, value, reply, kept)
+        self.made.append(dataclasses.replace(made, linear=linear, expected=expected))
         return id
 
-    def read(self, key: str, row: Row, *, node: str = "a1", during: bool = False) -> None:
-        self.add(READ, key, row=row, node=node, during=during)
+    def read(
+        self, key: str, row: Row, *, node: str = "a1", during: bool = False, linear: bool = False
+    ) -> None:
+        self.add(READ, key, row=row, node=node, during=during, linear=linear)
+
+    def swap(
+        self, expected: int, value: int, *, answer: str = OK, done: bool = True,
+        during: bool = False,
+    ) -> None:  # fmt: skip
+        self.add(
+            "cas", "cas-e0", value, expected=expected, answer=answer, reply=int(done),
+            during=during, node="client ea0",
+        )  # fmt: skip
 
 
 def found(told: Told, final: Final | None = None, promise: Promise | None = None) -> set[str]:
@@ -80,6 +93,18 @@ def test_a_history_without_a_fault_passes() -> None:
     told.add("set", "own-c-1", 3, answer=UNKNOWN)
     told.add("flags", "flag-c-1", 6)
     told.add("set", "ttl-c-1", 1)
+    # A client goes on though it does not know; what comes late comes not behind that.
+    told.add("set", "own-n-1", 1, node="client n")
+    told.add("patch", "own-n-1", 2, node="client n", answer=UNKNOWN)
+    told.read("own-n-1", {"last": 1}, node="client n")
+    told.add("patch", "own-n-1", 3, node="client n", answer=UNKNOWN)
+    told.read("own-n-1", {"last": 3}, node="client n", linear=True)
+    told.read("own-n-1", {"last": 2}, node="a2")
+    told.swap(0, 1)
+    told.swap(0, 2, done=False)
+    told.swap(1, 3, answer=UNKNOWN)
+    told.swap(3, 4)
+    told.swap(1, 5, answer=UNKNOWN)
     last = told.add("set", "any-1", 1)
     unknown: Row = {"last": 3, "who": ""}
     for own in (None, unknown):
@@ -89,6 +114,8 @@ def test_a_history_without_a_fault_passes() -> None:
             "max-1": {"high": 7},
             "flag-c-1": {"marks": 6},
             "any-1": {"who": last},
+            "own-n-1": {"last": 3},
+            "cas-e0": {"last": 4},
         }
         if own is not None:
             rows["own-c-1"] = own
@@ -218,7 +245,7 @@ def more_is_seen_than_was_asked_for(told: Told) -> Final:
     return {}
 
 
-def two_primaries_count(told: Told) -> Final:
+def an_increment_is_answered_from_another_history(told: Told) -> Final:
     told.add("incr", "sum-1", 5, reply=5, node="a1")
     told.add("incr", "sum-1", 5, reply=5, node="a2")
     return both({"sum-1": {"count": 10}})
@@ -237,6 +264,78 @@ def nodes_differ(told: Told) -> Final:
 def a_row_is_at_one_node_only(told: Told) -> Final:
     id = told.add("set", "any-1", 1)
     return {"a1": {"any-1": {"who": id}}, "a2": {"any-1": {"who": id}}, "b1": {}}
+
+
+def a_late_write_comes_behind_a_later_one(told: Told) -> Final:
+    told.add("set", "own-c-1", 1, answer=UNKNOWN)
+    told.add("set", "own-c-1", 2)
+    return both({"own-c-1": {"last": 1}})
+
+
+def a_client_goes_back_at_another_node(told: Told) -> Final:
+    told.add("set", "own-c-1", 1, node="client c")
+    told.add("set", "own-c-1", 2, answer=UNKNOWN, node="client c")
+    told.read("own-c-1", {"last": 2}, node="client c")
+    told.read("own-c-1", {"last": 1}, node="client c")
+    return {}
+
+
+def memory_goes_back(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.add("set", "own-c-1", 2)
+    told.read("own-c-1", {"last": 2}, node="memory 7 of a1")
+    told.read("own-c-1", {"last": 1}, node="memory 7 of a1")
+    return {}
+
+
+def a_linearizable_read_lacks_a_write(told: Told) -> Final:
+    told.add("set", "own-c-1", 1)
+    told.read("own-c-1", None, node="client d", linear=True)
+    return {}
+
+
+def a_linearizable_read_lacks_a_read(told: Told) -> Final:
+    told.add("set", "own-c-1", 1, answer=UNKNOWN)
+    told.read("own-c-1", {"last": 1}, node="client d", linear=True)
+    told.read("own-c-1", None, node="client e", linear=True)
+    return {}
+
+
+def a_linearizable_read_lacks_an_increment(told: Told) -> Final:
+    told.add("incr", "sum-1", 5, reply=5)
+    told.read("sum-1", {"count": 4}, node="client d", linear=True)
+    return {}
+
+
+def two_compare_and_sets_go_by_one_number(told: Told) -> Final:
+    told.swap(0, 1)
+    told.swap(0, 2)
+    return both({"cas-e0": {"last": 2}})
+
+
+def a_compare_and_set_is_lost(told: Told) -> Final:
+    told.swap(0, 1)
+    told.swap(1, 2)
+    return both({"cas-e0": {"last": 1}})
+
+
+def a_compare_and_set_comes_late(told: Told) -> Final:
+    told.swap(1, 2, answer=UNKNOWN)
+    told.swap(0, 1)
+    told.swap(2, 3)
+    told.made[0] = dataclasses.replace(told.made[0], start=90, end=91)
+    return both({"cas-e0": {"last": 3}})
+
+
+def a_compare_and_set_is_refused_without_reason(told: Told) -> Final:
+    told.swap(0, 1)
+    told.swap(1, 2, done=False)
+    return both({"cas-e0": {"last": 1}})
+
+
+def a_compare_and_set_of_nobody(told: Told) -> Final:
+    told.swap(0, 1, answer=UNKNOWN)
+    return both({"cas-e0": {"last": 9}})
 
 
 BAD: dict[Callable[[Told], Final], str] = {
@@ -260,8 +359,19 @@ BAD: dict[Callable[[Told], Final], str] = {
     an_increment_counts_twice: "sums",
     a_refused_increment_counts: "sums",
     more_is_seen_than_was_asked_for: "sums",
-    two_primaries_count: "rising",
+    an_increment_is_answered_from_another_history: "rising",
     a_brief_row_stays: "gone",
+    a_late_write_comes_behind_a_later_one: "lost",
+    a_client_goes_back_at_another_node: "backwards",
+    memory_goes_back: "backwards",
+    a_linearizable_read_lacks_a_write: "linear",
+    a_linearizable_read_lacks_a_read: "linear",
+    a_linearizable_read_lacks_an_increment: "linear",
+    two_compare_and_sets_go_by_one_number: "chain",
+    a_compare_and_set_is_lost: "chain",
+    a_compare_and_set_comes_late: "chain",
+    a_compare_and_set_is_refused_without_reason: "chain",
+    a_compare_and_set_of_nobody: "chain",
     nodes_differ: "equal",
     a_row_is_at_one_node_only: "equal",
 }
@@ -295,14 +405,26 @@ def test_where_writes_may_be_lost_their_loss_is_no_fault() -> None:
     assert found(told, both({}), Promise(lasting=False)) == set()
 
 
-def test_a_node_that_was_started_again_may_have_less_where_nothing_else_is_promised() -> None:
+def test_where_engines_lose_entries_answers_may_be_of_another_history() -> None:
     told = Told()
-    told.add("incr", "sum-1", 5, reply=5)
-    again = told.made[-1].end + 0.5
-    told.read("sum-1", None)
-    restarts = {"a1": [again]}
-    assert found(told, None, Promise(restarts=restarts)) == {"backwards"}
-    assert found(told, None, Promise(lasting_nodes=False, restarts=restarts)) == set()
+    told.swap(0, 1)
+    told.swap(0, 2)
+    told.add("set", "own-c-1", 1)
+    told.read("own-c-1", None, node="client d", linear=True)
+    final = both({"cas-e0": {"last": 2}, "own-c-1": {"last": 1}})
+    assert found(told, final) == {"chain", "linear"}
+    assert found(told, final, Promise(one_history=False)) == set()
+
+
+def test_only_a_node_that_said_so_may_go_back() -> None:
+    told = Told()
+    told.add("set", "own-c-1", 1)
+    told.read("own-c-1", None, node="memory 7 of a1")
+    told.read("own-c-1", {"last": 1}, node="memory 7 of a1")
+    told.read("own-c-1", None, node="memory 7 of a1")
+    for excused, rules in (("a2", {"backwards"}), ("a1", set[str]())):
+        promise = Promise(one_history=False, excused=frozenset({excused}))
+        assert found(told, None, promise) == rules
 
 
 def test_a_read_that_is_too_old_is_found_where_that_is_promised() -> None:

@@ -3,9 +3,11 @@ workload whose history holds where nothing is wrong."""
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +17,14 @@ from pathlib import Path
 import pytest
 
 from interlock.hub.client import Client
-from tests.cluster.faults import chaos, checker, netns, rows, workload
+from tests.cluster.faults import chaos, checker, clock, netns, rows, workload
 from tests.cluster.faults.delay import DelayProxy
 from tests.cluster.faults.history import OK, Recorder
 from tests.cluster.faults.netns import Network
 from tests.cluster.faults.run import plan_of
 from tests.cluster.faults.servers import ENGINE_PORT, Engine
 from tests.cluster.faults.workload import Known, Place, Reader, Writer
-from tests.hub.servers import hub_process
+from tests.hub.servers import hub_process, missing
 from tests.hub.tables import new_name
 
 SECONDS = 20.0
@@ -267,4 +269,25 @@ def test_a_seed_is_a_plan() -> None:
     assert {fault.kind for plan in plans for fault in plan.faults} == set(chaos.KINDS)
     for plan in plans:
         kinds = {fault.kind for fault in plan.faults}
-        assert not (kinds & set(chaos.LOSING) and kinds & set(chaos.DEADLY))
+        assert not (kinds & set(chaos.LOSING) and kinds & {*chaos.DEADLY, *chaos.CUTTING})
+
+
+def test_a_process_has_the_clock_that_it_is_given(tmp_path: Path) -> None:
+    if clock.library() is None:
+        missing("no cc: install a C compiler")
+    given = tmp_path / "clock"
+    clock.set_clock(given, 3600.0)
+    code = "import time; print(time.time(), time.monotonic(), flush=True); input(); "
+    code += "print(time.time(), time.monotonic(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | clock.environment(given),
+    ) as asked:  # fmt: skip
+        assert asked.stdin is not None and asked.stdout is not None
+        for ahead in (3600.0, -7200.0):
+            clock.set_clock(given, ahead)
+            if ahead < 0:
+                asked.stdin.write("\n")
+                asked.stdin.flush()
+            now, steady = map(float, asked.stdout.readline().split())
+            assert abs(now - time.time() - ahead) < 60 and abs(steady - time.monotonic()) < 60

@@ -225,7 +225,7 @@ class Chaos:
         return node.go_on
 
     def late_stream(self, fault: Fault, node: Node) -> Undo | None:
-        """What a node appends, and what it reads, is on its way for long."""
+        """Delay what a node appends, and what it reads."""
         gate = self._cluster.gates.get(node.host)
         if gate is None:
             return None

@@ -230,7 +230,8 @@ def stale(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]
         if not one.reads and _kind(one.key) in WRITTEN:
             writes[one.key].append(one)
     for one in history:
-        if not one.reads or one.answer != OK or one.key not in writes:
+        # Shared memory refuses nobody.
+        if not one.reads or one.answer != OK or one.key not in writes or " of " in one.node:
             continue
         known = _states(writes[one.key])
         old = [

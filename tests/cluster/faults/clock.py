@@ -24,7 +24,7 @@ def library() -> Path | None:
 
 
 def environment(clock: Path) -> dict[str, str]:
-    """What a process needs whose clock is the one that a file says."""
+    """Return the variables of a process whose clock is the one that a file says."""
     found = library()
     assert found is not None
     return {"LD_PRELOAD": str(found), "INTERLOCK_TEST_CLOCK": str(clock)}

@@ -51,7 +51,7 @@ class Layout:
     """Seconds within which a node does a write, or not at all."""
     max_staleness: float | None = None
     pace: str = ""
-    """How often nodes make checkpoints, and how far back they go: so the log is trimmed."""
+    """Pace of the checkpoints of nodes, by which the log is trimmed; see NodeSettings."""
     rows: int = 0
     """Rows that there are before the load."""
     gated: bool = False
@@ -167,7 +167,7 @@ class Cluster:
         return None
 
     def state(self, node: Node) -> str:
-        """What a node says it is; empty if it does not answer."""
+        """Return the state of a node by its own word; empty if it does not answer."""
         return str((self.status(node) or {}).get("state", ""))
 
     def url(self, dc: str) -> str:

@@ -23,7 +23,7 @@ class Operation:
 
     client: str
     node: str
-    """Where it was done; a client of the whole cluster is a place by itself."""
+    """The place; a client of the whole cluster is a place by itself."""
     dc: str
     kind: str
     """read, incr, high, flags, set, patch, put, delete, expire, cas, begin."""

@@ -50,7 +50,7 @@ class Seen:
 
 
 def is_well(status: dict[str, Any]) -> bool:
-    """Whether a node says that it lacks nothing."""
+    """Return whether a node says that it lacks nothing."""
     return (
         status["state"] == "serving"
         and not status["trouble"]
@@ -92,7 +92,9 @@ def _of(node: Node, keys: Sequence[str]) -> tuple[dict[str, Shown], dict[str, An
             if isinstance(reply, ReplyError):
                 raise reply
         rows = {key: shown(reply) for key, reply in zip(keys, replies, strict=True)}
-        status = json.loads(client.call("NODE", "STATUS"))
+        said = client.call("NODE", "STATUS")
+        assert isinstance(said, bytes)
+        status = json.loads(said)
         return {key: row for key, row in rows.items() if row is not None}, status
 
 

@@ -12,7 +12,7 @@ TABLE = "state"
 COLUMNS = "count: U64, net: I64, high: U64, marks: U64, last: U64, who: str[24]"
 """For a hub that is no node, whose columns do not merge."""
 REFERENCE = f"{TABLE}={Path(__file__)}:State"
-"""What `--table` is given."""
+"""The value of `--table`."""
 
 
 class State(Row):

@@ -287,7 +287,7 @@ class Node(Server):
         return [*words, *more, *node]
 
     def _own_environment(self) -> dict[str, str]:
-        found = {"INTERLOCK_NODE_LOG": "1"}
+        found: dict[str, str] = {}
         if self.settings.pace:
             found["INTERLOCK_NODE_PACE"] = self.settings.pace
         if library() is not None and self.settings.clocked:

@@ -441,7 +441,7 @@ class Numbered(Guest):
         return operation
 
     def _asked(self, lane: str) -> Ask:
-        """What comes next; lane: who alone writes its own keys, one call at a time."""
+        """Return the next call; lane: who alone writes its own keys, one call at a time."""
         draw = self.chance.random()
         if draw < 0.3:
             keys = self.known.keys
