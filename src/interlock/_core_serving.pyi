@@ -281,17 +281,15 @@ class LogNode:
 
 @final
 class TableKeeper:
-    """The calls of a hub's clients that somebody else is to answer: commands that write to the
-    tables it was opened with, and ``NODE``. Any thread may call.
+    """The calls of ``NODE`` at a hub whose table a node writes. Any thread may call.
 
     ``calls`` and ``size`` bound the calls that wait, taken or not, and their bytes: beyond them a
     client gets ``-TRYAGAIN``. When the last reference goes, or by ``close``, those that wait get an
     error: ``-NODE`` what was not taken, and was not done; ``-UNANSWERED`` the rest, also when the
-    hub stops. With ``log`` writes
-    are for a ``LogNode``, and are not among the calls.
+    hub stops. Writes to the table go to the ``LogNode`` that has this keeper.
     """
 
-    def __new__(cls, *, calls: int = 65536, size: int = 67108864, log: bool = False) -> Self:
+    def __new__(cls, *, calls: int = 65536, size: int = 67108864) -> Self:
         """ValueError where one of them is 0."""
     def fileno(self) -> int:
         """Readable while there is something to take."""

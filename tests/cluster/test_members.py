@@ -204,7 +204,7 @@ def test_what_may_have_been_done_is_not_done_twice(
     assert pair.gates[0].count(word) + pair.gates[1].count(word) - (word == b"SET") == 1
 
 
-@pytest.mark.parametrize("text", ["TRYAGAIN no primary", "NOTPRIMARY x", "NODE ended", "STALE x"])
+@pytest.mark.parametrize("text", ["TRYAGAIN it drains", "NODE ended", "STALE x"])
 def test_what_was_surely_not_done_is_done_once(pair: Pair, text: str) -> None:
     with pair.table() as table:
         table["k"] = ONE
@@ -256,8 +256,8 @@ def test_a_new_home_is_read_from_when_it_has_what_the_old_one_had(pair: Pair) ->
     with pair.table() as table:
         table["k"] = ONE
         pair.gates[0].spoil(b"MGET", unheard)
-        # It waits for its primary, which the first read through it is to see.
-        pair.gates[1].spoil(b"CAS", says("TRYAGAIN no primary"), says("TRYAGAIN no primary"))
+        # The node drains just then, which the first read through it is to see.
+        pair.gates[1].spoil(b"CAS", says("TRYAGAIN it drains"), says("TRYAGAIN it drains"))
         assert table["k"] == ONE
         assert table["k"] == ONE
     words = [command[1] for command in pair.gates[1].stub.commands if command[0] == b"TABLE"]
@@ -265,11 +265,11 @@ def test_a_new_home_is_read_from_when_it_has_what_the_old_one_had(pair: Pair) ->
     assert words == [b"TIME", b"CAS", b"CAS", b"CAS", b"MGET", b"MGET"]
 
 
-def test_who_wrote_nothing_reads_where_no_primary_is(pair: Pair) -> None:
+def test_who_wrote_nothing_reads_where_no_write_is_done(pair: Pair) -> None:
     with pair.table() as table:
         assert table.get("k") is None
         pair.gates[0].spoil(b"MGET", unheard)
-        pair.gates[1].spoil(b"CAS", *[says("TRYAGAIN no primary")] * 100)
+        pair.gates[1].spoil(b"CAS", *[says("TRYAGAIN it drains")] * 100)
         assert table.get("k") is None
         assert pair.gates[1].count(b"CAS") == 1
 
@@ -392,12 +392,12 @@ def test_whom_nobody_answers_is_told_why(pair: Pair) -> None:
         client.table("t", Presence).get("k")
 
 
-def test_no_primary_for_too_long_is_told_and_nothing_was_done(pair: Pair) -> None:
+def test_a_refusal_for_too_long_is_told_and_nothing_was_done(pair: Pair) -> None:
     with pair.table("dc=east&timeout=0.5") as table:
         table["k"] = ONE
         for one in pair.gates:
-            one.spoil(b"INCR", *[says("TRYAGAIN no primary just now")] * 100)
-        with pytest.raises(EngineUnavailable, match="no primary just now") as told:
+            one.spoil(b"INCR", *[says("TRYAGAIN it drains just now")] * 100)
+        with pytest.raises(EngineUnavailable, match="it drains just now") as told:
             table.incr("k", "unread")
         assert not told.value.unknown
 
@@ -453,7 +453,7 @@ def test_many_threads_move_together(pair: Pair) -> None:
 def test_what_is_done_and_not_acknowledged_is_told_and_not_done_again(pair: Pair) -> None:
     with pair.table() as table:
         table["k"] = ONE
-        pair.gates[0].spoil(b"PATCH", says("NOACK it is done, but not all replicas have it"))
+        pair.gates[0].spoil(b"PATCH", says("NOACK it is done, but not all machines have it"))
         with pytest.raises(EngineUnavailable, match="NOACK it is done") as told:
             table.patch("k", unread=1)
         assert told.value.unknown

@@ -1,4 +1,5 @@
-"""Tables that a node keeps: writes are given to a keeper, with real connections and threads."""
+"""The keeper of a node's table, which answers NODE and says how long rows are read: with real
+connections and threads."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def told(future: Future[Any]) -> str:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_a_write_waits_for_the_keepers_reply_and_a_read_does_not(
+def test_who_asks_waits_for_the_keepers_reply_and_who_reads_does_not(
     serving: interlock.Hub,
     keeper: _core.TableKeeper,
     names: list[str],
@@ -87,24 +88,20 @@ def test_a_write_waits_for_the_keepers_reply_and_a_read_does_not(
     protocol: int,
 ) -> None:
     row = f"{names[0]}:k"
-    with client(serving, protocol) as writer, client(serving, protocol) as reader:
-        written = pool.submit(writer.hset, row, "unread", 5)
+    with client(serving, protocol) as asks, client(serving, protocol) as reader:
+        asked = pool.submit(asks.execute_command, "NODE", "STATUS", "x")
         ((asker, user, resp3, arguments),) = taken(keeper, 1)
         assert (user, resp3) == (b"default", protocol == 3)
-        assert arguments == [b"HSET", row.encode(), b"unread", b"5"]
+        assert arguments == [b"NODE", b"STATUS", b"x"]
         assert not select.select([keeper], [], [], 0)[0]
         assert reader.hgetall(row) == {}, "nobody has written it"
         node = SharedTable.open(names[0], Presence, capacity=1000, keeper=True)
         node["k"] = Presence(app_id=1, unread=5)
         assert reader.hget(row, "unread") == "5"
-        assert not written.done()
-        keeper.answer([(asker, b":1\r\n")])
-        assert written.result(LONG) == 1
-        popped = pool.submit(writer.execute_command, "TABLE", "POP", row)
-        ((asker, _, resp3, _),) = taken(keeper, 1)
+        assert not asked.done()
         keeper.answer([(asker, b"_\r\n" if resp3 else b"$-1\r\n")])
-        assert popped.result(LONG) is None
-        assert reader.hset(f"{names[1]}:k", "unread", 1) == 1, "the other table is not kept"
+        assert asked.result(LONG) is None
+        assert reader.hset(f"{names[1]}:k", "unread", 1) == 1, "no node writes the other table"
 
 
 def test_many_clients_are_answered_each_with_its_own(
@@ -122,15 +119,15 @@ def test_many_clients_are_answered_each_with_its_own(
                     [(asker, b":%b\r\n" % words[3]) for asker, _, _, words in reversed(calls)]
                 )
 
-    def write(number: int) -> list[int]:
-        with client(serving) as writer, writer.pipeline(transaction=False) as pipeline:
+    def ask(number: int) -> list[int]:
+        with client(serving) as asks, asks.pipeline(transaction=False) as pipeline:
             for turn in range(each):
-                pipeline.hincrby(f"{names[0]}:{number}", "unread", number * each + turn)
+                pipeline.execute_command("NODE", "NUMBER", "x", number * each + turn)
             return list(pipeline.execute())
 
     keeping = pool.submit(keep)
     try:
-        results = list(pool.map(write, range(clients)))
+        results = list(pool.map(ask, range(clients)))
     finally:
         stop.set()
     keeping.result(LONG)
@@ -147,7 +144,7 @@ def test_who_has_closed_is_forgotten_and_who_is_gone_is_passed_over(
 
     def said(number: int) -> socket.socket:
         opened = socket.create_connection(("127.0.0.1", serving.port), LONG)
-        opened.sendall(f"HSET {names[0]}:{number} unread 1\r\n".encode())
+        opened.sendall(f"NODE {number}\r\n".encode())
         return opened
 
     first = said(1)
@@ -214,7 +211,7 @@ def test_a_keeper_that_is_closed_or_dropped_leaves_nobody_waiting(
             client(hub) as first,
             client(hub) as second,
         ):
-            one = pool.submit(first.hset, f"{names[0]}:k", "unread", 1)
+            one = pool.submit(first.execute_command, "NODE", "ONE")
             taken(keepers[names[0]], 1)
             two = pool.submit(second.execute_command, "NODE", "STATUS")
             assert select.select([keepers[names[0]]], [], [], LONG)[0]
@@ -226,7 +223,8 @@ def test_a_keeper_that_is_closed_or_dropped_leaves_nobody_waiting(
                 keepers[names[0]].close()
             assert told(one).startswith("UNANSWERED "), "it may have been done"
             assert told(two).startswith("NODE "), "nobody has taken it"
-            assert told(pool.submit(first.delete, f"{names[0]}:k")).startswith("NODE ")
+            refused = told(pool.submit(first.delete, f"{names[0]}:k"))
+            assert refused.startswith("the node that writes this table has ended"), refused
 
 
 def test_a_hub_that_stops_waits_for_the_keeper_and_then_refuses(
@@ -235,9 +233,9 @@ def test_a_hub_that_stops_waits_for_the_keeper_and_then_refuses(
     hub = interlock.Hub(port=0, workers=2, table=[entry(names[0])], keepers={names[0]: keeper})
     hub.start()
     with client(hub) as first, client(hub) as second:
-        one = pool.submit(first.hset, f"{names[0]}:k", "unread", 1)
+        one = pool.submit(first.execute_command, "NODE", "ONE")
         ((asker, *_),) = taken(keeper, 1)
-        two = pool.submit(second.hset, f"{names[0]}:l", "unread", 1)
+        two = pool.submit(second.execute_command, "NODE", "TWO")
         ((other, *_),) = taken(keeper, 1)
         with socket.create_connection(("127.0.0.1", hub.port), LONG) as idle:
             idle.sendall(b"PING\r\n")
@@ -251,7 +249,7 @@ def test_a_hub_that_stops_waits_for_the_keeper_and_then_refuses(
         assert stopping.result(LONG) == 0
     hub.start()
     with client(hub) as first:
-        one = pool.submit(first.hset, f"{names[0]}:k", "unread", 1)
+        one = pool.submit(first.execute_command, "NODE", "ONE")
         ((asker, *_),) = taken(keeper, 1)
         assert hub.stop(0) == 1
         assert told(one).startswith("UNANSWERED ")
@@ -268,9 +266,9 @@ def test_what_waits_is_bounded(names: list[str], pool: ThreadPoolExecutor) -> No
         client(hub) as second,
         client(hub) as third,
     ):
-        waiting = [pool.submit(one.hset, f"{names[0]}:k", "unread", 1) for one in (first, second)]
+        waiting = [pool.submit(one.execute_command, "NODE", "ONE") for one in (first, second)]
         calls = taken(keeper, 2)
-        refused = told(pool.submit(third.hset, f"{names[0]}:k", "unread", 1))
+        refused = told(pool.submit(third.execute_command, "NODE", "ONE"))
         assert refused.startswith("the node has 2 calls "), "redis-py takes the code away"
         keeper.answer([(asker, b":1\r\n") for asker, *_ in calls])
         assert [one.result(LONG) for one in waiting] == [1, 1]
@@ -308,33 +306,29 @@ def test_rights_are_looked_at_before_the_keeper(
         with pytest.raises(redis.ResponseError, match="wrong number of arguments"):
             says("writes", "HSET", f"{names[0]}:k", "unread")
         assert keeper.take(9) == []
-        for user, words in (
-            ("writes", ("HSET", f"{names[0]}:k", "unread", "1")),
-            ("operates", ("NODE", "STATUS", "a", "b")),
-        ):
-            said = pool.submit(says, user, *words)
-            ((asker, name, _, arguments),) = taken(keeper, 1)
-            assert (name, arguments) == (user.encode(), [word.encode() for word in words])
-            keeper.answer([(asker, b"+fine\r\n")])
-            assert said.result(LONG) == b"fine"
+        said = pool.submit(says, "operates", "NODE", "STATUS", "a", "b")
+        ((asker, name, _, arguments),) = taken(keeper, 1)
+        assert (name, arguments) == (b"operates", [b"NODE", b"STATUS", b"a", b"b"])
+        keeper.answer([(asker, b"+fine\r\n")])
+        assert said.result(LONG) == b"fine"
 
 
-def test_a_table_is_kept_across_a_reload(
+def test_a_keeper_stays_across_a_reload(
     serving: interlock.Hub, keeper: _core.TableKeeper, names: list[str], pool: ThreadPoolExecutor
 ) -> None:
     with client(serving) as writer:
 
         def is_kept() -> None:
-            written = pool.submit(writer.hset, f"{names[0]}:k", "unread", 1)
+            asked = pool.submit(writer.execute_command, "NODE", "ONE")
             ((asker, *_),) = taken(keeper, 1)
             keeper.answer([(asker, b":7\r\n")])
-            assert written.result(LONG) == 7
+            assert asked.result(LONG) == 7
 
         serving.set({"table": [entry(names[0])]})
         is_kept()
         serving.set({"table": [entry(names[1]), entry(names[0], capacity=500)]})
         is_kept()
-        before = pool.submit(writer.hset, f"{names[0]}:k", "unread", 1)
+        before = pool.submit(writer.execute_command, "NODE", "ONE")
         ((asker, *_),) = taken(keeper, 1)
         with pytest.raises(ConfigError, match=f"keepers: '{names[0]}' is none of the tables"):
             serving.set({"table": [entry(names[1])]})
@@ -354,7 +348,7 @@ def test_what_is_no_reply_is_refused_and_nobody_is_answered(
     serving: interlock.Hub, keeper: _core.TableKeeper, names: list[str], pool: ThreadPoolExecutor
 ) -> None:
     with client(serving) as writer:
-        written = pool.submit(writer.hset, f"{names[0]}:k", "unread", 1)
+        written = pool.submit(writer.execute_command, "NODE", "ONE")
         ((asker, *_),) = taken(keeper, 1)
         for wrong in (b"", b"\r\n", b":1"):
             with pytest.raises(ValueError, match="allowed: one whole reply"):

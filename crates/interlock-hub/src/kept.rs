@@ -1,5 +1,5 @@
-//! Tables that a node of a cluster keeps: what is to be written to them is not done by the workers but
-//! given to the keeper, which answers it later.
+//! Calls of NODE, by which operators and other nodes ask a node: they are not done by the workers but given
+//! to the node's keeper, which answers them later, and says until when rows of its table may be read.
 //!
 //! The keeper sleeps on a descriptor, takes many calls at once, and answers many at once. A call waits with
 //! its connection: when that closes, the call is forgotten, and if nobody has taken it yet, it is not done.
@@ -19,6 +19,7 @@ use crate::resp::parse::{Arguments, Copied};
 use crate::time::Time;
 use crate::users::User;
 use crate::wake::WakeUp;
+use crate::writes::UNKNOWN;
 
 /// A hub as its keeper sees it, which it outlives or not.
 pub trait Host: Send + Sync {
@@ -26,7 +27,7 @@ pub trait Host: Send + Sync {
     fn answer(&self, worker: usize, replies: Vec<(u64, Vec<u8>)>);
 }
 
-/// The keeper of tables.
+/// The keeper of a node's table.
 pub struct Keeper {
     calls: Mutex<Calls>,
     wake: WakeUp,
@@ -186,7 +187,7 @@ impl Keeper {
         calls.bytes = 0;
         calls.waiting.clear();
         for (_, open) in std::mem::take(&mut calls.open) {
-            let text = if open.call.is_some() { ENDED } else { UNANSWERED };
+            let text = if open.call.is_some() { ENDED } else { UNKNOWN };
             add(&mut batches, open, format!("-{text}\r\n").into_bytes());
         }
         self.wake.silence();
@@ -243,10 +244,7 @@ fn tell(batches: Vec<Batch>) {
     }
 }
 
-/// Of a call that was taken by a node that does not answer any more.
-pub const UNANSWERED: &str =
-    "UNANSWERED the node that keeps this table has ended or its hub stops: the call may have been done";
-const ENDED: &str = "NODE the node that keeps this table has ended: the call was not done";
+const ENDED: &str = "NODE the node has ended: the call was not done";
 /// Of refused reads.
 pub const STALE: &str =
     "STALE this node has not heard of the newest changes for longer than it may; ask another";
@@ -388,7 +386,7 @@ mod tests {
         keeper.end();
         let mut found: Vec<_> = told.try_iter().map(|(_, token, reply)| (token, reply)).collect();
         found.sort();
-        let wanted = [(1, UNANSWERED), (2, ENDED)];
+        let wanted = [(1, UNKNOWN), (2, ENDED)];
         assert_eq!(found, wanted.map(|(token, text)| (token, format!("-{text}\r\n").into_bytes())));
         assert_eq!(ask(&keeper, &host, 3, "A"), Err(ENDED.to_owned()));
         keeper.end();

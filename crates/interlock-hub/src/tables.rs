@@ -36,7 +36,7 @@ pub struct ServedTable {
     pub id: u64,
     hasty: Table,
     patient: Table,
-    /// The only writer, if not everybody may write and `writes` is none.
+    /// Answers NODE, and says until when rows may be read.
     pub keeper: Option<Arc<Keeper>>,
     /// The writer of its rows, if it is not the hub.
     pub writes: Option<Arc<dyn RowWrites>>,
@@ -93,13 +93,8 @@ impl ServedTable {
         ServedTable::of(name, table, None, None)
     }
 
-    /// With a keeper the hub itself does not write to it.
-    pub fn kept(name: String, table: &Table, keeper: Option<Arc<Keeper>>) -> Arc<ServedTable> {
-        ServedTable::of(name, table, keeper, None)
-    }
-
-    /// A table whose rows another writes; the hub reads them. A keeper beside it gets NODE alone, and says
-    /// until when rows may be read.
+    /// A table whose rows another writes; the hub reads them. A keeper gets NODE, and says until when rows
+    /// may be read.
     pub fn written(
         name: String,
         table: &Table,
@@ -134,7 +129,7 @@ impl ServedTable {
 
     /// Returns whether its rows are not written by the hub itself.
     pub fn is_given(&self) -> bool {
-        self.keeper.is_some() || self.writes.is_some()
+        self.writes.is_some()
     }
 
     /// For what waits for nobody.

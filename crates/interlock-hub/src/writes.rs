@@ -176,6 +176,5 @@ impl Drop for Answers {
 pub const MOST_NAME: usize = 128;
 /// Writes that are given at once.
 const GIVEN: usize = 512;
-/// Of a write that its writer dropped, or that is not answered when the hub stops.
-pub const UNKNOWN: &str =
-    "UNANSWERED the node that writes this table has ended or its hub stops: the write may have been done";
+/// Of a write that its writer dropped, or that is not answered when the hub stops; of NODE too.
+pub const UNKNOWN: &str = "UNANSWERED the node has ended or its hub stops: it may have been done";

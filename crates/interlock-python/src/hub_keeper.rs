@@ -1,4 +1,4 @@
-//! The keeper of a hub's tables from Python: calls out, replies in.
+//! The keeper of a node's table from Python: calls of NODE out, replies in.
 
 use std::sync::Arc;
 
@@ -12,25 +12,24 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 #[pyclass(module = "interlock._core", frozen)]
 pub struct TableKeeper {
     keeper: Arc<Keeper>,
-    /// Writes that a node on a log takes, and not this keeper.
-    writes: Option<Arc<HubWrites>>,
+    /// Writes to its table, which the node's loop takes.
+    writes: Arc<HubWrites>,
     /// The process whose hub it is for.
     pid: u32,
 }
 
 #[pymethods]
 impl TableKeeper {
-    /// `calls` and `size`: calls, and bytes of them, that wait at most; beyond that they are refused. `log`:
-    /// what they write is for a node on a log, and not to be taken here.
+    /// `calls` and `size`: calls, and bytes of them, that wait at most; beyond that they are refused.
     #[new]
-    #[pyo3(signature = (*, calls = Limits::default().calls, size = Limits::default().bytes, log = false))]
-    fn new(calls: usize, size: usize, log: bool) -> PyResult<TableKeeper> {
+    #[pyo3(signature = (*, calls = Limits::default().calls, size = Limits::default().bytes))]
+    fn new(calls: usize, size: usize) -> PyResult<TableKeeper> {
         if calls == 0 || size == 0 {
             let text = format!("TableKeeper(): calls is {calls}, size {size}; allowed: 1 and more");
             return Err(PyValueError::new_err(text));
         }
         let keeper = Keeper::new(Limits { calls, bytes: size })?;
-        let writes = if log { Some(HubWrites::new(size)?) } else { None };
+        let writes = HubWrites::new(size)?;
         Ok(TableKeeper { keeper, writes, pid: std::process::id() })
     }
 
@@ -84,9 +83,7 @@ impl TableKeeper {
     fn close(&self) {
         if std::process::id() == self.pid {
             self.keeper.end();
-            if let Some(writes) = &self.writes {
-                writes.end();
-            }
+            self.writes.end();
         }
     }
 }
@@ -96,7 +93,7 @@ impl TableKeeper {
         self.keeper.clone()
     }
 
-    pub fn writes(&self) -> Option<Arc<HubWrites>> {
+    pub fn writes(&self) -> Arc<HubWrites> {
         self.writes.clone()
     }
 }

@@ -65,11 +65,11 @@ impl HubTables {
         let made = table.made();
         let lives = (made.ttl != 0).then(|| made.ttl as f64 / 1e9);
         let differs = (made.capacity, made.evict, lives);
-        let served = match keeper.and_then(TableKeeper::writes) {
-            Some(writes) => {
-                ServedTable::written(name, &table, writes, keeper.map(TableKeeper::keeper))
+        let served = match keeper {
+            Some(keeper) => {
+                ServedTable::written(name, &table, keeper.writes(), Some(keeper.keeper()))
             }
-            None => ServedTable::kept(name, &table, keeper.map(TableKeeper::keeper)),
+            None => ServedTable::new(name, &table),
         };
         self.lock().push(served);
         Ok(differs)

@@ -41,7 +41,7 @@ impl LogNode {
         settings: &Bound<'_, PyDict>,
         keeper: &TableKeeper,
     ) -> PyResult<LogNode> {
-        let writes = keeper.writes().ok_or_else(|| PyValueError::new_err(NO_LOG))?;
+        let writes = keeper.writes();
         let rows = rows_of(settings)?;
         let (place, is_path): (PathBuf, bool) = (of(settings, "place")?, of(settings, "is_path")?);
         let options = Options {
@@ -254,6 +254,5 @@ fn of<'py, T: FromPyObjectOwned<'py>>(settings: &Bound<'py, PyDict>, name: &str)
     found.extract().map_err(Into::into)
 }
 
-const NO_LOG: &str = "LogNode(): keeper is not for a log; allowed: TableKeeper(log=True)";
 /// Beyond it `Instant` may have no moment.
 const LONGEST: Duration = Duration::from_secs(1 << 30);

@@ -187,7 +187,7 @@ def run(given: argparse.Namespace) -> int:
     logger.addHandler(log)
     logger.propagate = False
     logger.setLevel(checked["log.level"].upper())
-    keeper = _core.TableKeeper(log=True)
+    keeper = _core.TableKeeper()
     try:
         folder = folder_of(settings, given.data)
         shared: SharedTable[Any] = SharedTable.open(

@@ -289,9 +289,9 @@ class _Patience:
     def share(self, reads: bool, again: bool, counted: bool = False) -> float:
         """Return the seconds for one attempt.
 
-        A write may have to wait for another primary, and one that must not be sent twice is not
-        given up before its time. A read is answered at once, or the node is gone; one with a number
-        may be asked for elsewhere.
+        A write may have to wait for a node that takes it, and one that must not be sent twice is
+        not given up before its time. A read is answered at once, or the node is gone; one with a
+        number may be asked for elsewhere.
         """
         left = self.left()
         if reads or counted:
@@ -301,7 +301,7 @@ class _Patience:
         return max(left, 0.001)
 
     def tired(self) -> bool:
-        """Return True once, when half of the time is over: another node may see a primary."""
+        """Return True once, when half of the time is over: another node may do it."""
         if self._tired or self.left() > self._timeout / 2:
             return False
         self._tired = True
@@ -369,17 +369,15 @@ def course_of(error: Refused) -> str:
 
 READS = frozenset({"MGET", "INFO", "SCAN", "COUNT", "IDLE", "EXISTS", "HGET", "PTTL", "TOUCH"})
 COURSES = {
-    # There is no primary just now, or it is another than was thought: surely not done.
+    # The node does it for nobody just now: surely not done.
     "TRYAGAIN": "wait",
-    "NOTPRIMARY": "wait",
-    # It has not heard of the primary for too long.
+    # It has not read its log to the end for too long.
     "STALE": "elsewhere",
     # Its node has ended.
     "NODE": "elsewhere",
-    # The node, or the primary behind it, was lost before it answered.
+    # The node was lost before it answered, or its engine.
     "UNANSWERED": "unsure",
-    "UNKNOWN": "unsure",
-    # It is done, and fewer replicas than wanted have it.
+    # It is done, and fewer machines than wanted have it.
     "NOACK": "done",
     "NOREPLY": "done",
     # Under this number it never will be.

@@ -108,7 +108,7 @@ class Members:
         return any(not self._is_shunned(one.address, now) for one in self._known)
 
     def doubt(self) -> None:
-        """Have the announcements be asked for again: another node is the primary, perhaps."""
+        """Have the announcements be asked for again: nodes drain, or have come, perhaps."""
         self._look_at = 0.0
 
     # -- Choosing -----------------------------------------------------------------------------

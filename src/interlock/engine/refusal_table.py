@@ -113,25 +113,21 @@ REFUSALS = (
         "STALE(?!CALL)",
         "retry",
         "node",
-        "It has not heard of its primary for as long as it may: another node is asked",
+        "It has not read its log to the end for longer than it may: another node is asked",
         shown="STALE",
-    ),
-    Refusal(
-        "NOTPRIMARY", "retry", "node", "Another node is the primary now: the call was not done"
     ),
     Refusal(
         "NODE",
         "retry",
         "node",
-        "The node that keeps the table has ended, or cannot do what it was asked now: it was not done",
+        "The node has ended, or cannot do what it was asked now: it was not done",
     ),
     Refusal(
-        "UNANSWERED|UNKNOWN",
+        "UNANSWERED",
         "raise",
         "node",
-        "The primary was lost before it answered. A call of a table that may be done twice is asked again",
+        "The node has ended, or lost its engine, before it answered. A call of a table that may be done twice is asked again",
         unsure=True,
-        shown="UNANSWERED; UNKNOWN",
     ),
     Refusal(
         "PAST|LATE",
@@ -158,7 +154,7 @@ REFUSALS = (
         "NOACK",
         "raise",
         "node",
-        "It is done, and fewer replicas than the node wants have said in time that they have it",
+        "It is done, and fewer machines than `--ack` wants have said in time that they have it",
         unsure=True,
     ),
     Refusal(

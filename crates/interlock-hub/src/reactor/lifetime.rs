@@ -10,7 +10,6 @@ use super::poll::Wants;
 use super::worker::{Connection, Slot, Worker};
 use crate::counters::add;
 use crate::events::{Answer, Level};
-use crate::kept::UNANSWERED;
 use crate::mailbox::Peer;
 use crate::registry::Card;
 use crate::session::Session;
@@ -275,7 +274,7 @@ impl Worker {
                 self.flush(slot, Line::Replies);
             } else if connection.session.waits_for_keeper() {
                 connection.session.forget_kept();
-                let refused = format!("-{UNANSWERED}\r\n").into_bytes();
+                let refused = format!("-{UNKNOWN}\r\n").into_bytes();
                 let mut core = Core {
                     shared: &self.shared,
                     local: &mut self.local,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::catalog::{self, Access, Action, Command};
 use crate::command::Call;
-use crate::kept::{Caller, Keeper};
+use crate::kept::Caller;
 use crate::line::Line;
 use crate::pending::Pending;
 use crate::resp::parse::Arguments;
@@ -28,8 +28,6 @@ pub fn is_given(call: &mut Call<'_, '_>) -> bool {
         call.error(&text);
     } else if let Some(writes) = &table.writes {
         write(call.state, call.core.shared, &mut local.writes, writes, call.arguments, None);
-    } else if let Some(keeper) = table.keeper.clone() {
-        give(call, &keeper);
     }
     true
 }
@@ -131,9 +129,21 @@ fn goes_to_writer(command: &Command) -> bool {
 
 /// NODE, whatever it says.
 pub fn node(call: &mut Call<'_, '_>) {
-    match call.core.local.live.tables.keeper().cloned() {
-        Some(keeper) => give(call, &keeper),
-        None => call.error(NO_NODE),
+    let Some(keeper) = call.core.local.live.tables.keeper().cloned() else {
+        return call.error(NO_NODE);
+    };
+    let (card, shared) = (&call.state.card, call.core.shared);
+    let caller = Caller {
+        host: &shared.post,
+        worker: card.worker,
+        token: card.token,
+        user: call.state.user.as_ref(),
+        resp3: call.reply.resp3,
+    };
+    // The reply comes when the keeper gives it.
+    match keeper.ask(caller, call.arguments) {
+        Ok(number) => call.state.pending = Some(Box::new(Pending::Kept { keeper, number })),
+        Err(text) => call.error(&text),
     }
 }
 
@@ -172,25 +182,6 @@ fn given<'a>(command: &Command, arguments: Arguments<'_>, tables: &'a Tables) ->
     Some(Given { table: found?, several })
 }
 
-/// The reply comes when the keeper gives it.
-fn give(call: &mut Call<'_, '_>, keeper: &Arc<Keeper>) {
-    let (card, shared) = (&call.state.card, call.core.shared);
-    let caller = Caller {
-        host: &shared.post,
-        worker: card.worker,
-        token: card.token,
-        user: call.state.user.as_ref(),
-        resp3: call.reply.resp3,
-    };
-    match keeper.ask(caller, call.arguments) {
-        Ok(number) => {
-            let keeper = keeper.clone();
-            call.state.pending = Some(Box::new(Pending::Kept { keeper, number }));
-        }
-        Err(text) => call.error(&text),
-    }
-}
-
 /// The reply comes behind those to the writes before it.
 fn write(
     state: &mut State,
@@ -213,7 +204,7 @@ fn write(
 
 fn across(table: &str) -> String {
     format!(
-        "CROSSTABLE table '{table}' is kept by a node, and a call that writes to it writes to no other: send a \
+        "CROSSTABLE table '{table}' is written by a node, and a call that writes to it writes to no other: send a \
          call for each table"
     )
 }
