@@ -201,7 +201,7 @@ impl Column {
         stamp: &Stamp,
     ) {
         let there = |at: usize| before.map_or(pack::NIL, |cells| cells[at].as_ref());
-        let mut cell = Vec::with_capacity(32);
+        let mut cell = Vec::with_capacity(48);
         match self.how {
             How::Last | How::Max => return self.put(delta, before, value, mark, stamp),
             How::Sum => {
@@ -224,6 +224,16 @@ impl Column {
             }
         }
         delta[self.joined_at().unwrap_or(self.at) - self.at] = cell.into();
+    }
+
+    /// The totals of a sum once it is raised to a value: what `raise` and `join` make of them, at once. `None`: it
+    /// takes both.
+    pub fn raised(&self, cells: &[&[u8]], to: &Value, stamp: &Stamp) -> Option<Vec<u8>> {
+        if self.how != How::Sum {
+            return None;
+        }
+        let (base, before) = (cells[self.at], cells[self.at + 2]);
+        sum::raise(base, before, stamp, |shown| whole(to) - whole(&self.integer(shown)))
     }
 
     /// Two of the cells at `joined_at` as one; neither is nil. `None`: it is the same as ours.

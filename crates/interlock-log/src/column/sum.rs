@@ -30,12 +30,11 @@ pub fn put(cell: &mut Vec<u8>, totals: &[u8], value: i128) {
 pub fn add(cell: &mut Vec<u8>, before: &[u8], by: i128, stamp: &Stamp) {
     let writer = totals::writer(stamp.writer);
     let own = totals::of(before, writer.as_bytes()).and_then(pack::number).unwrap_or(0);
-    let mut total = Vec::with_capacity(16);
-    pack::put_number(&mut total, own.saturating_add(by));
     let at = totals::after(before, writer.as_bytes(), stamp.reading);
-    let own = Total { name: writer.as_bytes(), total: &total, at };
     pack::put_list(cell, 3);
-    own.put(cell);
+    pack::put_text(cell, writer.as_bytes());
+    pack::put_number(cell, own.saturating_add(by));
+    pack::put_integer(cell, at.into());
     if totals::all(before).count() > FEW {
         if let Some(older) = together(before, &writer) {
             if let Some(joined) = totals::join(cell, &older) {
@@ -43,6 +42,40 @@ pub fn add(cell: &mut Vec<u8>, before: &[u8], by: i128, stamp: &Stamp) {
             }
         }
     }
+}
+
+/// As `add`, joined with what was there. `None`: this writer has not added to it before, or lineages are put
+/// together. `by`: what is added to the value that was there.
+pub fn raise(
+    base: &[u8],
+    before: &[u8],
+    stamp: &Stamp,
+    by: impl FnOnce(i128) -> i128,
+) -> Option<Vec<u8>> {
+    let (mut count, mut shown) = (0, pack::number(base).unwrap_or(0));
+    let mut own = None;
+    for total in totals::all(before) {
+        if !total.name.contains(&stamp::LINEAGE) {
+            return None;
+        }
+        let added = pack::number(total.total)?;
+        (count, shown) = (count + 1, shown.saturating_add(added));
+        own = own.or((total.name == stamp.writer.as_bytes()).then_some((added, total.at)));
+    }
+    let (added, at) = own.filter(|_| count <= FEW)?;
+    let added = added.saturating_add(by(shown));
+    let mut cell = Vec::with_capacity(before.len() + 16);
+    pack::put_list(&mut cell, count * 3);
+    for total in totals::all(before) {
+        if total.name != stamp.writer.as_bytes() {
+            total.put(&mut cell);
+            continue;
+        }
+        pack::put_text(&mut cell, total.name);
+        pack::put_number(&mut cell, added);
+        pack::put_integer(&mut cell, stamp.reading.max(at + 1).into());
+    }
+    Some(cell)
 }
 
 /// The older lineages of a writer's data centre as one, but for the last of them.

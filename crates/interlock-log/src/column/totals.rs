@@ -3,6 +3,7 @@
 //! The oldest lineages of a data centre may be put together under its bare name, with the last of
 //! them in place of a time.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::pack::{self, Items};
@@ -27,6 +28,7 @@ impl Total<'_> {
 }
 
 /// The totals of a cell; none of nil.
+#[inline]
 pub fn all(cell: &[u8]) -> impl Iterator<Item = Total<'_>> {
     let mut items = Items::of(cell);
     std::iter::from_fn(move || {
@@ -47,11 +49,11 @@ pub fn after(cell: &[u8], writer: &[u8], reading: u64) -> u64 {
 }
 
 /// The name that adds: the bare name of a data centre is for its old lineages, put together.
-pub fn writer(name: &str) -> String {
+pub fn writer(name: &str) -> Cow<'_, str> {
     if name.as_bytes().contains(&stamp::LINEAGE) {
-        name.to_owned()
+        name.into()
     } else {
-        stamp::writer(name, 0)
+        stamp::writer(name, 0).into()
     }
 }
 

@@ -247,13 +247,21 @@ impl Store {
             return false;
         }
         self.checksum = self.checksum.wrapping_sub(entry.hash());
-        self.both.clear();
-        self.both.extend_from_slice(entry.key());
-        self.both.extend_from_slice(state.as_bytes());
-        let (both, key_size) = (self.both[..].into(), entry.key_size);
-        let entry = Entry { both, changed: 0, key_size, is_alive: true, is_theirs: false };
+        let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
+        let key_size = usize::from(entry.key_size);
+        let is_as_long = entry.both.len() == key_size + state.as_bytes().len();
+        match Arc::get_mut(&mut entry.both).filter(|_| is_as_long) {
+            Some(both) => both[key_size..].copy_from_slice(state.as_bytes()),
+            // An image has the state of before, or it does not fit.
+            None => {
+                self.both.clear();
+                self.both.extend_from_slice(entry.key());
+                self.both.extend_from_slice(state.as_bytes());
+                entry.both = self.both[..].into();
+            }
+        }
+        entry.is_theirs = false;
         self.checksum = self.checksum.wrapping_add(entry.hash());
-        *self.entries.get_mut(slot as usize) = Some(entry);
         self.number(slot);
         true
     }

@@ -159,6 +159,7 @@ impl Rows {
                     let seen = self.seen(place, when);
                     let viewed = seen.view();
                     let after = self.after(&viewed, &put(given, Ttl::Usual, &viewed), when);
+                    drop(viewed);
                     self.take(place, key, after);
                 }
                 reply.integer(count as i64);
@@ -188,6 +189,7 @@ impl Rows {
             self.room(1, when)?;
         }
         let after = self.after(&viewed, &change, when);
+        drop(viewed);
         self.take(place, key, after);
         Ok(reply)
     }

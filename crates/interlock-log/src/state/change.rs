@@ -1,14 +1,15 @@
 //! Changes: what a write does to a row, as a state that is joined with what there is.
 
 use interlock_table::{Change, Given, Value};
+use smallvec::SmallVec;
 
 use super::join::{end, Joined};
-use super::{is_alive, Rules, State, View, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
+use super::{is_alive, Raised, Rules, State, View, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
 use crate::column::{Cell, Column, BORN, LIFE, WIDEST};
 use crate::pack;
 use crate::stamp::Stamp;
 
-const NOTHING: Cell<'static> = Cell::Borrowed(pack::NIL);
+pub(super) const NOTHING: Cell<'static> = Cell::Borrowed(pack::NIL);
 
 impl Rules {
     /// The change as a state, which others join. `None`: there is no row that it could change.
@@ -55,7 +56,7 @@ impl Rules {
         // Cells that a state has not are not in its bytes.
         let is_whole = |last: &&[u8]| before.as_ptr_range().contains(&last.as_ptr());
         if is_of_columns && view.is_there && view.cells.last().is_some_and(is_whole) {
-            return self.patched(before, &view.cells, change, stamp);
+            return self.patched(before, view, change, stamp);
         }
         self.apply_whole(before, change, stamp, now_ms)
     }
@@ -64,22 +65,38 @@ impl Rules {
     pub fn raised(
         &self,
         view: &View<'_>,
-        column: usize,
-        to: &Value,
+        number: usize,
+        to: &Value<'static>,
         stamp: &Stamp,
     ) -> Value<'static> {
-        let column = &self.columns[column];
-        let ours = &view.cells[column.at..];
-        let mut delta = [NOTHING; WIDEST];
-        let mark = packed(stamp);
-        let shown = view.value_of(column);
-        column.raise(&mut delta, Some(ours), (&shown, to), &mark, stamp);
-        let joined = self.joined_column(column, &view.cells, &delta);
-        let value = column.value(|at| match &joined[at - column.at] {
+        let column = &self.columns[number];
+        let cells = self.raised_cells(&view.cells, column, to, stamp);
+        let value = column.value(|at| match &cells[at - column.at] {
             Some(cell) => cell,
-            None => ours[at - column.at],
+            None => view.cells[at],
         });
-        interlock_rows::text::owned(value)
+        let value = interlock_rows::text::owned(value);
+        let (to, reading) = (to.clone(), stamp.reading);
+        *view.raised.borrow_mut() = Some(Raised { column: number, to, reading, cells });
+        value
+    }
+
+    /// The cells of a column of a row that is there that are others once it is raised.
+    fn raised_cells(
+        &self,
+        cells: &[&[u8]],
+        column: &Column,
+        to: &Value,
+        stamp: &Stamp,
+    ) -> [Option<Vec<u8>>; WIDEST] {
+        if let Some(cell) = column.raised(cells, to, stamp) {
+            return [None, None, Some(cell)];
+        }
+        let (mut delta, mark) = ([NOTHING; WIDEST], marked(stamp));
+        let shown = column.value(|at| cells[at]);
+        let mark = Cell::Borrowed(&mark[..]);
+        column.raise(&mut delta, Some(&cells[column.at..]), (&shown, to), &mark, stamp);
+        self.joined_column(column, cells, delta).map(|cell| cell.map(Cell::into_owned))
     }
 
     /// The state after a change of columns of a row that is there. The cells of all others are copied as
@@ -87,40 +104,49 @@ impl Rules {
     fn patched(
         &self,
         before: &[u8],
-        cells: &[&[u8]],
+        view: &View<'_>,
         change: &Change,
         stamp: &Stamp,
     ) -> Option<State> {
-        let mark = packed(stamp);
+        let cells = &view.cells[..];
         let mut state = Vec::with_capacity(before.len() + 32);
         let mut copied = 0;
         let begin = before.as_ptr() as usize;
-        let mut patch = |column: &Column, delta: &[Cell<'_>]| {
-            for (at, cell) in (column.at..).zip(self.joined_column(column, cells, delta)) {
+        let mut patch = |column: &Column, joined: [Option<&[u8]>; WIDEST]| {
+            for (at, cell) in (column.at..).zip(joined) {
                 let Some(cell) = cell else { continue };
                 let from = cells[at].as_ptr() as usize - begin;
                 state.extend_from_slice(&before[copied..from]);
-                state.extend_from_slice(&cell);
+                state.extend_from_slice(cell);
                 copied = from + cells[at].len();
             }
         };
         match change {
             Change::Patch { given } => {
+                let mark = marked(stamp);
+                let mark = Cell::Borrowed(&mark[..]);
                 for (n, column) in self.columns.iter().enumerate() {
+                    if !given.iter().any(|(of, _)| *of == n) {
+                        continue;
+                    }
                     let mut delta = [NOTHING; WIDEST];
-                    let given = given.iter().filter(|(of, _)| *of == n);
-                    for (_, value) in given {
+                    for (_, value) in given.iter().filter(|(of, _)| *of == n) {
                         column.put(&mut delta, Some(&cells[column.at..]), value, &mark, stamp);
                     }
-                    patch(column, &delta);
+                    let joined = self.joined_column(column, cells, delta);
+                    patch(column, joined.each_ref().map(|cell| cell.as_deref()));
                 }
             }
-            Change::Raise { column, to } => {
-                let column = &self.columns[*column];
-                let mut delta = [NOTHING; WIDEST];
-                let shown = column.value(|at| cells[at]);
-                column.raise(&mut delta, Some(&cells[column.at..]), (&shown, to), &mark, stamp);
-                patch(column, &delta);
+            Change::Raise { column: number, to } => {
+                let column = &self.columns[*number];
+                let known = view.raised.take().filter(|raised| {
+                    raised.column == *number && raised.to == *to && raised.reading == stamp.reading
+                });
+                let joined = match known {
+                    Some(raised) => raised.cells,
+                    None => self.raised_cells(cells, column, to, stamp),
+                };
+                patch(column, joined.each_ref().map(|cell| cell.as_deref()));
             }
             _ => {}
         }
@@ -128,7 +154,7 @@ impl Rules {
             return None;
         }
         state.extend_from_slice(&before[copied..]);
-        Some(State(state.into_boxed_slice()))
+        Some(State(state))
     }
 
     /// As `apply`, whatever the change is.
@@ -313,11 +339,16 @@ fn of<'c, 'a>(cells: Option<&'c [Cell<'a>]>, column: &Column) -> Option<&'c [Cel
 }
 
 fn packed<'a>(stamp: &Stamp) -> Cell<'a> {
-    let mut item = Vec::with_capacity(2 + 8 + stamp.writer.len());
-    item.extend([0xC4, 8 + stamp.writer.len() as u8]);
-    item.extend(stamp.reading.to_be_bytes());
-    item.extend(stamp.writer.as_bytes());
-    item.into()
+    marked(stamp).into_vec().into()
+}
+
+/// The stamp as an item.
+fn marked(stamp: &Stamp) -> SmallVec<[u8; 64]> {
+    let mut item = SmallVec::new();
+    item.extend_from_slice(&[0xC4, 8 + stamp.writer.len() as u8]);
+    item.extend_from_slice(&stamp.reading.to_be_bytes());
+    item.extend_from_slice(stamp.writer.as_bytes());
+    item
 }
 
 fn number<'a>(number: u64) -> Cell<'a> {

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::change::NOTHING;
 use super::{Change, Merge, Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
 use crate::column::{Cell, Column, BORN, LIFE, WIDEST};
 use crate::pack;
@@ -140,26 +141,28 @@ impl Rules {
         &self,
         column: &Column,
         cells: &[&'a [u8]],
-        delta: &[Cell<'a>],
+        mut delta: [Cell<'a>; WIDEST],
     ) -> [Option<Cell<'a>>; WIDEST] {
         let mut joined = [None, None, None];
+        let mut take = |n: usize| std::mem::replace(&mut delta[n], NOTHING);
         let at = column.at;
         if column.is_register() {
-            let mark = &delta[1];
-            let is_set = **mark != *pack::NIL && **mark != *cells[at + 1];
+            let (value, mark) = (take(0), take(1));
+            let is_set = *mark != *pack::NIL && *mark != *cells[at + 1];
             let before: &&[u8] = stamp_of(&cells[at + 1], cells);
-            if is_set && is_later(mark, before) {
-                joined[0] = Some(delta[0].clone());
-                joined[1] = Some(folded(mark.clone(), cells[BIRTH], cells[ALIVE]));
+            if is_set && is_later(&mark, before) {
+                joined[0] = Some(value);
+                joined[1] = Some(folded(mark, cells[BIRTH], cells[ALIVE]));
             }
         }
         if let Some(joined_at) = column.joined_at() {
             let n = joined_at - at;
-            if *delta[n] != *pack::NIL {
+            let cell = take(n);
+            if *cell != *pack::NIL {
                 joined[n] = if cells[joined_at] == pack::NIL {
-                    Some(delta[n].clone())
+                    Some(cell)
                 } else {
-                    column.join(cells[joined_at], &delta[n])
+                    column.join(cells[joined_at], &cell)
                 };
             }
         }

@@ -17,9 +17,12 @@ mod change;
 mod check;
 mod join;
 
-use interlock_table::{Kind, Schema, Value};
+use std::cell::RefCell;
 
-use crate::column::{Cell, Column, BORN};
+use interlock_table::{Kind, Schema, Value};
+use smallvec::SmallVec;
+
+use crate::column::{Cell, Column, BORN, WIDEST};
 use crate::pack::{self, Items};
 use crate::stamp;
 
@@ -38,7 +41,7 @@ const NEVER: &[u8] = &[0xC4, 0];
 
 /// A state, or a change, of one row. It was made by [`Rules`], or is checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct State(Box<[u8]>);
+pub struct State(Vec<u8>);
 
 impl State {
     /// As [`Rules::check`] takes it.
@@ -48,7 +51,7 @@ impl State {
 
     /// The bytes alone, for whoever keeps many.
     pub fn into_bytes(self) -> Box<[u8]> {
-        self.0
+        self.0.into()
     }
 }
 
@@ -142,7 +145,7 @@ impl Rules {
 
     /// Takes bytes that were a state's. What else they are shows no row, or a wrong one.
     pub fn trust(&self, bytes: Box<[u8]>) -> State {
-        State(bytes)
+        State(bytes.into())
     }
 
     /// The row that a state shows at a time, in ms since 1970.
@@ -152,9 +155,9 @@ impl Rules {
 
     /// As `view`, of the bytes of a state.
     pub fn view_of<'a>(&'a self, state: Option<&'a [u8]>, now_ms: u64) -> View<'a> {
-        let cells = state.map_or_else(Vec::new, |state| self.raw(state));
+        let cells = state.map_or_else(SmallVec::new, |state| self.raw(state));
         let is_there = !cells.is_empty() && is_alive(cells[ALIVE], cells[EXPIRES], now_ms);
-        View { rules: self, cells, is_there }
+        View { rules: self, cells, is_there, raised: RefCell::default() }
     }
 
     /// The life of a state's row, whatever columns it has.
@@ -201,8 +204,9 @@ impl Rules {
     }
 
     /// The items of a state; nil for those that it has not.
-    fn raw<'a>(&self, state: &'a [u8]) -> Vec<&'a [u8]> {
-        let mut cells = Vec::with_capacity(self.width);
+    #[inline]
+    fn raw<'a>(&self, state: &'a [u8]) -> Cells<'a> {
+        let mut cells = SmallVec::with_capacity(self.width);
         cells.extend(Items::of(state).into_iter().flatten().take(self.width));
         cells.resize(self.width, pack::NIL);
         cells
@@ -221,7 +225,7 @@ impl Rules {
         let mut state = Vec::with_capacity(size + if self.width < 16 { 1 } else { 3 });
         pack::put_list(&mut state, cells.len());
         cells.iter().for_each(|cell| state.extend_from_slice(cell));
-        State(state.into_boxed_slice())
+        State(state)
     }
 
     fn registers(&self) -> impl Iterator<Item = usize> + '_ {
@@ -254,8 +258,22 @@ impl Life {
 #[derive(Clone, Debug)]
 pub struct View<'a> {
     rules: &'a Rules,
-    cells: Vec<&'a [u8]>,
+    cells: Cells<'a>,
     is_there: bool,
+    /// What was computed last by [`Rules::raised`]: a reply has the value, and the state has the same cells.
+    raised: RefCell<Option<Raised>>,
+}
+
+/// The cells of a state; of most tables they need no memory of their own.
+type Cells<'a> = SmallVec<[&'a [u8]; 24]>;
+
+/// Cells of a column that are others once it is raised to a value.
+#[derive(Clone, Debug)]
+struct Raised {
+    column: usize,
+    to: Value<'static>,
+    reading: u64,
+    cells: [Option<Vec<u8>>; WIDEST],
 }
 
 impl<'a> View<'a> {

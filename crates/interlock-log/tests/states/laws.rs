@@ -140,6 +140,7 @@ fn sums_are_exact_over_lineages_in_any_order() {
             let stamp = Stamp { reading: centre.clock.next(NOW + step), writer: &writer };
             let view = rules.view(centre.state.as_ref(), NOW);
             let Value::Unsigned(shown) = view.value(0) else { panic!() };
+            drop(view);
             let value = Value::Unsigned(shown + by);
             let change = Change::CreateBy { column: 0, value, expires_at: 0 };
             let before = centre.state.as_ref().map(State::as_bytes);

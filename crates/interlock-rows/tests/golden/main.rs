@@ -66,7 +66,8 @@ impl View for Shown<'_> {
         let (own, stamp) = (self.own, self.own.stamp());
         let after = own.rules.apply(self.before, &change, &stamp, own.now);
         let bytes = after.as_ref().map(State::as_bytes).or(self.before);
-        interlock_rows::text::owned(own.rules.view_of(bytes, own.now).value(column))
+        let view = own.rules.view_of(bytes, own.now);
+        interlock_rows::text::owned(view.value(column))
     }
 }
 
