@@ -5,23 +5,22 @@ CLUSTER = """\
 
 # interlock cluster
 
-Looks at a cluster of nodes that serve a [table](table.md) together, and operates it. The nodes are
-found by what they announce in their engine, and asked by themselves. Data goes to standard output,
-all else to standard error.
+Inspects and operates a cluster of nodes that serve a [table](table.md). The command finds the nodes by their announcements in the
+engine, and asks each of them. Data goes to standard output, everything else to standard error.
 
-## For all of them
+## Flags of every command
 
-"""
+"""  # noqa: E501
 
 CLUSTER_HEAD = """
 `--url` is that of [connect](client.md#connect), with the name of the cluster, which is that of its
-table: `interlock+cluster://10.0.0.9:6379/presence`. Where the nodes have users, it has one with the
-right of administration for them: `?user=NAME&password=PASSWORD`.
+table: `interlock+cluster://10.0.0.9:6379/presence`. If the nodes have users, it names one that may
+administer them: `?user=NAME&password=PASSWORD`.
 
-| code | means |
+| exit code | means |
 |---|---|
-| 0 | done; of `status`: all nodes answer, and none is stuck or has other rows than another at the same position; of `diff`: equal |
-| 1 | refused, no such node, no connection, or not done within `--wait`; of `diff`: they differ |
+| 0 | done; `status`: all nodes answer, and none is stuck or has other rows than another at the same position; `diff`: equal |
+| 1 | refused, no such node, no connection, or not done within `--wait`; `status`: otherwise; `diff`: different |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 
@@ -31,55 +30,61 @@ CLUSTER_TAIL = """## What status shows
 
 ```text
 cluster presence at interlock+cluster://10.0.0.9:6379/presence
-main: 2 of 2 nodes serve; each takes reads and writes
+east: 2 of 2 nodes take reads and writes
 
 node  dc    state    address        position  behind  lag   rows    checksum  up
-a1    main  serving  10.0.0.1:6399    81,207       0  0 ms  20,113  5f0c9a31  4 h
-a2    main  serving  10.0.0.2:6399    81,207       0  0 ms  20,113  5f0c9a31  3 h
+a1    east  serving  10.0.0.1:6399    81,207       0  0 ms  20,113  5f0c9a31  4 h
+a2    east  serving  10.0.0.2:6399    81,207       0  0 ms  20,113  5f0c9a31  3 h
+
+link          node  state  lag    heard       changes  position
+east -> west  a1    ok     41 ms  190 ms ago   12,800  81,198
+
+node  database                                   delay  waiting  written
+a1    postgresql://app@10.0.0.20:5432/presence   12 ms        3   20,110
 ```
 
 | column | means |
 |---|---|
-| `state` | `serving`; `joining`: it reads its log and takes no writes yet; `stuck`: the log's beginning is gone and it has no checkpoint that the log still has; `read-only`: the log is of a table with other settings |
+| `state` | `serving`; `joining`: it reads its log and takes no writes yet; `stuck`: its log begins after its checkpoint, and no node has given it a snapshot; `read-only`: the log belongs to a table with other settings |
 | `position` | entries of the log that the node has applied |
-| `behind`, `lag` | entries that the node furthest on has and it has not; time for which it is behind its log |
-| `checksum` | the first digits of that of all rows: equal at the same position, or one of the nodes is wrong. That is an alarm, below the table and in the exit code |
+| `behind`, `lag` | entries that the most advanced node has applied and this one has not; time that the node is behind its log |
+| `checksum` | first digits of the checksum of all rows: nodes at the same position have the same, or one is wrong. That is an alarm, below the table and in the exit code |
+| `heard` | when the link last reached the other data centre |
+| `changes` | rows that the link has sent since the node started |
+| `delay`, `waiting`, `written` | how far the database is behind, rows that are waiting, rows written since the node started |
 
-A second table has the links between data centres: the node that sends, its state (`ok`, `copying`, `cut`; `idle`: none sends),
-how far it is behind, when the other engine last answered, and rows sent. A third has the databases: how far each is behind, rows that
-wait to be written, and rows written. Below them is what nodes say is wrong.
+A line below the tables says what hinders a node, for as long as it does.
 
 ## What --json writes
 
-`status` and `nodes` write a line a node: `status` what the node says of itself by `NODE STATUS`, or
-its announcement with `error`; `nodes` the announcement.
+`status` and `nodes` write one line for each node: `nodes` its announcement, `status` its reply to `NODE STATUS`, or its
+announcement with `error`.
 
-| of | names |
+| command | names |
 |---|---|
 | `nodes` | `id`, `dc`, `role`, `address`, `http`, `position`, `rows_checksum`, `lag_entries`, `machine`, `lag_ms`, `since`, `version`, `table`, `draining` |
-| `status` | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `waiting`, `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
-| `drain` | `node`, `others` (nodes that take reads and writes), `seconds` |
+| `status` | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (id of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (its position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `waiting`, `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
+| `drain` | `node`, `others` (that take reads and writes), `seconds` |
 | `resync` | `node`, `rows`, `seconds` |
-| `diff` | `position` and `checksums`, if they differ |
+| `diff` | nothing if the nodes are equal, otherwise `position` and `checksums` |
 
 ## What diff compares
 
-Both nodes are asked until they were at the same position of their log: there their checksums are equal,
-or one of them is wrong. So it can be asked of a cluster in use. Nodes of two data centres have two logs
-and cannot be compared.
+Nodes of one data centre are asked until both have been at the same position. Their checksums there are equal, or one of them is
+wrong. So this works while clients write. Nodes of two data centres have two logs, and cannot be compared.
 """  # noqa: E501
 
 CLUSTER_COMMAND = """
 ## interlock cluster
 
-Looks at a cluster of nodes that serve a table, and operates it: [its own page](cluster-cli.md).
+Inspects and operates a cluster of nodes that serve a table: [its own page](cluster-cli.md).
 """
 
 NODE = """
 ## interlock node
 
-Serves a [table](table.md) that is the same on several machines: a [hub](#interlock-hub) that takes
-part in a cluster. [Clients find it](../howto/cluster-clients.md) by what it announces in the engine
+Serves a [table](table.md) that is the same on several machines: a [hub](#interlock-hub) that is
+part of a cluster. [Clients find it](../howto/cluster-clients.md) by its announcement in the engine
 of `--cluster`, and load balancers [by its pages](../howto/cluster-balancers.md).
 
 ```text
@@ -89,7 +94,8 @@ interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAGS]
 """
 
 NODE_TAIL = """
-Once it listens it prints `interlock node: NAME ready on ADDRESS, ...`. TERM and INT stop it once
-it has answered what clients have asked. A second signal ends it at once. It exits
-with 0 when a signal stopped it, with 1 where it cannot listen or go on, with 2 for wrong usage.
+It prints `interlock node: NAME ready on ADDRESS, ...` once it listens. It may still be `joining`
+then: `/ready` answers 200 once it has read its log. TERM and INT stop it after it has answered
+pending writes. A second signal ends it at once. Exit codes: 0 stopped by a signal, 1 it cannot
+listen or continue, 2 wrong usage.
 """

@@ -239,7 +239,7 @@ def demo(cluster: Cluster) -> None:
         counted, unknown = messages(cluster, at=MESSAGES // 3, then=lambda: cluster.kill(killed))
         print(f"{killed} was killed; the other nodes went on")
         cluster.start_node(killed)
-        print(f"{counted} messages counted; of {unknown} it is not known")
+        print(f"{counted} messages counted, {unknown} with an unknown outcome")
 
         def shown(screen: Screen) -> int:
             return sum(one["unread"] for one in screen.users.values())

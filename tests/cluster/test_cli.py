@@ -119,7 +119,7 @@ def test_what_cannot_be_done_is_told_in_a_line(nodes: NodeCluster, run: Run) -> 
         (["resync", "a9"], nodes.url, 1, "has no node 'a9'; there are a1, a2, a3"),
         (["drain", "a9"], f"{nodes.url}-none", 1, "no node of cluster"),
         (["diff", "a1", "127.0.0.1:1"], nodes.url, 1, "127.0.0.1:1 does not answer"),
-        (["diff", "a1", nodes.engine_url[8:]], nodes.url, 1, "something else than a node"),
+        (["diff", "a1", nodes.engine_url[8:]], nodes.url, 1, "that is not a node"),
     ):
         done = run(*words, url=url)
         assert (done.code, done.out) == (code, ""), words
@@ -132,7 +132,7 @@ def test_a_cluster_that_nobody_names(
 ) -> None:
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     assert main(["cluster", "status"]) == 2
-    assert "no cluster is named; --url or INTERLOCK_URL" in capsys.readouterr().err
+    assert "no cluster is named; set --url or INTERLOCK_URL" in capsys.readouterr().err
 
 
 def test_a_node_that_hangs_is_told_as_that(nodes: NodeCluster, run: Run) -> None:

@@ -36,8 +36,8 @@ def test_what_no_operator_says_is_refused(nodes: NodeCluster) -> None:
             (("STATUS", "more"), "wrong arguments for 'node|status'"),
             (("DRAIN", "a", "b"), "wrong arguments for 'node|drain'"),
             (("CHECKPOINT", "one"), "wrong arguments for 'node|checkpoint'"),
-            (("CHECKPOINT", "nobody", "0"), "that checkpoint is not given any more"),
-            (("CHECKPOINT", "nobody", "soon"), "that checkpoint is not given any more"),
+            (("CHECKPOINT", "nobody", "0"), "that transfer is closed"),
+            (("CHECKPOINT", "nobody", "soon"), "that transfer is closed"),
         ):
             with pytest.raises(ResponseError, match=re.escape(why)):
                 asked.execute_command("NODE", *words)

@@ -165,7 +165,7 @@ def test_writes_that_an_engine_loses_come_back_and_no_reader_misses_them(nodes: 
             eventually(partial(has, node, "n", 101), lambda: a.log + b.log)
         eventually(lambda: seen[-1] == 101)
     assert seen == sorted(seen) and min(seen) >= 100
-    eventually(lambda: "goes back to position 0: what it had read behind it" in a.log)
+    eventually(lambda: "goes back to position 0: the log has lost what follows it" in a.log)
 
 
 def test_a_killed_node_whose_engine_has_lost_all_puts_back_what_its_files_have(
@@ -203,7 +203,8 @@ def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:
     b = nodes.start("b", "--capacity", "20000")
     assert b.process.wait(20) == 1
     assert (
-        "the log is of a table with other settings: the capacity: 10000 there, 20000 here" in b.log
+        "the log belongs to a table with other settings: the capacity: 10000 there, 20000 here"
+        in b.log
     )
     assert len(nodes.table("b")) == 0
 
@@ -234,7 +235,7 @@ def test_a_node_of_other_columns_ends_and_says_which(nodes: Nodes, tmp_path: Pat
     b = NodeProcess("b", nodes.url, nodes.folder, "--table", f"presence={row}:Presence")
     nodes.stack.callback(b.close)
     assert b.process.wait(20) == 1
-    assert "the log is of a table with other settings" in b.log and "app_id: U32, " in b.log
+    assert "the log belongs to a table with other settings" in b.log and "app_id: U32, " in b.log
 
 
 def test_a_node_makes_the_folder_of_its_files_or_says_what_it_lacks(

@@ -92,7 +92,7 @@ def test_status_tells_position_lag_and_checksum_and_equal_nodes_have_the_same(
     assert code == 0, out
     head, who, _, columns, *rows = out.splitlines()
     assert head == f"cluster presence at {nodes.url}"
-    assert who == "main: 2 of 2 nodes serve; each takes reads and writes"
+    assert who == "main: 2 of 2 nodes take reads and writes"
     assert columns.split() == [
         *("node", "dc", "state", "address", "position", "behind", "lag", "rows", "checksum", "up"),
     ]
@@ -134,7 +134,7 @@ def test_who_asks_for_a_primary_is_told_that_there_is_none(
             410, "every node takes reads and writes; use /ready?max_lag=MS\n"
         )  # fmt: skip
     told = refused("--lease", "1")
-    assert told == "--lease: there is no primary any more; --timeout says how long a write may take"
+    assert told == "--lease: nodes have no lease; --timeout says how long a write may take"
     assert "ack" in refused("--ack", "1")
     assert "allowed: 2 s or more" in refused("--max-staleness", "1")
 
@@ -180,7 +180,7 @@ def test_a_drained_node_takes_no_writes_and_clients_leave_it(
         table = connected.table("presence", Presence)
         table["drained"] = Presence(app_id=0)
         code, out, err = run(capsys, nodes, "drain", "a")
-        assert (code, out) == (0, "a is drained; there are b\n"), err
+        assert (code, out) == (0, "a is drained; b takes reads and writes\n"), err
         assert page(nodes.nodes["a"], "/ready") == (503, "draining\n")
         with (
             client(nodes.nodes["a"]) as asked,
@@ -201,12 +201,12 @@ def test_a_node_reads_its_log_anew_unless_it_is_the_last(
     eventually(lambda: [one["role"] for one in status(nodes.nodes["b"])["nodes"]] == ["serving"])
     code, out, err = run(capsys, nodes, "resync", "b")
     assert code == 0, err
-    assert re.match(r"b has read its log anew: [\d,]+ rows?; it took [\d.]+ s\n", out), out
+    assert re.match(r"b has read its log again: [\d,]+ rows? in [\d.]+ s\n", out), out
     assert run(capsys, nodes, "diff", "a", "b")[0] == 0
     nodes.nodes["a"].kill()
     eventually(lambda: status(nodes.nodes["b"])["nodes"] == [])
     code, out, err = run(capsys, nodes, "resync", "b")
-    assert code == 1 and "no other node serves: what only this one has would be lost" in err
+    assert code == 1 and "no other node serves: rows that only this one has would be lost" in err
 
 
 def test_who_does_not_answer_is_named(

@@ -190,12 +190,12 @@ pub(crate) fn lost(
 
 pub(crate) fn no_beginning(id: Id) -> String {
     format!(
-        "the log begins at {id} with what is not the first entry of a log: it was trimmed; the node needs \
-         a snapshot of another node"
+        "the log begins at {id}, but not with the first entry of a log: it was trimmed; the node needs a \
+         snapshot of another node"
     )
 }
 
 pub(crate) const LOST: &str =
-    "the engine has lost entries; the node goes back to a checkpoint that is still a part of the log";
+    "the engine has lost entries; the node goes back to a checkpoint that is still part of the log";
 pub(crate) const GONE: &str =
-    "the stream of the log is not there any more: it was deleted, or the engine has lost its data";
+    "the log's stream is missing: it was deleted, or the engine has lost its data";

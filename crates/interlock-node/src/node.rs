@@ -259,7 +259,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             if !self.is_other {
                 self.is_other = true;
                 let genesis = genesis.clone();
-                self.told.begins("settings", "the log is of a table with other settings");
+                self.told.begins("settings", "the log belongs to a table with other settings");
                 self.clients.tell(News::OtherSettings(genesis));
             }
             return;
@@ -526,7 +526,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     }
 }
 
-const STUCK: &str = "the beginning of the log is gone, and no checkpoint of the node is in it";
+const STUCK: &str = "the log begins after the node's checkpoints";
 /// Entries in the ring that no checkpoint needs.
 const MOST_KEPT: usize = 100_000;
 /// Lost entries that are put back between two reads.

@@ -53,56 +53,56 @@ def _http(text: str) -> tuple[str, int]:
 
 
 FLAGS = (
-    Flag("--table", "the table's name and the class of its rows, in a file or a module",
+    Flag("--table", "name of the table, and the class of its rows in a file or module",
          "NAME=FILE.py:CLASS", required=True),
-    Flag("--cluster", "the engine that the nodes of this data centre share: it has their "
+    Flag("--cluster", "engine shared by the nodes of this data centre, for their "
          "announcements and the log", "URL", required=True),
-    Flag("--stream", "keep the log on another engine: redis://, nats://, kafka://, "
+    Flag("--stream", "another engine for the log: redis://, nats://, kafka://, "
          "rabbitmq+stream://", "URL"),
-    Flag("--name", "the node's name (the machine's)", "NAME"),
-    Flag("--dc", "the name of its data centre (main)", "NAME", default="main"),
-    Flag("--link", "another data centre and its engine; again for more", "DC=URL", _link,
+    Flag("--name", "name of the node (the machine's)", "NAME"),
+    Flag("--dc", "name of its data centre (main)", "NAME", default="main"),
+    Flag("--link", "another data centre and its engine; repeatable", "DC=URL", _link,
          many=True),
-    Flag("--link-stream", "the engine with the log of another data centre, where that is not "
-         "its engine", "DC=URL", _link, many=True),
+    Flag("--link-stream", "engine with the log of another data centre, if it is not that of "
+         "--link", "DC=URL", _link, many=True),
     Flag("--ack", "number of other machines that must have a write before the client is answered "
          "(0)", "N", _ack, default=0),
-    Flag("--database", "write rows behind, into this database: sqlite:///FILE, postgresql://...; "
-         "several by the hash of the key", "URL", many=True),
-    Flag("--data", "folder for checkpoints, and for a database of SQLite if --database does not "
-         "say otherwise (one under the state directory, without a database)", "FOLDER"),
-    Flag("--from-database", "take what a database has, though it is of another history than the "
-         "log's, and old"),
-    Flag("--partitions", "have a database of PostgreSQL in parts: hash:N, time:day, time:month",
+    Flag("--database", "database to which rows are written behind the log: sqlite:///FILE, "
+         "postgresql://...; several share the rows by the hash of the key; none", "URL", many=True),
+    Flag("--data", "folder for checkpoints and the ring, and for a SQLite database unless "
+         "--database is given (a folder under the state directory, no database)", "FOLDER"),
+    Flag("--from-database", "merge the rows of a database even if it is old and its history "
+         "differs from the log's"),
+    Flag("--partitions", "partitions of a PostgreSQL database: hash:N, time:day, time:month",
          "HOW"),
-    Flag("--max-staleness", "refuse reads when the node has not read its log to the end for this "
-         "many seconds", "SECONDS", _seconds),
+    Flag("--max-staleness", "refuse reads if the node has not read its log to the end for this "
+         "many seconds (never)", "SECONDS", _seconds),
     Flag("--timeout", "seconds within which a write is done, or not at all (10)", "SECONDS",
          _seconds),
-    Flag("--keep", "entries that the log keeps at least, beyond those that nodes need (0)", "N",
+    Flag("--keep", "entries to keep in the log beyond those that nodes need (0)", "N",
          positive, default=0),
-    Flag("--tombstone-age", "seconds for which a deleted row is remembered (604800)", "SECONDS",
+    Flag("--tombstone-age", "seconds to remember a deleted row (604800)", "SECONDS",
          _seconds, default=604_800.0),
-    Flag("--capacity", "rows beyond which new ones are refused (1,000,000)", "N", positive,
+    Flag("--capacity", "maximum number of rows (1,000,000)", "N", positive,
          default=1_000_000),
-    Flag("--key-size", "most bytes of a key (32)", "N", positive, default=32),
-    Flag("--ttl", "seconds that a row lives if it is not told (for ever)", "SECONDS", _seconds),
-    Flag("--path", "have the table in this file, where the machine has several nodes of it (in "
-         "shared memory, under its name)", "FILE"),
-    Flag("--mode", "who may read the table on this machine, as the permissions of a file (600)",
+    Flag("--key-size", "maximum bytes of a key (32)", "N", positive, default=32),
+    Flag("--ttl", "time to live of a row that is given none (unlimited)", "SECONDS", _seconds),
+    Flag("--path", "file of the table, needed for several nodes of it on one machine (shared "
+         "memory, under its name)", "FILE"),
+    Flag("--mode", "permissions of the table on this machine, as of a file (600)",
          "DIGITS", default="600"),
-    Flag("--host", "the address to listen on (127.0.0.1)", "HOST"),
-    Flag("--port", "the TCP port (6399); 0 takes a free one, which the ready line tells", "N"),
-    Flag("--http", "serve /ready, /health and figures over HTTP on this port", "PORT",
+    Flag("--host", "address to listen on (127.0.0.1)", "HOST"),
+    Flag("--port", "TCP port (6399); 0 for a free one, printed in the ready line", "N"),
+    Flag("--http", "port for /ready, /health and /metrics over HTTP", "PORT",
          _http),
-    Flag("--advertise", "the address by which clients and other nodes reach it, where that is not "
-         "the one it listens on", "HOST:PORT"),
-    Flag("--peer-user", "log in to other nodes as this user of their hubs, with the password in "
+    Flag("--advertise", "address at which clients and other nodes reach it, if it is not the one "
+         "it listens on", "HOST:PORT"),
+    Flag("--peer-user", "user for the hubs of other nodes, with the password in "
          "INTERLOCK_PEER_PASSWORD", "NAME"),
-    Flag("--peer-ca", "reach other nodes over TLS; the file of the authority that signed their "
-         "certificates", "FILE"),
-    Flag("--log-format", "how each line of the log is written (text)", choices=("text", "json")),
-    Flag("--config", "read this TOML file of a hub, for users, TLS and limits", "FILE"),
+    Flag("--peer-ca", "file of the authority that signed the certificates of other nodes; turns "
+         "on TLS to them", "FILE"),
+    Flag("--log-format", "format of log lines (text)", choices=("text", "json")),
+    Flag("--config", "TOML configuration of a hub, for users, TLS and limits", "FILE"),
 )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "reads and writes: it reads its own rows, and appends writes to a log that all nodes read.",
         epilog="TERM and INT stop it. HUP reads --config again, USR1 opens the log file anew. Exit "
         "codes: 0 stopped by TERM or INT, 1 it cannot "
-        "listen or go on, 2 wrong usage.",
+        "listen or continue, 2 wrong usage.",
     )
     for flag in FLAGS:
         flag.add_to(parser)
@@ -293,7 +293,7 @@ def _refuse(*messages: str) -> int:
     return BAD_INPUT
 
 
-NO_LEASE = "--lease: there is no primary any more; --timeout says how long a write may take"
+NO_LEASE = "--lease: nodes have no lease; --timeout says how long a write may take"
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 AWAITED = (*STOPPING, *RETURNING)
 BROKEN = 1

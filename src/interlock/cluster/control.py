@@ -25,11 +25,11 @@ NO_PRIMARY = (
 )
 HELP = (
     "NODE <subcommand> [<argument> ...]. Subcommands are:",
-    "STATUS -- What this node is, and what it knows, as JSON.",
-    "DRAIN -- Take no more writes, and say so to clients and balancers.",
-    "CHECKPOINT [<id> <offset>] -- The newest checkpoint for another node: id, bytes, position and "
-    "checksum, or a piece of it.",
-    "RESYNC -- Forget all rows, and read the log anew.",
+    "STATUS -- The node's state and figures, as JSON.",
+    "DRAIN -- Take no more writes, and announce it to clients and balancers.",
+    "CHECKPOINT [<id> <offset>] -- The newest checkpoint, for another node: id, bytes, position, "
+    "checksum; or a piece of it.",
+    "RESYNC -- Drop all rows and read the log again.",
 )
 
 
@@ -99,7 +99,7 @@ class Control:
         try:
             return subcommand()
         except Exception:
-            logger.exception("a command of NODE")
+            logger.exception("a NODE command failed")
             return b"-ERR the node could not do it; its log says why\r\n"
 
     def _status(self) -> bytes:
@@ -114,7 +114,8 @@ class Control:
     def _resync(self) -> bytes:
         others = [one for one in self._membership.near() if one.role == "serving"]
         if not others:
-            return error("NODE no other node serves: what only this one has would be lost")
+            return error("NODE no other node serves: rows that only this one has would be lost")
+        self._figures.resyncs = True
         self._node.resync()
         self._membership.wake()
         return OK

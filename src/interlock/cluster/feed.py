@@ -173,6 +173,6 @@ def _trouble(error: Exception) -> tuple[str, str]:
     if isinstance(error, StreamUnfit):
         return "refused", str(error)
     if not isinstance(error, StreamUnavailable):
-        logger.exception("the log's stream")
+        logger.exception("the stream of the log failed")
         return "unreachable", f"{type(error).__name__}: {error}"
     return "unreachable", str(error)

@@ -31,20 +31,20 @@ CLOCKS = 1.0
 REMEMBERED = 256
 """Positions whose checksum a node remembers, to compare it with what others announce."""
 GAUGES = (
-    ("serves", "1 while the node reads and writes, else 0"),
+    ("serves", "1 while the node takes reads and writes, else 0"),
     ("position", "entries of its log that the node has applied"),
-    ("lag_entries", "entries that the node furthest on has and this one lacks"),
-    ("lag_seconds", "seconds that the node is behind its log"),
+    ("lag_entries", "entries that the most advanced node has applied and this one has not"),
+    ("lag_seconds", "seconds the node is behind its log"),
     ("rows", "rows of the table"),
     ("tombstones", "deleted rows that are remembered"),
     ("checkpoint_position", "position of the newest checkpoint"),
-    ("ring_entries", "entries that the node keeps to put them back"),
-    ("waiting_writes", "writes that wait for their answers"),
+    ("ring_entries", "entries that the node could put back"),
+    ("waiting_writes", "writes waiting for their answers"),
     ("clients", "clients that number their writes"),
     ("checksum_mismatch", "1 if a node at the same position has other rows: an alarm; else 0"),
 )
 COUNTERS = (
-    ("went_back_total", "times the node went back, for the log had lost entries"),
+    ("went_back_total", "times the node went back because the log had lost entries"),
     ("put_back_total", "lost entries that the node has put back"),
     ("merged_rows_total", "rows that were merged after a loss deeper than every ring"),
     ("appended_entries_total", "entries that the node has appended"),
@@ -70,6 +70,8 @@ class NodeFigures:
         self.membership: Membership | None = None
         self.since = time.time()
         self.draining = False
+        self.resyncs = False
+        """An operator has had it read its log again, and it has not begun to."""
         self.fault = ""
         """The reason why the node cannot go on; empty: it can."""
         self.lacking = ""
@@ -132,9 +134,9 @@ class NodeFigures:
             elif one.id not in self._mismatches:
                 self._mismatches[one.id] = one.position, time.time()
                 logger.critical(
-                    "node %s has other rows than node %s at the same position %s: one of both is "
-                    "wrong; compare them by 'interlock cluster diff', and have the wrong one read "
-                    "its log anew by 'interlock cluster resync'",
+                    "node %s has other rows than node %s at the same position %s: one of both "
+                    "is wrong; compare them with 'interlock cluster diff', and have the wrong one "
+                    "read its log again with 'interlock cluster resync'",
                     self._settings.name, one.id, one.position,
                 )  # fmt: skip
 
@@ -293,8 +295,8 @@ class NodeFigures:
             for name, help in figures:
                 yield from metric(f"{PREFIX}{name}", kind, help)
                 yield f"{PREFIX}{name} {values[name.removesuffix('_total')]}"
-        yield from metric(f"{PREFIX}trouble", "gauge", "1 while something keeps the node from its "
-                          "work, by its kind; else 0")  # fmt: skip
+        yield from metric(f"{PREFIX}trouble", "gauge", "1 while something hinders the "
+                          "node, by its kind; else 0")  # fmt: skip
         for one in TROUBLES:
             yield f'{PREFIX}trouble{{kind="{escaped(one)}"}} {int(one in kinds)}'
 

@@ -259,7 +259,8 @@ class Link:
         whole = kind != "behind"
         if place is not None and kind == "other":
             logger.warning(
-                "data centre %s has rows of another history than the log's; all are sent", self.dc
+                "data centre %s has rows of a history that the log has lost; sending it all rows",
+                self.dc,
             )
             # It may have what is lost here.
             self._near.forget(self.dc)

@@ -103,6 +103,7 @@ class Node:
         self._serves = False
         self._said: dict[str, float] = {}
         """Troubles of the engine that have not ended, and from when on each is logged again."""
+        self._put_back = 0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._look, name="node-news", daemon=True)
 
@@ -175,14 +176,20 @@ class Node:
             for kind, text in node.news():
                 self._told(kind, text)
             found = self.figures.look()
-            if not found["trouble"]:
+            if self._said and not found["trouble"]:
                 self._said.clear()
+                logger.info("node %s: the engine of its log works again", self.settings.name)
+            if self._put_back < found["put_back"]:
+                more, self._put_back = found["put_back"] - self._put_back, found["put_back"]
+                logger.warning("node %s has put back %s lost entries", self.settings.name, more)
             if self.settings.max_staleness is not None:
                 self._keeper.set_fresh(self.figures.fresh(found))
             serves = self.figures.state(found) == "serving"
             if serves != self._serves:
                 self._serves = serves
                 self._membership.wake()
+                position, state = found["position"], self.figures.state(found)
+                logger.info("node %s is %s, at position %s", self.settings.name, state, position)
             if found["ended"] and not last:
                 self._fail("the thread of its log has ended")
             if last:
@@ -197,30 +204,31 @@ class Node:
                     self._said[text] = now + REPEATED
                     logger.warning("node %s, the engine of its log: %s", name, text)
             case "disk":
-                logger.error("node %s: %s; no client is answered before it can write", name, text)
+                logger.error("node %s: %s; writes are not answered until it can", name, text)
             case "table":
                 logger.error("node %s: %s", name, text)
             case "back":
-                why = "what it had read behind it is not in the log any more"
+                is_asked, self.figures.resyncs = self.figures.resyncs, False
+                why = "an operator asked for it" if is_asked else "the log has lost what follows it"
                 logger.warning("node %s goes back to position %s: %s", name, text, why)
             case "readers":
                 logger.warning(
-                    "node %s: the log has lost entries that readers of its table have seen; what "
-                    "no node has put back they see no more", name,
+                    "node %s: the log has lost entries that readers of its table have seen; those "
+                    "that no node has put back have disappeared for them", name,
                 )  # fmt: skip
             case "stuck":
                 logger.error(
-                    "node %s: the beginning of the log is gone, and no checkpoint of the node is "
-                    "in it: it serves nothing", name,
+                    "node %s serves nothing: the log begins after its checkpoints, so it needs a "
+                    "snapshot of another node", name,
                 )  # fmt: skip
             case "snapshot":
                 logger.error("node %s cannot take a snapshot: %s", name, text)
             case "settings":
-                self._fail(f"the log is of a table with other settings: {text}")
+                self._fail(f"the log belongs to a table with other settings: {text}")
 
     def _fail(self, why: str) -> None:
         if not self.figures.fault:
-            logger.critical("node %s cannot go on: %s", self.settings.name, why)
+            logger.critical("node %s cannot continue: %s", self.settings.name, why)
             self.figures.fault = why
         self.ended.set()
 

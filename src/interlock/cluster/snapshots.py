@@ -88,7 +88,7 @@ class Given:
         name = text.decode()
         transfer = self._transfers.get(name)
         if transfer is None:
-            return error("NODE that checkpoint is not given any more; begin again")
+            return error("NODE that transfer is closed; begin again")
         transfer.used = now
         piece = os.pread(transfer.file, PIECE, int(offset))
         if not piece:
@@ -103,15 +103,15 @@ class Given:
     def _begin(self, now: float) -> bytes:
         found = self._node.checkpoint()
         if found is None:
-            return error("NODE this node has no checkpoint yet; it makes one, if it can: try again")
+            return error("NODE this node has no checkpoint yet, and is writing one: try again")
         if len(self._transfers) >= MOST_TRANSFERS:
-            return error(f"NODE {MOST_TRANSFERS} checkpoints are given just now; try again")
+            return error(f"NODE {MOST_TRANSFERS} transfers are under way; try again")
         path, position, checksum = found
         try:
             # It can be read to its end though the node removes it for a newer one.
             file = os.open(self._folder / path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return error("NODE a newer checkpoint is there; try again")
+            return error("NODE it has been replaced by a newer checkpoint; try again")
         name = secrets.token_hex(8)
         self._transfers[name] = _Transfer(file, now)
         told = (name, os.fstat(file).st_size, position, checksum)
@@ -201,8 +201,8 @@ class Snapshots:
             stream = f"il:log:{{{self._settings.table}.{self._settings.dc}}}"
             reasons.append(
                 "no other node is announced that could give one: start one that has read this log. "
-                f"If no node has a checkpoint of it any more, delete the stream {stream} on the "
-                "engine: nodes then begin it with the rows that they have, or a database"
+                f"If no node has a checkpoint of it, delete the stream {stream} on the engine: "
+                "nodes then begin it with the rows that they or a database have"
             )
         self._tell("; ".join(reasons))
 
@@ -217,7 +217,7 @@ class Snapshots:
         except (OSError, SnapshotLost, ProtocolError, ValueError) as failure:
             return str(failure) or type(failure).__name__
         if mark is None:
-            return "what it has is no part of the log"
+            return "its checkpoint is not part of the log"
         self._tried.add(mark)
         logger.warning(
             "node %s takes a snapshot of node %s, at position %s",

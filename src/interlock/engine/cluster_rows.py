@@ -369,13 +369,13 @@ def course_of(error: Refused) -> str:
 
 READS = frozenset({"MGET", "INFO", "SCAN", "COUNT", "IDLE", "EXISTS", "HGET", "PTTL", "TOUCH"})
 COURSES = {
-    # The node does it for nobody just now: surely not done.
+    # It was not done.
     "TRYAGAIN": "wait",
-    # It has not read its log to the end for too long.
+    # The node has not read its log to the end for too long.
     "STALE": "elsewhere",
     # Its node has ended.
     "NODE": "elsewhere",
-    # The node was lost before it answered, or its engine.
+    # The node was lost before it answered.
     "UNANSWERED": "unsure",
     # It is done, and fewer machines than wanted have it.
     "NOACK": "done",

@@ -14,9 +14,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "cluster",
-        help="look at a cluster of nodes that serve a table, and operate it",
-        description="Look at a cluster of nodes that serve a table, and operate it. The nodes are "
-        "found by what they announce in their engine.",
+        help="inspect and operate a cluster of nodes that serve a table",
+        description="Inspect and operate a cluster of nodes that serve a table. It finds the nodes "
+        "by their announcements in the engine.",
     )
     questions = parser.add_subparsers(prog="interlock cluster", metavar="COMMAND", required=True)
     for group in GROUPS:

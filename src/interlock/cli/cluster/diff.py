@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SETTLE = Flag(
     "--settle",
-    "seconds in which both must be at one position (5)",
+    "seconds in which both must reach a common position (5)",
     "SECONDS",
     seconds,
     default=5.0,
@@ -38,10 +38,10 @@ def add_to(commands: Any) -> None:
         (SETTLE,),
         arguments=(
             ("A", "a node: its id, or HOST:PORT", None),
-            ("B", "another of its data centre", None),
+            ("B", "another node of its data centre", None),
         ),
-        about="It compares checksums of all rows at a position of the log that both have had. "
-        "It exits with 0 if they are equal, with 1 if they differ.",
+        about="Compares checksums of all rows at a position of the log that both have reached. "
+        "Exits with 0 if they are equal, with 1 if they differ.",
     )
 
 
@@ -51,7 +51,7 @@ def _diff(cluster: Cluster, given: argparse.Namespace) -> int:
     if told[0].get("dc") == told[1].get("dc"):
         return _by_checksum(cluster, places, told, given)
     raise Refusal(
-        f"{given.a} is of data centre {told[0].get('dc')}, {given.b} of {told[1].get('dc')}: only "
+        f"{given.a} is in data centre {told[0].get('dc')}, {given.b} in {told[1].get('dc')}: only "
         f"nodes on one log can be compared"
     )
 
@@ -75,8 +75,8 @@ def _by_checksum(
 
     if until(is_met, given.settle) is None:
         raise Refusal(
-            f"{given.a} and {given.b} were at no position both in {given.settle:g} s; while "
-            f"clients write much, give --settle more"
+            f"{given.a} and {given.b} had no position in common within {given.settle:g} s; if "
+            f"clients write a lot, raise --settle"
         )
     at = max(both)
     first, second = known[0][at], known[1][at]

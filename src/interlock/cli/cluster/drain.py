@@ -1,4 +1,4 @@
-"""`interlock cluster drain`: have a node be used no more."""
+"""`interlock cluster drain`: take a node out."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def add_to(commands: Any) -> None:
         commands,
         "drain",
         lambda given: ask(given, lambda cluster: _drain(cluster, given)),
-        "have a node take no more writes, and clients go elsewhere",
+        "take a node out: it stops taking writes, and clients leave it",
         (WAIT,),
         arguments=(("ID", "the node", None),),
         about="It still answers reads. Clients of interlock+cluster:// leave it within seconds, "
-        "and a load balancer at its next check. It stays so until it is started again.",
+        "a load balancer at its next check. It drains until it is started again.",
     )
 
 
@@ -50,11 +50,12 @@ def _drain(cluster: Cluster, given: argparse.Namespace) -> int:
     took = until(is_done, given.wait)
     if took is None:
         waiting = said.get("waiting")
-        why = f"{waiting} writes wait" if waiting else "it has not said so"
+        why = f"{waiting} writes are not answered yet" if waiting else "it has not announced it"
         return failed(f"{node.id} is not drained after {given.wait:g} s: {why}")
     if given.json:
         emit({"node": node.id, "others": others, "seconds": round(took, 3)})
     else:
-        who = f"there are {', '.join(others)}" if others else "NO other node takes reads and writes"
+        verb = "take" if len(others) > 1 else "takes"
+        who = f"{', '.join(others) or 'NO other node'} {verb} reads and writes"
         print(printable(f"{node.id} is drained; {who}"))
     return 0

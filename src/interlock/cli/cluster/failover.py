@@ -18,7 +18,8 @@ def add_to(commands: Any) -> None:
         commands,
         "failover",
         lambda given: failed(NO_PRIMARY, BAD_INPUT),
-        "says that there is no primary to move: every node takes writes",
+        "explain why there is nothing to fail over",
         arguments=(("ID", "a node", "?"),),
-        about="To take a node out, use `interlock cluster drain ID`.",
+        about="Every node takes writes; there is no primary to move. To take a node out, use "
+        "`interlock cluster drain ID`.",
     )

@@ -1,4 +1,4 @@
-"""`interlock cluster nodes`: who has announced itself."""
+"""`interlock cluster nodes`: list announced nodes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def add_to(commands: Any) -> None:
         commands,
         "nodes",
         lambda given: ask(given, lambda cluster: _nodes(cluster, given)),
-        "the nodes that announce themselves",
-        about="As the engine has it; no node is asked. A node that ends without a word is there "
-        "for some seconds more.",
+        "list the nodes that announce themselves",
+        about="Asks the engine only, not the nodes. A node that was killed is listed for a few "
+        "seconds.",
     )
 
 

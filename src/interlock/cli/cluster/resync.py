@@ -1,4 +1,4 @@
-"""`interlock cluster resync`: have a node read all rows anew."""
+"""`interlock cluster resync`: have a node read all rows again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def add_to(commands: Any) -> None:
         commands,
         "resync",
         lambda given: ask(given, lambda cluster: _resync(cluster, given)),
-        "have a node take all rows anew",
+        "have a node drop its rows and read them again",
         (WAIT,),
         arguments=(("ID", "the node", None),),
-        about="The node forgets its rows and reads the log from its oldest checkpoint there, or "
-        "takes a snapshot of another node. Refused at the last node that serves.",
+        about="It reads the log from its oldest checkpoint that is in the log, or copies another "
+        "node's. Refused at the last node that serves.",
     )
 
 
@@ -51,5 +51,5 @@ def _resync(cluster: Cluster, given: argparse.Namespace) -> int:
         emit({"node": node.id, "rows": said["rows"], "seconds": round(took, 3)})
     else:
         rows = count(said["rows"], "row")
-        print(f"{node.id} has read its log anew: {rows}; it took {took:.2f} s")
+        print(f"{node.id} has read its log again: {rows} in {took:.2f} s")
     return 0

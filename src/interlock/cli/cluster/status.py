@@ -31,8 +31,8 @@ def add_to(commands: Any) -> None:
         commands,
         "status",
         lambda given: ask(given, lambda cluster: _status(cluster, given)),
-        "the nodes with their lag, links and the database",
-        about="All nodes are asked. It exits with 1 if a node does not answer, is stuck, or has "
+        "show all nodes, links and databases",
+        about="Asks every node. Exits with 1 if a node does not answer, is stuck, or has "
         "other rows than another at the same position.",
     )
 
@@ -78,14 +78,15 @@ def _picture(told: Sequence[Told]) -> Iterator[str]:
 
 
 def _line(dc: str, told: Sequence[Told]) -> str:
-    """Return what there is to say of the nodes of a data centre."""
+    """Return the summary of a data centre."""
     serving = [one for one, status in told if _is_well(status)]
-    return f"{dc}: {len(serving)} of {len(told)} nodes serve; each takes reads and writes"
+    return f"{dc}: {len(serving)} of {len(told)} nodes take reads and writes"
 
 
 def _is_well(status: dict[str, Any] | Refusal) -> bool:
-    """Return whether a node answers, and serves."""
-    return isinstance(status, dict) and status.get("state") == "serving"
+    """Return whether a node answers, serves and does not drain."""
+    is_serving = isinstance(status, dict) and status.get("state") == "serving"
+    return is_serving and not status.get("draining")  # type: ignore[union-attr]
 
 
 def _rows(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
@@ -148,7 +149,7 @@ def _databases(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
 
 
 def _troubles(told: Sequence[Told]) -> Iterator[str]:
-    """Yield all that is wrong, a line each."""
+    """Yield a line for each problem."""
     for one, status in told:
         if not isinstance(status, dict):
             yield f"{one.id}: {status}"

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 URL = Flag(
     "--url",
-    "the cluster: interlock+cluster://ENGINE:PORT/CLUSTER, with /DB before its name if wanted, and "
+    "cluster: interlock+cluster://ENGINE:PORT/CLUSTER, with /DB before its name if needed, and "
     "?user=USER&password=PASSWORD for its nodes (the variable INTERLOCK_URL)",
     "URL",
 )
 JSON = Flag("--json", "print JSON")
 SHARED = (URL, JSON)
-WAIT = Flag("--wait", "seconds to wait for its end (30)", "SECONDS", seconds, default=30.0)
+WAIT = Flag("--wait", "seconds to wait until it is done (30)", "SECONDS", seconds, default=30.0)
 EXIT_CODES = (
     "Exit codes: 0 done, 1 refused, not there, or no connection, 2 wrong usage, 130 Ctrl-C."
 )
-ALLOWED = "--url or INTERLOCK_URL says which: interlock+cluster://ENGINE:PORT/CLUSTER"
+ALLOWED = "set --url or INTERLOCK_URL: interlock+cluster://ENGINE:PORT/CLUSTER"
 Work = Callable[["Cluster"], int]
 
 
@@ -217,9 +217,9 @@ def milliseconds(ms: float) -> str:
 def _advice(error: Exception) -> str:
     text = str(error)
     if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
-        return "; say who asks: ?user=USER&password=PASSWORD in the URL, of an administrator"
+        return "; name an administrator in the URL: ?user=USER&password=PASSWORD"
     if "unknown command" in text or "no node of a cluster" in text:
-        return "; something else than a node is there"
+        return "; that is not a node"
     return ""
 
 

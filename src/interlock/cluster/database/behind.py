@@ -204,7 +204,11 @@ class _Writer:
             except Exception as error:
                 known = isinstance(error, DatabaseUnavailable)
                 if not self._error:
-                    logger.warning("rows wait to be written: %s", error, exc_info=not known)
+                    logger.warning(
+                        "cannot write to the database, rows are waiting: %s",
+                        error,
+                        exc_info=not known,
+                    )
                 failures += 1
                 longest = min(_FIRST * 2 ** min(failures, 10), _LONGEST)
                 self._error = str(error) or type(error).__name__
@@ -321,7 +325,7 @@ class _Writer:
                 if found and not self._save(found, claimed, claimed):
                     return
         if brought:
-            logger.info("%d rows came from %s", brought, self._database.url)
+            logger.info("loaded %d rows from %s", brought, self._database.url)
         self._served()
         for rows in _batches(image.rest()):
             if not self._save(self._own(rows), claimed, claimed):
