@@ -4,8 +4,10 @@
 //! writes nothing before it has read the log to its end and has put back what was lost. So no reader goes
 //! back in time, unless the log has lost what nobody puts back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_hub::kept::Keeper;
 use interlock_log::checkpoint::Place;
 use interlock_log::entry::Mark;
 use interlock_log::rows::Rows;
@@ -43,12 +45,25 @@ pub struct InTable {
     before: Vec<u64>,
     /// It was not shown whole, for an error.
     is_torn: bool,
+    /// The keeper that answers no reads until the table has rows to show.
+    closed: Option<Arc<Keeper>>,
 }
 
 impl InTable {
     pub fn new(table: Table) -> InTable {
         let words = vec![0; table.schema().words()];
-        InTable { table, before: words.clone(), words, is_torn: false }
+        InTable { table, before: words.clone(), words, is_torn: false, closed: None }
+    }
+
+    /// Has the hub of a table that nobody has shown anything in refuse reads until there is something to
+    /// see: whoever read at this node before its machine lost its memory would go back to nothing.
+    #[must_use]
+    pub fn opens(mut self, reads: Arc<Keeper>) -> InTable {
+        if self.table.position().is_none() {
+            reads.set_fresh_until(Some(0));
+            self.closed = Some(reads);
+        }
+        self
     }
 
     fn try_show(&mut self, rows: &Rows, place: Place) -> Result<(), Error> {
@@ -143,7 +158,12 @@ impl Projection<Rows> for InTable {
             return Ok(());
         }
         self.is_torn = match self.try_show(rows, place) {
-            Ok(()) => false,
+            Ok(()) => {
+                if let Some(reads) = self.closed.take() {
+                    reads.set_fresh_until(None);
+                }
+                false
+            }
             Err(error) => {
                 self.is_torn = true;
                 let place = self.table.path().display();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use interlock_hub::kept::Keeper;
 use interlock_hub::wake::WakeUp;
 use interlock_log::checkpoint::Place;
 use interlock_log::codec::{checksum, Reader};
@@ -94,6 +95,7 @@ impl Running {
         settings: Settings,
         table: Table,
         writes: Arc<HubWrites>,
+        reads: Arc<Keeper>,
     ) -> Result<Running, String> {
         let disk = Folder::new(settings.folder);
         let locked = files::lock(&disk).map_err(|error| error.to_string())?;
@@ -106,7 +108,7 @@ impl Running {
         let setup = Setup { name, node, machine, genesis, limits, rules };
         let (tell, news) = channel();
         let clients = HubClients::new(writes.clone(), tell);
-        let table = Box::new(InTable::new(table));
+        let table = Box::new(InTable::new(table).opens(reads));
         let mut node =
             Node::<Rows, _, _>::new(settings.log, setup, disk, clients, table, settings.pace)
                 .map_err(|error| error.to_string())?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fastrand::Rng;
+use interlock_hub::kept::{self, Keeper};
 use interlock_log::checkpoint::Place;
 use interlock_log::entry::Mark;
 use interlock_log::rows::{Rows, Settings, When};
@@ -133,6 +134,24 @@ fn it_has_the_rows_of_the_state_whatever_was_forgotten_and_whoever_began_it() {
         assert_eq!(reader.position(), Some((round, round * 7)));
     }
     assert!(reader.made().capacity > 8, "it has grown");
+}
+
+#[test]
+fn a_table_in_which_nobody_has_seen_anything_is_read_when_it_has_rows() {
+    let mut shown = Shown::new("closed");
+    let reads = Keeper::new(kept::Limits::default()).unwrap();
+    let is_read = || reads.is_fresh(|| 1);
+    let mut projection = InTable::new(shown.open(8)).opens(reads.clone());
+    assert!(!is_read());
+    shown.run("HSET t:a n 1");
+    projection.show(&mut shown.rows, place(1), false).unwrap();
+    assert!(!is_read(), "it has not caught up");
+    projection.show(&mut shown.rows, place(2), true).unwrap();
+    assert!(is_read());
+    // Who starts again has what readers saw before.
+    let reads = Keeper::new(kept::Limits::default()).unwrap();
+    let _again = InTable::new(shown.open(8)).opens(reads.clone());
+    assert!(reads.is_fresh(|| 1));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use interlock_hub::kept::{self, Keeper};
 use interlock_hub::writes::{Desk, Host, Numbered, RowWrites, Waiting, Write, Written};
 use interlock_log::machine::Limits;
 use interlock_log::rows;
@@ -111,7 +112,8 @@ fn begin(server: &Server, name: &str, client: &Client, pace: Pace) -> Running {
         pace,
         held: false,
     };
-    Running::start(settings, table, client.writes.clone()).unwrap()
+    let reads = Keeper::new(kept::Limits::default()).unwrap();
+    Running::start(settings, table, client.writes.clone(), reads).unwrap()
 }
 
 /// Gives a checkpoint to each node that needs one, as the nodes' owners do over the network.

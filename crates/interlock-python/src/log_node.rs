@@ -74,7 +74,8 @@ impl LogNode {
             },
             held: of(settings, "held")?,
         };
-        let running = py.detach(|| Running::start(settings, table, writes));
+        let reads = keeper.keeper();
+        let running = py.detach(|| Running::start(settings, table, writes, reads));
         let running = running.map_err(PyOSError::new_err)?;
         Ok(LogNode { running, rows, pid: std::process::id() })
     }
