@@ -202,7 +202,7 @@ class Link:
     def close(self) -> None:
         """End; the node must be there until then."""
         self._ends.set()
-        if self._node is not None:
+        if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:

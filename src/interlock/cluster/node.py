@@ -11,7 +11,9 @@ import os
 import secrets
 import tempfile
 import threading
-import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +29,16 @@ from interlock.cluster.settings import NodeSettings
 from interlock.cluster.snapshots import Given, Snapshots, pace
 from interlock.cluster.state import TableRules
 from interlock.cluster.storage import together, write_behind
+from interlock.cluster.watch import Watch
 from interlock.hub.server import Hub
 from interlock.table.table import SharedTable
 
 logger = logging.getLogger("interlock.cluster")
-LOOKED = 0.2
-"""Seconds between two looks at a node's news."""
-REPEATED = 60.0
-"""Seconds after which a trouble of the engine that has not ended is logged again."""
 DRAINED = 5.0
 """Seconds for which the end of a node waits for what clients have asked."""
 FAR_TIMEOUT = 3.0
 """Seconds that the engine of another data centre has for an answer."""
+Closing = Callable[[], object]
 
 
 class Node:
@@ -95,46 +95,54 @@ class Node:
             self._client, settings.table, settings.dc,
             lambda: self.figures.announcement(hub.http_address),
         )  # fmt: skip
-        self._control: Control | None = None
-        self._snapshots: Snapshots | None = None
         self._folder = folder
         hub.pages = NodePages(self.figures.standing, self.figures.metrics)
         hub.on_broken = lambda: self._fail("a thread of its hub has ended")
-        self._serves = False
-        self._said: dict[str, float] = {}
-        """Troubles of the engine that have not ended, and from when on each is logged again."""
-        self._put_back = 0
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="node-news", daemon=True)
+        self._parts = ExitStack()
 
     def start(self) -> None:
-        """Read what the folder has, and take part. Raises as ``Hub.start``, and OSError."""
+        """Read what the folder has, and take part; where that fails, all is closed again.
+
+        Raises:
+            OSError: it cannot listen, or have its folder, or the engine is not there.
+            ValueError: the engine or a setting is not fit for nodes.
+        """
         if self.settings.max_staleness is not None:
             self._keeper.set_fresh(0.0)
-        node = self.figures.node = _core.LogNode(self._given, self._keeper)
-        try:
-            self.hub.start()
-        except BaseException:
+        with ExitStack() as started:
+            started.callback(self._client.close)
+            # They are connected already.
+            started.callback(self._databases.close)
+            node = self.figures.node = _core.LogNode(self._given, self._keeper)
+            started.callback(node.stop)
+            for start, close in self._parts_of(node):
+                start()
+                started.callback(close)
+            self._parts = started.pop_all()
+
+    def _parts_of(self, node: _core.LogNode) -> Iterator[tuple[Callable[[], None], Closing]]:
+        """Yield how each part starts and closes, in the order in which they start."""
+
+        def no_more_clients() -> None:
+            # Those that wait are answered first.
             node.stop()
-            raise
-        self.figures.membership = self._membership
-        given = Given(node, self._folder)
-        self._control = Control(self._keeper, node, self.figures, self._membership, given)
-        self._snapshots = Snapshots(
-            self.settings, node, self.figures, self._membership, self._folder
-        )
-        try:
-            self._membership.start()
-        except BaseException:
+            self._keeper.close()
             self.hub.stop()
-            node.stop()
-            raise
-        self._databases.start(node)
+
+        yield self.hub.start, no_more_clients
+        figures, membership = self.figures, self._membership
+        figures.membership = membership
+        yield membership.start, membership.close
+        yield partial(self._databases.start, node), self._databases.close
         for link in self._links:
-            link.start(node)
-        self._control.start()
-        self._snapshots.start()
-        self._thread.start()
+            yield partial(link.start, node), link.close
+        given = Given(node, self._folder)
+        control = Control(self._keeper, node, figures, membership, given)
+        yield control.start, control.close
+        snapshots = Snapshots(self.settings, node, figures, membership, self._folder)
+        yield snapshots.start, snapshots.close
+        watch = Watch(self.settings, node, self._keeper, figures, membership, self._fail)
+        yield watch.start, watch.close
 
     @property
     def address(self) -> str:
@@ -143,88 +151,17 @@ class Node:
 
     def close(self) -> None:
         """Tell clients to go, answer what is under way, and end."""
-        node, control = self.figures.node, self._control
-        if node is None or control is None:
-            return
-        self.figures.draining = True
-        self._membership.wake()
-        node.drain(DRAINED)
-        self._databases.flush(DRAINED)
-        self._databases.close()
-        for link in self._links:
-            link.close()
-        self._ends.set()
-        self._thread.join()
-        if self._snapshots is not None:
-            self._snapshots.close()
-        control.close()
-        self._membership.close()
-        node.stop()
-        self._keeper.close()
-        self.hub.stop()
-        self._client.close()
+        node = self.figures.node
+        if node is not None:
+            self.figures.draining = True
+            self._membership.wake()
+            node.drain(DRAINED)
+            self._databases.flush(DRAINED)
+        self._parts.close()
 
     def _released(self) -> None:
         assert self.figures.node is not None
         self.figures.node.release()
-
-    def _look(self) -> None:
-        node = self.figures.node
-        assert node is not None
-        while True:
-            last = self._ends.wait(LOOKED)
-            for kind, text in node.news():
-                self._told(kind, text)
-            found = self.figures.look()
-            if self._said and not found["trouble"]:
-                self._said.clear()
-                logger.info("node %s: the engine of its log works again", self.settings.name)
-            if self._put_back < found["put_back"]:
-                more, self._put_back = found["put_back"] - self._put_back, found["put_back"]
-                logger.warning("node %s has put back %s lost entries", self.settings.name, more)
-            if self.settings.max_staleness is not None:
-                self._keeper.set_fresh(self.figures.fresh(found))
-            serves = self.figures.state(found) == "serving"
-            if serves != self._serves:
-                self._serves = serves
-                self._membership.wake()
-                position, state = found["position"], self.figures.state(found)
-                logger.info("node %s is %s, at position %s", self.settings.name, state, position)
-            if found["ended"] and not last:
-                self._fail("the thread of its log has ended")
-            if last:
-                return
-
-    def _told(self, kind: str, text: str) -> None:
-        name = self.settings.name
-        match kind:
-            case "engine" | "log":
-                now = time.monotonic()
-                if now >= self._said.get(text, now):
-                    self._said[text] = now + REPEATED
-                    logger.warning("node %s, the engine of its log: %s", name, text)
-            case "disk":
-                logger.error("node %s: %s; writes are not answered until it can", name, text)
-            case "table":
-                logger.error("node %s: %s", name, text)
-            case "back":
-                is_asked, self.figures.resyncs = self.figures.resyncs, False
-                why = "an operator asked for it" if is_asked else "the log has lost what follows it"
-                logger.warning("node %s goes back to position %s: %s", name, text, why)
-            case "readers":
-                logger.warning(
-                    "node %s: the log has lost entries that readers of its table have seen; those "
-                    "that no node has put back have disappeared for them", name,
-                )  # fmt: skip
-            case "stuck":
-                logger.error(
-                    "node %s serves nothing: the log begins after its checkpoints, so it needs a "
-                    "snapshot of another node", name,
-                )  # fmt: skip
-            case "snapshot":
-                logger.error("node %s cannot take a snapshot: %s", name, text)
-            case "settings":
-                self._fail(f"the log belongs to a table with other settings: {text}")
 
     def _fail(self, why: str) -> None:
         if not self.figures.fault:

@@ -184,7 +184,7 @@ class _Writer:
         self._hurry.set()
 
     def join(self, timeout: float) -> None:
-        if self._node is not None:
+        if self._thread.ident is not None:
             self._thread.join(timeout)
         # One that is in the middle of a call to a silent database is left there.
         if not self._thread.is_alive():

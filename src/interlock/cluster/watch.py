@@ -1,0 +1,114 @@
+"""The watch on a node: logs its news, limits reads of stale rows, ends it if it cannot go on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from interlock import _core
+from interlock.cluster.figures import NodeFigures
+from interlock.cluster.membership import Membership
+from interlock.cluster.settings import NodeSettings
+
+logger = logging.getLogger("interlock.cluster")
+LOOKED = 0.2
+"""Seconds between two looks at a node's news."""
+REPEATED = 60.0
+"""Seconds after which a trouble of the engine that has not ended is logged again."""
+
+
+class Watch:
+    """A thread that looks at one node.
+
+    Args:
+        failed: called with the reason when the node cannot go on.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        node: _core.LogNode,
+        keeper: _core.TableKeeper,
+        figures: NodeFigures,
+        membership: Membership,
+        failed: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._node = node
+        self._keeper = keeper
+        self._figures = figures
+        self._membership = membership
+        self._failed = failed
+        self._serves = False
+        self._said: dict[str, float] = {}
+        """Troubles of the engine that have not ended, and from when on each is logged again."""
+        self._put_back = 0
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="node-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Log what is new, and end."""
+        self._ends.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            last = self._ends.wait(LOOKED)
+            for kind, text in self._node.news():
+                self._told(kind, text)
+            found = self._figures.look()
+            if self._said and not found["trouble"]:
+                self._said.clear()
+                logger.info("node %s: the engine of its log works again", self._settings.name)
+            if self._put_back < found["put_back"]:
+                more, self._put_back = found["put_back"] - self._put_back, found["put_back"]
+                logger.warning("node %s has put back %s lost entries", self._settings.name, more)
+            if self._settings.max_staleness is not None:
+                self._keeper.set_fresh(self._figures.fresh(found))
+            serves = self._figures.state(found) == "serving"
+            if serves != self._serves:
+                self._serves = serves
+                self._membership.wake()
+                position, state = found["position"], self._figures.state(found)
+                logger.info("node %s is %s, at position %s", self._settings.name, state, position)
+            if found["ended"] and not last:
+                self._failed("the thread of its log has ended")
+            if last:
+                return
+
+    def _told(self, kind: str, text: str) -> None:
+        name = self._settings.name
+        match kind:
+            case "engine" | "log":
+                now = time.monotonic()
+                if now >= self._said.get(text, now):
+                    self._said[text] = now + REPEATED
+                    logger.warning("node %s, the engine of its log: %s", name, text)
+            case "disk":
+                logger.error("node %s: %s; writes are not answered until it can", name, text)
+            case "table":
+                logger.error("node %s: %s", name, text)
+            case "back":
+                is_asked, self._figures.resyncs = self._figures.resyncs, False
+                why = "an operator asked for it" if is_asked else "the log has lost what follows it"
+                logger.warning("node %s goes back to position %s: %s", name, text, why)
+            case "readers":
+                logger.warning(
+                    "node %s: the log has lost entries that readers of its table have seen; those "
+                    "that no node has put back have disappeared for them", name,
+                )  # fmt: skip
+            case "stuck":
+                logger.error(
+                    "node %s serves nothing: the log begins after its checkpoints, so it needs a "
+                    "snapshot of another node", name,
+                )  # fmt: skip
+            case "snapshot":
+                logger.error("node %s cannot take a snapshot: %s", name, text)
+            case "settings":
+                self._failed(f"the log belongs to a table with other settings: {text}")
