@@ -4,24 +4,19 @@ by psycopg, read to its end."""
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.clusters.changes import key, token
-from benchmarks.clusters.nodes import TABLE, Presence, started, until
+from benchmarks.clusters.nodes import TABLE, started, until
 from benchmarks.drive import Clock
 from benchmarks.interpreters import NotPrepared
 from benchmarks.row import Sample
 from benchmarks.servers import free_port, memory_folder, redis
 from benchmarks.workers.postgresql import cluster as postgresql
-from interlock.cluster.database import LogMark, open_database
-from interlock.cluster.database.protocol import SavedRow
-from interlock.cluster.stamps import HybridClock
-from interlock.cluster.state import TableRules
 
-ROWS = int(os.environ.get("INTERLOCK_COLD_ROWS", "1000000"))
-PIECE = 20_000
+ROWS = int(os.environ.get("INTERLOCK_COLD_ROWS", "300000"))
+PIECE = 5_000
 
 
 @contextmanager
@@ -32,20 +27,19 @@ def filled() -> Iterator[str]:
     except ImportError:
         raise NotPrepared("no psycopg: install the extra postgresql") from None
     with postgresql(free_port()) as (_, url):
-        rules = TableRules.of(Presence)
-        clock = HybridClock("main", now_ms=_now_ms)
-        database = open_database(url, TABLE, rules)
-        database.migrate()
-        for first in range(0, ROWS, PIECE):
-            rows = []
-            for row in range(first, min(first + PIECE, ROWS)):
-                values = zip(rules.columns, (666, row, False, token(row)), strict=True)
-                state = rules.created(None, list(values), clock.next(), _now_ms(), 0)
-                rows.append(SavedRow(key(row).encode(), state, row + 1))
-            before = database.mark()
-            mark = LogMark(1, first + len(rows), 1, 0, first + len(rows), _now_ms())
-            assert database.save(rows, mark, before)
-        database.close()
+        with (
+            redis() as engine,
+            memory_folder() as place,
+            started("a0", engine, place, None, ROWS, "--database", url) as node,
+        ):
+            with node.client() as client:
+                for first in range(0, ROWS, PIECE):
+                    pipe = client.pipeline(transaction=False)
+                    for row in range(first, min(first + PIECE, ROWS)):
+                        columns = {"app_id": 666, "unread": row, "background": 0}
+                        pipe.hset(f"{TABLE}:{key(row)}", mapping=columns | {"token": token(row)})
+                    pipe.execute()
+            until(lambda: node.status()["database"]["written"] == ROWS)
         with psycopg.connect(url, autocommit=True) as connection:
             # Whoever comes first would do it: hint bits, and what is in no cache.
             connection.execute(f'VACUUM ANALYZE "{TABLE}"'.encode())
@@ -86,7 +80,3 @@ def copied(url: str) -> Sample:
     (seconds, size), (narrow, _) = found
     lost = 0 if size > ROWS * 76 else ROWS
     return Sample(seconds, ROWS, lost, details={"narrow_s": narrow, "bytes": size})
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

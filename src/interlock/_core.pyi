@@ -24,6 +24,7 @@ from interlock._core_serving import (
     StoreFiles,
     WallClock,
 )  # fmt: skip
+from interlock._core_states import StateRules
 from interlock._core_table import Table, TableExport, TableScan, remove_table
 
 _T = TypeVar("_T")
@@ -59,6 +60,7 @@ __all__ = [
     "Queue",
     "RowsImage",
     "RowsIterator",
+    "StateRules",
     "StoreFiles",
     "Table",
     "TableExport",
@@ -116,8 +118,7 @@ class Queue(Generic[_T]):
     def is_shutdown(self) -> bool:
         """``shutdown`` was called: puts are refused, and what is unsettled drains."""
     @property
-    def unfinished_tasks(self) -> int:
-        """Messages that are not settled: those that ``join`` waits for."""
+    def unfinished_tasks(self) -> int: ...
     def put(
         self,
         payload: _T,
@@ -135,7 +136,6 @@ class Queue(Generic[_T]):
         """Puts a message and returns its id.
 
         Args:
-            payload: anything.
             block: wait for room. Default True.
             timeout: seconds to wait for room. Default: for ever.
             keys: one key (str, int, bytes) or an iterable of keys, held alone. Default: what the

@@ -21,10 +21,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.cluster.comparison import rules_by
-from interlock.cluster.merge import ClusterColumn
-from interlock.cluster.stamps import HybridClock
-from interlock.cluster.state import TableRules
+from tests.cluster.naive.merge import ClusterColumn
+from tests.cluster.naive.rules import rules_by
+from tests.cluster.naive.stamps import HybridClock
+from tests.cluster.naive.state import TableRules
 
 PLACE = Path(__file__).parents[2] / "crates/interlock-log/tests/golden/histories.txt"
 BASE_MS = 1_700_000_000_000

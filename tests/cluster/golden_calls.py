@@ -17,9 +17,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from interlock import Row
-from interlock.cluster.stamps import HybridClock
-from interlock.cluster.state import TableRules
 from tests.cluster.naive.commands import Commands
+from tests.cluster.naive.stamps import HybridClock
+from tests.cluster.naive.state import TableRules
 from tests.cluster.rows import Merged
 from tests.cluster.script import Script
 from tests.hub.tables import Presence

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock import Row
-from interlock.cluster.stamps import NEVER, Stamp, hybrid
-from interlock.cluster.state import TableRules
 from tests.cluster.model import Event, Model, View
 from tests.cluster.naive.commands import Commands
+from tests.cluster.naive.stamps import NEVER, Stamp, hybrid
+from tests.cluster.naive.state import TableRules
 from tests.cluster.rows import Time
 
 KEY = b"k"

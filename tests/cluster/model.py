@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlock.cluster.stamps import Stamp
-from interlock.cluster.state import TableRules
+from tests.cluster.naive.stamps import Stamp
+from tests.cluster.naive.state import TableRules
 
 NONE: Stamp = (0, "")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from interlock import F32, I8, U8, U16, U32, U64, Flags, Last, Max, Row, Size, Sum
-from interlock.cluster.stamps import HybridClock
+from tests.cluster.naive.stamps import HybridClock
 
 OPERATIONS = int(os.environ.get("INTERLOCK_CLUSTER_OPS", "1"))
 """By how much random histories are more or longer than in a usual run."""

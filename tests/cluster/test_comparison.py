@@ -7,10 +7,12 @@ from typing import Annotated
 import pytest
 
 from interlock import Row, Size
-from interlock.cluster.comparison import differences, rules_by
-from interlock.cluster.state import TableRules
+from interlock._core import StateRules
+from interlock.cluster.comparison import differences
+from interlock.cluster.rules import state_rules
 from interlock.table.merge import Flags, Max, Sum
 from interlock.table.row import F64, U8, U32
+from tests.cluster.naive.state import TableRules
 
 NOW = 1_800_000_000_000
 
@@ -25,13 +27,14 @@ class Mixed(Row):
     raw: Annotated[bytes, Size(4)] = b""
 
 
-RULES = TableRules.of(Mixed)
+NAIVE = TableRules.of(Mixed)
+RULES = state_rules(Mixed)
 VALUES = (1, 2, 3.0, 4, True, "t", b"r")
 AT = (NOW - 1000) << 16
 
 
 def made(stamp: int = AT, dc: str = "a", values: tuple[object, ...] = VALUES) -> bytes:
-    return RULES.set(None, values, (stamp, dc), NOW)
+    return NAIVE.set(None, values, (stamp, dc), NOW)
 
 
 def found(*states: dict[bytes, bytes]) -> list[tuple[bytes, dict[str, tuple[object, object]]]]:
@@ -43,14 +46,24 @@ def found(*states: dict[bytes, bytes]) -> list[tuple[bytes, dict[str, tuple[obje
     ]
 
 
-def test_rules_are_known_by_what_a_node_says_of_them() -> None:
-    again = rules_by(RULES.fingerprint)
-    assert again.fingerprint == RULES.fingerprint
-    assert again.values(made(), NOW) == VALUES
+def test_states_are_shown_checked_and_joined_as_the_naive_model_does() -> None:
+    again = StateRules(RULES.fingerprint)
+    assert (again.fingerprint, again.age_ms) == (NAIVE.fingerprint, NAIVE.age_ms)
+    state = NAIVE.set(None, VALUES, (AT, "a"), NOW, NOW + 500)
+    assert again.shown(state, NOW) == (VALUES, NOW + 500, NAIVE.forgettable_at(state), NOW - 1000)
+    assert again.shown(state, NOW + 500)[0] is None
+    assert again.join(state, state) is state
     for wrong in ("", "a: U8", "a: U8; last", "a: U8; last, last; 1 ms", "a: U8; other; 1 ms",
                   "a: U8; last; 1 s", "a: U8; last; x ms", "a: nothing; last; 1 ms"):  # fmt: skip
         with pytest.raises(ValueError, match=r"."):
-            rules_by(wrong)
+            StateRules(wrong)
+    for bad in (b"", b"\x90", state[:-1], state + b"\0", bytes(len(state))):
+        with pytest.raises(ValueError, match="no state"):
+            RULES.check(bad)
+        with pytest.raises(ValueError, match="no state"):
+            RULES.join(state, bad)
+        # Whatever it shows, it shows it.
+        RULES.shown(bad, NOW)
 
 
 def test_what_one_lacks_is_a_difference() -> None:
@@ -75,10 +88,10 @@ def test_what_came_in_the_meantime_is_none() -> None:
 
 
 def test_what_is_forgotten_is_as_what_was_deleted() -> None:
-    gone = RULES.deleted((AT + 5, "a"))
+    gone = NAIVE.deleted((AT + 5, "a"))
     assert found({b"k": gone}, {}, {b"k": gone}, {}) == []
     assert found({}, {b"k": gone}, {}, {b"k": gone}) == []
-    ended = RULES.set(None, VALUES, (AT, "a"), NOW - 1000, NOW - 500)
+    ended = NAIVE.set(None, VALUES, (AT, "a"), NOW - 1000, NOW - 500)
     assert found({b"k": ended}, {}, {b"k": ended}, {}) == []
     # But who has the row yet lacks the delete.
     there = made()
@@ -89,8 +102,8 @@ def test_what_is_forgotten_is_as_what_was_deleted() -> None:
 
 
 def test_another_expiry_is_named_and_other_stamps_are_told_apart() -> None:
-    lives = RULES.set(None, VALUES, (AT, "a"), NOW, NOW + 5000)
-    longer = RULES.join(lives, RULES.expiring(RULES.cells(lives), (AT + 1, "a"), NOW + 9000))
+    lives = NAIVE.set(None, VALUES, (AT, "a"), NOW, NOW + 5000)
+    longer = RULES.join(lives, NAIVE.expiring(NAIVE.cells(lives), (AT + 1, "a"), NOW + 9000))
     assert found({b"k": lives}, {b"k": longer}, {b"k": lives}, {b"k": longer}) == [
         (b"k", {"_expires": (NOW + 5000, NOW + 9000)})
     ]

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import pytest
 
 from interlock import F32, I8, U8, U16, U32, U64, Flags, Max, Row, Size, Sum
-from interlock.cluster.stamps import HybridClock
-from interlock.cluster.state import TableRules
 from tests import seeds
 from tests.cluster.histories import Centre, History
+from tests.cluster.naive.stamps import HybridClock
+from tests.cluster.naive.state import TableRules
 from tests.cluster.rows import OPERATIONS, Merged, Time
 from tests.cluster.test_merge import AllRow, operation
 from tests.hub.tables import Presence

@@ -43,6 +43,8 @@ mod log_bridge;
 mod log_node;
 #[cfg(target_os = "linux")]
 mod log_rows;
+#[cfg(target_os = "linux")]
+mod log_states;
 mod many;
 mod messages;
 mod named;
@@ -108,6 +110,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<log_node::LogNode>()?;
         module.add_class::<log_rows::RowsImage>()?;
         module.add_class::<log_rows::RowsIterator>()?;
+        module.add_class::<log_states::StateRules>()?;
         module.add("Table", table::entries::class(py)?)?;
         module.add_class::<table::export::TableExport>()?;
         module.add_class::<table::scan::TableScan>()?;

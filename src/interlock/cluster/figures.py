@@ -18,7 +18,6 @@ from interlock import _core
 from interlock.cluster.membership import Membership, machine
 from interlock.cluster.pages import Standing
 from interlock.cluster.settings import NodeSettings
-from interlock.cluster.state import TableRules
 from interlock.engine.announcements import Announcement, Role
 from interlock.hub.metrics import escaped, metric
 
@@ -61,7 +60,7 @@ class NodeFigures:
     def __init__(
         self,
         settings: NodeSettings,
-        rules: TableRules,
+        rules: _core.StateRules,
         address: Callable[[], str],
         database: Callable[[], dict[str, Any] | None],
         links: Callable[[], list[dict[str, Any]]],

@@ -25,9 +25,9 @@ from interlock.cluster.figures import NodeFigures
 from interlock.cluster.links import FarLog, Link
 from interlock.cluster.membership import Membership, machine
 from interlock.cluster.pages import NodePages
+from interlock.cluster.rules import state_rules
 from interlock.cluster.settings import NodeSettings
 from interlock.cluster.snapshots import Given, Snapshots, pace
-from interlock.cluster.state import TableRules
 from interlock.cluster.storage import together, write_behind
 from interlock.cluster.watch import Watch
 from interlock.hub.server import Hub
@@ -76,7 +76,7 @@ class Node:
         self._advertise = advertise
         self._keeper = keeper
         self._shared = shared
-        rules = TableRules.of(settings.row, tombstone_age=settings.tombstone_age)
+        rules = state_rules(settings.row, tombstone_age=settings.tombstone_age)
         self._given = _given(settings, rules, place, mode, folder)
         self._databases = write_behind(settings, rules, released=self._released, refused=self._fail)
         self._links = [
@@ -210,7 +210,7 @@ def _state_directory() -> Path:
 
 
 def _given(
-    settings: NodeSettings, rules: TableRules, place: str | Path, mode: int, folder: Path
+    settings: NodeSettings, rules: _core.StateRules, place: str | Path, mode: int, folder: Path
 ) -> dict[str, object]:
     if settings.ack != 0:
         raise ValueError("--ack: a node cannot wait for other machines yet; leave it at 0")

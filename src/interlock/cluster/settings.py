@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.cluster.peers import Peers
+from interlock.cluster.rules import TOMBSTONE_AGE
 from interlock.engine.announcements import check_name
 from interlock.retry import seconds
 from interlock.table.row import Row
@@ -49,7 +50,7 @@ class NodeSettings:
     """Seconds within which a write is done, or not at all."""
     keep: int = 0
     """Entries that the log keeps at least behind those that nodes need; 0: no more than these."""
-    tombstone_age: float = 7 * 86_400.0
+    tombstone_age: float = TOMBSTONE_AGE
     """Seconds for which a deleted row is remembered."""
     tombstones: int = 1_000_000
     """The most that are remembered."""

@@ -6,17 +6,17 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from interlock._core import StateRules
 from interlock.cluster.database import Database, open_database
 from interlock.cluster.database.behind import Figures, WriteBehind
 from interlock.cluster.settings import NodeSettings
-from interlock.cluster.state import TableRules
 
 logger = logging.getLogger("interlock.cluster")
 
 
 def write_behind(
     settings: NodeSettings,
-    rules: TableRules,
+    rules: StateRules,
     *,
     released: Callable[[], None],
     refused: Callable[[str], None],
@@ -49,7 +49,7 @@ def together(figures: Sequence[Figures]) -> dict[str, Any] | None:
     }
 
 
-def _opened(settings: NodeSettings, rules: TableRules) -> list[Database]:
+def _opened(settings: NodeSettings, rules: StateRules) -> list[Database]:
     count = len(settings.databases)
     return [
         open_database(

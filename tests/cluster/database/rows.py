@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from interlock import F64, I64, U8, U32, U64, Flags, Row, Size, Sum
-from interlock.cluster.database import SavedMark, SavedRow
-from interlock.cluster.stamps import HybridClock
-from interlock.cluster.state import TableRules
+from interlock.cluster.database import Database, LogMark, SavedRow
+from interlock.cluster.rules import state_rules
+from tests.cluster.naive.stamps import HybridClock
+from tests.cluster.naive.state import TableRules
 
 
 class Presence(Row):
@@ -22,7 +23,8 @@ class Presence(Row):
     raw: Annotated[bytes, Size(64)] = b""
 
 
-RULES = TableRules(Presence)
+RULES = state_rules(Presence)
+NAIVE = TableRules(Presence)
 CLOCK = HybridClock("east")
 
 
@@ -30,15 +32,20 @@ def state_of(number: int, *, token: str = "t", expires_at: int = 0) -> bytes:
     """The state of a row that was set as a whole."""
     values = (number % 2**32, number % 2 == 1, number % 1000, number % 256,
               2**64 - 1 - number, -number, number / 8, token, b"\0" + token.encode())  # fmt: skip
-    return RULES.set(None, values, CLOCK.next(), 1, expires_at)
+    return NAIVE.set(None, values, CLOCK.next(), 1, expires_at)
 
 
 def deleted() -> bytes:
-    return RULES.deleted(CLOCK.next())
+    return NAIVE.deleted(CLOCK.next())
 
 
-def mark(seq: int, token: int = 1) -> SavedMark:
-    return SavedMark(token=token, number=seq, seq=seq, lineage=seq, position=f"{seq}-0")
+def mark(number: int, epoch: int = 0) -> LogMark:
+    return LogMark(epoch, position=number, checksum=number, number=number, time=number)
+
+
+def saved(database: Database, rows: list[SavedRow], at: LogMark) -> None:
+    """Write behind what is there, whatever that is."""
+    assert database.save(rows, at, database.mark())
 
 
 def rows(count: int, start: int = 0, seq: int = 1) -> list[SavedRow]:

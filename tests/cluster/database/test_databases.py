@@ -9,28 +9,27 @@ from typing import Annotated
 import pytest
 
 from interlock import U8, U32, U64, Flags, Row, SchemaMismatch, Size, Sum
-from interlock.cluster.database import Database, Fenced, SavedMark, SavedRow
-from interlock.cluster.state import TableRules
+from interlock.cluster.database import Database, LogMark, SavedRow
+from interlock.cluster.rules import state_rules
 from tests.cluster.database.conftest import Place
-from tests.cluster.database.rows import RULES, Presence, deleted, mark, rows, state_of
+from tests.cluster.database.rows import NAIVE, RULES, Presence, deleted, mark, rows, saved, state_of
+from tests.cluster.naive.state import TableRules
 
 
-def loaded(database: Database) -> tuple[SavedMark, dict[bytes, bytes]]:
-    found, batches = database.load()
-    pairs = [pair for batch in batches for pair in batch]
+def loaded(database: Database) -> tuple[LogMark, dict[bytes, bytes]]:
+    pairs = [pair for batch in database.rows() for pair in batch]
     assert len(dict(pairs)) == len(pairs)
-    return found, dict(pairs)
+    return database.mark(), dict(pairs)
 
 
 def test_what_is_written_is_loaded(place: Place) -> None:
     database = place.open()
     database.migrate()
     assert database.migrations() == []
-    assert loaded(database) == (SavedMark(), {})
-    assert database.begin(1) == SavedMark()
+    assert loaded(database) == (LogMark(), {})
     written = rows(12_000)
-    database.write(written[:9_000], mark(7), 1)
-    database.write(written[9_000:], mark(9), 1)
+    saved(database, written[:9_000], mark(7))
+    saved(database, written[9_000:], mark(9))
     found, states = loaded(place.open())
     assert found == mark(9)
     assert states == {row.key: row.state for row in written}
@@ -40,17 +39,17 @@ def test_rows_can_be_read_by_sql(place: Place) -> None:
     database = place.open()
     database.migrate()
     token = "\0'\"\\\t\n é \U0001f600"
-    database.write(
+    saved(
+        database,
         [
             SavedRow(b"a", state_of(5, token=token, expires_at=12345), 1),
             SavedRow(b"b", deleted(), 2),
             SavedRow(b"\0\xff", state_of(2), 3),
         ],
-        mark(3),
-        4,
+        mark(3, epoch=4),
     )
     columns = "app_id, background, unread, devices, big, low, ratio, token, raw"
-    own = "interlock_alive, interlock_expires, interlock_token, interlock_seq"
+    own = "interlock_alive, interlock_expires, interlock_epoch, interlock_seq"
     found = place.ask(f"SELECT interlock_key, {columns}, {own} FROM {{t}} ORDER BY interlock_key")
     key, *values, alive, expires, by, seq = found[1]
     assert (key, bool(alive), expires, by, seq) == (b"a", True, 12345, 4, 1)
@@ -67,52 +66,49 @@ def test_rows_can_be_read_by_sql(place: Place) -> None:
 def test_rows_are_overwritten_and_deleted(place: Place) -> None:
     database = place.open()
     database.migrate()
-    database.write(rows(100), mark(1), 1)
+    saved(database, rows(100), mark(1))
     new, dead = state_of(77, token="new"), deleted()
-    database.write(
+    saved(
+        database,
         [SavedRow(b"key:1", new, 2), SavedRow(b"key:2", dead, 2), SavedRow(b"key:3", None, 2)],
         mark(2),
-        1,
     )
     _, states = loaded(database)
     assert (states[b"key:1"], states[b"key:2"], len(states)) == (new, dead, 99)
     assert b"key:3" not in states
 
 
-def test_a_fenced_primary_overwrites_nothing(place: Place) -> None:
+def test_who_lost_the_mark_overwrites_nothing(place: Place) -> None:
     old, new = place.open(), place.open()
     old.migrate()
-    assert old.begin(5) == SavedMark()
-    old.write([SavedRow(b"a", (first := state_of(1)), 10)], mark(10, 5), 5)
-    # It takes over with what is written, and the old one knows it from then on.
-    assert new.begin(8) == mark(10, 5)
-    with pytest.raises(Fenced, match="8"):
-        old.write([SavedRow(b"a", state_of(2), 11)], mark(11, 5), 5)
-    with pytest.raises(Fenced):
-        old.begin(7)
-    assert loaded(old) == (mark(10, 5), {b"a": first})
-    # The new one counts on from less: an engine had lost its tail.
-    new.write([SavedRow(b"a", (second := state_of(3)), 9)], mark(9, 8), 8)
-    assert loaded(new) == (mark(9, 8), {b"a": second})
+    assert old.save([SavedRow(b"a", (first := state_of(1)), 10)], mark(10), LogMark())
+    # Another has written meanwhile.
+    assert new.save([SavedRow(b"b", first, 11)], mark(11), mark(10))
+    assert not old.save([SavedRow(b"a", state_of(2), 11)], mark(12), mark(10))
+    assert loaded(old) == (mark(11), {b"a": first, b"b": first})
+    # Another history counts on from less: an engine had lost its tail.
+    second = state_of(3)
+    assert new.save([SavedRow(b"a", second, 9)], mark(9, epoch=1), mark(11))
+    assert loaded(new) == (mark(9, epoch=1), {b"a": second, b"b": first})
 
 
-def test_of_two_states_under_one_token_the_older_stays_out(place: Place) -> None:
+def test_of_two_states_of_one_epoch_the_older_stays_out(place: Place) -> None:
     database = place.open()
     database.migrate()
-    database.write([SavedRow(b"a", (new := state_of(1)), 10)], mark(10), 1)
-    database.write([SavedRow(b"a", state_of(2), 9)], mark(10), 1)
+    saved(database, [SavedRow(b"a", (new := state_of(1)), 10)], mark(10))
+    saved(database, [SavedRow(b"a", state_of(2), 9)], mark(10))
     assert loaded(database)[1] == {b"a": new}
 
 
 def test_a_load_is_of_one_moment(place: Place) -> None:
     database, other = place.open(), place.open()
     database.migrate()
-    database.write(rows(10_500), mark(1), 1)
-    found, batches = database.load()
+    saved(database, rows(10_500), mark(1))
+    batches = database.rows()
     first = next(batches)
-    other.write(rows(10_500, start=500, seq=2), mark(2), 1)
+    saved(other, rows(10_500, start=500, seq=2), mark(2))
     pairs = [*first, *(pair for batch in batches for pair in batch)]
-    assert found == mark(1) and len(pairs) == 10_500
+    assert len(pairs) == 10_500
     assert loaded(database)[0] == mark(2)
     assert len(loaded(database)[1]) == 11_000
 
@@ -121,10 +117,11 @@ def test_what_is_forgotten_is_deleted(place: Place) -> None:
     database = place.open()
     database.migrate()
     now_ms = int(time.time() * 1000)
-    database.write(
+    saved(
+        database,
         [SavedRow(b"a", state_of(1), 1), SavedRow(b"b", deleted(), 1),
          SavedRow(b"c", state_of(3, expires_at=now_ms + 1000), 1)],
-        mark(1), 1,
+        mark(1),
     )  # fmt: skip
     assert database.forget(now_ms + RULES.age_ms // 2, 10) == 0
     later = now_ms + 2 * RULES.age_ms
@@ -147,7 +144,7 @@ def test_random_writes_end_as_the_last_of_each_key(place: Place) -> None:
             model.pop(key, None)
             if state is not None:
                 model[key] = state
-        database.write(batch, mark(seq), 1)
+        saved(database, batch, mark(seq))
         if chance.random() < 0.2:
             assert loaded(database) == (mark(seq), model)
     assert loaded(database) == (mark(59), model)
@@ -165,10 +162,10 @@ class Grown(Row):
 
 
 def test_new_columns_are_added_and_old_ones_are_kept(place: Place) -> None:
-    before, after = place.open(), place.open(TableRules(Grown))
+    before, after = place.open(), place.open(state_rules(Grown))
     assert before.migrations() and not any(one.startswith("--") for one in before.migrations())
     before.migrate()
-    before.write([SavedRow(b"a", state_of(5, token="old"), 1)], mark(1), 1)
+    saved(before, [SavedRow(b"a", state_of(5, token="old"), 1)], mark(1))
     said = after.migrations()
     assert sum("country" in one and "ADD COLUMN" in one for one in said) == 1
     assert sum("seen" in one and "ADD COLUMN" in one for one in said) == 1
@@ -183,11 +180,11 @@ def test_new_columns_are_added_and_old_ones_are_kept(place: Place) -> None:
     assert row == Grown(country="", unread=5, app_id=5, seen=0, devices=5, token="old")
     # Both layouts are there, and both are read; who has the old class goes on, too.
     state = rules.join(None, rules.set(None, ("de", 1, 2, 3, 4, "new"), (9 << 16, "x"), 1))
-    after.write([SavedRow(b"b", state, 2)], mark(2), 2)
+    saved(after, [SavedRow(b"b", state, 2)], mark(2))
     assert rules.row(loaded(after)[1][b"b"], 1) == Grown(
         country="de", unread=1, app_id=2, seen=3, devices=4, token="new"
     )
-    old = RULES.row(loaded(before)[1][b"b"], 1)
+    old = NAIVE.row(loaded(before)[1][b"b"], 1)
     assert isinstance(old, Presence) and (old.unread, old.app_id, old.token) == (1, 2, "new")
     (values,) = place.ask("SELECT country, seen, token FROM {t} WHERE interlock_seq = 2")
     assert values == ("de", 3, "new")
@@ -200,7 +197,7 @@ class Other(Row):
 
 def test_a_type_that_does_not_fit_is_refused_with_both(place: Place) -> None:
     place.open().migrate()
-    other = place.open(TableRules(Other))
+    other = place.open(state_rules(Other))
     for call in (other.migrations, other.migrate):
         with pytest.raises(SchemaMismatch, match=r"token.*(TEXT|text)") as found:
             call()
@@ -231,8 +228,26 @@ def test_partitions_stay_as_they_were_made(place: Place) -> None:
         place.open(partitions="hash:7").migrate()
     # Who names none takes them as they are.
     database = place.open(partitions=None)
-    database.write(rows(10), mark(1), 1)
+    saved(database, rows(10), mark(1))
     assert len(loaded(database)[1]) == 10
+
+
+class Narrow(Row):
+    unread: Annotated[U8, Sum] = 0
+    token: Annotated[str, Size(4)] = ""
+
+
+def test_a_value_that_a_column_cannot_hold_any_more_is_refused_with_its_row(place: Place) -> None:
+    before, after = place.open(), place.open(state_rules(Narrow))
+    before.migrate()
+    saved(before, [SavedRow(b"fits", state_of(5), 1)], mark(1))
+    after.migrate()
+    assert TableRules(Narrow).row(loaded(after)[1][b"fits"], 1) == Narrow(unread=5, token="t")
+    saved(before, [SavedRow(b"long", state_of(5, token="12345"), 2)], mark(2))
+    with pytest.raises(SchemaMismatch, match=r"b'long'.*column token"):
+        loaded(after)
+    # It is not lost: who has the former class has it.
+    assert len(loaded(before)[1]) == 2
 
 
 class Reserved(Row):
@@ -241,4 +256,4 @@ class Reserved(Row):
 
 def test_a_column_may_not_have_the_name_of_ours(place: Place) -> None:
     with pytest.raises(ValueError, match="interlock_seq"):
-        place.open(TableRules(Reserved))
+        place.open(state_rules(Reserved))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.cluster.merge import Cells
-from interlock.cluster.stamps import HybridClock, Stamp, packed, unpacked
-from interlock.cluster.state import TableRules
+from tests.cluster.naive.merge import Cells
+from tests.cluster.naive.stamps import HybridClock, Stamp, packed, unpacked
+from tests.cluster.naive.state import TableRules
 from tests.cluster.naive.texts import ColumnText, Refusal, null
 
 __all__ = ["Call", "Change", "KeptTable", "Read"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from interlock.cluster.stamps import HybridClock
-from interlock.cluster.state import TableRules
 from tests.cluster.naive.calls import Change, KeptTable, Read
+from tests.cluster.naive.stamps import HybridClock
+from tests.cluster.naive.state import TableRules
 from tests.cluster.naive.texts import ColumnText, Refusal
 from tests.cluster.naive.writes import Writes
 

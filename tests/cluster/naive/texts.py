@@ -12,7 +12,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from interlock.cluster.merge import ClusterColumn
+from tests.cluster.naive.merge import ClusterColumn
 
 __all__ = ["ColumnText", "Refusal", "bulk", "integer", "null", "shown", "sum_reply"]
 

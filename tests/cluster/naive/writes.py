@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from interlock.cluster.merge import Cells, ClusterColumn
 from interlock.limits import MAX_ROW_TTL
 from tests.cluster.naive.calls import Call
+from tests.cluster.naive.merge import Cells, ClusterColumn
 from tests.cluster.naive.texts import ColumnText, Refusal, beyond, bulk, integer, shown, sum_reply
 
 __all__ = ["Writes"]

@@ -107,6 +107,18 @@ impl Column {
         Column { kind: declared.kind, at, how, range: declared.range().unwrap_or((0, 0)) }
     }
 
+    /// Returns whether cells of one can be the other's, as far as it holds their values.
+    pub fn is_alike(&self, other: &Column) -> bool {
+        let form = |kind| match kind {
+            Kind::F32 | Kind::F64 => 'f',
+            Kind::Bool => 'b',
+            Kind::Str(_) => 's',
+            Kind::Bytes(_) => 'r',
+            _ => 'i',
+        };
+        self.how == other.how && form(self.kind) == form(other.kind)
+    }
+
     /// The number of its cells.
     pub fn width(&self) -> usize {
         match self.how {

@@ -16,6 +16,7 @@
 mod change;
 mod check;
 mod join;
+mod layout;
 
 use std::cell::RefCell;
 
@@ -26,6 +27,7 @@ use crate::column::{Cell, Column, BORN, WIDEST};
 use crate::pack::{self, Items};
 use crate::stamp;
 
+pub use self::layout::Layout;
 pub use crate::column::Merge;
 pub use interlock_table::Change;
 
@@ -117,8 +119,7 @@ impl Rules {
 
     /// The settings that all nodes of a cluster must have in common, as text.
     pub fn fingerprint(&self) -> String {
-        let merges: Vec<_> = self.merges.iter().map(|merge| merge.name()).collect();
-        format!("{}; {}; {} ms", self.schema, merges.join(", "), self.age_ms)
+        format!("{}; {} ms", self.layout(), self.age_ms)
     }
 
     pub fn schema(&self) -> &Schema {
@@ -198,7 +199,12 @@ impl Rules {
 
     /// The newest stamp of a state, packed: what a clock must be told of.
     pub fn newest<'a>(&self, state: &'a State) -> &'a [u8] {
-        let cells = self.raw(&state.0);
+        self.newest_of(&state.0)
+    }
+
+    /// As `newest`, of the bytes of a state.
+    pub fn newest_of<'a>(&self, state: &'a [u8]) -> &'a [u8] {
+        let cells = self.raw(state);
         let at = [FLOOR, BIRTH, ALIVE].into_iter().chain(self.registers().map(|at| at + 1));
         at.filter_map(|at| pack::bytes(cells[at])).max().unwrap_or(&[])
     }

@@ -5,3 +5,4 @@
 mod centres;
 mod hostile;
 mod laws;
+mod layouts;

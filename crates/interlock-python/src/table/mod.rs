@@ -4,7 +4,7 @@
 //! lives and does not go on. Then the same is done again without the GIL, for as long as the table's
 //! patience lasts.
 
-mod columns;
+pub mod columns;
 pub mod entries;
 pub mod export;
 pub mod failure;

@@ -6,24 +6,20 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from interlock._core import StateRules
 from interlock.cluster.database.protocol import (
     TIMEOUT,
     Database,
     DatabaseUnavailable,
-    Fenced,
     LogMark,
-    SavedMark,
     SavedRow,
 )
-from interlock.cluster.state import TableRules
 from interlock.engine.url import without_password
 
 __all__ = [
     "Database",
     "DatabaseUnavailable",
-    "Fenced",
     "LogMark",
-    "SavedMark",
     "SavedRow",
     "open_database",
 ]
@@ -36,7 +32,7 @@ _LONGEST = 40
 def open_database(
     url: str,
     name: str,
-    rules: TableRules,
+    rules: StateRules,
     *,
     partitions: str | None = None,
     part: tuple[int, int] = (0, 1),

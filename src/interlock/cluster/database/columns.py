@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from interlock.cluster.state import TableRules
 from interlock.errors import SchemaMismatch
+from interlock.table.schema import Schema
 
 OWN = "interlock_"
 KEY = "interlock_key"
@@ -30,14 +30,14 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def row_columns(rules: TableRules, dialect: Dialect) -> dict[str, str]:
+def row_columns(schema: Schema, dialect: Dialect) -> dict[str, str]:
     """Return the columns of the row's class with their SQL types, in their order.
 
     Raises:
         ValueError: one has a name that begins as our own do.
     """
     found = {}
-    for column in rules.schema.columns:
+    for column in schema.columns:
         if column.name.lower().startswith(OWN):
             raise ValueError(
                 f"column {column.name!r} begins with {OWN!r}, as the database's own do"
@@ -48,7 +48,7 @@ def row_columns(rules: TableRules, dialect: Dialect) -> dict[str, str]:
 
 def changes(
     table: str,
-    rules: TableRules,
+    schema: Schema,
     dialect: Dialect,
     there: Mapping[str, str],
 ) -> list[str]:
@@ -64,7 +64,7 @@ def changes(
             f"interlock's"
         )
     found = []
-    wanted = row_columns(rules, dialect)
+    wanted = row_columns(schema, dialect)
     # Names are the same to SQL that differ in case alone.
     known = {name.lower(): name for name in there}
     for name, kind in wanted.items():
@@ -78,10 +78,10 @@ def changes(
         if dialect.can_widen and _holds(dialect, kind, is_):
             found.append(f"ALTER TABLE {quoted(table)} ALTER COLUMN {quoted(name)} TYPE {kind}")
             continue
-        declared = rules.schema.column(name)
+        declared = schema.column(name)
         raise SchemaMismatch(
             f"{table}.{name} is {is_ or 'without a type'} in the database, and {declared.kind} "
-            f"({kind or 'without a type'}) in the row's class: {rules.schema}; in the database: "
+            f"({kind or 'without a type'}) in the row's class: {schema}; in the database: "
             f"{_shown(there)}. Rename the column there, or here"
         )
     lower = {name.lower() for name in wanted}

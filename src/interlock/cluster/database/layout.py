@@ -6,53 +6,45 @@ any of its states has; a state of another one is laid out anew by the names of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
 
-import msgspec
-
-from interlock.cluster.merge import columns_of
-from interlock.cluster.state import FIRST, TableRules
-from interlock.table.schema import Schema
-
-_ENCODE = msgspec.msgpack.Encoder().encode
-_DECODE: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[Any]).decode
+from interlock._core import StateRules
+from interlock.errors import SchemaMismatch
 
 
-def layout_of(rules: TableRules) -> str:
-    """Return the text of the layout of a table's states: its columns, then how each merges."""
-    kinds = ", ".join(column.merge for column in rules.columns)
-    return f"{rules.schema}; {kinds}"
+class Layouts:
+    """The layouts of one database's states.
 
-
-def conversion(layout: str, rules: TableRules) -> Callable[[bytes], bytes] | None:
-    """Return what lays a state of a layout out as the rules have it; None: it is so already.
-
-    A column that is new, or that merges otherwise now, is as if nobody had set it. One that is
-    gone is left out.
+    Args:
+        url: of the database, for errors.
+        found: the numbers and the texts of those that it has.
     """
-    if layout == layout_of(rules):
-        return None
-    columns, _, kinds = layout.partition("; ")
-    merges: Any = tuple(kinds.split(", "))
-    before = {one.name: one for one in columns_of(Schema.parse(columns).columns, merges, FIRST)}
-    moves = [
-        (old.at, old.width, new.width)
-        if (old := before.get(new.name)) is not None and _same(old, new)
-        else (0, 0, new.width)
-        for new in rules.columns
-    ]
 
-    def converted(state: bytes) -> bytes:
-        cells = _DECODE(state)
-        found = cells[:FIRST]
-        for at, width, wanted in moves:
-            found += cells[at : at + width] if width else [None] * wanted
-        return _ENCODE(found)
+    def __init__(self, url: str, rules: StateRules, found: Iterable[tuple[int, str]]) -> None:
+        self._url = url
+        self._rules = rules
+        self._others = {number: text for number, text in found if text != rules.layout}
 
-    return converted
+    def __bool__(self) -> bool:
+        """Return whether some states need a new layout: then rows are read with theirs."""
+        return bool(self._others)
 
+    def relaid(self, rows: Iterable[tuple[bytes, bytes, int]]) -> list[tuple[bytes, bytes]]:
+        """Return keys and states as the rules have them.
 
-def _same(old: Any, new: Any) -> bool:
-    """Return whether the cells of one column are those of the other."""
-    return bool(old.merge == new.merge and old.kind[0] == new.kind[0] and old.width == new.width)
+        Raises:
+            SchemaMismatch: a column cannot hold its value any more.
+        """
+        return [(key, self._state(key, state, layout)) for key, state, layout in rows]
+
+    def _state(self, key: bytes, state: bytes, number: int) -> bytes:
+        layout = self._others.get(number)
+        if layout is None:
+            return state
+        try:
+            return self._rules.relaid(layout, state)
+        except ValueError as error:
+            raise SchemaMismatch(
+                f"{self._url}: row {key!r} was written with columns {layout}: {error}. Give the "
+                f"column its former type, or change the row first"
+            ) from None

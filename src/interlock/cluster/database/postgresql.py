@@ -6,27 +6,25 @@ import contextlib
 import datetime as dt
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from interlock._core import StateRules
 from interlock.cluster.database.columns import KEY
-from interlock.cluster.database.layout import conversion, layout_of
+from interlock.cluster.database.layout import Layouts
 from interlock.cluster.database.postgresql_schema import Tables
 from interlock.cluster.database.protocol import (
     BATCH,
     Batches,
     DatabaseUnavailable,
-    Fenced,
     LogMark,
-    SavedMark,
     SavedRow,
-    log_mark,
 )
-from interlock.cluster.state import TableRules
 from interlock.engine.url import without_password
 from interlock.installation import needs
+from interlock.table.schema import Schema
 
 psycopg: Any
 try:
@@ -47,7 +45,7 @@ class PostgresqlDatabase:
         self,
         url: str,
         name: str,
-        rules: TableRules,
+        rules: StateRules,
         partitions: str | None,
         part: str,
         timeout: float,
@@ -55,9 +53,8 @@ class PostgresqlDatabase:
         self.url = re.sub(r"(password=)[^&]*", r"\1***", without_password(url))
         self._url = url
         self._timeout = timeout
-        # Of its own, for it remembers what it read last.
-        self._rules = TableRules(rules.row_class, tombstone_age=rules.age_ms / 1000)
-        self._tables = Tables(self.url, name, self._rules, partitions, part)
+        self._rules = rules
+        self._tables = Tables(self.url, name, Schema.parse(rules.schema), partitions, part)
         self._texts = [n for n, kind in enumerate(self._tables.columns.values()) if kind == "text"]
         self._opened: Any = None
         self._layout = 0
@@ -83,17 +80,8 @@ class PostgresqlDatabase:
 
     # -- Writing ------------------------------------------------------------------------------
 
-    def begin(self, token: int) -> SavedMark:
-        """See ``Database``."""
-        tables = self._tables
-        with self._asked() as connection, connection.transaction():
-            mark = self._fenced(connection, token)
-            self._find_layout(connection)
-            connection.execute(f"UPDATE {tables.mark} SET token = %s", (token,))
-        return mark
-
     def _find_layout(self, connection: Any) -> None:
-        tables, layout = self._tables, layout_of(self._rules)
+        tables, layout = self._tables, self._rules.layout
         connection.execute(
             f"INSERT INTO {tables.layouts} (layout) VALUES (%s) ON CONFLICT DO NOTHING", (layout,)
         )
@@ -102,15 +90,6 @@ class PostgresqlDatabase:
         asked = f"SELECT partitions FROM {tables.mark} WHERE id = 1"
         ((partitions,),) = connection.execute(asked).fetchall()
         tables.partitions = partitions or None
-
-    def write(self, rows: Sequence[SavedRow], mark: SavedMark, token: int) -> None:
-        """See ``Database``."""
-        if not self._layout:
-            self.begin(token)
-        with self._asked() as connection, connection.transaction():
-            self._fenced(connection, token)
-            self._put(connection, rows, token)
-            self._marked(connection, mark, token)
 
     def mark(self) -> LogMark:
         """See ``Database``."""
@@ -125,22 +104,21 @@ class PostgresqlDatabase:
             if not self._layout:
                 self._find_layout(connection)
             self._put(connection, rows, mark.epoch)
-            self._marked(connection, mark, mark.epoch)
+            self._marked(connection, mark)
             return True
 
     def _mark(self, connection: Any, locked: str = "") -> LogMark:
-        asked = f"SELECT mark, token FROM {self._tables.mark} WHERE id = 1{locked}"
-        return log_mark(*connection.execute(asked).fetchone())
+        asked = f"SELECT mark FROM {self._tables.mark} WHERE id = 1{locked}"
+        return msgspec.json.decode(connection.execute(asked).fetchone()[0], type=LogMark)
 
-    def _marked(self, connection: Any, mark: SavedMark | LogMark, token: int) -> None:
+    def _marked(self, connection: Any, mark: LogMark) -> None:
         connection.execute(
-            f"UPDATE {self._tables.mark} SET token = %s, mark = %s",
-            (token, msgspec.json.encode(mark).decode()),
+            f"UPDATE {self._tables.mark} SET mark = %s", (msgspec.json.encode(mark).decode(),)
         )
 
-    def _put(self, connection: Any, rows: Sequence[SavedRow], token: int) -> None:
+    def _put(self, connection: Any, rows: Sequence[SavedRow], epoch: int) -> None:
         tables = self._tables
-        written = [self._values(row, row.state, token) for row in rows if row.state is not None]
+        written = [self._values(row, row.state, epoch) for row in rows if row.state is not None]
         # In one order, and neighbours of the index together.
         written.sort(key=lambda values: values[0])
         deleted = [row.key for row in rows if row.state is None]
@@ -192,10 +170,11 @@ class PostgresqlDatabase:
             if len(day) == 8 and day.isdecimal()
         }
 
-    def _values(self, row: SavedRow, state: bytes, token: int) -> tuple[Any, ...]:
-        rules, tables = self._rules, self._tables
+    def _values(self, row: SavedRow, state: bytes, epoch: int) -> tuple[Any, ...]:
+        tables = self._tables
         # Whoever reads by SQL looks at the time itself.
-        values: Any = rules.values(state, 0)
+        values: Any
+        values, expires, forget, newest = self._rules.shown(state, 0)
         alive = values is not None
         if not alive:
             values = (None,) * len(tables.columns)
@@ -203,20 +182,11 @@ class PostgresqlDatabase:
             values = list(values)
             for n in self._texts:
                 values[n] = values[n].replace("\0", _NUL)
-        day = (tables.day(rules.newest(state)[0] >> 16),) if tables.by_time else ()
-        expires, forget = rules.expires_at(state) or None, rules.forgettable_at(state)
+        day = (tables.day(newest),) if tables.by_time else ()
         return (
-            row.key, *day, *values, alive, expires, forget, token, row.seq, self._layout, state,
+            row.key, *day, *values, alive, expires or None, forget, epoch, row.seq, self._layout,
+            state,
         )  # fmt: skip
-
-    def _fenced(self, connection: Any, token: int) -> SavedMark:
-        asked = f"SELECT token, mark FROM {self._tables.mark} WHERE id = 1 FOR UPDATE"
-        ((found, mark),) = connection.execute(asked).fetchall()
-        if found > token:
-            raise Fenced(
-                f"{self.url}: token {found} writes to {self._tables.name!r}, and {token} no more"
-            )
-        return msgspec.json.decode(mark, type=SavedMark)
 
     def forget(self, now_ms: int, most: int) -> int:
         """See ``Database``."""
@@ -232,47 +202,27 @@ class PostgresqlDatabase:
 
     # -- Reading ------------------------------------------------------------------------------
 
-    def load(self) -> tuple[SavedMark, Batches]:
-        """See ``Database``."""
-        text, batches = self._load()
-        return msgspec.json.decode(text, type=SavedMark), batches
-
     def rows(self) -> Batches:
         """See ``Database``."""
-        return self._load()[1]
-
-    def _load(self) -> tuple[str, Batches]:
         tables = self._tables
         # A connection of its own: the batches are of one moment while others write.
         connection = self._connected(load=True)
-        try:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            ((text,),) = connection.execute(f"SELECT mark FROM {tables.mark}").fetchall()
-            layouts = connection.execute(f"SELECT id, layout FROM {tables.layouts}").fetchall()
-            others = {
-                id: convert
-                for id, layout in layouts
-                if (convert := conversion(layout, self._rules)) is not None
-            }
-        except psycopg.Error as error:
-            connection.close()
-            raise self._unavailable(error) from None
-        return text, self._batches(connection, others)
-
-    def _batches(self, connection: Any, others: dict[int, Callable[[bytes], bytes]]) -> Batches:
-        columns = f"{KEY}, interlock_state" + (", interlock_layout" if others else "")
-        copied = f"COPY (SELECT {columns} FROM {self._tables.rows}) TO STDOUT (FORMAT BINARY)"
         batch: list[Any] = []
         try:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            found = connection.execute(f"SELECT id, layout FROM {tables.layouts}").fetchall()
+            layouts = Layouts(self.url, self._rules, found)
+            columns = f"{KEY}, interlock_state" + ", interlock_layout" * bool(layouts)
+            copied = f"COPY (SELECT {columns} FROM {tables.rows}) TO STDOUT (FORMAT BINARY)"
             with connection.cursor() as cursor, cursor.copy(copied) as copy:
-                copy.set_types(["bytea", "bytea"] + ["int4"] * bool(others))
+                copy.set_types(["bytea", "bytea"] + ["int4"] * bool(layouts))
                 for row in copy.rows():
                     batch.append(row)
                     if len(batch) == BATCH:
-                        yield _laid_out(batch, others)
+                        yield layouts.relaid(batch) if layouts else batch
                         batch = []
             if batch:
-                yield _laid_out(batch, others)
+                yield layouts.relaid(batch) if layouts else batch
         except psycopg.Error as error:
             raise self._unavailable(error) from None
         finally:
@@ -321,13 +271,3 @@ class PostgresqlDatabase:
 
     def _unavailable(self, error: Exception) -> DatabaseUnavailable:
         return DatabaseUnavailable(f"{self.url}: {str(error).strip()}")
-
-
-def _laid_out(
-    batch: list[Any], others: dict[int, Callable[[bytes], bytes]]
-) -> list[tuple[bytes, bytes]]:
-    if not others:
-        return batch
-    return [
-        (key, others[layout](state) if layout in others else state) for key, state, layout in batch
-    ]

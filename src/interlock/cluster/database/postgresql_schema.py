@@ -17,8 +17,8 @@ from interlock.cluster.database.columns import (
     quoted,
     row_columns,
 )
-from interlock.cluster.state import TableRules
 from interlock.errors import SchemaMismatch
+from interlock.table.schema import Schema
 
 DAY = "interlock_day"
 DIALECT = Dialect(
@@ -46,7 +46,7 @@ DIALECT = Dialect(
         "interlock_alive": "boolean",
         "interlock_expires": "bigint",
         "interlock_forget": "bigint",
-        "interlock_token": "bigint",
+        "interlock_epoch": "bigint",
         "interlock_seq": "bigint",
         "interlock_layout": "integer",
         "interlock_state": "bytea",
@@ -59,18 +59,18 @@ class Tables:
     """The names and statements of one table's tables."""
 
     def __init__(
-        self, url: str, name: str, rules: TableRules, partitions: str | None, part: str
+        self, url: str, name: str, schema: Schema, partitions: str | None, part: str
     ) -> None:
         self._url = url
         self._part = part
         self.name = name
         self.partitions = partitions
-        self.columns = row_columns(rules, DIALECT)
+        self.columns = row_columns(schema, DIALECT)
         self.rows = quoted(name)
         self.mark = quoted(f"{name}_mark")
         self.layouts = quoted(f"{name}_layouts")
         self.stage = quoted(f"{name}_stage")
-        self._rules = rules
+        self._schema = schema
 
     @property
     def by_time(self) -> bool:
@@ -101,7 +101,7 @@ class Tables:
         if not there:
             return self._new()
         there.pop(DAY, None)
-        found = changes(self.name, self._rules, DIALECT, there)
+        found = changes(self.name, self._schema, DIALECT, there)
         asked = f"SELECT partitions, part FROM {self.mark}"
         ((partitions, part),) = connection.execute(asked).fetchall()
         check_part(self._url, self.name, part, self._part)
@@ -144,9 +144,8 @@ class Tables:
             f"CREATE INDEX {quoted(f'{self.name}_forget')} ON {self.rows} (interlock_forget) "
             f"WHERE interlock_forget > 0",
             f"CREATE TABLE {self.mark} (id integer PRIMARY KEY CHECK (id = 1), "
-            f"token bigint NOT NULL, mark text NOT NULL, partitions text NOT NULL, "
-            f"part text NOT NULL)",
-            f"INSERT INTO {self.mark} VALUES (1, 0, '{{}}', '{self.partitions or ''}', "
+            f"mark text NOT NULL, partitions text NOT NULL, part text NOT NULL)",
+            f"INSERT INTO {self.mark} VALUES (1, '{{}}', '{self.partitions or ''}', "
             f"'{self._part}')",
             f"CREATE TABLE {self.layouts} (id serial PRIMARY KEY, layout text NOT NULL UNIQUE)",
         ]
@@ -174,7 +173,7 @@ class Tables:
         names = [quoted(name) for name in self.types]
         primary = f"{KEY}, {DAY}" if self.by_time else KEY
         sets = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
-        newer = "({0}.interlock_token, {0}.interlock_seq)"
+        newer = "({0}.interlock_epoch, {0}.interlock_seq)"
         upsert = (
             f"INSERT INTO {self.rows} AS t ({', '.join(names)}) SELECT {', '.join(names)} "
             f"FROM {self.stage} s{{}} ON CONFLICT ({primary}) DO UPDATE SET {sets} "

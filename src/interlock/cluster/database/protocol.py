@@ -12,27 +12,11 @@ from interlock.errors import InterlockError
 Batches = Generator[list[tuple[bytes, bytes]], None, None]
 TIMEOUT = 10.0
 BATCH = 10_000
-"""Rows that ``load`` hands out at once."""
+"""Rows that ``rows`` hands out at once."""
 
 
 class DatabaseUnavailable(InterlockError, ConnectionError):
     """The database could not be reached, or did not do what it was asked: nothing was changed."""
-
-
-class Fenced(InterlockError):
-    """A primary with a higher token writes to the database; nothing was changed."""
-
-
-class SavedMark(msgspec.Struct, frozen=True):
-    """A place in the stream: a database has all changes up to there."""
-
-    token: int = 0
-    number: int = 0
-    seq: int = 0
-    lineage: int = 0
-    position: str = ""
-    clock: int = 0
-    """The hybrid clock of who wrote last, as an int."""
 
 
 class LogMark(msgspec.Struct, frozen=True):
@@ -52,15 +36,6 @@ class LogMark(msgspec.Struct, frozen=True):
     def since(self) -> tuple[int, int, int]:
         """The place that `LogNode.changed` is asked with."""
         return self.position, self.checksum, self.number
-
-
-def log_mark(text: str | bytes, token: int) -> LogMark:
-    """Return the mark that a database has; where a primary wrote it, one that is in no log."""
-    try:
-        return msgspec.json.decode(text, type=LogMark)
-    except msgspec.ValidationError:
-        before = msgspec.json.decode(text, type=SavedMark)
-        return LogMark(epoch=token, checksum=1, time=before.clock >> 16)
 
 
 class SavedRow(NamedTuple):
@@ -95,29 +70,6 @@ class Database(Protocol):
 
     def migrate(self) -> None:
         """Run the migrations; raises as they do."""
-
-    def begin(self, token: int) -> SavedMark:
-        """Become the one who writes; return the mark of what is written, an empty one at first.
-
-        Raises:
-            Fenced: a higher token has written.
-        """
-
-    def write(self, rows: Sequence[SavedRow], mark: SavedMark, token: int) -> None:
-        """Write rows and the mark, in one transaction; what is newer there stays.
-
-        Args:
-            token: of the primary that writes; the mark may be of one before it.
-
-        Raises:
-            Fenced: a higher token has begun.
-        """
-
-    def load(self) -> tuple[SavedMark, Batches]:
-        """Return the mark, and batches of all keys and states, as of one moment.
-
-        The batches must be read to their end, or closed.
-        """
 
     def mark(self) -> LogMark:
         """Return the mark of what is written; an empty one at first."""

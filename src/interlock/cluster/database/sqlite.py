@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from interlock._core import StateRules
 from interlock.cluster.database.columns import (
     KEY,
     Dialect,
@@ -19,18 +20,15 @@ from interlock.cluster.database.columns import (
     quoted,
     row_columns,
 )
-from interlock.cluster.database.layout import conversion, layout_of
+from interlock.cluster.database.layout import Layouts
 from interlock.cluster.database.protocol import (
     BATCH,
     Batches,
     DatabaseUnavailable,
-    Fenced,
     LogMark,
-    SavedMark,
     SavedRow,
-    log_mark,
 )
-from interlock.cluster.state import TableRules
+from interlock.table.schema import Schema
 
 _INT = 1 << 63
 DIALECT = Dialect(
@@ -51,7 +49,7 @@ DIALECT = Dialect(
         "interlock_alive": "BOOLEAN",
         "interlock_expires": "INTEGER",
         "interlock_forget": "INTEGER",
-        "interlock_token": "INTEGER",
+        "interlock_epoch": "INTEGER",
         "interlock_seq": "INTEGER",
         "interlock_layout": "INTEGER",
         "interlock_state": "BLOB",
@@ -63,13 +61,13 @@ DIALECT = Dialect(
 class SqliteDatabase:
     """See ``Database``."""
 
-    def __init__(self, path: Path, name: str, rules: TableRules, part: str, timeout: float) -> None:
+    def __init__(self, path: Path, name: str, rules: StateRules, part: str, timeout: float) -> None:
         self.url = f"sqlite://{path}"
         self._path = path
         self._name = name
-        # Of its own, for it remembers what it read last.
-        self._rules = TableRules(rules.row_class, tombstone_age=rules.age_ms / 1000)
-        self._columns = row_columns(rules, DIALECT)
+        self._rules = rules
+        self._schema = Schema.parse(rules.schema)
+        self._columns = row_columns(self._schema, DIALECT)
         self._part = part
         self._timeout = timeout
         self._opened: sqlite3.Connection | None = None
@@ -95,7 +93,7 @@ class SqliteDatabase:
         table, marks = quoted(self._name), quoted(f"{self._name}_mark")
         there = _columns(database, self._name)
         if there:
-            found = changes(self._name, self._rules, DIALECT, there)
+            found = changes(self._name, self._schema, DIALECT, there)
             ((part,),) = database.execute(f"SELECT part FROM {marks}").fetchall()
             check_part(self.url, self._name, part, self._part)
             return found
@@ -109,9 +107,9 @@ class SqliteDatabase:
         return [
             f"CREATE TABLE {table} ({', '.join(columns)}) WITHOUT ROWID",
             f"CREATE INDEX {forget} ON {table} (interlock_forget) WHERE interlock_forget > 0",
-            f"CREATE TABLE {marks} (id INTEGER PRIMARY KEY CHECK (id = 1), token INTEGER NOT NULL, "
-            f"mark TEXT NOT NULL, part TEXT NOT NULL)",
-            f"INSERT INTO {marks} VALUES (1, 0, '{{}}', '{self._part}')",
+            f"CREATE TABLE {marks} (id INTEGER PRIMARY KEY CHECK (id = 1), mark TEXT NOT NULL, "
+            f"part TEXT NOT NULL)",
+            f"INSERT INTO {marks} VALUES (1, '{{}}', '{self._part}')",
             f"CREATE TABLE {layouts} (id INTEGER PRIMARY KEY, layout TEXT NOT NULL UNIQUE)",
         ]
 
@@ -122,35 +120,18 @@ class SqliteDatabase:
         return (
             f"INSERT INTO {table} ({KEY}, {', '.join(shown)}) "
             f"VALUES (?{', ?' * len(shown)}) ON CONFLICT ({KEY}) DO UPDATE SET {sets} "
-            f"WHERE (excluded.interlock_token, excluded.interlock_seq) "
-            f">= ({table}.interlock_token, {table}.interlock_seq)"
+            f"WHERE (excluded.interlock_epoch, excluded.interlock_seq) "
+            f">= ({table}.interlock_epoch, {table}.interlock_seq)"
         )
 
     # -- Writing ------------------------------------------------------------------------------
 
-    def begin(self, token: int) -> SavedMark:
-        """See ``Database``."""
-        with self._asked() as database, _transaction(database):
-            mark = self._fenced(database, token)
-            self._find_layout(database)
-            self._marked(database, token, mark)
-            return mark
-
     def _find_layout(self, database: sqlite3.Connection) -> None:
         layouts = quoted(f"{self._name}_layouts")
-        layout = layout_of(self._rules)
+        layout = self._rules.layout
         database.execute(f"INSERT OR IGNORE INTO {layouts} (layout) VALUES (?)", (layout,))
         asked = f"SELECT id FROM {layouts} WHERE layout = ?"
         (self._layout,) = database.execute(asked, (layout,)).fetchone()
-
-    def write(self, rows: Sequence[SavedRow], mark: SavedMark, token: int) -> None:
-        """See ``Database``."""
-        if not self._layout:
-            self.begin(token)
-        with self._asked() as database, _transaction(database):
-            self._fenced(database, token)
-            self._put(database, rows, token)
-            self._marked(database, token, mark)
 
     def mark(self) -> LogMark:
         """See ``Database``."""
@@ -165,52 +146,40 @@ class SqliteDatabase:
             if not self._layout:
                 self._find_layout(database)
             self._put(database, rows, mark.epoch)
-            self._marked(database, mark.epoch, mark)
+            self._marked(database, mark)
             return True
 
     def _mark(self, database: sqlite3.Connection) -> LogMark:
-        asked = f"SELECT mark, token FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
-        return log_mark(*database.execute(asked).fetchone())
+        asked = f"SELECT mark FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
+        return msgspec.json.decode(database.execute(asked).fetchone()[0], type=LogMark)
 
-    def _put(self, database: sqlite3.Connection, rows: Sequence[SavedRow], token: int) -> None:
+    def _put(self, database: sqlite3.Connection, rows: Sequence[SavedRow], epoch: int) -> None:
         written, deleted = [], []
         for row in rows:
             if row.state is None:
                 deleted.append((row.key,))
             else:
-                written.append(self._values(row.key, row.state, row.seq, token))
+                written.append(self._values(row.key, row.state, row.seq, epoch))
         # Neighbours in the tree together.
         written.sort(key=lambda values: values[0])
         database.executemany(self._upsert, written)
         if deleted:
             database.executemany(f"DELETE FROM {quoted(self._name)} WHERE {KEY} = ?", deleted)
 
-    def _values(self, key: bytes, state: bytes, seq: int, token: int) -> tuple[Any, ...]:
-        rules = self._rules
+    def _values(self, key: bytes, state: bytes, seq: int, epoch: int) -> tuple[Any, ...]:
         # Whoever reads by SQL looks at the time itself.
-        values = rules.values(state, 0)
+        values, expires, forget, _ = self._rules.shown(state, 0)
         alive = values is not None
         if values is None:
             values = (None,) * len(self._columns)
         else:
             values = tuple(str(v) if v.__class__ is int and v >= _INT else v for v in values)
-        expires, forget = rules.expires_at(state) or None, rules.forgettable_at(state)
-        return (key, *values, alive, expires, forget, token, seq, self._layout, state)
+        return (key, *values, alive, expires or None, forget, epoch, seq, self._layout, state)
 
-    def _fenced(self, database: sqlite3.Connection, token: int) -> SavedMark:
-        found = database.execute(
-            f"SELECT token, mark FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
-        ).fetchone()
-        if found[0] > token:
-            raise Fenced(
-                f"{self.url}: token {found[0]} writes to {self._name!r}, and {token} no more"
-            )
-        return msgspec.json.decode(found[1], type=SavedMark)
-
-    def _marked(self, database: sqlite3.Connection, token: int, mark: SavedMark | LogMark) -> None:
+    def _marked(self, database: sqlite3.Connection, mark: LogMark) -> None:
         database.execute(
-            f"UPDATE {quoted(f'{self._name}_mark')} SET token = ?, mark = ?",
-            (token, msgspec.json.encode(mark).decode()),
+            f"UPDATE {quoted(f'{self._name}_mark')} SET mark = ?",
+            (msgspec.json.encode(mark).decode(),),
         )
 
     def forget(self, now_ms: int, most: int) -> int:
@@ -225,44 +194,18 @@ class SqliteDatabase:
 
     # -- Reading ------------------------------------------------------------------------------
 
-    def load(self) -> tuple[SavedMark, Batches]:
-        """See ``Database``."""
-        text, batches = self._load()
-        return msgspec.json.decode(text, type=SavedMark), batches
-
     def rows(self) -> Batches:
         """See ``Database``."""
-        return self._load()[1]
-
-    def _load(self) -> tuple[str, Batches]:
         # A connection of its own: the batches are of one moment while others write.
         database = self._connected()
         try:
             database.execute("BEGIN")
-            asked = f"SELECT mark FROM {quoted(f'{self._name}_mark')} WHERE id = 1"
-            ((text,),) = database.execute(asked).fetchall()
             asked = f"SELECT id, layout FROM {quoted(f'{self._name}_layouts')}"
-            others = {
-                id: convert
-                for id, layout in database.execute(asked)
-                if (convert := conversion(layout, self._rules)) is not None
-            }
-        except sqlite3.Error as error:
-            database.close()
-            raise self._unavailable(error) from None
-        return text, self._batches(database, others)
-
-    def _batches(self, database: sqlite3.Connection, others: dict[int, Any]) -> Batches:
-        columns = f"{KEY}, interlock_state" + (", interlock_layout" if others else "")
-        try:
-            rows = database.execute(f"SELECT {columns} FROM {quoted(self._name)}")
-            while batch := rows.fetchmany(BATCH):
-                if others:
-                    batch = [
-                        (key, others[layout](state) if layout in others else state)
-                        for key, state, layout in batch
-                    ]
-                yield batch
+            layouts = Layouts(self.url, self._rules, database.execute(asked).fetchall())
+            columns = f"{KEY}, interlock_state" + ", interlock_layout" * bool(layouts)
+            found = database.execute(f"SELECT {columns} FROM {quoted(self._name)}")
+            while batch := found.fetchmany(BATCH):
+                yield layouts.relaid(batch) if layouts else batch
         except sqlite3.Error as error:
             raise self._unavailable(error) from None
         finally:

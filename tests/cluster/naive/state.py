@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from interlock.cluster.merge import BORN, LIFE, Cells, ClusterColumn, Mark, columns_of
-from interlock.cluster.stamps import NEVER, Stamp, hybrid, packed, unpacked
 from interlock.table.merge import rules_of
 from interlock.table.row import Row
 from interlock.table.schema import Schema
+from tests.cluster.naive.merge import BORN, LIFE, Cells, ClusterColumn, Mark, columns_of
+from tests.cluster.naive.stamps import NEVER, Stamp, hybrid, packed, unpacked
 
 __all__ = ["TOMBSTONE_AGE", "TableRules"]
 

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
-from interlock.cluster.stamps import Stamp
 from interlock.table.merge import MergeKind
 from interlock.table.schema import Column as Declared
+from tests.cluster.naive.stamps import Stamp
 
 __all__ = ["BORN", "LIFE", "ClusterColumn", "Mark", "columns_of"]
 
