@@ -206,7 +206,32 @@ def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:
         "the log belongs to a table with other settings: the capacity: 10000 there, 20000 here"
         in b.log
     )
+    assert "delete il:log:{presence.main} on redis://127.0.0.1:" in b.log
     assert len(nodes.table("b")) == 0
+
+
+def test_a_log_gets_other_settings_when_it_is_deleted_while_all_nodes_are_stopped(
+    nodes: Nodes,
+) -> None:
+    a, b = nodes.start("a"), nodes.start("b")
+    for number in range(20):
+        increased(a, "n")
+        increased(b, f"k{number}")
+    with client(a) as one:
+        one.delete("presence:k3")
+    a.process.terminate()
+    a.process.wait(30)
+    # What it has read is in its folder, however it ends.
+    b.kill()
+    with Redis.from_url(nodes.url) as engine:
+        assert engine.delete("il:log:{presence.main}") == 1
+    more = ("--link", "west=redis://127.0.0.1:1", "--capacity", "20000")
+    for node in (nodes.start("a", *more), nodes.start("b", *more)):
+        eventually(partial(has, node, "n", 20), lambda: node.log)  # noqa: B023
+        assert increased(node, "k19", 0) == 1
+        with client(node) as one:
+            assert one.exists("presence:k3") == 0
+    assert increased(nodes.start("c", *more), "n") == 21
 
 
 def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:

@@ -24,8 +24,9 @@ from interlock.cluster.streams import (
     kind_of,
     open_log,
 )
+from interlock.cluster.streams.protocol import log_name
 from interlock.cluster.streams.redis import log_key
-from interlock.engine.url import parse
+from interlock.engine.url import parse, without_password
 
 logger = logging.getLogger("interlock.cluster")
 
@@ -63,6 +64,12 @@ def engine_of(url: str, table: str, dc: str) -> dict[str, object]:
         "database": target.db,
         "engine_timeout": target.timeout,
     }
+
+
+def log_shown(url: str, table: str, dc: str) -> str:
+    """Return the name of a log on its engine, and the engine."""
+    name = log_key(table, dc) if kind_of(url) == "redis" else log_name(table, dc)
+    return f"{name} on {without_password(url)}"
 
 
 class Feed:

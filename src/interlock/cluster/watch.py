@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from interlock import _core
+from interlock.cluster.feed import log_shown
 from interlock.cluster.figures import NodeFigures
 from interlock.cluster.membership import Membership
 from interlock.cluster.settings import NodeSettings
@@ -15,6 +16,8 @@ from interlock.cluster.settings import NodeSettings
 logger = logging.getLogger("interlock.cluster")
 LOOKED = 0.2
 """Seconds between two looks at a node's news."""
+OF_ANOTHER = ("the table's name:", "the data centre:", "the columns:", "another version")
+"""Settings that a log keeps for ever; as the difference begins with them."""
 REPEATED = 60.0
 """Seconds after which a trouble of the engine that has not ended is logged again."""
 
@@ -111,4 +114,17 @@ class Watch:
             case "snapshot":
                 logger.error("node %s cannot take a snapshot: %s", name, text)
             case "settings":
-                self._failed(f"the log belongs to a table with other settings: {text}")
+                self._failed(
+                    f"the log belongs to a table with other settings: {text}{self._way(text)}"
+                )
+
+    def _way(self, text: str) -> str:
+        """Return how a log gets other settings; empty for those that make it another table's."""
+        if any(one in text for one in OF_ANOTHER):
+            return ""
+        settings = self._settings
+        log = log_shown(settings.stream_url, settings.table, settings.dc)
+        return (
+            f". To change them, stop all nodes of data centre {settings.dc}, delete {log}, and "
+            f"start them with the new settings: they begin the log with the rows in their folders"
+        )
