@@ -307,7 +307,7 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
     broken.write_text("import nothing_of_that_name")
     for flags, said in (
         (("--table", row, "--cluster", "redis://h", "--link", "west"), "DC=URL"),
-        (("--table", row, "--cluster", "redis://h", "--ack", "some"), "allowed: 0"),
+        (("--table", row, "--cluster", "redis://h", "--ack", "some"), "allowed: a whole number"),
         (("--table", row, "--cluster", "http://h"), "allowed: redis://HOST"),
         (("--table", "presence", "--cluster", "redis://h"), "NAME=FILE.py:CLASS"),
         (("--table", f"p={broken}:P", "--cluster", "redis://h"), "cannot be imported"),

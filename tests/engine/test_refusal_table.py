@@ -53,7 +53,7 @@ SAID = {
     "PAST|LATE": ["PAST the log is behind that deadline", "LATE a later write of it was done"],
     "NOREPLY": ["NOREPLY it was done, and its reply is not kept any more"],
     "TOOFAR": ["TOOFAR the deadline is too far ahead", "NOLOG the table is not on a log"],
-    "NOACK": ["NOACK it is done, but fewer than 2 other machines have said so in time"],
+    "NOACK": ["NOACK it was done, and 1 of 2 other machines have acknowledged it in time"],
     "OOM": ["OOM command not allowed when used memory > 'maxmemory'."],
     "AUTH <password>": [
         "ERR AUTH <password> called without any password configured for the default user.",

@@ -41,7 +41,7 @@ pub enum Fate {
     Gap,
     /// There is no room for another name.
     Full,
-    /// A genesis, a state, or what a node keeps.
+    /// A genesis, a state, or what a node keeps or acknowledges.
     Taken,
     /// It came before the genesis, after another genesis, or cannot be read.
     Void,
@@ -157,7 +157,9 @@ impl<M: Machine> Whole<M> {
                 self.keepers.take(node, machine, *report, entry.read.position);
                 Applied::new(Fate::Taken)
             }
-            Body::Commands(commands) => {
+            // Of interest to its readers alone.
+            Body::Acks { .. } => Applied::new(Fate::Taken),
+            Body::Commands(commands) | Body::Asking(commands) => {
                 // One that is too far ahead is not done: its record must not have all be refused up to then.
                 let furthest = self.furthest(limits);
                 let deadlines = commands.iter().map(|command| command.deadline);

@@ -17,6 +17,8 @@ const COMMANDS: u8 = 2;
 const PUT_BACK: u8 = 3;
 const STATE: u8 = 4;
 const KEEPS: u8 = 5;
+const ASKING: u8 = 6;
+const ACKS: u8 = 7;
 
 /// The longest name of a node's start, of a client or of a source, in bytes.
 pub const MOST_NAME: usize = 128;
@@ -138,6 +140,10 @@ pub enum Body {
     Genesis(Vec<u8>),
     /// Writes; with none, it tells the time, and its writer has read what was before it.
     Commands(Vec<Command>),
+    /// The same, and its writer asks nodes on other machines to acknowledge it.
+    Asking(Vec<Command>),
+    /// A machine acknowledges all up to the place that the entry's writer had read: it has it in the node's files.
+    Acks { machine: Vec<u8> },
     /// Rule 4: `name` and `number` of the entry are those of the lost one.
     PutBack(PutBack),
     /// Rule 5: a state to join.
@@ -239,12 +245,11 @@ impl Entry {
                 out.push(GENESIS);
                 put_bytes(&mut out, bytes);
             }
-            Body::Commands(commands) => {
-                out.push(COMMANDS);
-                put_number(&mut out, commands.len() as u64);
-                for command in commands {
-                    command.encode(&mut out);
-                }
+            Body::Commands(commands) => put_commands(&mut out, COMMANDS, commands),
+            Body::Asking(commands) => put_commands(&mut out, ASKING, commands),
+            Body::Acks { machine } => {
+                out.push(ACKS);
+                put_bytes(&mut out, machine);
             }
             Body::PutBack(lost) => {
                 out.push(PUT_BACK);
@@ -296,11 +301,9 @@ impl Entry {
         let nonce = reader.word()?;
         let body = match reader.byte()? {
             GENESIS => Body::Genesis(reader.bytes(MOST_GENESIS)?.to_vec()),
-            COMMANDS => {
-                let count = bounded(reader.count(3)?, MOST_COMMANDS)?;
-                let commands = (0..count).map(|_| Command::decode(&mut reader));
-                Body::Commands(commands.collect::<Result<_, _>>()?)
-            }
+            COMMANDS => Body::Commands(commands(&mut reader)?),
+            ASKING => Body::Asking(commands(&mut reader)?),
+            ACKS => Body::Acks { machine: reader.bytes(MOST_NAME)?.to_vec() },
             PUT_BACK => Body::PutBack(PutBack::decode(&mut reader)?),
             STATE => {
                 let name = reader.bytes(MOST_NAME)?.to_vec();
@@ -319,12 +322,25 @@ impl Entry {
             _ => return Err(Damaged),
         };
         reader.end()?;
-        let counted = matches!(body, Body::Commands(_) | Body::PutBack(_));
+        let counted = matches!(body, Body::Commands(_) | Body::Asking(_) | Body::PutBack(_));
         if counted != (number > 0) || name.is_empty() {
             return Err(Damaged);
         }
         Ok(Self { name, number, read, seen, nonce, body })
     }
+}
+
+fn put_commands(out: &mut Vec<u8>, kind: u8, commands: &[Command]) {
+    out.push(kind);
+    put_number(out, commands.len() as u64);
+    for command in commands {
+        command.encode(out);
+    }
+}
+
+fn commands(reader: &mut Reader<'_>) -> Result<Vec<Command>, Damaged> {
+    let count = bounded(reader.count(3)?, MOST_COMMANDS)?;
+    (0..count).map(|_| Command::decode(reader)).collect()
 }
 
 fn bounded(count: usize, most: usize) -> Result<usize, Damaged> {
@@ -359,7 +375,9 @@ mod tests {
             (0, keeps(Report::Known)),
             (0, keeps(Report::Keeps(Some(place)))),
             (0, Body::Genesis(b"cluster".to_vec())),
-            (7, Body::Commands(vec![command, plain])),
+            (7, Body::Commands(vec![command.clone(), plain])),
+            (6, Body::Asking(vec![command])),
+            (0, Body::Acks { machine: b"m".to_vec() }),
             (8, Body::Commands(Vec::new())),
             (9, Body::PutBack(lost)),
             (0, Body::State { source: None, bytes: b"rows".to_vec() }),

@@ -18,6 +18,7 @@
 //! Nothing here waits, and nothing knows the time of day: the owner fetches, appends, and says what it
 //! found. What it appends may be lost, come late or come twice.
 
+mod acks;
 mod kept;
 mod lost;
 mod owner;
@@ -25,6 +26,7 @@ mod owner;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use self::acks::Acks;
 use self::lost::Lost;
 use crate::apply::{Answer, Applied, Fate, Whole};
 use crate::checkpoint::{Checkpoint, Id, Place};
@@ -73,6 +75,7 @@ struct Batch {
     /// The busy time at which it was first appended.
     busy: u64,
     commands: Vec<Command>,
+    asks: bool,
     /// The receivers of the answers, until these are given.
     tickets: Vec<Option<u64>>,
 }
@@ -124,6 +127,7 @@ pub struct Replica<M, R> {
     merged: u64,
     /// Nodes of a history that this one has left, with their machines.
     remembered: BTreeMap<Vec<u8>, Vec<u8>>,
+    acks: Acks,
     ring: R,
 }
 
@@ -163,6 +167,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             joined: false,
             merged: 0,
             remembered: BTreeMap::new(),
+            acks: Acks::default(),
             ring,
             setup,
         }
@@ -252,8 +257,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let (tickets, commands): (_, Vec<Command>) =
             self.gathered.drain(..).map(|(ticket, command)| (Some(ticket), command)).unzip();
         let (name, number, busy) = (self.name.clone(), self.number, self.state.busy);
-        let bytes = self.entry(name.clone(), number, Body::Commands(commands.clone()));
-        self.pending.push_back(Batch { name, number, busy, commands, tickets });
+        let asks = self.acks.asks_next();
+        let bytes = self.entry(name.clone(), number, acks::body(asks, commands.clone()));
+        self.pending.push_back(Batch { name, number, busy, commands, asks, tickets });
         bytes
     }
 
@@ -271,7 +277,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             before = Some((&batch.name, last));
             if batch.number <= last + 1 {
                 before = Some((&batch.name, batch.number.max(last)));
-                let body = Body::Commands(batch.commands.clone());
+                let body = acks::body(batch.asks, batch.commands.clone());
                 entries.push(self.entry(batch.name.clone(), batch.number, body));
             }
         }
@@ -348,6 +354,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let is_vain = applied.fate == Fate::Gap || is_filled;
         let is_vain = is_vain && self.pending.iter().any(|batch| batch.name == entry.name);
         self.answer(&entry, &applied);
+        self.heed(&entry);
         if let Some(did) = applied.kept {
             let position = self.place.mark.position;
             self.ring.add(Kept { name: entry.name.clone(), number: entry.number, position, did });

@@ -11,7 +11,7 @@ use interlock_hub::wake::WakeUp;
 use interlock_hub::writes::{Answers, RowWrites, Waiting, Write as Given, MOST_NAME};
 use interlock_log::apply::Answer;
 
-use crate::node::{Clients, News, Refused, Write};
+use crate::node::{Clients, News, Refused, Unacknowledged, Write};
 
 /// Writes on their way from the workers of a hub to the loop of its node.
 pub struct HubWrites {
@@ -132,7 +132,8 @@ impl Clients for HubClients {
             self.waiting.push_back(Some((waiting, client.is_some())));
             let deadline = client.as_ref().map(|client| client.deadline);
             let client = client.map(|client| (client.name, client.number));
-            taken.push(Write { ticket, client, deadline, arguments });
+            let acks = acks(&arguments);
+            taken.push(Write { ticket, client, deadline, acks, arguments });
         }
         taken
     }
@@ -166,6 +167,25 @@ impl Clients for HubClients {
             }
         }
         self.writes.lock().taken -= count;
+    }
+
+    fn lack(&mut self, ticket: u64, why: Unacknowledged) {
+        let text = match why {
+            Unacknowledged::InTime { wanted, have } => format!(
+                "NOACK it was done, and {have} of {wanted} other machines have acknowledged it in time"
+            ),
+            Unacknowledged::Lost => "NOACK it was done, and the engine has lost entries before enough machines have \
+                                     acknowledged it; the node puts it back"
+                .to_owned(),
+            Unacknowledged::Ends => {
+                "NOACK it was done, and the node ends before enough machines have acknowledged it"
+                    .to_owned()
+            }
+        };
+        if let Some((waiting, _)) = self.waits(ticket) {
+            self.writes.lock().taken -= 1;
+            waiting.answer(error(&text));
+        }
     }
 
     fn tell(&mut self, news: News) {
@@ -205,6 +225,18 @@ fn reply(answer: Answer, numbered: bool, resp3: bool) -> Vec<u8> {
             error("UNANSWERED the node has not read it in the log: it may have been done")
         }
     }
+}
+
+/// The machines for which a call waits that says it itself. TABLE TIME, and TABLE BARRIER without ACKS, do nothing
+/// that others could have.
+fn acks(arguments: &[Vec<u8>]) -> Option<usize> {
+    let is = |at: usize, name: &[u8]| arguments[at].eq_ignore_ascii_case(name);
+    if arguments.len() < 3 || !is(0, b"table") || !(is(1, b"barrier") || is(1, b"time")) {
+        return None;
+    }
+    let count = arguments.get(4).filter(|_| is(3, b"acks"));
+    let count = count.and_then(|count| std::str::from_utf8(count).ok()?.parse().ok());
+    Some(count.unwrap_or(0))
 }
 
 fn error(text: &str) -> Vec<u8> {

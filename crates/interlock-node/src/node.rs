@@ -4,6 +4,7 @@
 //! Whatever clients have written since the last append becomes one entry. Several entries are under way.
 //! A client is answered when the node has read its own entry and has what it applied in its ring file.
 
+mod acks;
 mod keeping;
 mod outside;
 mod places;
@@ -30,9 +31,10 @@ pub use self::outside::{Changes, Lacking, Stand};
 use crate::files::{Checkpoints, Limits, Point, Report, Ring};
 use crate::kept::InFile;
 use crate::log::{self, Event, Id, LogPort, Position};
-pub use crate::ports::{Clients, News, Pace, Refused, Write};
+pub use crate::ports::{Clients, News, Pace, Refused, Unacknowledged, Write};
 use crate::projection::Projection;
 use crate::saver::Saver;
+use acks::Acks;
 use keeping::Keeping;
 use places::{older, position};
 pub use standing::{Standing, Standstill, Told};
@@ -64,6 +66,7 @@ pub struct Node<M, D: Disk, C> {
     pace: Pace,
     /// Answers that are to be given when the ring is written.
     answers: Vec<(u64, Answer)>,
+    acks: Acks,
     /// Entries that are to be appended when the engine takes them.
     waiting: VecDeque<Vec<u8>>,
     /// All that is pending is to be appended again, not before this time.
@@ -148,6 +151,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             clients,
             pace,
             answers: Vec::new(),
+            acks: Acks::new(pace.acks),
             waiting: VecDeque::new(),
             again: None,
             waits: None,
@@ -235,7 +239,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.follow();
         self.show();
         self.leave(now);
-        self.write_ring();
+        self.write_ring(now);
+        self.acknowledge(now);
         self.append_again(now);
         self.gather(now);
         self.tell_time(now);
@@ -339,6 +344,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                 self.again = Some(now);
             }
             self.outside.read(self.replica.place().entry);
+            self.acks.read(self.replica.place().entry);
+            if self.acks.is_in_use() {
+                self.take_answers(now);
+            }
             if !matches!(self.replica.need(), Need::Entries(_)) {
                 return;
             }
@@ -455,14 +464,15 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     }
 
     /// Nobody is answered before what was applied is in the ring file.
-    fn write_ring(&mut self) {
-        self.answers.extend(self.replica.answers());
+    fn write_ring(&mut self, now: Instant) {
+        self.take_answers(now);
         let written = self.ring.lock().unwrap_or_else(PoisonError::into_inner).write();
         match written {
             Ok(()) => {
                 if std::mem::take(&mut self.is_disk_bad) {
                     self.told.ends("disk");
                 }
+                self.acks.written();
                 if !self.answers.is_empty() {
                     self.clients.answer(std::mem::take(&mut self.answers));
                 }

@@ -23,6 +23,9 @@ pub trait Clients {
     /// Answers writes that were not done, and will not be.
     fn refuse(&mut self, writes: Vec<Write>, why: Refused);
 
+    /// Answers one whose write is done, though too few machines have acknowledged it.
+    fn lack(&mut self, ticket: u64, why: Unacknowledged);
+
     /// Tells what happens to the node.
     fn tell(&mut self, news: News);
 }
@@ -34,6 +37,8 @@ pub struct Write {
     pub client: Option<(Vec<u8>, u64)>,
     /// The log time after which it is not done; `None`: as long as any write may take.
     pub deadline: Option<u64>,
+    /// Other machines that are to have it before it is answered; `None`: as many as the node says.
+    pub acks: Option<usize>,
     pub arguments: Vec<Vec<u8>>,
 }
 
@@ -49,6 +54,17 @@ impl Write {
     pub fn bytes(&self) -> usize {
         self.arguments.iter().map(|one| one.len() + OF_AN_ARGUMENT).sum()
     }
+}
+
+/// A reason why a write is answered before enough machines have acknowledged it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unacknowledged {
+    /// So many have, and more were wanted.
+    InTime { wanted: usize, have: usize },
+    /// The engine has lost entries; the write may be among them, and is put back.
+    Lost,
+    /// The node ends.
+    Ends,
 }
 
 /// A reason why writes are not taken.
@@ -95,6 +111,8 @@ pub struct Pace {
     pub writes: usize,
     /// A write is done within this time or not at all.
     pub timeout: Duration,
+    /// Other machines that acknowledge a write before it is answered. It waits for them as long as the timeout says.
+    pub acks: usize,
     /// Entries, or bytes of entries, from a checkpoint to the next.
     pub checkpoint: u64,
     pub checkpoint_bytes: u64,
@@ -114,6 +132,7 @@ impl Default for Pace {
             under_way: 8,
             writes: 4096,
             timeout: Duration::from_secs(10),
+            acks: 0,
             checkpoint: 20_000,
             checkpoint_bytes: 32 << 20,
             reach: Reach::default(),

@@ -300,6 +300,7 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
             checksum: store.map_or(0, |store| store.checksum()),
         };
     }
+    node.end();
 }
 
 /// The way in which the settings of a log differ from a node's, in words.

@@ -14,7 +14,7 @@ use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
 use interlock_log::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
 use interlock_log::replica::Setup;
 use interlock_node::files::lock;
-use interlock_node::node::{Clients, News, Node, Pace, Refused, Write};
+use interlock_node::node::{Clients, News, Node, Pace, Refused, Unacknowledged, Write};
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::disk::Disk;
@@ -84,6 +84,7 @@ struct Threads {
 struct Shared {
     asked: Mutex<Vec<Write>>,
     answered: Mutex<HashMap<u64, Answer>>,
+    lacking: Mutex<HashMap<u64, Unacknowledged>>,
     told: Condvar,
     last: AtomicU64,
     news: Mutex<Vec<News>>,
@@ -113,6 +114,11 @@ impl Clients for Threads {
         panic!("{why:?}: {writes:?}");
     }
 
+    fn lack(&mut self, ticket: u64, why: Unacknowledged) {
+        self.shared.lacking.lock().unwrap().insert(ticket, why);
+        self.shared.told.notify_all();
+    }
+
     fn tell(&mut self, news: News) {
         self.shared.news.lock().unwrap().push(news);
     }
@@ -130,6 +136,10 @@ impl Running {
     }
 
     fn on<D: Disk>(server: &Server, disk: D, name: &str, pace: Pace) -> Running {
+        Running::of(server, disk, name, name, pace)
+    }
+
+    fn of<D: Disk>(server: &Server, disk: D, name: &str, machine: &str, pace: Pace) -> Running {
         let (woken, waker) = UnixStream::pair().unwrap();
         woken.set_nonblocking(true).unwrap();
         let shared = Arc::new(Shared::default());
@@ -138,7 +148,7 @@ impl Running {
         let setup = Setup {
             name: format!("{name}-{nonce}").into_bytes(),
             node: name.as_bytes().to_vec(),
-            machine: name.as_bytes().to_vec(),
+            machine: machine.as_bytes().to_vec(),
             genesis: b"sums".to_vec(),
             limits: Limits::default(),
             rules: Rules::ALL,
@@ -152,6 +162,7 @@ impl Running {
             while !ends.ends.load(SeqCst) {
                 node.turn(Instant::now() + Duration::from_millis(20), None);
             }
+            node.end();
             node.replica_state().cloned()
         });
         Running { shared, waker: Arc::new(Mutex::new(waker)), thread }
@@ -159,11 +170,26 @@ impl Running {
 
     /// Writes that are under way together, each answered.
     fn incr(&self, name: &str, count: u64) -> Vec<Answer> {
+        self.tried(name, count, None).into_iter().map(Result::unwrap).collect()
+    }
+
+    /// One that waits for so many machines.
+    fn acked(&self, name: &str, acks: usize) -> Result<Answer, Unacknowledged> {
+        self.tried(name, 1, Some(acks)).remove(0)
+    }
+
+    fn tried(
+        &self,
+        name: &str,
+        count: u64,
+        acks: Option<usize>,
+    ) -> Vec<Result<Answer, Unacknowledged>> {
         let first = self.shared.last.fetch_add(count, SeqCst);
         let write = |n| Write {
             ticket: first + n,
             client: None,
             deadline: None,
+            acks,
             arguments: vec![name.as_bytes().to_vec()],
         };
         self.shared.asked.lock().unwrap().extend((0..count).map(write));
@@ -174,7 +200,11 @@ impl Running {
         while (answers.len() as u64) < count {
             let next = first + answers.len() as u64;
             if let Some(answer) = answered.remove(&next) {
-                answers.push(answer);
+                answers.push(Ok(answer));
+                continue;
+            }
+            if let Some(why) = self.shared.lacking.lock().unwrap().remove(&next) {
+                answers.push(Err(why));
                 continue;
             }
             let news = self.shared.news.lock().unwrap().clone();
@@ -322,4 +352,84 @@ fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
     });
     node.end();
     other.end();
+}
+
+fn acks(acks: usize, timeout: u64) -> Pace {
+    Pace { acks, timeout: Duration::from_millis(timeout), ..Pace::default() }
+}
+
+#[test]
+fn a_write_is_answered_when_as_many_other_machines_have_it_as_it_wants() {
+    let server = Server::start("redis-server", &[]);
+    let start = |name: &str, machine: &str, pace| {
+        Running::of(&server, Folder::new(server.folder.join(name)), name, machine, pace)
+    };
+    let a = start("a", "m", acks(1, 300));
+    assert_eq!(a.acked("x", 1), Err(Unacknowledged::InTime { wanted: 1, have: 0 }));
+    let of_the_machine = start("b", "m", Pace::default());
+    of_the_machine.incr("x", 1);
+    assert_eq!(a.acked("x", 1), Err(Unacknowledged::InTime { wanted: 1, have: 0 }));
+    assert_eq!(sums(&[a.acked("x", 0).unwrap()]), [4]);
+    let c = start("c", "n", Pace::default());
+    assert_eq!(sums(&c.incr("x", 1)), [5]);
+    let pairs = std::thread::scope(|scope| {
+        let clients = [&a; 8].map(|a| scope.spawn(|| sums(&a.incr("x", 50))));
+        clients.map(|client| client.join().unwrap())
+    });
+    let mut all = pairs.concat();
+    all.sort_unstable();
+    assert_eq!(all, (6..406).collect::<Vec<_>>());
+    assert_eq!(a.acked("x", 2), Err(Unacknowledged::InTime { wanted: 2, have: 1 }));
+    c.end();
+    // It is done, and is not undone.
+    assert_eq!(a.acked("x", 1), Err(Unacknowledged::InTime { wanted: 1, have: 0 }));
+    assert_eq!(sums(&[a.acked("x", 0).unwrap()]), [408]);
+    a.end();
+    of_the_machine.end();
+}
+
+#[test]
+fn an_acknowledged_write_outlives_its_node_and_the_end_of_the_log() {
+    let mut server = Server::start("valkey-server", &[]);
+    let nodes = ["a", "b", "c"].map(|name| Running::start(&server, name, acks(1, 20_000)));
+    assert_eq!(sums(&nodes[0].incr("x", 20)).last(), Some(&20));
+    let [a, b, c] = nodes;
+    a.end();
+    server.kill();
+    std::fs::remove_dir_all(server.folder.join("a")).unwrap();
+    server.run();
+    raised(&b, "x", 20);
+    b.end();
+    c.end();
+}
+
+#[test]
+fn who_waits_is_told_when_the_engine_loses_what_others_would_acknowledge_and_when_the_node_ends() {
+    let mut server = Server::start("redis-server", &[]);
+    let a = Running::start(&server, "a", acks(0, 20_000));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| a.acked("x", 1));
+        // It is applied, and its answer held.
+        raised(&a, "x", 1);
+        server.kill();
+        server.run();
+        assert_eq!(waits.join().unwrap(), Err(Unacknowledged::Lost));
+        let waits = scope.spawn(|| a.acked("y", 1));
+        raised(&a, "y", 1);
+        a.shared.ends.store(true, SeqCst);
+        assert_eq!(waits.join().unwrap(), Err(Unacknowledged::Ends));
+    });
+    a.end();
+}
+
+/// Raises a counter until so many raises of others are in it.
+fn raised(node: &Running, name: &str, others: u64) {
+    let end = Instant::now() + Duration::from_secs(20);
+    for own in 1.. {
+        let found = sums(&node.incr(name, 1))[0];
+        assert!(found <= own + others && Instant::now() < end, "{found}, {own} of its own");
+        if found == own + others {
+            return;
+        }
+    }
 }

@@ -70,6 +70,7 @@ impl LogNode {
                 checkpoint: of(settings, "checkpoint")?,
                 reach: Reach { time: of(settings, "reach")?, ..Reach::default() },
                 keep: of(settings, "keep")?,
+                acks: of(settings, "acks")?,
                 ..Pace::default()
             },
             held: of(settings, "held")?,
@@ -99,6 +100,8 @@ impl LogNode {
         found.set_item("tombstones", figures.tombstones)?;
         found.set_item("tombstones_dropped", figures.dropped)?;
         found.set_item("waiting", figures.waiting)?;
+        found.set_item("unacknowledged", standing.unacknowledged)?;
+        found.set_item("unacknowledged_answers", standing.lacked)?;
         found.set_item("ring", standing.ring)?;
         found.set_item("clients", standing.clients)?;
         found.set_item("clients_limit", Limits::default().clients)?;

@@ -29,10 +29,10 @@ def _link(text: str) -> tuple[str, str]:
     return dc, url
 
 
-def _ack(text: str) -> int | str:
-    if text == "all" or text.isdecimal():
-        return text if text == "all" else int(text)
-    raise argparse.ArgumentTypeError(f"{text!r}; allowed: 0, a whole number, all")
+def _ack(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number")
 
 
 def _seconds(text: str) -> float:
@@ -67,6 +67,8 @@ FLAGS = (
          "--link", "DC=URL", _link, many=True),
     Flag("--ack", "number of other machines that must have a write before the client is answered "
          "(0)", "N", _ack, default=0),
+    Flag("--machine", "machine, rack or zone of the node: several with the same one count once for "
+         "--ack and for trimming the log (the machine it runs on)", "NAME", default=""),
     Flag("--database", "database to which rows are written behind the log: sqlite:///FILE, "
          "postgresql://...; several share the rows by the hash of the key; none", "URL", many=True),
     Flag("--data", "folder for checkpoints and the ring, and for a SQLite database unless "
@@ -153,6 +155,7 @@ def run(given: argparse.Namespace) -> int:
             links=dict(given.link or ()),
             link_streams=dict(given.link_stream or ()),
             ack=given.ack,
+            machine=given.machine,
             databases=_databases(given, name),
             partitions=given.partitions,
             from_database=given.from_database,

@@ -15,7 +15,7 @@ from typing import Any
 
 import interlock
 from interlock import _core
-from interlock.cluster.membership import Membership, machine
+from interlock.cluster.membership import ANNOUNCED, Membership, machine
 from interlock.cluster.pages import Standing
 from interlock.cluster.settings import NodeSettings
 from interlock.engine.announcements import Announcement, Role
@@ -39,6 +39,7 @@ GAUGES = (
     ("checkpoint_position", "position of the newest checkpoint"),
     ("ring_entries", "entries that the node could put back"),
     ("waiting_writes", "writes waiting for their answers"),
+    ("ack_waiting_writes", "writes waiting for other machines to acknowledge them"),
     ("clients", "clients that number their writes"),
     ("checksum_mismatch", "1 if a node at the same position has other rows: an alarm; else 0"),
 )
@@ -46,11 +47,12 @@ COUNTERS = (
     ("went_back_total", "times the node went back because the log had lost entries"),
     ("put_back_total", "lost entries that the node has put back"),
     ("merged_rows_total", "rows that were merged after a loss deeper than every ring"),
+    ("noack_replies_total", "writes answered before enough machines had acknowledged them"),
     ("appended_entries_total", "entries that the node has appended"),
     ("appended_bytes_total", "bytes of entries that the node has appended"),
 )
 TROUBLES = ("engine", "append", "disk", "checkpoint", "table", "stuck", "settings", "clock",
-            "checksum")  # fmt: skip
+            "checksum", "ack", "name")  # fmt: skip
 """Kinds of trouble, each a value of the label ``kind``."""
 
 
@@ -80,13 +82,17 @@ class NodeFigures:
         self._address = address
         self._database = database
         self._links = links
-        self._machine = machine()
+        self._machine = settings.machine or machine()
         self._lock = threading.Lock()
         self._sums: OrderedDict[int, str] = OrderedDict()
         self._mismatches: dict[str, tuple[int, float]] = {}
         self._clocks = 0.0
         """Seconds by which the machine's clock is ahead of the log."""
         self._clocks_since = 0.0
+        self._lacks_machines: float | None = None
+        """Since when there are fewer other machines than `ack` needs; None: there are enough."""
+        self._is_lack_told = False
+        self._twin_since = 0.0
         self._ended_at: float | None = None
         """The last moment at the end of its log, by the monotonic clock; None: it serves not."""
 
@@ -99,6 +105,8 @@ class NodeFigures:
             if position and (not self._sums or next(reversed(self._sums)) != position):
                 self._note(position, found)
             self._compare()
+            self._count_machines()
+            self._look_for_twin()
             knows = found["serves"] and found["at_end"] and found["behind"] is not None
             self._ended_at = time.monotonic() - float(found["behind"]) if knows else None
         return found
@@ -139,6 +147,35 @@ class NodeFigures:
                     self._settings.name, one.id, one.position,
                 )  # fmt: skip
 
+    def _machines(self) -> int:
+        """Return how many other machines of the data centre have a node that serves."""
+        found = {one.machine for one in self._near() if one.role == "serving" and one.machine}
+        return len(found - {self._machine})
+
+    def _count_machines(self) -> None:
+        if self._machines() >= self._settings.ack:
+            self._lacks_machines, self._is_lack_told = None, False
+        elif self._lacks_machines is None:
+            self._lacks_machines = time.time()
+        elif not self._is_lack_told and time.time() > self._lacks_machines + GATHERED:
+            self._is_lack_told = True
+            logger.warning("node %s: %s", self._settings.name, self._lack())
+
+    def _lack(self) -> str:
+        return (
+            f"--ack {self._settings.ack} needs nodes that serve on as many other machines, and "
+            f"there are {self._machines()}: writes are done and answered by NOACK after "
+            f"{self._settings.timeout:g} s"
+        )
+
+    def _look_for_twin(self) -> None:
+        twin = self.membership.twin if self.membership is not None else None
+        if twin is None:
+            self._twin_since = 0.0
+        elif not self._twin_since:
+            self._twin_since = time.time()
+            logger.error("node %s: %s", self._settings.name, _same_name(twin))
+
     def _near(self) -> list[Announcement]:
         return self.membership.near() if self.membership is not None else []
 
@@ -175,6 +212,11 @@ class NodeFigures:
             way = "ahead of" if self._clocks > 0 else "behind"
             text = f"the machine's clock is {abs(self._clocks):.1f} s {way} the time of the log"
             told.append({"kind": "clock", "text": text, "since": self._clocks_since})
+        if self._is_lack_told and self._lacks_machines is not None:
+            told.append({"kind": "ack", "text": self._lack(), "since": self._lacks_machines})
+        twin = self.membership.twin if self.membership is not None else None
+        if twin is not None and self._twin_since:
+            told.append({"kind": "name", "text": _same_name(twin), "since": self._twin_since})
         with self._lock:
             mismatches = sorted(self._mismatches.items())
         for id, (position, since) in mismatches:
@@ -235,6 +277,9 @@ class NodeFigures:
             "clients": found["clients"],
             "clients_limit": found["clients_limit"],
             "waiting": found["waiting"],
+            "waiting_for_acks": found["unacknowledged"],
+            "noack_replies": found["unacknowledged_answers"],
+            "other_machines": self._machines(),
             "appended_entries": found["appended_entries"],
             "appended_bytes": found["appended_bytes"],
             "ack": settings.ack,
@@ -288,6 +333,8 @@ class NodeFigures:
             "checkpoint_position": found["checkpoint"],
             "ring_entries": found["ring"],
             "waiting_writes": found["waiting"],
+            "ack_waiting_writes": found["unacknowledged"],
+            "noack_replies": found["unacknowledged_answers"],
             "checksum_mismatch": int("checksum" in kinds),
         }
         for kind, figures in (("gauge", GAUGES), ("counter", COUNTERS)):
@@ -300,4 +347,13 @@ class NodeFigures:
             yield f'{PREFIX}trouble{{kind="{escaped(one)}"}} {int(one in kinds)}'
 
 
+def _same_name(twin: Announcement) -> str:
+    return (
+        f"another node has its name, at {twin.address}: give each a name of its own by --name, or "
+        f"clients and operators reach now one and now the other"
+    )
+
+
+GATHERED = 3 * ANNOUNCED
+"""Seconds that other nodes have to be announced before this one says that there are too few."""
 PREFIX = "interlock_node_"

@@ -26,6 +26,8 @@ class Membership:
     ) -> None:
         self.others: list[Announcement] = []
         """All but this node, of whatever data centre they say to be."""
+        self.twin: Announcement | None = None
+        """Another node with this one's id, announced since this one was."""
         self._client = client
         self._cluster = cluster
         self._dc = dc
@@ -72,13 +74,17 @@ class Membership:
 
     def _announce(self) -> None:
         own = self._own()
-        self._name = own.id
         try:
+            if self._name:
+                before = [one for one in announcements(self._client, self._cluster)
+                          if one.id == own.id and one.since != own.since]  # fmt: skip
+                self.twin = before[0] if before else None
             announce(self._client, self._cluster, own, round(3 * ANNOUNCED * 1000))
             found = announcements(self._client, self._cluster)
         except EngineUnavailable as error:
             logger.debug("announcements: %s", error)
             return
+        self._name = own.id
         self.others = [one for one in found if one.id != own.id]
 
 

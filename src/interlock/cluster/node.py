@@ -212,12 +212,10 @@ def _state_directory() -> Path:
 def _given(
     settings: NodeSettings, rules: _core.StateRules, place: str | Path, mode: int, folder: Path
 ) -> dict[str, object]:
-    if settings.ack != 0:
-        raise ValueError("--ack: a node cannot wait for other machines yet; leave it at 0")
     return {
         "name": f"{settings.name}/{secrets.token_hex(8)}",
         "node": settings.name,
-        "machine": machine(),
+        "machine": settings.machine or machine(),
         "table": settings.table,
         "dc": settings.dc,
         "rules": rules.fingerprint,
@@ -233,6 +231,7 @@ def _given(
         "timeout": settings.timeout,
         **pace(),
         "keep": settings.keep,
+        "acks": settings.ack,
         "held": bool(settings.databases),
         **engine_of(settings.stream_url, settings.table, settings.dc),
     }

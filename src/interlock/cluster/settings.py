@@ -35,9 +35,11 @@ class NodeSettings:
     """URLs of the engines of other data centres, by their names."""
     link_streams: Mapping[str, str] = field(default_factory=dict)
     """URLs of their streams, where those are on engines of their own."""
-    ack: int | str = 0
-    """Number of other machines that must have a write before its client is answered; ``"all"``:
-    each that has a node."""
+    ack: int = 0
+    """Number of other machines that must have a write before its client is answered."""
+    machine: str = ""
+    """Name of the machine, or rack, or zone of the node: nodes with the same count once for `ack`, and
+    where the log is trimmed. Empty: that of the machine it runs on."""
     databases: tuple[str, ...] = ()
     """URLs of databases that rows are written to, behind; several: by the hash of the key."""
     partitions: str | None = None
@@ -72,10 +74,12 @@ class NodeSettings:
         for dc in self.link_streams:
             if dc not in self.links:
                 raise ValueError(f"node(): link_streams has {dc!r}, which links has not")
-        if self.ack != "all" and (not isinstance(self.ack, int) or isinstance(self.ack, bool)
-                                  or not 0 <= self.ack < 1000):  # fmt: skip
+        ack: Any = self.ack
+        if not isinstance(ack, int) or isinstance(ack, bool) or not 0 <= ack < 1000:
+            raise ValueError(f"node(): ack is {ack!r}; allowed: a whole number from 0 to 999")
+        if len(self.machine.encode()) > MOST_OF_A_MACHINE:
             raise ValueError(
-                f"node(): ack is {self.ack!r}; allowed: a whole number from 0 to 999, 'all'"
+                f"node(): machine has {len(self.machine.encode())} B; allowed: {MOST_OF_A_MACHINE}"
             )
         if not 0.1 <= seconds(self.timeout, "node(): timeout") <= LONGEST_WRITE:
             raise ValueError(
@@ -105,6 +109,7 @@ class NodeSettings:
         return self.link_streams.get(dc) or self.links[dc]
 
 
+MOST_OF_A_MACHINE = 128
 LONGEST_WRITE = 60.0
 """Seconds; the state keeps what it needs to tell a late write from a new one for no longer."""
 LEAST_STALENESS = 2.0

@@ -106,7 +106,10 @@ pub fn tell(bytes: &[u8]) -> String {
     };
     let body = match &entry.body {
         Body::Genesis(_) => "a genesis".into(),
-        Body::Commands(them) => format!("{:?}", writes(&them.iter().collect::<Vec<_>>())),
+        Body::Acks { .. } => "an acknowledgement".into(),
+        Body::Commands(them) | Body::Asking(them) => {
+            format!("{:?}", writes(&them.iter().collect::<Vec<_>>()))
+        }
         Body::PutBack(lost) => {
             let them: Vec<_> = lost.done.iter().map(|done| &done.command).collect();
             format!("{:?} put back", writes(&them))

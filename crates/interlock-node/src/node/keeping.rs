@@ -12,7 +12,7 @@ use super::places::position;
 use super::{Node, ReadingFor};
 use crate::files::{Checkpoints, Point};
 use crate::log::{Id, Position};
-use crate::ports::{Clients, News};
+use crate::ports::{Clients, News, Unacknowledged};
 use crate::trouble::Trouble;
 
 /// The knowledge of a node of checkpoints, its own and others'.
@@ -210,6 +210,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let place = self.replica.place();
         self.waiting.clear();
         self.outside.lose();
+        self.lack_all(Unacknowledged::Lost);
         (self.is_greeted, self.knows_time, self.is_genesis_under_way) = Default::default();
         self.saved = place.mark.position;
         self.begun = self.saved;

@@ -34,6 +34,9 @@ pub struct Standing {
     pub ring: u64,
     /// Records of clients that number their writes.
     pub clients: u64,
+    /// Writes that wait for other machines, and those that were answered without them.
+    pub unacknowledged: u64,
+    pub lacked: u64,
     pub told: Told,
 }
 
@@ -97,7 +100,11 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             time: state.now,
             serves: self.serves(),
             owes: self.replica.owes(),
-            is_awaited: self.replica.is_awaited() || !self.answers.is_empty(),
+            is_awaited: self.replica.is_awaited()
+                || !self.answers.is_empty()
+                || self.acks.count() > 0,
+            unacknowledged: self.acks.count() as u64,
+            lacked: self.acks.lacked,
             drains: self.drains,
             at_end: self.at_end,
             is_at_end: self.is_at_end,

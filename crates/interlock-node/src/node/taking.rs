@@ -21,7 +21,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let since = now.saturating_duration_since(self.read_at).as_millis() as u64;
         let deadline = self.replica.deadline(since, self.pace.timeout.as_millis() as u64);
         let furthest = self.replica.deadline(since, u64::MAX);
-        let mut bytes = 0;
+        let (mut bytes, mut asks) = (0, false);
         for write in writes {
             let deadline = write.deadline.unwrap_or(deadline);
             if let Some(why) = write.refusal(deadline, furthest) {
@@ -29,18 +29,27 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                 continue;
             }
             bytes += write.bytes();
-            let Write { ticket, client, arguments, .. } = write;
+            let Write { ticket, client, acks, arguments, .. } = write;
+            asks |= self.acks.expect(ticket, acks);
             let client = client.map(|(name, number)| (name.into(), number));
             let arguments = Arguments::new(&arguments);
             self.replica.submit(ticket, Command { client, deadline, arguments });
             if bytes > MOST_OF_A_WRITE {
-                self.waiting.push_back(self.replica.append());
-                bytes = 0;
+                self.append(asks, now);
+                (bytes, asks) = (0, false);
             }
         }
         if bytes > 0 {
-            self.waiting.push_back(self.replica.append());
+            self.append(asks, now);
         }
+    }
+
+    /// `asks`: some of what was gathered is to be acknowledged.
+    fn append(&mut self, asks: bool, now: Instant) {
+        if asks {
+            self.ask_others(now);
+        }
+        self.waiting.push_back(self.replica.append());
     }
 
     /// Clients that wait for longer than a write may take, for the node can take none, need not wait on.

@@ -51,10 +51,20 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
     },
     Command {
         name: "table|barrier",
-        arity: 3,
+        arity: -3,
         summary:
-            "Answers when this hub shows all writes to a table that were answered before, by other nodes too",
-        arguments: &[NAME],
+            "Answers when this hub shows all writes to a table that were answered before, by other nodes too, and as \
+                  many other machines as ACKS says have them",
+        arguments: &[
+            NAME,
+            Argument {
+                name: "machines",
+                kind: "integer",
+                token: "ACKS",
+                flags: &["optional"],
+                ..ARGUMENT
+            },
+        ],
         access: Access::TableName,
         action: Action::TableBarrier,
         ..READING

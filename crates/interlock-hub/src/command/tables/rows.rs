@@ -148,6 +148,9 @@ pub fn pop(call: &mut Call<'_, '_>) {
 pub fn barrier(call: &mut Call<'_, '_>) {
     answer(call, |asked, reply| {
         asked.table(2)?;
+        if asked.arguments.len() > 3 {
+            return Err("ERR ACKS is for tables on a log: the hub alone has this one".into());
+        }
         reply.simple("OK");
         Ok(())
     });
