@@ -38,8 +38,8 @@ class NodeSettings:
     ack: int = 0
     """Number of other machines that must have a write before its client is answered."""
     machine: str = ""
-    """Name of the machine, or rack, or zone of the node: nodes with the same count once for `ack`, and
-    where the log is trimmed. Empty: that of the machine it runs on."""
+    """Name of the machine, rack or zone of the node: nodes with the same one count once for `ack`
+    and for trimming the log. Empty: the machine it runs on."""
     databases: tuple[str, ...] = ()
     """URLs of databases that rows are written to, behind; several: by the hash of the key."""
     partitions: str | None = None
