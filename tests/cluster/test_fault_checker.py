@@ -416,6 +416,15 @@ def test_where_engines_lose_entries_answers_may_be_of_another_history() -> None:
     assert found(told, final, Promise(one_history=False)) == set()
 
 
+def test_rows_of_another_data_centre_may_go_back_where_engines_lose_them() -> None:
+    told = Told()
+    told.add("incr", "sum-1", 5, reply=5, dc="west", node="b1")
+    told.read("sum-1", {"count": 5})
+    told.read("sum-1", None)
+    assert found(told) == {"backwards"}
+    assert found(told, None, Promise(one_history=False, far=False)) == set()
+
+
 def test_only_a_node_that_said_so_may_go_back() -> None:
     told = Told()
     told.add("set", "own-c-1", 1)

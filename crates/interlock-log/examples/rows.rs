@@ -45,7 +45,14 @@ fn main() {
             words[at].extend_from_slice(key.as_bytes());
             let reading = clock.next(NOW);
             let place = |_| Some(reading);
-            let when = When { time: NOW, reading, lineage: 1, put_back: false, place: &place };
+            let when = When {
+                time: NOW,
+                reading,
+                lineage: 1,
+                put_back: false,
+                writer: None,
+                place: &place,
+            };
             assert!(rows.run(&words, &when, &mut reply).is_ok(), "{line}");
         }
         let each = (busy() - begun) as f64 / keys.len() as f64;

@@ -114,7 +114,8 @@ impl Applied {
 struct Call<'a> {
     command: &'a Command,
     stamp: u64,
-    put_back: bool,
+    /// The writer by whom it was done first, if its entry was lost.
+    put_back: Option<u64>,
     /// Its client waits for the answer.
     is_wanted: bool,
 }
@@ -138,7 +139,11 @@ impl<M: Machine> Whole<M> {
     ) -> Applied {
         self.pass(entry, time, limits, rules);
         if let Body::Genesis(genesis) = &entry.body {
-            return Applied::new(self.begin(genesis));
+            let fate = self.begin(genesis);
+            if let (Fate::Taken, 0, Some(machine)) = (fate, entry.seen, &mut self.machine) {
+                machine.is_bare();
+            }
+            return Applied::new(fate);
         }
         if self.machine.is_none() {
             return Applied::new(Fate::Void);
@@ -245,7 +250,7 @@ impl<M: Machine> Whole<M> {
                 Some(answer) => answer,
                 None => {
                     let stamp = self.next_stamp();
-                    let call = Call { command, stamp, put_back: false, is_wanted };
+                    let call = Call { command, stamp, put_back: None, is_wanted };
                     let answer = self.perform(&call, &mut reply, rules);
                     if is_done(&answer) {
                         kept.done.push(Done { index, stamp, command: command.clone() });
@@ -261,6 +266,7 @@ impl<M: Machine> Whole<M> {
                 applied.answers.push((index, answer));
             }
         }
+        kept.writer = self.machine.as_ref().map_or(0, M::writer);
         applied.kept = Some(kept);
         applied
     }
@@ -320,8 +326,9 @@ impl<M: Machine> Whole<M> {
             time: self.now,
             stamp,
             lineage: self.lineage,
-            put_back: put_back && rules.room,
-            lost: put_back,
+            put_back: put_back.is_some() && rules.room,
+            writer: put_back,
+            lost: put_back.is_some(),
             number: client.map_or(0, |(_, number)| *number),
             client: client.and_then(|(name, _)| self.sessions.clients.get(&**name)),
             own_order: rules.own_order,
@@ -356,7 +363,7 @@ impl<M: Machine> Whole<M> {
     ) -> Applied {
         // The record of its name was not used again by a repeat.
         let busy = if fate == Fate::Counted { self.busy } else { lost.busy.min(self.busy) };
-        let mut kept = PutBack { time: self.now, busy, ..PutBack::default() };
+        let mut kept = PutBack { time: self.now, busy, writer: lost.writer, ..PutBack::default() };
         if fate == Fate::Counted && rules.denied {
             for index in &lost.denied {
                 self.sessions.deny(&entry.name, entry.number, *index);
@@ -390,7 +397,8 @@ impl<M: Machine> Whole<M> {
                 let next = client.and_then(|(name, n)| self.sessions.stamp_below_later(name, *n));
                 stamp = stamp.min(next.unwrap_or(stamp));
             }
-            let call = Call { command: &done.command, stamp, put_back: true, is_wanted };
+            let call =
+                Call { command: &done.command, stamp, put_back: Some(lost.writer), is_wanted };
             let answer = self.perform(&call, &mut reply, rules);
             if is_done(&answer) {
                 self.sessions.undeny(&entry.name, entry.number, index);

@@ -120,6 +120,8 @@ pub struct PutBack {
     pub time: u64,
     /// The busy time of then, in ms.
     pub busy: u64,
+    /// The writer of then, by [`Machine::writer`](crate::machine::Machine::writer): sums have it there still.
+    pub writer: u64,
     pub done: Vec<Done>,
     /// The places of the writes without a client that it did not do, in increasing order. Another
     /// history may have done them.
@@ -201,6 +203,7 @@ impl PutBack {
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.time);
         put_number(out, self.busy);
+        put_number(out, self.writer);
         put_number(out, self.done.len() as u64);
         for done in &self.done {
             put_number(out, done.index);
@@ -214,7 +217,7 @@ impl PutBack {
     }
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let (time, busy) = (reader.number()?, reader.number()?);
+        let (time, busy, writer) = (reader.number()?, reader.number()?, reader.number()?);
         let count = bounded(reader.count(5)?, MOST_COMMANDS)?;
         let done = (0..count).map(|_| {
             let (index, stamp) = (reader.number()?, reader.number()?);
@@ -228,7 +231,7 @@ impl PutBack {
         if !is_sorted {
             return Err(Damaged);
         }
-        Ok(Self { time, busy, done, denied })
+        Ok(Self { time, busy, writer, done, denied })
     }
 }
 
@@ -364,6 +367,7 @@ mod tests {
         let lost = PutBack {
             time: 5,
             busy: 4,
+            writer: 6,
             done: vec![Done { index: 2, stamp: 99, command: command.clone() }],
             denied: vec![1, 3],
         };

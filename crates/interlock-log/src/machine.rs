@@ -119,6 +119,14 @@ pub trait Machine: Sized {
     /// This node cannot work with such a log.
     fn begin(genesis: &[u8]) -> Result<Self, Damaged>;
 
+    /// A new history begins by somebody who has nothing of the one before: others may have what was lost.
+    fn is_bare(&mut self) {}
+
+    /// The writer under whose name the last command was done; see [`Moment::writer`].
+    fn writer(&self) -> u64 {
+        0
+    }
+
     /// Lets the log time pass: rows expire.
     fn advance(&mut self, time: u64);
 
@@ -166,6 +174,8 @@ pub struct Moment<'a> {
     pub lineage: u64,
     /// The command comes from a lost entry: it is not refused for capacity.
     pub put_back: bool,
+    /// The writer by whom a lost command was done first: what others have of his sums has it already.
+    pub writer: Option<u64>,
     pub(crate) lost: bool,
     pub(crate) number: u64,
     pub(crate) client: Option<&'a Client>,

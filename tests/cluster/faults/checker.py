@@ -44,6 +44,10 @@ class Promise:
     what a compare-and-set or a counter was answered with holds for ever. Else only that each write
     that was answered is there, once."""
 
+    far: bool = True
+    """Rows of another data centre stay as they were seen. Not where an engine loses what that had
+    sent, until it sends it again."""
+
     lasting: bool = True
     """Writes that were answered stay."""
 
@@ -401,7 +405,13 @@ def _by_node(
 ) -> dict[tuple[str, str], list[Operation]]:
     """Return what was seen or done at each place of each key, in the order in which it ended."""
     found: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    written: dict[str, set[str]] = defaultdict(set)
+    for one in history:
+        if not one.reads:
+            written[one.key].add(one.dc)
     for one in sorted(history, key=lambda one: one.end):
+        if not promise.far and written[one.key] - {one.dc}:
+            continue
         # Where nodes have different histories for a while, a client who goes from one to another
         # sees that; who waits at one node does not.
         goes_about = one.node.startswith("client ") and not promise.one_history

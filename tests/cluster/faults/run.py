@@ -205,6 +205,7 @@ def promise_of(plan: Plan, cluster: Cluster) -> Promise:
     excused = {node.host for node in cluster.nodes.values() if LOSES in node.all_said()}
     return Promise(
         one_history=not plan.loses,
+        far=not plan.loses,
         excused=frozenset(excused) if plan.loses else frozenset(),
         staleness=None if stale is None else stale + BEHIND,
     )

@@ -249,6 +249,14 @@ impl Column {
     }
 
     /// Two of the cells at `joined_at` as one; neither is nil. `None`: it is the same as ours.
+    /// The cell of the sum without the totals of some writers. `None`: it is no sum, or has none of them.
+    pub fn without(&self, cell: &[u8], is_gone: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        match self.how {
+            How::Sum | How::FloatSum => totals::without(cell, is_gone),
+            _ => None,
+        }
+    }
+
     pub fn join<'a>(&self, ours: &[u8], theirs: &Cell<'a>) -> Option<Cell<'a>> {
         if ours == &**theirs {
             return None;

@@ -63,6 +63,22 @@ pub fn join(ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     (joined != ours).then_some(joined)
 }
 
+/// The cell without the totals of some writers. `None`: it has none of them.
+pub fn without(cell: &[u8], is_gone: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    let kept: Vec<_> = all(cell).filter(|total| !is_gone(total.name)).collect();
+    if kept.len() == all(cell).count() {
+        return None;
+    }
+    let mut left = Vec::with_capacity(cell.len());
+    if kept.is_empty() {
+        left.extend_from_slice(pack::NIL);
+    } else {
+        pack::put_list(&mut left, kept.len() * 3);
+        kept.iter().for_each(|total| total.put(&mut left));
+    }
+    Some(left)
+}
+
 fn together(ours: &[u8], theirs: &[u8]) -> Vec<u8> {
     // Of a name the first is its later one.
     let mut found: Vec<_> = all(ours).chain(all(theirs)).collect();

@@ -9,6 +9,14 @@ impl Machine for Rows {
         Rows::of_genesis(genesis)
     }
 
+    fn is_bare(&mut self) {
+        Rows::is_bare(self);
+    }
+
+    fn writer(&self) -> u64 {
+        Rows::writer(self)
+    }
+
     fn advance(&mut self, time: u64) {
         self.pass(time);
     }
@@ -28,6 +36,7 @@ impl Machine for Rows {
             reading: moment.stamp,
             lineage: moment.lineage,
             put_back: moment.put_back,
+            writer: moment.writer,
             place: &place,
         };
         match self.run(arguments, &when, reply) {

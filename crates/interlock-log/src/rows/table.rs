@@ -27,6 +27,8 @@ pub struct When<'a> {
     pub lineage: u64,
     /// It comes from a lost entry: it is not refused for capacity, and what was set later may stay.
     pub put_back: bool,
+    /// The number of the writer by whom a lost command was done first.
+    pub writer: Option<u64>,
     /// The reading at which a lost command is done over what has this reading. `None`: that stays.
     pub place: &'a dyn Fn(u64) -> Option<u64>,
 }
@@ -40,6 +42,18 @@ pub struct Rows {
     lineage: (u64, u64),
     /// The name of whoever writes in it.
     writer: String,
+    /// The first number of a writer of this data centre whose sums are all here, or come back from entries
+    /// that were lost: those that others have of them are passed over. What was added under a lower number
+    /// was lost with all who had it, and only others may have it.
+    own_from: u64,
+}
+
+/// True if a writer is one of a data centre, with this number or a higher one.
+fn is_of(writer: &[u8], dc: &str, from: u64) -> bool {
+    match stamp::parts(writer) {
+        Some((of, number)) => of == dc.as_bytes() && number.is_none_or(|number| number >= from),
+        None => false,
+    }
 }
 
 /// Bits of a lineage that tell two from each other that begin in the same second.
@@ -54,7 +68,7 @@ impl Rows {
         let tombstones = usize::try_from(settings.tombstones).unwrap_or(usize::MAX);
         let store = Store::new(settings.rules.clone(), tombstones);
         let writer = stamp::writer(&settings.dc, 0);
-        Rows { settings, store, lineage: (NO_LINEAGE, 0), writer }
+        Rows { settings, store, lineage: (NO_LINEAGE, 0), writer, own_from: 0 }
     }
 
     /// Names the writer anew if the history is another one, or begins: a data centre that has lost all it
@@ -70,6 +84,17 @@ impl Rows {
         let number = second << LINEAGE_BITS | rest;
         self.lineage = (when.lineage, number.max(self.lineage.1 + 1));
         self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
+        self.own_from = self.own_from.min(self.lineage.1);
+    }
+
+    /// This history was begun by somebody who has nothing of those before it.
+    pub fn is_bare(&mut self) {
+        self.own_from = NO_LINEAGE;
+    }
+
+    /// The number of whoever wrote last.
+    pub fn writer(&self) -> u64 {
+        self.lineage.1
     }
 
     pub fn settings(&self) -> &Settings {
@@ -110,9 +135,22 @@ impl Rows {
         when: &When,
         reply: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        self.follow(when);
         let mut reply = Writer { out: reply, resp3: false };
-        let done = self.try_run(arguments, when, &mut reply);
+        let done = match when.writer {
+            None => {
+                self.follow(when);
+                self.try_run(arguments, when, &mut reply)
+            }
+            // It counts under its first name, under which others may have it already.
+            Some(number) => {
+                self.own_from = self.own_from.min(number);
+                let first = stamp::writer(&self.settings.dc, number);
+                let own = std::mem::replace(&mut self.writer, first);
+                let done = self.try_run(arguments, when, &mut reply);
+                self.writer = own;
+                done
+            }
+        };
         if let Err(Refusal(text)) = &done {
             reply.error(text);
         }
@@ -279,7 +317,11 @@ impl Rows {
         }
         let is_own = other.settings.dc == self.settings.dc;
         for row in other.store.all() {
-            let theirs = rules.trust(row.state.into());
+            let mut theirs = rules.trust(row.state.into());
+            if !is_own {
+                let dc = &self.settings.dc;
+                theirs = rules.without(theirs, |name| is_of(name, dc, self.own_from));
+            }
             let joined = match self.store.get(row.key) {
                 Some(ours) => rules.join_placed(ours, &theirs, place),
                 None => Some(theirs.clone()),
@@ -293,6 +335,7 @@ impl Rows {
             }
         }
         if is_own {
+            self.own_from = 0;
             // The next command begins one above both.
             self.lineage = (NO_LINEAGE, self.lineage.1.max(other.lineage.1));
             self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
@@ -321,6 +364,7 @@ impl Rows {
         codec::put_bytes(out, &settings);
         codec::put_number(out, self.lineage.0);
         codec::put_number(out, self.lineage.1);
+        codec::put_number(out, self.own_from);
     }
 
     /// Writes so many rows that changed behind a number, as a table that others take in. Returns the
@@ -337,6 +381,7 @@ impl Rows {
         let mut from = Reader::new(bytes);
         let mut rows = Rows::of_genesis(from.bytes(1 << 22)?)?;
         rows.lineage = (from.number()?, from.number()?);
+        rows.own_from = from.number()?;
         if rows.lineage.1 > u64::MAX >> 1 {
             return Err(Damaged);
         }

@@ -68,6 +68,19 @@ impl Rules {
         (*joined.0 != *ours).then_some(joined)
     }
 
+    /// A state without what some writers have added to its sums.
+    pub fn without(&self, state: State, is_gone: impl Fn(&[u8]) -> bool) -> State {
+        let cells = self.cells(&state.0);
+        let mut left: Option<Vec<Cell<'_>>> = None;
+        for column in &self.columns {
+            let Some(at) = column.joined_at() else { continue };
+            if let Some(cell) = column.without(&cells[at], &is_gone) {
+                left.get_or_insert_with(|| cells.to_vec())[at] = cell.into();
+            }
+        }
+        left.map(|cells| self.encode(&cells)).unwrap_or(state)
+    }
+
     /// The highest reading of what a change would set over.
     pub fn latest(&self, before: &[u8], change: &Change) -> u64 {
         let cells = self.spread(&self.cells(before));

@@ -45,7 +45,8 @@ impl Node {
     ) -> String {
         self.rows.pass(self.now);
         let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
-        let when = When { time: self.now, reading, lineage: self.lineage, put_back, place };
+        let when =
+            When { time: self.now, reading, lineage: self.lineage, put_back, writer: None, place };
         let (mut reply, checksum) = (Vec::new(), self.rows.store().checksum());
         let done = self.rows.run(&words, &when, &mut reply);
         assert_eq!(done.is_err(), reply.starts_with(b"-"));
@@ -263,6 +264,7 @@ fn a_data_centre_that_has_lost_all_it_had_counts_under_another_name() {
     east.run("HINCRBY t:sum n 5");
     west.rows.take_in(&east.rows, &keep);
     east = Node::new("east", 100, 2);
+    east.rows.is_bare();
     east.now += 2000;
     west.now += 2000;
     east.run("HINCRBY t:sum n 2");

@@ -2,7 +2,7 @@
 
 use interlock_log::apply::{Answer, Fate, Whole};
 use interlock_log::codec::Reader;
-use interlock_log::entry::{Arguments, Body, Command, Entry, Mark, Source};
+use interlock_log::entry::{Arguments, Body, Command, Entry, Mark, PutBack, Source};
 use interlock_log::machine::{Limits, Rules as LogRules};
 use interlock_log::rows::Rows;
 
@@ -14,24 +14,41 @@ struct Log {
     whole: Whole<Rows>,
     at: Mark,
     number: u64,
+    name: Vec<u8>,
+    kept: Option<PutBack>,
 }
 
 impl Log {
     fn new(dc: &str) -> Log {
-        let mut log = Log { whole: Whole::default(), at: Mark::default(), number: 0 };
+        Log::begun(dc, 0)
+    }
+
+    /// A log that is begun by a node that has seen a log time.
+    fn begun(dc: &str, seen: u64) -> Log {
+        let whole = Whole::default();
+        let (at, name) = (Mark::default(), b"node.1".to_vec());
+        let mut log = Log { whole, at, number: 0, name, kept: None };
         let mut genesis = Vec::new();
         settings(dc, 10, 2).encode(&mut genesis);
-        assert_eq!(log.append(0, Body::Genesis(genesis)).0, Fate::Taken);
+        assert_eq!(log.append_seen(0, Body::Genesis(genesis), seen).0, Fate::Taken);
+        if seen > 0 {
+            log.name = b"node.2".to_vec();
+        }
         log
     }
 
     fn append(&mut self, number: u64, body: Body) -> (Fate, Vec<Answer>) {
-        let (name, read) = (b"node.1".to_vec(), self.at);
-        let entry = Entry { name, number, read, seen: 0, nonce: 1, body };
+        self.append_seen(number, body, 0)
+    }
+
+    fn append_seen(&mut self, number: u64, body: Body, seen: u64) -> (Fate, Vec<Answer>) {
+        let (name, read) = (self.name.clone(), self.at);
+        let entry = Entry { name, number, read, seen, nonce: 1, body };
         self.at = self.at.then(&entry.encode());
         let time = NOW + self.at.position;
         let applied =
             self.whole.apply(&entry, self.at, time, true, &Limits::default(), LogRules::ALL);
+        self.kept = applied.kept;
         (applied.fate, applied.answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
@@ -49,6 +66,13 @@ impl Log {
             other => format!("{other:?}"),
         };
         answers.into_iter().map(text).collect()
+    }
+
+    /// Takes the rows of another data centre.
+    fn takes(&mut self, name: &str, other: &Log) {
+        let source = Some(Source { name: name.as_bytes().to_vec(), mark: other.at });
+        let body = Body::State { source, bytes: other.encoded() };
+        assert_eq!(self.append(0, body).0, Fate::Taken);
     }
 
     fn rows(&self) -> &Rows {
@@ -101,6 +125,71 @@ fn a_log_drives_a_table() {
         let sum = format!(":{}\r\n", number + 51);
         assert_eq!(east.write(number, &["HINCRBY t:sum n 1"]), [sum]);
     }
+}
+
+/// What was added here and lost comes back from nodes, entry by entry; another data centre has it too, and
+/// sends its rows. It must count once, whichever comes first.
+#[test]
+fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
+    for (in_between, is_all_lost) in [(0, false), (2, false), (5, false), (0, true), (3, true)] {
+        let (mut east, mut west) = (Log::new("east"), Log::new("west"));
+        east.write(1, &["HINCRBY t:sum n 100"]);
+        let (early, early_at) = (east.encoded(), east.at);
+        let mut lost = Vec::new();
+        if is_all_lost {
+            lost.push(kept(&mut Log::new("east"), 1, "HINCRBY t:sum n 100"));
+        }
+        lost.extend((2..7).map(|number| kept(&mut east, number, "HINCRBY t:sum n 1")));
+        west.takes("east", &east);
+        west.write(1, &["HINCRBY t:sum n 1000", "HSET t:sum n 5000"]);
+        let mut east = if is_all_lost {
+            // It was begun again by a node that had seen the other log.
+            Log::begun("east", NOW)
+        } else {
+            let whole = Whole::decode(&mut Reader::new(&early)).unwrap();
+            Log { whole, at: early_at, number: 0, name: b"node.2".to_vec(), kept: None }
+        };
+        // Somebody writes before anything is put back.
+        east.at.position += 5_000;
+        east.write(90, &["HINCRBY t:sum n 20"]);
+        for (count, (number, did)) in lost.into_iter().enumerate() {
+            if count == in_between {
+                east.takes("west", &west);
+                west.takes("east", &east);
+            }
+            let name = std::mem::replace(&mut east.name, b"node.1".to_vec());
+            assert_eq!(east.append(number, Body::PutBack(did)).0, Fate::Counted);
+            east.name = name;
+        }
+        east.takes("west", &west);
+        west.takes("east", &east);
+        let told = ":5020\r\n";
+        assert_eq!(east.write(91, &["HINCRBY t:sum n 0"]), [told], "{in_between} {is_all_lost}");
+        assert_eq!(west.write(9, &["HINCRBY t:sum n 0"]), [told], "{in_between} {is_all_lost}");
+    }
+}
+
+#[test]
+fn sums_that_all_nodes_of_a_data_centre_have_lost_come_from_another() {
+    let (mut east, mut west) = (Log::new("east"), Log::new("west"));
+    east.write(1, &["HINCRBY t:sum n 100"]);
+    west.takes("east", &east);
+    // A node that has nothing begins the log.
+    let mut east = Log::new("east");
+    east.at.position += 5_000;
+    assert_eq!(east.write(2, &["HINCRBY t:sum n 1"]), [":1\r\n"]);
+    east.takes("west", &west);
+    assert_eq!(east.write(3, &["HINCRBY t:sum n 1"]), [":102\r\n"]);
+    west.takes("east", &east);
+    east.takes("west", &west);
+    assert_eq!(east.write(4, &["HINCRBY t:sum n 1"]), [":103\r\n"]);
+    assert_eq!(west.write(1, &["HINCRBY t:sum n 0"]), [":102\r\n"]);
+}
+
+/// Writes, and returns what a ring keeps of it, with its number.
+fn kept(log: &mut Log, client: u64, line: &str) -> (u64, PutBack) {
+    log.write(client, &[line]);
+    (log.number, log.kept.clone().unwrap())
 }
 
 /// A client may say any deadline: what is not done for it must not have all writes refused up to then, once
