@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ import pytest
 
 import interlock
 from interlock.cli import main
+from interlock.cluster import figures
 from interlock.hub import metrics
 from interlock.hub.figures import FIGURES, PREFIX, STORE_FIGURES, TABLE_FIGURES
 from interlock.metrics import shipped
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import WORKER_FAMILIES
 from interlock.queue_figures import QUEUE_FAMILIES
+from tests.cluster.nodes import NodeProcess
 from tests.metrics import kitchen
-from tests.metrics.conftest import Program, programs
+from tests.metrics.conftest import programs
 from tests.metrics.prometheus import Prometheus, checked, page, prometheus, wait_for
 
 HERE = Path(__file__).parent
@@ -29,8 +32,10 @@ NAME = re.compile(r"\b(interlock_\w+|process_\w+)\b")
 
 
 def known() -> set[str]:
-    """The names of all samples that a worker, an exporter and a hub may tell."""
-    found = {figure.metric for figure in FIGURES if figure.metric} | {f"{PREFIX}info"}
+    """The names of all samples that a worker, an exporter, a hub and a node may tell."""
+    found = {f"{figures.PREFIX}{name}" for name, _ in (*figures.GAUGES, *figures.COUNTERS)}
+    found.add(f"{figures.PREFIX}trouble")
+    found |= {figure.metric for figure in FIGURES if figure.metric} | {f"{PREFIX}info"}
     for family in (*WORKER_FAMILIES.values(), *EXPORTER_FAMILIES, *QUEUE_FAMILIES):
         if family.kind == "histogram":
             found |= {f"{family.name}_{part}" for part in ("bucket", "sum", "count")}
@@ -118,26 +123,32 @@ def test_the_command_prints_both(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture(scope="module")
 def scraped(
-    hub: interlock.Hub, hub_url: str, tmp_path_factory: pytest.TempPathFactory
+    hub: interlock.Hub,
+    hub_url: str,
+    redis_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped for a while what a worker did."""
+    """A Prometheus that has scraped for a while what a worker did, and a node."""
     folder = tmp_path_factory.mktemp("prometheus")
     rules = folder / "interlock.yml"
     rules.write_text(shipped.rules())
     kitchen.app.close()
     kitchen.app.url = hub_url
-    with programs() as start:
+    with programs() as start, closing(NodeProcess("a", redis_url, folder)) as node:
         exporter = start("exporter", "--url", hub_url, "--port", "0", "--keys", "3")
         worker = start("worker", "tests.metrics.kitchen:app", "--url", hub_url, "--metrics", "0")
         wait_for(lambda: "interlock_worker_ready 1.0" in page(worker.address), "not ready")
+        node.wait()
         send()
         targets = {
             "hub": hub.http_address, "exporter": exporter.address, "worker": worker.address,
+            "node": node.http,
         }  # fmt: skip
         with prometheus(folder, targets, [rules]) as made:
             wait_for(lambda: rising(made), "nothing rises")
             yield made
-        assert_checked(exporter, worker, hub)
+        for address in (exporter.address, worker.address, hub.http_address, node.http):
+            checked("check metrics", given=page(address))
     kitchen.app.close()
 
 
@@ -159,11 +170,6 @@ def rising(made: Prometheus) -> bool:
         'rate(interlock_queue_acks_total{job="exporter"}[1m]) > 0',
     )
     return all(made.query(one) for one in rates)
-
-
-def assert_checked(exporter: Program, worker: Program, hub: interlock.Hub) -> None:
-    for address in (exporter.address, worker.address, hub.http_address):
-        checked("check metrics", given=page(address))
 
 
 def test_promtool_has_nothing_against_any_figure_of_a_hub() -> None:
