@@ -122,7 +122,7 @@ DIFFERENCES = (
     ("a table that a node of a cluster keeps, rows of several tables in one call",
      "`CROSSTABLE` where one of them is kept, and nothing is done",
      "the node alone writes its table, the hub the others"),
-    ("such a table, when its node has not heard from the primary for longer than it may",
+    ("such a table, when its node has not read its log to the end for longer than it may",
      "`STALE` for what reads rows",
      "who was told how old a row may be gets none that is older"),
     ("databases, transactions, scripts, other data",

@@ -22,7 +22,7 @@ pub enum Pending {
     Reading {
         topics: Vec<Box<[u8]>>,
     },
-    /// A write to a table that a node keeps, or a command for that node, by its number.
+    /// A call of NODE, by its number.
     Kept {
         keeper: Arc<Keeper>,
         number: u64,

@@ -32,6 +32,7 @@ impl RowWrites for Silent {
 struct Serving {
     hub: Hub,
     keeper: Arc<Keeper>,
+    written: Arc<Silent>,
     tables: [Table; 3],
     paths: [PathBuf; 3],
 }
@@ -48,9 +49,9 @@ impl Serving {
                 (Schema::parse("a: U32").unwrap(), Options { capacity: 100, ..Options::default() });
             Table::open(&Location::Path(path.clone()), &schema, &options).unwrap()
         });
+        let silent = Arc::new(Silent::default());
         let written = |name: &str, table| {
-            let writes = Arc::new(Silent::default());
-            ServedTable::written(name.into(), table, writes, Some(keeper.clone()))
+            ServedTable::written(name.into(), table, silent.clone(), Some(keeper.clone()))
         };
         let served = [
             ServedTable::new("free".into(), &tables[0]),
@@ -59,7 +60,7 @@ impl Serving {
         ];
         let live = Live { tables: Tables::new(served), ..Live::default() };
         let hub = Hub::new(Settings { live, ..Settings::default() });
-        Serving { hub, keeper, tables, paths }
+        Serving { hub, keeper, written: silent, tables, paths }
     }
 
     /// Says something; returns what is answered at once, and whether the rest waits.
@@ -110,6 +111,44 @@ fn calls(first: &str) -> Vec<(&'static Command, String)> {
         Some((command, format!("{name} {first}{}", " 1".repeat(left))))
     });
     on_rows.collect()
+}
+
+#[test]
+fn every_command_that_writes_rows_goes_to_the_writer_and_no_other() {
+    let mut serving = Serving::new();
+    serving.tables[1]
+        .write(b"k", &[7], Default::default(), interlock_table::Where::Anywhere)
+        .unwrap();
+    let mut given = 0;
+    for (number, (command, line)) in calls("kept").into_iter().enumerate() {
+        let mut client = serving.hub.client(number as u32 + 1);
+        let (said, waits) = serving.says(&mut client, &format!("{line}\r\nPING"));
+        let goes = matches!(command.name, "table|barrier" | "table|time");
+        assert_eq!(waits, goes || command.has_flag("write"), "{line}: {said}");
+        assert_eq!(said.is_empty(), waits, "{line}: {said}");
+        let mut core = Core {
+            shared: &serving.hub.shared,
+            local: &mut serving.hub.local,
+            now: 0,
+            clock: || 0,
+        };
+        core.local.writes.give();
+        let taken = std::mem::take(&mut *serving.written.0.lock().unwrap());
+        assert_eq!(taken.len(), usize::from(waits), "{line}");
+        for write in taken {
+            let words = write.arguments.iter().map(|word| String::from_utf8_lossy(word));
+            assert_eq!(words.collect::<Vec<_>>().join(" "), line);
+            given += 1;
+        }
+        client.session.close(&mut core);
+    }
+    assert!(given > 19, "{given}");
+    let there = serving.tables[1].get(b"k").unwrap().unwrap();
+    assert_eq!(there.words(), [7], "the hub wrote nothing");
+    for (number, (_, line)) in calls("free").into_iter().chain(calls("none")).enumerate() {
+        let mut client = serving.hub.client(number as u32 + 500);
+        assert!(!serving.says(&mut client, &line).1, "{line}");
+    }
 }
 
 #[test]

@@ -1,1 +1,1 @@
-"""The state table across machines: nodes, their change streams and what lies behind them."""
+"""The state table across machines: nodes, logs, links and databases."""

@@ -70,7 +70,7 @@ pub const DECLARED: &[Command] = &[
         flags: ADMIN_FLAGS,
         categories: ADMIN,
         tips: &["nondeterministic_output"],
-        summary: "Asks the node that keeps a table of this hub, or tells it what to do",
+        summary: "Asks the node of this hub for its state, or has it do something",
         since: "1.0.0",
         group: "cluster",
         complexity: "of the subcommand",
