@@ -24,7 +24,73 @@ pub struct Write {
     pub client: Option<Numbered>,
     /// The command's name first. Rights and the number of arguments were checked, and all rows are of tables
     /// that have this writer.
-    pub arguments: Vec<Vec<u8>>,
+    pub arguments: Words,
+}
+
+/// The arguments of a write in one piece of memory: their number, and each with its length before it. These
+/// numbers have seven bits to a byte, the lowest first, as in the entries of logs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Words {
+    pub fn new<T: AsRef<[u8]>>(words: impl ExactSizeIterator<Item = T> + Clone) -> Words {
+        let size: usize = words.clone().map(|word| word.as_ref().len() + 2).sum();
+        let (mut bytes, count) = (Vec::with_capacity(size + 2), words.len());
+        put_number(&mut bytes, count);
+        for word in words {
+            put_number(&mut bytes, word.as_ref().len());
+            bytes.extend_from_slice(word.as_ref());
+        }
+        Words { bytes, count }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All of them, as they are in memory.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[..];
+        number(&mut rest);
+        (0..self.count).map(move |_| {
+            let length = number(&mut rest);
+            let (word, behind) = rest.split_at(length);
+            rest = behind;
+            word
+        })
+    }
+}
+
+fn put_number(to: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+fn number(from: &mut &[u8]) -> usize {
+    let (mut number, mut shift) = (0, 0);
+    while let Some((byte, rest)) = from.split_first() {
+        *from = rest;
+        number |= usize::from(byte & 0x7f) << shift;
+        shift += 7;
+        if *byte < 0x80 {
+            break;
+        }
+    }
+    number
 }
 
 /// The client and the number of a write, under which it is done once however often it comes.

@@ -50,6 +50,21 @@ impl Deref for Bytes {
     }
 }
 
+impl Bytes {
+    /// Several byte strings, in one piece of memory. Fails beyond 4 GiB: what is written and read here is
+    /// shorter.
+    pub fn all(parts: &[&[u8]]) -> Vec<Bytes> {
+        let whole: Arc<[u8]> = parts.concat().into();
+        u32::try_from(whole.len()).expect("less than 4 GiB");
+        let mut from = 0;
+        let part = |part: &&[u8]| {
+            let to = from + part.len() as u32;
+            Bytes { whole: whole.clone(), from: std::mem::replace(&mut from, to), to }
+        };
+        parts.iter().map(part).collect()
+    }
+}
+
 /// Fails beyond 4 GiB: what is written and read here is shorter.
 impl From<&[u8]> for Bytes {
     fn from(bytes: &[u8]) -> Bytes {

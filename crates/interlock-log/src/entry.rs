@@ -80,6 +80,12 @@ impl Arguments {
         Arguments(out.into())
     }
 
+    /// The arguments of several commands, which are there as an entry has them: as [`Arguments::new`] writes
+    /// each.
+    pub fn all(written: &[&[u8]]) -> impl Iterator<Item = Arguments> {
+        Bytes::all(written).into_iter().map(Arguments)
+    }
+
     fn decode(reader: &mut Reader<'_>) -> Result<Arguments, Damaged> {
         let before = *reader;
         let count = bounded(reader.count(1)?, MOST_ARGUMENTS)?;

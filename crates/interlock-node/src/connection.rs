@@ -78,6 +78,10 @@ pub struct Connection {
     buffer: Box<[u8]>,
     scan: Scan,
     has_ended: bool,
+    /// The next call of [`Connection::drive`] need not look for what arrived: a poll has found nothing.
+    is_quiet: bool,
+    /// The last look at what arrived has found as much as there was room for.
+    is_full: bool,
 }
 
 enum Socket {
@@ -94,7 +98,7 @@ impl Connection {
         };
         let tls = tls.map(|tls| tls.begin().map(Box::new)).transpose()?;
         let (out, received, scan) = Default::default();
-        let (sent, read, has_ended) = Default::default();
+        let (sent, read, has_ended, is_quiet, is_full) = Default::default();
         let buffer = vec![0; RECEIVED].into_boxed_slice();
         Ok(Connection {
             socket,
@@ -107,6 +111,8 @@ impl Connection {
             buffer,
             scan,
             has_ended,
+            is_quiet,
+            is_full,
         })
     }
 
@@ -131,6 +137,23 @@ impl Connection {
         self.received.len() - self.read
     }
 
+    /// A poll of [`Connection::interest`] is over: `found` is what it has found, if anything.
+    pub fn polled(&mut self, found: i16) {
+        self.is_quiet = found == 0;
+    }
+
+    /// Sends what can be without waiting. A failure is left for [`Connection::drive`] to find.
+    pub fn flush(&mut self) {
+        if self.is_connected {
+            let _ = self.send();
+        }
+    }
+
+    /// Returns whether more may have arrived than the last [`Connection::drive`] has taken.
+    pub fn may_hold_more(&self) -> bool {
+        self.tls.is_some() || self.is_full
+    }
+
     /// Sends and receives what can be without waiting. Returns whether anything arrived.
     ///
     /// # Errors
@@ -150,6 +173,10 @@ impl Connection {
             }
         }
         let sent = self.send();
+        // A session of TLS may hold what arrived before.
+        if std::mem::take(&mut self.is_quiet) && self.tls.is_none() {
+            return sent.map(|()| false);
+        }
         // The other side may have said why it breaks off.
         let moved = self.receive(most)?;
         sent?;
@@ -195,6 +222,7 @@ impl Connection {
             self.received.shrink_to(KEPT);
         }
         let mut moved = false;
+        self.is_full = true;
         while self.received.len() < most {
             let taken = match &mut self.tls {
                 None => self.socket.read(&mut self.buffer),
@@ -210,10 +238,14 @@ impl Connection {
                     self.received.extend_from_slice(&self.buffer[..count]);
                     moved = true;
                     if count < RECEIVED {
+                        self.is_full = false;
                         break;
                     }
                 }
-                Err(error) if is_nothing(&error) => break,
+                Err(error) if is_nothing(&error) => {
+                    self.is_full = false;
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }

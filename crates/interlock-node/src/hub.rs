@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_hub::wake::WakeUp;
-use interlock_hub::writes::{Answers, RowWrites, Waiting, Write as Given, MOST_NAME};
+use interlock_hub::writes::{Answers, RowWrites, Waiting, Words, Write as Given, MOST_NAME};
 use interlock_log::apply::Answer;
 
 use crate::node::{Clients, News, Refused, Unacknowledged, Write};
@@ -125,6 +125,10 @@ impl Clients for HubClients {
         self.writes.wake.descriptor()
     }
 
+    fn waiting(&self) -> usize {
+        self.writes.lock().writes.len()
+    }
+
     fn take(&mut self, most: usize) -> Vec<Write> {
         let mut taken = Vec::new();
         for Given { waiting, client, arguments } in self.writes.take(most) {
@@ -229,12 +233,16 @@ fn reply(answer: Answer, numbered: bool, resp3: bool) -> Vec<u8> {
 
 /// The machines for which a call waits that says it itself. TABLE TIME, and TABLE BARRIER without ACKS, do nothing
 /// that others could have.
-fn acks(arguments: &[Vec<u8>]) -> Option<usize> {
-    let is = |at: usize, name: &[u8]| arguments[at].eq_ignore_ascii_case(name);
-    if arguments.len() < 3 || !is(0, b"table") || !(is(1, b"barrier") || is(1, b"time")) {
+fn acks(arguments: &Words) -> Option<usize> {
+    if !arguments.iter().next().is_some_and(|word| word.eq_ignore_ascii_case(b"table")) {
         return None;
     }
-    let count = arguments.get(4).filter(|_| is(3, b"acks"));
+    let words: Vec<&[u8]> = arguments.iter().take(5).collect();
+    let is = |at: usize, name: &[u8]| words[at].eq_ignore_ascii_case(name);
+    if words.len() < 3 || !(is(1, b"barrier") || is(1, b"time")) {
+        return None;
+    }
+    let count = words.get(4).filter(|_| is(3, b"acks"));
     let count = count.and_then(|count| std::str::from_utf8(count).ok()?.parse().ok());
     Some(count.unwrap_or(0))
 }
@@ -244,8 +252,7 @@ fn error(text: &str) -> Vec<u8> {
 }
 
 fn size(write: &Given) -> usize {
-    let arguments = write.arguments.iter().map(|one| one.len() + OF_AN_ARGUMENT);
-    OF_A_WRITE + arguments.sum::<usize>()
+    OF_A_WRITE + write.arguments.bytes().len() + write.arguments.len() * OF_AN_ARGUMENT
 }
 
 const ENDED: &str = "TRYAGAIN the node that writes this table has ended: it was not done";

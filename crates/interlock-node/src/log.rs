@@ -52,6 +52,14 @@ pub trait LogPort: Send {
     /// Does what can be done without waiting. Returns whether there are events.
     fn drive(&mut self, now: Instant) -> bool;
 
+    /// A poll of the descriptors is over: what it has found, for the next call of [`LogPort::drive`].
+    fn polled(&mut self, _polled: &[libc::pollfd]) {}
+
+    /// Sends what was asked since [`LogPort::drive`]. Returns whether there are events.
+    fn send(&mut self, now: Instant) -> bool {
+        self.drive(now)
+    }
+
     /// The next event, if there is one.
     fn event(&mut self) -> Option<Event>;
 

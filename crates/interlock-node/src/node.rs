@@ -195,11 +195,12 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     }
 
     /// Waits until something happens, until `woken` is readable, or until a moment, and does what is to be
-    /// done.
-    pub fn turn(&mut self, until: Instant, woken: Option<RawFd>) {
+    /// done. Returns whether `woken` is readable.
+    pub fn turn(&mut self, until: Instant, woken: Option<RawFd>) -> bool {
         let now = Instant::now();
         let mut polled = Vec::new();
         self.log.descriptors(&mut polled);
+        let at = polled.len();
         polled.extend(woken.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }));
         if self.takes() || self.drains {
             let fd = self.clients.descriptor();
@@ -215,8 +216,12 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let wait = wake.saturating_duration_since(now);
         let ms = if wait.is_zero() || self.has_more { 0 } else { wait.as_millis() as i32 + 1 };
         // SAFETY: so many entries, whose descriptors are open for as long as their owners are.
-        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
+        let found = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
+        if found >= 0 {
+            self.log.polled(&polled);
+        }
         self.has_more = self.work(Instant::now());
+        woken.is_some() && polled[at].revents != 0
     }
 
     fn takes(&self) -> bool {
@@ -227,7 +232,14 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             && self.knows_time
             && !self.is_disk_bad
             && self.waiting.is_empty()
-            && self.log.under_way().0 < self.pace.under_way
+            && self.has_place()
+    }
+
+    /// Several entries are under way; more than a few only if each has many writes, or there would be more
+    /// entries than writes make worth while.
+    fn has_place(&self) -> bool {
+        let count = self.log.under_way().0;
+        count < self.pace.few || (count < self.pace.under_way && self.clients.waiting() >= MANY)
     }
 
     /// Returns whether there is more to do at once.
@@ -248,7 +260,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.send();
         self.save(now);
         self.keep(now);
-        self.log.drive(now)
+        self.log.send(now)
     }
 
     /// Shows what was applied to readers on the machine.
@@ -537,6 +549,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 }
 
 const STUCK: &str = "the log begins after the node's checkpoints";
+/// Writes that are worth an entry though some entries are under way.
+const MANY: usize = 64;
 /// Entries in the ring that no checkpoint needs.
 const MOST_KEPT: usize = 100_000;
 /// Lost entries that are put back between two reads.

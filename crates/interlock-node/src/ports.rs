@@ -3,15 +3,19 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use interlock_hub::writes::Words;
 use interlock_log::apply::Answer;
+use interlock_log::entry::MOST_ARGUMENTS;
 
 use crate::files::Reach;
-use interlock_log::entry::MOST_ARGUMENTS;
 
 /// The clients of a node, who wait elsewhere.
 pub trait Clients {
     /// Readable while there is something to take.
     fn descriptor(&self) -> RawFd;
+
+    /// The number of writes that are to be taken.
+    fn waiting(&self) -> usize;
 
     /// Takes up to so many writes, oldest first: by what each is answered, its client and number if it has
     /// them, and its arguments.
@@ -39,7 +43,7 @@ pub struct Write {
     pub deadline: Option<u64>,
     /// Other machines that are to have it before it is answered; `None`: as many as the node says.
     pub acks: Option<usize>,
-    pub arguments: Vec<Vec<u8>>,
+    pub arguments: Words,
 }
 
 impl Write {
@@ -52,7 +56,7 @@ impl Write {
     }
 
     pub fn bytes(&self) -> usize {
-        self.arguments.iter().map(|one| one.len() + OF_AN_ARGUMENT).sum()
+        self.arguments.bytes().len() + self.arguments.len() * OF_AN_ARGUMENT
     }
 }
 
@@ -105,8 +109,9 @@ pub enum News {
 /// The sizes and times of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Entries under way at most.
+    /// Entries under way at most, and those of few writes.
     pub under_way: usize,
+    pub few: usize,
     /// Writes in an entry at most.
     pub writes: usize,
     /// A write is done within this time or not at all.
@@ -130,6 +135,7 @@ impl Default for Pace {
     fn default() -> Self {
         Pace {
             under_way: 8,
+            few: 2,
             writes: 4096,
             timeout: Duration::from_secs(10),
             acks: 0,

@@ -198,6 +198,10 @@ impl Log {
             if !has_heard {
                 return;
             }
+            if !self.reader.may_hold_more() {
+                self.reading.ask(&mut self.reader, &self.settings, now);
+                return self.reader.flush();
+            }
         }
     }
 
@@ -296,6 +300,20 @@ impl LogPort for Log {
     fn drive(&mut self, now: Instant) -> bool {
         self.drive_appender(now);
         self.drive_reader(now);
+        !self.events.is_empty()
+    }
+
+    fn polled(&mut self, polled: &[libc::pollfd]) {
+        self.appender.polled(polled);
+        self.reader.polled(polled);
+    }
+
+    fn send(&mut self, now: Instant) -> bool {
+        if !self.reading.is_stopped() {
+            self.reading.ask(&mut self.reader, &self.settings, now);
+            self.reader.flush();
+        }
+        self.appender.flush();
         !self.events.is_empty()
     }
 

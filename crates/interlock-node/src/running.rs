@@ -264,6 +264,7 @@ impl Drop for Running {
 }
 
 fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
+    let (mut told, mut is_stale) = (Instant::now(), true);
     while !shared.ends.load(SeqCst) {
         if shared.drains.load(SeqCst) {
             node.drain();
@@ -283,11 +284,19 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
         }
         let beat = Instant::now() + BEAT;
         let until = node.answer_at().map_or(beat, |at| at.min(beat));
-        node.turn(until, Some(shared.wake.descriptor()));
-        shared.wake.silence();
+        let until = if is_stale { until.min(told + FRESH) } else { until };
+        if node.turn(until, Some(shared.wake.descriptor())) {
+            shared.wake.silence();
+        }
         lock(&shared.asked).drain(..).for_each(|ask| node.ask(ask));
         lock(&shared.brought).drain(..).for_each(|bring| node.bring(bring));
         node.answer();
+        let now = Instant::now();
+        is_stale = now < told + FRESH;
+        if is_stale {
+            continue;
+        }
+        told = now;
         let store = node.replica_state().map(Rows::store);
         *lock(&shared.figures) = Figures {
             standing: node.standing(),
@@ -330,5 +339,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// For as long as nothing happens, the node looks at the time this often.
 const BEAT: Duration = Duration::from_millis(500);
+/// Figures are no older.
+const FRESH: Duration = Duration::from_millis(10);
 /// For so long somebody waits beyond his time for the loop to answer.
 const LATE: Duration = Duration::from_secs(1);

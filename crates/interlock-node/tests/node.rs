@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use interlock_hub::writes::Words;
 use interlock_log::apply::Answer;
 use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
 use interlock_log::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
@@ -94,6 +95,10 @@ struct Shared {
 impl Clients for Threads {
     fn descriptor(&self) -> RawFd {
         self.woken.as_raw_fd()
+    }
+
+    fn waiting(&self) -> usize {
+        self.shared.asked.lock().unwrap().len()
     }
 
     fn take(&mut self, most: usize) -> Vec<Write> {
@@ -190,7 +195,7 @@ impl Running {
             client: None,
             deadline: None,
             acks,
-            arguments: vec![name.as_bytes().to_vec()],
+            arguments: Words::new([name].iter()),
         };
         self.shared.asked.lock().unwrap().extend((0..count).map(write));
         let _ = std::io::Write::write(&mut *self.waker.lock().unwrap(), b"x");

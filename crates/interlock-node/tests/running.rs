@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use interlock_hub::kept::{self, Keeper};
-use interlock_hub::writes::{Desk, Host, Numbered, RowWrites, Waiting, Write, Written};
+use interlock_hub::writes::{Desk, Host, Numbered, RowWrites, Waiting, Words, Write, Written};
+use interlock_log::entry::Arguments;
 use interlock_log::machine::Limits;
 use interlock_log::rows;
 use interlock_log::state::Rules;
@@ -48,7 +49,7 @@ impl Client {
         let write = |(number, line): (u64, &&str)| Write {
             waiting: Waiting::new(self.desk.clone(), 1, number, number == RESP3),
             client: client(number),
-            arguments: line.split(' ').map(|word| word.as_bytes().to_vec()).collect(),
+            arguments: Words::new(line.split(' ').collect::<Vec<_>>().iter()),
         };
         self.writes.write((0..).zip(lines).map(write).collect());
     }
@@ -141,6 +142,18 @@ fn eventually(mut what: impl FnMut() -> bool) {
     while !what() {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn words_are_in_memory_as_an_entry_has_them() {
+    let long = "x".repeat(20_000);
+    for line in ["HSET t:a name n", "PING", &format!("HSET t:a name {long} n {}", &long[..200])] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let given = Words::new(words.iter());
+        let entry = Arguments::all(&[b"before", given.bytes()]).nth(1).unwrap();
+        assert_eq!(entry, Arguments::new(&words));
+        assert!(given.iter().eq(words.iter().map(|word| word.as_bytes())));
     }
 }
 

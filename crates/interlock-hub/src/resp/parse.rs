@@ -303,7 +303,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// From the argument with this index on.
-    pub fn from(self, index: usize) -> impl Iterator<Item = &'a [u8]> {
+    pub fn from(self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         let ranges = self.ranges.get(index..).unwrap_or_default();
         ranges.iter().map(move |&(start, end)| &self.bytes[start as usize..end as usize])
     }

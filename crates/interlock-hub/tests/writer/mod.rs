@@ -190,12 +190,12 @@ fn write(
             Err(_) => Vec::new(),
         };
         for Write { waiting, arguments, .. } in batch {
-            if arguments.get(1).is_some_and(|row| row == b"kept:dropped") {
+            if arguments.iter().nth(1).is_some_and(|row| row == b"kept:dropped") {
                 continue;
             }
             let client = &mut speaks[usize::from(waiting.resp3())];
             let mut call = format!("*{}\r\n", arguments.len()).into_bytes();
-            for argument in &arguments {
+            for argument in arguments.iter() {
                 call.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
                 call.extend_from_slice(argument);
                 call.extend_from_slice(b"\r\n");

@@ -21,7 +21,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let since = now.saturating_duration_since(self.read_at).as_millis() as u64;
         let deadline = self.replica.deadline(since, self.pace.timeout.as_millis() as u64);
         let furthest = self.replica.deadline(since, u64::MAX);
-        let (mut bytes, mut asks) = (0, false);
+        let (mut bytes, mut entry) = (0, Vec::new());
         for write in writes {
             let deadline = write.deadline.unwrap_or(deadline);
             if let Some(why) = write.refusal(deadline, furthest) {
@@ -29,23 +29,29 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                 continue;
             }
             bytes += write.bytes();
-            let Write { ticket, client, acks, arguments, .. } = write;
-            asks |= self.acks.expect(ticket, acks);
-            let client = client.map(|(name, number)| (name.into(), number));
-            let arguments = Arguments::new(&arguments);
-            self.replica.submit(ticket, Command { client, deadline, arguments });
+            entry.push((write, deadline));
             if bytes > MOST_OF_A_WRITE {
-                self.append(asks, now);
-                (bytes, asks) = (0, false);
+                self.append(std::mem::take(&mut entry), now);
+                bytes = 0;
             }
         }
-        if bytes > 0 {
-            self.append(asks, now);
+        if !entry.is_empty() {
+            self.append(entry, now);
         }
     }
 
-    /// `asks`: some of what was gathered is to be acknowledged.
-    fn append(&mut self, asks: bool, now: Instant) {
+    /// Appends writes as one entry, each with its deadline.
+    fn append(&mut self, writes: Vec<(Write, u64)>, now: Instant) {
+        let words: Vec<&[u8]> = writes.iter().map(|(write, _)| write.arguments.bytes()).collect();
+        let words = Arguments::all(&words);
+        // Some of them are to be acknowledged.
+        let mut asks = false;
+        for ((write, deadline), arguments) in writes.into_iter().zip(words) {
+            let Write { ticket, client, acks, .. } = write;
+            asks |= self.acks.expect(ticket, acks);
+            let client = client.map(|(name, number)| (name.into(), number));
+            self.replica.submit(ticket, Command { client, deadline, arguments });
+        }
         if asks {
             self.ask_others(now);
         }

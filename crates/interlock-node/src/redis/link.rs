@@ -112,6 +112,27 @@ impl Link {
         }
     }
 
+    /// A poll is over: what it has found, by descriptors.
+    pub fn polled(&mut self, polled: &[libc::pollfd]) {
+        if let State::On { connection, .. } = &mut self.state {
+            let fd = connection.interest().fd;
+            let found = polled.iter().find(|one| one.fd == fd);
+            connection.polled(found.map_or(libc::POLLIN, |one| one.revents));
+        }
+    }
+
+    /// Sends what was asked.
+    pub fn flush(&mut self) {
+        if let State::On { connection, .. } = &mut self.state {
+            connection.flush();
+        }
+    }
+
+    /// Returns whether there may be more answers than [`Link::drive`] has found.
+    pub fn may_hold_more(&self) -> bool {
+        matches!(&self.state, State::On { connection, .. } if connection.may_hold_more())
+    }
+
     pub fn wake_at(&self, settings: &Settings, slack: Duration) -> Instant {
         match &self.state {
             State::Off { again } => again.unwrap_or_else(Instant::now),

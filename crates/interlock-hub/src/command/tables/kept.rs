@@ -14,7 +14,9 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::tables::{ServedTable, Tables};
 use crate::users::named_row;
-use crate::writes::{is_same, Batches, Desk, Numbered, RowWrites, Waiting, Write, MOST_NAME};
+use crate::writes::{
+    is_same, Batches, Desk, Numbered, RowWrites, Waiting, Words, Write, MOST_NAME,
+};
 
 /// Gives away, or refuses, what would write rows that the hub does not write. False: it is the worker's to
 /// do.
@@ -191,8 +193,8 @@ fn write(
     arguments: Arguments<'_>,
     client: Option<Numbered>,
 ) {
-    let arguments: Vec<Vec<u8>> = arguments.from(0).map(<[u8]>::to_vec).collect();
-    let bytes = arguments.iter().map(|argument| argument.len() + OF_AN_ARGUMENT).sum();
+    let arguments = Words::new(arguments.from(0));
+    let bytes = arguments.bytes().len() + arguments.len() * OF_AN_ARGUMENT;
     let (first, silent) = (state.next_write, state.is_silent());
     let line = state.line.get_or_insert_with(|| Box::new(Line::new(writes.clone(), first)));
     let number = line.wait(bytes, silent);
