@@ -266,7 +266,7 @@ pub struct View<'a> {
     rules: &'a Rules,
     cells: Cells<'a>,
     is_there: bool,
-    /// What was computed last by [`Rules::raised`]: a reply has the value, and the state has the same cells.
+    /// The cells that [`Rules::raised`] computed last: a reply shows their value, and the state gets them.
     raised: RefCell<Option<Raised>>,
 }
 
