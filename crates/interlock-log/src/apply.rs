@@ -103,10 +103,10 @@ impl Applied {
         Applied { fate, answers: Vec::new(), kept: None, merged: 0 }
     }
 
-    /// The answer to the command at a place.
-    pub fn answer(&self, index: u64) -> Option<&Answer> {
+    /// Takes the answer to the command at a place.
+    pub fn take_answer(&mut self, index: u64) -> Option<Answer> {
         let at = self.answers.binary_search_by_key(&index, |(index, _)| *index).ok()?;
-        Some(&self.answers[at].1)
+        Some(std::mem::replace(&mut self.answers[at].1, Answer::Unknown))
     }
 }
 

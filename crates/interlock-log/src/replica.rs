@@ -30,7 +30,7 @@ use self::acks::Acks;
 use self::lost::Lost;
 use crate::apply::{Answer, Applied, Fate, Whole};
 use crate::checkpoint::{Checkpoint, Id, Place};
-use crate::codec::checksum;
+use crate::codec::{checksum, Bytes};
 use crate::entry::{Body, Command, Entry, Mark, Source};
 use crate::machine::{Limits, Machine, Rules};
 use crate::ring::{Kept, Ring};
@@ -348,12 +348,12 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let (limits, rules) = (&self.setup.limits, self.setup.rules);
         let is_ours = |batch: &Batch| batch.number == entry.number && batch.name == entry.name;
         let is_wanted = self.pending.iter().any(is_ours);
-        let applied = self.state.apply(&entry, self.place.mark, time, is_wanted, limits, rules);
+        let mut applied = self.state.apply(&entry, self.place.mark, time, is_wanted, limits, rules);
         self.seen = self.seen.max(self.state.now);
         let is_filled = matches!((applied.fate, &entry.body), (Fate::Counted, Body::PutBack(_)));
         let is_vain = applied.fate == Fate::Gap || is_filled;
         let is_vain = is_vain && self.pending.iter().any(|batch| batch.name == entry.name);
-        self.answer(&entry, &applied);
+        self.answer(&entry, &mut applied);
         self.heed(&entry);
         if let Some(did) = applied.kept {
             let position = self.place.mark.position;
@@ -371,7 +371,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     }
 
     /// Gives the answers that an entry has brought.
-    fn answer(&mut self, entry: &Entry, applied: &Applied) {
+    fn answer(&mut self, entry: &Entry, applied: &mut Applied) {
         let answered = |fate| matches!(fate, Fate::Counted | Fate::Repeat | Fate::Full);
         let (now, keep) = (self.state.now, self.setup.limits.timeout + self.setup.limits.span);
         let (mut at, deadlines) = (0, self.setup.rules.deadlines);
@@ -383,12 +383,13 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             let old = self.state.busy > batch.busy + keep || (same && applied.fate == Fate::Full);
             for (index, command) in (0..).zip(&batch.commands) {
                 let Some(ticket) = batch.tickets[index as usize] else { continue };
-                let known = command.client.as_ref().filter(|(client, number)| {
+                let is_known = |(client, number): &&(Bytes, u64)| {
                     self.state.sessions.standing(client, *number) == Standing::Done
-                });
-                let answer = match applied.answer(index).filter(|_| same) {
-                    Some(answer) => answer.clone(),
-                    None => match known {
+                };
+                let own = if same { applied.take_answer(index) } else { None };
+                let answer = match own {
+                    Some(answer) => answer,
+                    None => match command.client.as_ref().filter(is_known) {
                         Some((client, number)) => self.state.answer_again(client, *number),
                         None if counted || old => Answer::Unknown,
                         None if command.deadline <= self.state.sessions.forgotten => {

@@ -104,7 +104,7 @@ fn commands_are_answered_as_a_hub_does() {
         ("PERSIST t:c", ":0"),
         ("PEXPIRE t:c 100", ":1"),
         ("TABLE PATCH t:a n 5", ":0"),
-        ("TABLE BARRIER", "+OK"),
+        ("TABLE BARRIER t", "+OK"),
         ("GET t:a", "-ERR unknown command 'GET'"),
         ("HSETNX t:a n", "-ERR wrong number of arguments for 'hsetnx' command"),
         ("HSET u:a n 5", "-NOTABLE this hub has no table 'u'"),

@@ -98,8 +98,8 @@ fn a_log_drives_a_table() {
     assert_eq!(east.write(1, &first), replies);
     assert_eq!(east.rows().store().checksum(), checksum);
     assert_eq!(east.rows().store().rows(), 1);
-    assert_eq!(east.write(5, &["TABLE BARRIER"]), ["+OK\r\n"]);
-    assert_eq!(east.write(6, &["TABLE BARRIER"]), ["+OK\r\n"]);
+    assert_eq!(east.write(5, &["TABLE BARRIER t"]), ["+OK\r\n"]);
+    assert_eq!(east.write(6, &["TABLE BARRIER t"]), ["+OK\r\n"]);
     assert_eq!(east.rows().store().rows(), 0, "it has expired by the time of the log");
 
     let read = Whole::<Rows>::decode(&mut Reader::new(&east.encoded())).unwrap();
