@@ -23,6 +23,7 @@ from benchmarks.clusters.changes import (
 )
 from benchmarks.clusters.coldstart import copied, filled, loaded
 from benchmarks.clusters.nodes import TABLE, Cluster, Node, Presence, cluster, until
+from benchmarks.clusters.pipelined import added, raised
 from benchmarks.clusters.visible import entry_to_reader, row_to_node
 from benchmarks.drive import Clock, pinned
 from benchmarks.row import Row, Sample, alternating
@@ -132,7 +133,7 @@ ROWS = (
         title="a change at one node, seen in another's table, p50",
         table=HEADING,
         peer="one hop through a Redis stream, redis-py",
-        bar=2,
+        bar=1.5,
         unit="µs",
         unseen=False,
         pair=alternating(on(2, lambda nodes: row_to_node(nodes, HOPS)),
@@ -155,6 +156,19 @@ ROWS = (
         bar=0.5,
         judged="times",
         pair=alternating(on(1, columns_raised), on(1, increments_added)),
+    ),
+    *(
+        Row(
+            name=f"cluster/incr-{connections}x{pipeline}",
+            title=f"HINCRBY through one of two nodes, {connections} × {pipeline} pipelined",
+            table=HEADING,
+            peer="XADD, both by redis-benchmark",
+            bar=bar,
+            judged="times",
+            pair=alternating(on(2, raised(connections, pipeline)),
+                             on(2, added(connections, pipeline))),
+        )
+        for connections, pipeline, bar in ((16, 100, 1), (1, 100, 0.5), (16, 1, 0.5))
     ),
     Row(
         name="cluster/read",
