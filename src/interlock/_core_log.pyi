@@ -15,8 +15,9 @@ _Entry = tuple[str, int, bytes]
 class LogBridge:
     """The log of a ``LogNode`` on an engine to which Python speaks.
 
-    One thread takes tasks and says what came of them, another brings what it has read. A position
-    is ``ID.MARK``; ``ID.``: whatever is there; ``""``: before the first entry.
+    One thread takes tasks and says what came of them, another brings what it has read, a third
+    does chores. A position is ``ID.MARK``; ``ID.``: whatever is there; ``""``: before the first
+    entry.
     """
 
     def __new__(cls) -> Self:
@@ -24,11 +25,22 @@ class LogBridge:
     @staticmethod
     def mark(data: bytes) -> str:
         """Return the mark of an entry's bytes."""
+    @staticmethod
+    def begins(data: bytes) -> bool:
+        """Return whether an entry can be the first of a log."""
     def task(self, seconds: float) -> tuple[str, list[Any]] | None:
-        """Wait for the next task: ``append`` or ``begin`` with bytes, ``trim`` with an id,
-        ``ends``, ``end``; None if none comes in so many seconds."""
-    def opened(self) -> None:
-        """The engine takes entries."""
+        """Wait for the next task: ``append`` or ``begin`` with bytes, ``end``; None if none comes
+        in so many seconds."""
+    def chore(self, seconds: float) -> tuple[str, list[str]] | None:
+        """Wait for the next chore: ``look`` or ``trim`` with positions, ``ends``, ``end``; None if
+        none comes in so many seconds."""
+    def skipped(self) -> None:
+        """What was to be looked for or cut off could not be now."""
+    def opened(self, largest: tuple[int, str] | None, untrimmed: str | None) -> None:
+        """The engine takes entries of so many bytes at most, by this setting. `untrimmed`: why
+        nobody can have it trim the log."""
+    def looked(self, there: list[bool]) -> None:
+        """Whether each of the entries that were looked for is there."""
     def appended(self, ids: list[str] | None) -> None:
         """All that was taken is in the log. ValueError: one of the ids is none."""
     def failed(self, kind: str, text: str) -> None:

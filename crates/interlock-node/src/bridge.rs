@@ -1,7 +1,7 @@
 //! The log on an engine to which other threads speak, which may wait: those of Python's streams.
 //!
 //! The loop has the [`Bridge`]; the threads have [`Far`] ends of it: one takes what is to be appended and says
-//! what came of it, another brings what it has read.
+//! what came of it, another brings what it has read, a third does what is not to hold up either.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use interlock_hub::wake::WakeUp;
 
-use crate::log::{lost, mark, no_beginning, Entry, Event, Id, LogPort, Position, LOST};
+use crate::log::{lost, mark, no_beginning, Entry, Event, Id, Largest, LogPort, Position, LOST};
 use crate::trouble::{Kind, Trouble};
 
 /// Makes a bridge. `is_first` tells by its bytes whether an entry can be the first of a log.
@@ -42,9 +42,18 @@ pub enum Task {
     Append(Vec<Vec<u8>>),
     /// The first entry of a log that is not there yet: as above.
     Begin(Vec<u8>),
-    /// Everything before is to be cut off: [`Far::trimmed`] or [`Far::failed`].
-    Trim(Id),
-    /// [`Far::ends`] or [`Far::failed`].
+    /// The bridge is closed.
+    End,
+}
+
+/// The next thing that is to be found out or done beside the entries: [`Far::skipped`] if it cannot be now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chore {
+    /// These entries are to be looked for: [`Far::looked`].
+    Look(Vec<Position>),
+    /// Everything before the last of these is to be cut off, if all of them are there: [`Far::trimmed`].
+    Trim(Vec<Position>),
+    /// [`Far::ends`].
     Ends,
     /// The bridge is closed.
     End,
@@ -76,8 +85,12 @@ struct State {
     flying: VecDeque<Flying>,
     bytes: usize,
     last: u64,
-    trim: Option<Id>,
+    /// Asked for, and not yet taken.
+    look: Option<Vec<Position>>,
+    trim: Option<Vec<Position>>,
     wants_ends: bool,
+    largest: Option<Largest>,
+    untrimmed: Option<Arc<str>>,
     order: u64,
     /// Nothing is to be read now, or what comes behind this.
     reads: Option<Option<Position>>,
@@ -102,7 +115,8 @@ struct Flying {
 impl State {
     fn new() -> State {
         let (queue, flying, events) = Default::default();
-        let (bytes, last, trim, order, reads, read) = Default::default();
+        let (bytes, last, order, reads, read) = Default::default();
+        let (look, trim, largest, untrimmed) = Default::default();
         let (is_open, is_closed, wants_ends) = Default::default();
         State {
             is_open,
@@ -111,8 +125,11 @@ impl State {
             flying,
             bytes,
             last,
+            look,
             trim,
             wants_ends,
+            largest,
+            untrimmed,
             order,
             reads,
             events,
@@ -199,14 +216,32 @@ impl LogPort for Bridge {
         state.is_open
     }
 
-    // The bridge cannot look whether entries are there: nodes do not ask for this yet.
-    fn trim_before(&mut self, positions: &[Position]) -> bool {
+    fn largest(&self) -> Option<Largest> {
+        self.shared.lock().largest.clone()
+    }
+
+    fn untrimmed(&self) -> Option<Arc<str>> {
+        self.shared.lock().untrimmed.clone()
+    }
+
+    fn look(&mut self, positions: &[Position]) -> bool {
         let mut state = self.shared.lock();
-        if state.is_open {
-            state.trim = positions.last().map(|position| position.id);
+        let is_asked = state.is_open && !positions.is_empty();
+        if is_asked {
+            state.look = Some(positions.to_vec());
         }
         self.shared.asked.notify_all();
-        state.is_open
+        is_asked
+    }
+
+    fn trim_before(&mut self, positions: &[Position]) -> bool {
+        let mut state = self.shared.lock();
+        let is_asked = state.is_open && state.untrimmed.is_none() && !positions.is_empty();
+        if is_asked {
+            state.trim = Some(positions.to_vec());
+        }
+        self.shared.asked.notify_all();
+        is_asked
     }
 
     fn descriptors(&self, polled: &mut Vec<libc::pollfd>) {
@@ -260,22 +295,33 @@ impl Far {
         self.shared.lock().is_closed
     }
 
-    /// The engine takes entries.
-    pub fn opened(&self) {
+    /// The engine takes entries, the largest as it says. `untrimmed`: why nobody can have it cut off a part of
+    /// the log.
+    pub fn opened(&self, largest: Option<Largest>, untrimmed: Option<&str>) {
         let mut state = self.shared.lock();
         state.is_open = true;
+        (state.largest, state.untrimmed) = (largest, untrimmed.map(Arc::from));
         self.shared.tell(&mut state, Event::Open);
     }
 
-    /// Waits for something to do to the stream until a moment.
+    /// Waits for something to append until a moment.
     pub fn task(&self, until: Instant) -> Option<Task> {
+        self.next(until, Task::End, next_task)
+    }
+
+    /// Waits for something else to do until a moment.
+    pub fn chore(&self, until: Instant) -> Option<Chore> {
+        self.next(until, Chore::End, next_chore)
+    }
+
+    fn next<T>(&self, until: Instant, end: T, next: fn(&mut State) -> Option<T>) -> Option<T> {
         let mut state = self.shared.lock();
         loop {
             if state.is_closed {
-                return Some(Task::End);
+                return Some(end);
             }
-            if let Some(task) = next(&mut state) {
-                return Some(task);
+            if let Some(found) = next(&mut state) {
+                return Some(found);
             }
             state = wait(&self.shared.asked, state, until)?;
         }
@@ -301,11 +347,11 @@ impl Far {
         }
     }
 
-    /// The engine cannot be reached, or was lost: of what was asked nobody knows whether it was done.
+    /// The engine cannot be reached, or was lost: of what was to be appended nobody knows what is in the log.
     pub fn failed(&self, trouble: Trouble) {
         let mut state = self.shared.lock();
         state.is_open = false;
-        (state.trim, state.wants_ends, state.bytes) = Default::default();
+        (state.look, state.trim, state.wants_ends, state.bytes) = Default::default();
         let flying = std::mem::take(&mut state.flying).into_iter();
         let waiting = std::mem::take(&mut state.queue).into_iter().map(|one| one.flying);
         let numbers: Vec<u64> = flying.chain(waiting).map(|one| one.number).collect();
@@ -318,6 +364,16 @@ impl Far {
 
     pub fn ends(&self, ends: Option<(Entry, Entry)>) {
         self.shared.tell(&mut self.shared.lock(), Event::Ends(ends));
+    }
+
+    /// Says of each entry that was looked for whether it is there, as it was.
+    pub fn looked(&self, there: Vec<bool>) {
+        self.shared.tell(&mut self.shared.lock(), Event::Looked(there));
+    }
+
+    /// What was looked for, or to be cut off, could not be now; it will be asked for again.
+    pub fn skipped(&self) {
+        self.looked(Vec::new());
     }
 
     /// So many entries were cut off, or none for this reason.
@@ -390,8 +446,19 @@ impl Far {
     }
 }
 
-/// Takes what is to be done next.
-fn next(state: &mut State) -> Option<Task> {
+/// Takes what is to be done next beside the entries.
+fn next_chore(state: &mut State) -> Option<Chore> {
+    if let Some(positions) = state.look.take() {
+        return Some(Chore::Look(positions));
+    }
+    if let Some(positions) = state.trim.take() {
+        return Some(Chore::Trim(positions));
+    }
+    std::mem::take(&mut state.wants_ends).then_some(Chore::Ends)
+}
+
+/// Takes what is to be appended next.
+fn next_task(state: &mut State) -> Option<Task> {
     let first = state.queue.front();
     if first.is_some_and(|first| first.is_first) {
         let begin = state.queue.pop_front()?;
@@ -411,10 +478,7 @@ fn next(state: &mut State) -> Option<Task> {
         }
         return Some(Task::Append(entries));
     }
-    if let Some(id) = state.trim.take() {
-        return Some(Task::Trim(id));
-    }
-    std::mem::take(&mut state.wants_ends).then_some(Task::Ends)
+    None
 }
 
 /// Waits to be woken; `None`: the moment is over.

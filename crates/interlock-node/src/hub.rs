@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use interlock_hub::wake::WakeUp;
 use interlock_hub::writes::{Answers, RowWrites, Waiting, Words, Write as Given, MOST_NAME};
 use interlock_log::apply::Answer;
+use interlock_log::entry::MOST_ARGUMENTS;
 
 use crate::node::{Clients, News, Refused, Unacknowledged, Write};
 
@@ -156,18 +157,27 @@ impl Clients for HubClients {
 
     fn refuse(&mut self, writes: Vec<Write>, why: Refused) {
         let text = match why {
-            Refused::Drains => "TRYAGAIN the node drains: ask another; it was not done",
-            Refused::CannotNow => "TRYAGAIN the node cannot append to its log: it was not done",
-            Refused::TooFar => {
-                "TOOFAR the deadline is too far ahead of TABLE TIME; allowed: 60,000 ms"
+            Refused::Drains => "TRYAGAIN the node drains: ask another; it was not done".into(),
+            Refused::CannotNow => {
+                "TRYAGAIN the node cannot append to its log: it was not done".into()
             }
-            Refused::TooLong => "ERR it is longer than an entry of a log may be: it was not done",
+            Refused::TooFar => {
+                "TOOFAR the deadline is too far ahead of TABLE TIME; allowed: 60,000 ms".into()
+            }
+            Refused::TooMany => format!(
+                "ERR it has more than {MOST_ARGUMENTS} arguments, which an entry of a log may not have: it \
+                 was not done"
+            ),
+            Refused::TooLong { bytes, most, setting } => format!(
+                "ERR it takes {bytes} bytes in an entry of the log; allowed: {most}, by {setting}: it was \
+                 not done"
+            ),
         };
         let (mut out, mut count) = (Answers::default(), 0);
         for write in writes {
             if let Some((waiting, _)) = self.waits(write.ticket) {
                 count += 1;
-                out.add(waiting, error(text));
+                out.add(waiting, error(&text));
             }
         }
         self.writes.lock().taken -= count;

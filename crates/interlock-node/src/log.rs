@@ -1,6 +1,7 @@
 //! The log as the loop of a node sees it, whichever engine keeps it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use interlock_log::codec::checksum;
@@ -32,11 +33,19 @@ pub trait LogPort: Send {
     /// Asks for the first and the last entry. Returns false if the engine does not answer now.
     fn ask_ends(&mut self) -> bool;
 
-    /// Asks which of some entries are in the log as they were: see [`Event::Looked`]. Returns false if the
-    /// engine does not answer now, or if this log is not trimmed.
-    fn look(&mut self, _positions: &[Position]) -> bool {
-        false
+    /// The largest entry that the engine takes, once it is open; `None`: it has not told.
+    fn largest(&self) -> Option<Largest> {
+        None
     }
+
+    /// Why this log is never trimmed by its nodes, in words for the operator; `None`: it is.
+    fn untrimmed(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Asks which of some entries are in the log as they were: see [`Event::Looked`]. Returns false if the
+    /// engine does not answer now.
+    fn look(&mut self, positions: &[Position]) -> bool;
 
     /// Cuts off what comes before the last of some entries, which stays; of some engines only a part of it. All
     /// of them were looked at just before: where one is not there any more, nothing is cut off. Returns false
@@ -86,6 +95,14 @@ pub trait LogPort: Send {
             unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
         }
     }
+}
+
+/// The largest entry that an engine takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Largest {
+    pub bytes: usize,
+    /// The setting of the engine that says so.
+    pub setting: Arc<str>,
 }
 
 /// An id of an entry. They rise along a log. Redis has both numbers; where an engine has one, `ms` is 0.

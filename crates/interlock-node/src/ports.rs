@@ -1,6 +1,7 @@
 //! The ways between a node's loop and those around it: clients, news, settings, figures.
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_hub::writes::Words;
@@ -8,6 +9,7 @@ use interlock_log::apply::Answer;
 use interlock_log::entry::MOST_ARGUMENTS;
 
 use crate::files::Reach;
+use crate::log::Largest;
 
 /// The clients of a node, who wait elsewhere.
 pub trait Clients {
@@ -47,16 +49,24 @@ pub struct Write {
 }
 
 impl Write {
-    /// Returns why no log may have it. `furthest`: the last deadline that a log keeps in mind.
-    pub fn refusal(&self, deadline: u64, furthest: u64) -> Option<Refused> {
-        if self.arguments.len() > MOST_ARGUMENTS || self.bytes() > MOST_OF_A_WRITE {
-            return Some(Refused::TooLong);
+    /// Returns why no log may have it. `furthest`: the last deadline that a log keeps in mind; `largest`: of an
+    /// entry there.
+    pub fn refusal(&self, deadline: u64, furthest: u64, largest: &Largest) -> Option<Refused> {
+        if self.arguments.len() > MOST_ARGUMENTS {
+            return Some(Refused::TooMany);
+        }
+        let (bytes, most) = (self.bytes(), room(largest));
+        if bytes > most {
+            let setting = largest.setting.clone();
+            return Some(Refused::TooLong { bytes, most, setting });
         }
         (deadline > furthest).then_some(Refused::TooFar)
     }
 
+    /// Bytes of it in an entry at most.
     pub fn bytes(&self) -> usize {
-        self.arguments.bytes().len() + self.arguments.len() * OF_AN_ARGUMENT
+        let client = self.client.as_ref().map_or(0, |(name, _)| name.len());
+        OF_A_WRITE + client + self.arguments.bytes().len() + self.arguments.len() * OF_AN_ARGUMENT
     }
 }
 
@@ -72,7 +82,7 @@ pub enum Unacknowledged {
 }
 
 /// A reason why writes are not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The node ends, or is to be left alone.
     Drains,
@@ -80,8 +90,10 @@ pub enum Refused {
     CannotNow,
     /// No log would keep in mind for so long that it was done.
     TooFar,
-    /// It has more arguments or bytes than an entry of a log.
-    TooLong,
+    /// It has more arguments than an entry of a log.
+    TooMany,
+    /// It has more bytes than an entry of a log, by a setting of the engine.
+    TooLong { bytes: usize, most: usize, setting: Arc<str> },
 }
 
 /// A thing that happened to a node.
@@ -149,7 +161,19 @@ impl Default for Pace {
     }
 }
 
-/// Bytes of a write at most. An entry has so many and a write more at most, which every engine takes.
-pub const MOST_OF_A_WRITE: usize = 16 << 20;
-/// Bytes of an argument beside what it says.
-const OF_AN_ARGUMENT: usize = 8;
+/// The largest entry of a log whose engine takes larger ones, or does not tell.
+pub fn largest() -> Largest {
+    Largest { bytes: MOST_OF_AN_ENTRY, setting: "Interlock's own limit".into() }
+}
+
+/// Bytes that writes have in an entry at most: of that which puts them back as well.
+pub fn room(largest: &Largest) -> usize {
+    largest.bytes.saturating_sub(OF_AN_ENTRY)
+}
+
+/// Bytes of an entry at most.
+const MOST_OF_AN_ENTRY: usize = 16 << 20;
+/// Bytes of an entry, a write, and an argument beside what they say, at most.
+const OF_AN_ENTRY: usize = 1024;
+const OF_A_WRITE: usize = 64;
+const OF_AN_ARGUMENT: usize = 5;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use interlock_stores::network::Tls;
 
-use crate::log::{is_genesis, mark, Entry, Event, Id, LogPort, Position, GONE, LOST};
+use crate::log::{is_genesis, mark, Entry, Event, Id, Largest, LogPort, Position, GONE, LOST};
 use crate::trouble::{Kind, Trouble};
 use link::{Asked, Heard, Link};
 use reader::Reader;
@@ -62,6 +62,7 @@ pub struct Log {
     /// The entries that are looked at, and those that were found.
     looking: Vec<Position>,
     looked: Vec<Option<Entry>>,
+    largest: Option<Largest>,
     events: VecDeque<Event>,
 }
 
@@ -69,9 +70,9 @@ impl Log {
     /// Begins to connect. Nothing is read before [`LogPort::read_from`].
     pub fn new(settings: Settings) -> Log {
         let (flying, flying_bytes, events) = Default::default();
-        let (appender, reader, reading) = (Link::new(), Link::new(), Reader::default());
+        let (appender, reader, reading) = (Link::new(true), Link::new(false), Reader::default());
         let (bytes, last) = (0, 0);
-        let (looking, looked) = Default::default();
+        let (looking, looked, largest) = Default::default();
         Log {
             settings,
             appender,
@@ -83,6 +84,7 @@ impl Log {
             last,
             looking,
             looked,
+            largest,
             events,
         }
     }
@@ -121,6 +123,9 @@ impl Log {
     fn hear_appender(&mut self, heard: Heard) {
         match heard {
             Heard::Up => self.events.push_back(Event::Open),
+            Heard::Largest(bytes) => {
+                self.largest = Some(Largest { bytes, setting: "proto-max-bulk-len".into() });
+            }
             Heard::Added(done) => {
                 let Some((number, floor)) = self.flying.pop_front() else { return };
                 self.bytes -= self.flying_bytes.pop_front().unwrap_or_default();
@@ -251,6 +256,10 @@ impl LogPort for Log {
         let first: [&[u8]; 6] = [b"XRANGE", &stream, b"-", b"+", b"COUNT", b"1"];
         let last: [&[u8]; 6] = [b"XREVRANGE", &stream, b"+", b"-", b"COUNT", b"1"];
         self.appender.ask(Asked::First, &first) && self.appender.ask(Asked::Last, &last)
+    }
+
+    fn largest(&self) -> Option<Largest> {
+        self.largest.clone()
     }
 
     fn look(&mut self, positions: &[Position]) -> bool {

@@ -273,13 +273,35 @@ fn what_no_entry_can_hold_is_refused_and_the_node_goes_on() {
     let long = format!("HSET t:x name {}", "x".repeat(17 << 20));
     let half = format!("HSET t:x name {}", "x".repeat(9 << 20));
     let said = client.say(&[&keys, "HSET t:x n 1", &long, &half, &half, "HINCRBY t:x n 1"]);
-    for at in [0, 2] {
-        assert!(said[at].starts_with("-ERR it is longer than an entry"), "{}", said[at]);
-    }
+    assert!(said[0].starts_with("-ERR it has more than 65536 arguments"), "{}", said[0]);
+    assert!(
+        said[2].contains(" bytes in an entry of the log; allowed: 16776192, by "),
+        "{}",
+        said[2]
+    );
     for at in [3, 4] {
         assert!(said[at].starts_with("-WRONGTYPE "), "{}", said[at]);
     }
     assert_eq!((&said[1][..], &said[5][..]), (":1\r\n", ":2\r\n"));
+}
+
+#[test]
+fn entries_are_no_larger_than_the_engine_takes_and_a_larger_write_is_refused() {
+    let server = Server::start("redis-server", &["--proto-max-bulk-len", "1mb"]);
+    let client = Client::new(256 << 20);
+    let _node = start(&server, "a", &client);
+    let long = format!("HSET t:x name {}", "x".repeat(1 << 20));
+    let part = format!("HSET t:x name {}", "x".repeat(400_000));
+    let said = client.say(&["HSET t:x n 1", &part, &part, &long, &part, &part, "HINCRBY t:x n 1"]);
+    assert!(
+        said[3].ends_with("allowed: 1047552, by proto-max-bulk-len: it was not done\r\n"),
+        "{}",
+        said[3]
+    );
+    for at in [1, 2, 4, 5] {
+        assert!(said[at].starts_with("-WRONGTYPE "), "{}", said[at]);
+    }
+    assert_eq!((&said[0][..], &said[6][..]), (":1\r\n", ":2\r\n"));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use interlock_node::bridge::{bridge, Bridge, Far, Order, Task};
-use interlock_node::log::{is_genesis, mark, Entry, Id, LogPort, Position};
+use interlock_node::bridge::{bridge, Bridge, Chore, Far, Order, Task};
+use interlock_node::log::{is_genesis, mark, Entry, Id, Largest, LogPort, Position};
 use interlock_node::trouble::{Kind, Trouble};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -40,7 +40,13 @@ impl LogBridge {
         format!("{:016x}", mark(data))
     }
 
-    /// Waits for something to do to the stream, for so many seconds: a word for it, and its entries or its id.
+    /// Tells whether an entry can be the first of a log.
+    #[staticmethod]
+    fn begins(data: &[u8]) -> bool {
+        is_genesis(data)
+    }
+
+    /// Waits for something to append, for so many seconds: a word for it, and its entries.
     fn task<'py>(
         &self,
         py: Python<'py>,
@@ -54,15 +60,37 @@ impl LogBridge {
             None => return Ok(None),
             Some(Task::Append(found)) => ("append", entries(found)?),
             Some(Task::Begin(entry)) => ("begin", entries(vec![entry])?),
-            Some(Task::Trim(id)) => ("trim", PyList::new(py, [id.to_string()])?),
-            Some(Task::Ends) => ("ends", PyList::empty(py)),
             Some(Task::End) => ("end", PyList::empty(py)),
         }))
     }
 
-    /// The engine takes entries.
-    fn opened(&self) {
-        self.far.opened();
+    /// Waits for something else to do, for so many seconds: a word for it, and its positions.
+    fn chore(&self, py: Python<'_>, seconds: f64) -> Option<(&'static str, Vec<String>)> {
+        let until = Instant::now() + duration(seconds).min(LONGEST);
+        let places = |found: Vec<Position>| found.into_iter().map(position).collect();
+        Some(match py.detach(|| self.far.chore(until))? {
+            Chore::Look(found) => ("look", places(found)),
+            Chore::Trim(found) => ("trim", places(found)),
+            Chore::Ends => ("ends", Vec::new()),
+            Chore::End => ("end", Vec::new()),
+        })
+    }
+
+    /// What was to be looked for or cut off could not be now.
+    fn skipped(&self) {
+        self.far.skipped();
+    }
+
+    /// The engine takes entries: the largest, and the setting that says so; and why nobody can have it trim the
+    /// log, if so.
+    fn opened(&self, largest: Option<(usize, String)>, untrimmed: Option<&str>) {
+        let largest = largest.map(|(bytes, setting)| Largest { bytes, setting: setting.into() });
+        self.far.opened(largest, untrimmed);
+    }
+
+    /// Whether each of the entries that were looked for is there.
+    fn looked(&self, there: Vec<bool>) {
+        self.far.looked(there);
     }
 
     /// All that was to be appended is in the log; with its ids, if the engine tells them.

@@ -114,6 +114,9 @@ impl LogNode {
         found.set_item("trouble", troubles.collect::<Vec<_>>())?;
         found.set_item("behind", standing.at_end.map(|at| at.elapsed().as_secs_f64()))?;
         found.set_item("at_end", standing.is_at_end)?;
+        let largest = standing.largest.map(|largest| (largest.bytes, largest.setting.to_string()));
+        found.set_item("largest", largest)?;
+        found.set_item("untrimmed", standing.untrimmed.as_deref())?;
         found.set_item("needs_snapshot", figures.needs_snapshot)?;
         found.set_item("ended", self.running.has_ended())?;
         Ok(found)

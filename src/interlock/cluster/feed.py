@@ -1,8 +1,8 @@
 """The engine of a node's log: Redis, to which the node speaks, or another, to which Python does.
 
 For another, threads stand between the node's bridge and its stream. One appends what the node
-gives, all that waits at once; the other reads. Neither is in the node's way: it goes on while they
-wait for the engine.
+gives, all that waits at once; the second reads; the third looks for entries and trims. None is in
+the way of the node or of another: they go on while it waits for the engine.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from interlock import _core
 from interlock.cluster.streams import (
-    ChangeStream,
     PositionLost,
+    StreamDenied,
     StreamMissing,
     StreamUnavailable,
     StreamUnfit,
@@ -84,39 +83,67 @@ class Feed:
         self.bridge = _core.LogBridge()
         self._appender = open_log(url, table, dc, role="append")
         self._reader = open_log(url, table, dc, role="read")
-        for run, name in ((self._append, "node-append"), (self._read, "node-read")):
-            threading.Thread(target=run, name=name, daemon=True).start()
+        self._keeper = open_log(url, table, dc, role="read")
+        self._largest = 0, ""
+        for run in (self._append, self._read, self._keep):
+            threading.Thread(target=run, name=f"node{run.__name__}", daemon=True).start()
 
     def _append(self) -> None:
         def connected() -> None:
-            # That it answers is all that is asked.
-            self._appender.ends()
-            self.bridge.opened()
+            self._largest = self._appender.largest()
+            self.bridge.opened(self._largest, self._appender.untrimmed or None)
 
         while self._persistently(connected, self.bridge.failed):
             while (task := self.bridge.task(WAIT)) is None or self._done(*task):
                 pass
         self._appender.close()
 
-    def _done(self, what: str, given: list[Any]) -> bool:
-        """Do what is to be done to the stream; return whether the engine can be asked more."""
+    def _done(self, what: str, entries: list[bytes]) -> bool:
+        """Append entries to the stream; return whether the engine can be asked more."""
         stream, bridge = self._appender, self.bridge
         try:
+            self._check(entries)
             match what:
                 case "append":
-                    bridge.appended(stream.append(given))
+                    bridge.appended(stream.append(entries))
                 case "begin":
-                    bridge.appended(stream.begin(given[0]))
-                case "ends":
-                    bridge.ends(stream.ends())
-                case "trim":
-                    bridge.trimmed(*_trimmed(stream, given[0]))
+                    bridge.appended(stream.begin(entries[0]))
                 case "end":
                     return False
         except Exception as error:
             bridge.failed(*_trouble(error))
             return False
         return True
+
+    def _check(self, entries: list[bytes]) -> None:
+        most, setting = self._largest
+        for entry in entries:
+            if len(entry) > most:
+                raise StreamUnfit(
+                    f"the log lacks an entry of {len(entry)} bytes, which its engine once took; "
+                    f"allowed are {most} now: raise {setting}"
+                )
+
+    def _keep(self) -> None:
+        stream, bridge = self._keeper, self.bridge
+        while not bridge.closed:
+            chore, positions = bridge.chore(WAIT) or ("", [])
+            try:
+                match chore:
+                    case "look":
+                        bridge.looked(stream.look(positions))
+                    case "trim":
+                        bridge.trimmed(stream.trim(positions), None)
+                    case "ends":
+                        bridge.ends(stream.ends())
+            except (StreamDenied, StreamUnfit) as error:
+                bridge.trimmed(0, f"{error}; the log is not trimmed")
+            except Exception as error:
+                # If nobody answers, the other threads say so.
+                _trouble(error)
+                bridge.skipped()
+                time.sleep(PAUSE[1])
+        stream.close()
 
     def _read(self) -> None:
         order: tuple[int, str] | None = None
@@ -166,18 +193,11 @@ class Feed:
         return False
 
 
-def _trimmed(stream: ChangeStream, before: str) -> tuple[int, str | None]:
-    try:
-        return stream.trim(before), None
-    except StreamUnfit as error:
-        return 0, str(error)
-
-
 def _trouble(error: Exception) -> tuple[str, str]:
     """Return the kind of what happened, and its text."""
     if isinstance(error, StreamMissing):
         return "gone", str(error)
-    if isinstance(error, StreamUnfit):
+    if isinstance(error, (StreamUnfit, StreamDenied)):
         return "refused", str(error)
     if not isinstance(error, StreamUnavailable):
         logger.exception("the stream of the log failed")

@@ -136,11 +136,15 @@ def test_what_is_trimmed_is_gone_and_the_rest_is_not(opened: Open, engine: Engin
     appender.append([b"%d" % n for n in range(1, 30)])
     found = read_all(reader, "", 30)
     if isinstance(engine, Rabbitmq):
-        with pytest.raises(StreamUnfit, match="bound the queue with a policy"):
-            appender.trim(found[20].id)
+        assert "a policy with max-age or max-length-bytes" in appender.untrimmed
+        with pytest.raises(StreamUnfit, match="RabbitMQ cannot cut off a part of a stream"):
+            appender.trim([position(found[20])])
         return
-    assert appender.trim(found[20].id) == 20
-    assert appender.trim(found[10].id) == 0
+    no_entry = f"{found[15].id}.0123456789abcdef"
+    assert appender.trim([no_entry, position(found[20])]) == 0
+    assert appender.trim([position(found[10]), position(found[20])]) == 20
+    assert appender.trim([position(found[10])]) == 0
+    assert appender.trim([position(found[20])]) == 0
     ends = appender.ends()
     assert ends is not None and ends[0].data == b"20"
     other = opened("read")
@@ -149,6 +153,38 @@ def test_what_is_trimmed_is_gone_and_the_rest_is_not(opened: Open, engine: Engin
     assert read_all(other, position(found[20]), 9) == found[21:]
     assert read_all(other, "", 10) == found[20:]
     assert read_all(other, f"{found[5].id}.", 10) == found[20:]
+
+
+def test_what_is_looked_for_is_found_if_it_is_there_as_it_was(opened: Open) -> None:
+    appender, looker = opened("append"), opened("read")
+    assert looker.look(["5.0123456789abcdef", "5."]) == [False, False]
+    appender.begin(b"0")
+    appender.append([b"%d" % n for n in range(1, 30)])
+    found = read_all(opened("read"), "", 30)
+    last = found[-1].id
+    beyond = f"{int(last.partition('-')[0]) + 9}-0" if "-" in last else str(int(last) + 9)
+    wanted = [
+        (position(found[3]), True),
+        (f"{found[4].id}.0123456789abcdef", False),
+        (f"{found[5].id}.", True),
+        (position(found[29]), True),
+        (f"{beyond}.{_core.LogBridge.mark(b'29')}", False),
+    ]
+    for _ in range(2):
+        assert looker.look([one for one, _ in wanted]) == [is_there for _, is_there in wanted]
+    # What was seen is looked for again if nothing behind it is there.
+    assert looker.look([position(found[3]), f"{found[6].id}.0123456789abcdef"]) == [True, False]
+
+
+def test_the_largest_entry_that_an_engine_takes_is_told_and_taken(opened: Open) -> None:
+    appender, reader = opened("append"), opened("read")
+    appender.begin(b"0")
+    most, setting = appender.largest()
+    assert most >= 1_000_000 and setting
+    most = min(most, 16 << 20)
+    appender.append([b"x" * most, b"y" * most])
+    found = read_all(reader, "", 3)
+    assert [len(one.data) for one in found] == [1, most, most]
 
 
 def test_a_log_that_is_deleted_is_missing_and_lost(

@@ -138,6 +138,9 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
         let oldest = kept.first().map(|(_, point)| point.place);
         self.waiting.extend(self.replica.reports(oldest));
+        if self.log.untrimmed().is_some() {
+            return;
+        }
         let mut rests_on = self.replica.cut(is_there);
         let Some(cut) = rests_on.last().copied() else { return };
         let Some(before) = self.keeping.behind(cut, self.pace.keep) else { return };
@@ -155,8 +158,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         match done {
             Ok(_) => self.told.ends("trim"),
             Err(trouble) => {
-                // It is tried again with the next look.
-                self.keeping.trimmed = None;
+                (self.keeping.asked, self.keeping.trimmed) = Default::default();
+                self.keeping.next = Instant::now() + LATER;
                 self.told.begins("trim", trouble.text.clone());
                 self.clients.tell(News::Trouble(trouble));
             }
@@ -222,6 +225,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 
 /// Between two looks at which checkpoints are in the log.
 const LOOKED: Duration = Duration::from_secs(1);
+/// After which what the engine has refused is tried again.
+const LATER: Duration = Duration::from_secs(10);
 /// After which what was asked for is taken for lost.
 const LOST: Duration = Duration::from_secs(30);
 /// A checkpoint takes this part of the time at most.

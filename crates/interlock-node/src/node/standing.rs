@@ -1,5 +1,6 @@
 //! A node as it stands: for status, metrics, and those who decide whether to use it.
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_log::checkpoint::Place;
@@ -8,6 +9,7 @@ use interlock_log::machine::Machine;
 use interlock_stores::disk::Disk;
 
 use super::{Clients, Node};
+use crate::log::Largest;
 
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
@@ -37,6 +39,9 @@ pub struct Standing {
     /// Writes that wait for other machines, and those that were answered without them.
     pub unacknowledged: u64,
     pub lacked: u64,
+    /// Bytes of an entry of the log at most, and by which setting; and why nodes do not trim it.
+    pub largest: Option<Largest>,
+    pub untrimmed: Option<Arc<str>>,
     pub told: Told,
 }
 
@@ -112,6 +117,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             merged: self.replica.merged(),
             ring: self.replica.ring().memory.count() as u64,
             clients: state.sessions.clients.len() as u64,
+            largest: Some(self.largest()),
+            untrimmed: self.log.untrimmed(),
             told: self.told.clone(),
         }
     }

@@ -7,7 +7,8 @@ use interlock_log::machine::Machine;
 use interlock_stores::disk::Disk;
 
 use super::Node;
-use crate::ports::{Clients, Refused, Write, MOST_OF_A_WRITE};
+use crate::log::Largest;
+use crate::ports::{largest, room, Clients, Refused, Write};
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     pub(super) fn gather(&mut self, now: Instant) {
@@ -21,19 +22,21 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let since = now.saturating_duration_since(self.read_at).as_millis() as u64;
         let deadline = self.replica.deadline(since, self.pace.timeout.as_millis() as u64);
         let furthest = self.replica.deadline(since, u64::MAX);
+        let largest = self.largest();
+        let most = room(&largest);
         let (mut bytes, mut entry) = (0, Vec::new());
         for write in writes {
             let deadline = write.deadline.unwrap_or(deadline);
-            if let Some(why) = write.refusal(deadline, furthest) {
+            if let Some(why) = write.refusal(deadline, furthest, &largest) {
                 self.clients.refuse(vec![write], why);
                 continue;
             }
-            bytes += write.bytes();
-            entry.push((write, deadline));
-            if bytes > MOST_OF_A_WRITE {
+            if bytes + write.bytes() > most {
                 self.append(std::mem::take(&mut entry), now);
                 bytes = 0;
             }
+            bytes += write.bytes();
+            entry.push((write, deadline));
         }
         if !entry.is_empty() {
             self.append(entry, now);
@@ -56,6 +59,12 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             self.ask_others(now);
         }
         self.waiting.push_back(self.replica.append());
+    }
+
+    /// Of an entry that the log takes now.
+    pub(super) fn largest(&self) -> Largest {
+        let own = largest();
+        self.log.largest().filter(|found| found.bytes < own.bytes).unwrap_or(own)
     }
 
     /// Clients that wait for longer than a write may take, for the node can take none, need not wait on.

@@ -18,6 +18,8 @@ pub struct Link {
     failures: u32,
     /// The first entry, while the last is still to come.
     first: Option<Entry>,
+    /// It appends: it asks how large an entry may be.
+    appends: bool,
 }
 
 enum State {
@@ -33,6 +35,7 @@ pub enum Asked {
     Select,
     Replication,
     Memory,
+    Largest,
     Add,
     Read,
     /// The entry that was read last.
@@ -50,6 +53,8 @@ pub enum Asked {
 #[derive(Debug)]
 pub enum Heard {
     Up,
+    /// Bytes of an argument of a command at most.
+    Largest(usize),
     Added(Result<Option<Id>, Trouble>),
     Read(Vec<Entry>),
     Known(Option<u64>),
@@ -64,9 +69,9 @@ pub enum Heard {
 }
 
 impl Link {
-    pub fn new() -> Link {
+    pub fn new(appends: bool) -> Link {
         let state = State::Off { again: None };
-        Link { state, turn: 0, failures: 0, first: None }
+        Link { state, turn: 0, failures: 0, first: None, appends }
     }
 
     pub fn is_up(&self) -> bool {
@@ -229,6 +234,10 @@ impl Link {
         request(out, &REPLICATION);
         request(out, &MEMORY);
         asked.extend([Asked::Replication, Asked::Memory]);
+        if self.appends {
+            request(out, &LARGEST);
+            asked.push_back(Asked::Largest);
+        }
         self.first = None;
         self.state = State::On { connection, asked, moved: now, is_up: false };
         Ok(())
@@ -306,6 +315,8 @@ fn answer(
         return match what {
             Asked::Add => Ok(Some(Heard::Added(Err(trouble)))),
             Asked::Trim => Ok(Some(Heard::Trimmed(Err(trouble)))),
+            // Users often may not ask: then it is as large as it is by default, and more than enough.
+            Asked::Largest => Ok(None),
             _ => Err(trouble),
         };
     }
@@ -332,6 +343,13 @@ fn answer(
             }
             None
         }
+        (Asked::Largest, Reply::List(found)) => match &found[..] {
+            [_, Reply::Bytes(bytes)] => {
+                let bytes = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+                bytes.map(Heard::Largest)
+            }
+            _ => None,
+        },
         (Asked::Add, Reply::Nil) => Some(Heard::Added(Ok(None))),
         (Asked::Add, Reply::Bytes(id)) => {
             Some(Heard::Added(Ok(Some(Id::read(id).ok_or_else(strange)?))))
@@ -375,6 +393,7 @@ impl Asked {
             Asked::Login => "AUTH",
             Asked::Select => "SELECT",
             Asked::Replication | Asked::Memory => "INFO",
+            Asked::Largest => "CONFIG",
             Asked::Add => "XADD",
             Asked::Read => "XREAD",
             Asked::Known | Asked::First | Asked::Look { .. } => "XRANGE",
@@ -442,6 +461,7 @@ fn not_understood(address: &str, bad: Bad) -> Trouble {
 
 const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
 const MEMORY: [&[u8]; 2] = [b"INFO", b"memory"];
+const LARGEST: [&[u8]; 3] = [b"CONFIG", b"GET", b"proto-max-bulk-len"];
 const KEEPS: &str = "noeviction";
 /// The first pause before a connection is made again; it doubles up to sixteen times as long.
 const AGAIN: Duration = Duration::from_millis(50);

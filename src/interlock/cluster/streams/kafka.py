@@ -18,14 +18,17 @@ from interlock import _core
 from interlock.cluster.streams.looped import mark_of
 from interlock.cluster.streams.protocol import (
     ABSENT,
+    LEAST,
     Entry,
     Found,
     PositionLost,
     Role,
+    StreamDenied,
     StreamMissing,
     StreamUnavailable,
     StreamUnfit,
     log_name,
+    seen,
 )
 from interlock.engine.url import without_password
 from interlock.installation import needs
@@ -58,7 +61,8 @@ _FIRST = 128
 _LOOK = 5.0
 _LOOK_LOG = 1.0
 _LARGEST = 8_000_000
-"""Bytes of an entry."""
+"""Bytes of an entry with what is around it."""
+_AROUND = 1000
 _LOG = {
     "message.timestamp.type": ("LogAppendTime", "the times of entries are Kafka's"),
     "cleanup.policy": ("delete", "no entry may be dropped because another has its key"),
@@ -67,6 +71,12 @@ _LOG = {
     "unclean.leader.election.enable": ("false", "acknowledged entries must not be lost"),
 }
 """Settings of the topic of a log, and why."""
+_DENIED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+_TIMED_OUT = (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
 _TRIM = 1.0
 _SHORTEST = 3.0
 """Seconds that a Kafka has at least."""
@@ -114,6 +124,8 @@ def _settings(call: str, url: str) -> dict[str, Any]:
 class KafkaStream:
     """See ``ChangeStream``. The topic is ``il-stream-NAME``, of a log ``il-log-NAME``."""
 
+    untrimmed = ""
+
     def __init__(
         self,
         shown: str,
@@ -137,6 +149,8 @@ class KafkaStream:
         self._producer: Any = None
         self._consumer: Any = None
         self._admin: Any = None
+        self._said = ""
+        """The last error of the client that explains why nothing is answered."""
         self._made = False
         self._at: str | None = None
         self._looked = 0.0
@@ -144,6 +158,8 @@ class KafkaStream:
         self._untrimmed = 0
         self._trimmed = 0.0
         self._last_offset = -1
+        self._known = set[str]()
+        self._most = _LARGEST
         self._using = threading.Lock()
         self._ended = self._closed = False
 
@@ -174,7 +190,7 @@ class KafkaStream:
                     "linger.ms": 0,
                     "message.max.bytes": _LARGEST,
                     "message.timeout.ms": round(self._timeout * 1000),
-                    "error_cb": _passed,
+                    "error_cb": self._heard,
                 }
             )
         left, failed, offsets = [len(entries)], list[Any](), list[int]()
@@ -190,7 +206,7 @@ class KafkaStream:
             self._until(lambda entry=entry: self._produced(entry, delivered))  # type: ignore[misc]
         self._until(lambda: self._polled(left))
         if failed:
-            raise StreamUnavailable(self._text(failed[0].str()))
+            raise self._failed(failed[0])
         self._last_offset = offsets[-1]
         self._untrimmed += len(entries)
         is_due = self._ages and time.monotonic() - self._trimmed > _TRIM
@@ -379,12 +395,55 @@ class KafkaStream:
         self._consumer.assign([TopicPartition(self._topic, 0, offset)])
         return self._entry(offset)
 
-    def trim(self, before: str) -> int:
+    def largest(self) -> tuple[int, str]:
         """See ``ChangeStream``."""
-        return self._run(lambda: self._cut(int(before)))
+        return self._run(self._largest)
 
-    def _cut(self, before: int) -> int:
+    def _largest(self) -> tuple[int, str]:
+        # Where there is none yet, it is made so that it takes as much.
+        self._is_there()
+        if self._most < LEAST + _AROUND:
+            text = f"the topic has max.message.bytes={self._most}; a log needs {LEAST + _AROUND}"
+            raise StreamUnfit(self._text(text))
+        return min(self._most, _LARGEST) - _AROUND, "max.message.bytes"
+
+    def look(self, positions: Sequence[str]) -> list[bool]:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._seen(positions))
+
+    def _seen(self, positions: Sequence[str]) -> list[bool]:
+        if not self._is_there():
+            return [False for _ in positions]
         self._open_consumer()
+        first, end = self._ends_now()
+
+        def is_there(position: str) -> bool:
+            offset = _offset(position)
+            if offset >= end:
+                return False
+            self._at = None
+            self._consumer.assign([TopicPartition(self._topic, 0, offset)])
+            found = self._entry(offset)
+            if position.endswith("."):
+                return found.id == str(offset)
+            return self._position(found) == position
+
+        asks = seen(positions, self._known, first)
+        try:
+            position = next(asks)
+            while True:
+                position = asks.send(is_there(position))
+        except StopIteration as done:
+            return list(done.value)
+
+    def trim(self, positions: Sequence[str]) -> int:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._cut(positions))
+
+    def _cut(self, positions: Sequence[str]) -> int:
+        if not all(self._seen(positions)):
+            return 0
+        before = _offset(positions[-1])
         first, _ = self._ends_now()
         if before <= first:
             return 0
@@ -413,6 +472,7 @@ class KafkaStream:
         for name, (wanted, _) in _LOG.items():
             if settings.get(name, wanted) != wanted:
                 raise self._unfit(name, str(settings[name]))
+        self._most = int(settings.get("max.message.bytes", _LARGEST))
         replicas = len(topic.partitions[0].replicas)
         if replicas > 1 and int(settings.get("min.insync.replicas", "2")) < 2:
             raise StreamUnfit(
@@ -472,7 +532,7 @@ class KafkaStream:
 
     def _admin_of(self) -> Any:
         if self._admin is None:
-            self._admin = AdminClient(self._settings | {"error_cb": _passed})
+            self._admin = AdminClient(self._settings | {"error_cb": self._heard})
         return self._admin
 
     def _open_consumer(self) -> None:
@@ -487,7 +547,7 @@ class KafkaStream:
                     "auto.offset.reset": "error",
                     "fetch.message.max.bytes": 8_000_000,
                     "fetch.wait.max.ms": 100,
-                    "error_cb": _passed,
+                    "error_cb": self._heard,
                 }
             )
 
@@ -502,12 +562,31 @@ class KafkaStream:
                 self._drop()
                 if isinstance(error, StreamUnavailable):
                     raise
+                if isinstance(error, KafkaException) and error.args:
+                    raise self._failed(error.args[0]) from error
                 if isinstance(error, (KafkaException, TimeoutError)):
                     raise StreamUnavailable(self._text(str(error))) from error
                 raise
             finally:
                 if self._closed:
                     self._drop()
+
+    def _failed(self, error: Any) -> StreamUnavailable:
+        """Return what an error of Kafka means."""
+        if not isinstance(error, KafkaError):
+            return StreamUnavailable(self._text(str(error)))
+        if error.code() in _DENIED:
+            return StreamDenied(self._text(f"its user may not: {error.str()}"))
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, *_TIMED_OUT):
+            # What the client has logged says more, as of a login that fails.
+            why = self._said or error.str()
+            return StreamUnavailable(self._text(why))
+        return StreamUnavailable(self._text(error.str()))
+
+    def _heard(self, error: Any) -> None:
+        """Keep what is behind a silence."""
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE):
+            self._said = error.str()
 
     def _until(self, done: Callable[[], bool]) -> None:
         until = time.monotonic() + self._timeout + 1.0
@@ -540,6 +619,8 @@ class KafkaStream:
         producer, self._producer = self._producer, None
         consumer, self._consumer = self._consumer, None
         self._admin, self._at, self._made = None, None, False
+        self._known.clear()
+        self._said = ""
         if producer is not None:
             # What it has not delivered would come behind what is appended next.
             with contextlib.suppress(KafkaException):
@@ -552,7 +633,3 @@ class KafkaStream:
 
 def _offset(position: str) -> int:
     return int(position.partition(".")[0]) if position else -1
-
-
-def _passed(_: Any) -> None:
-    """Errors come by what was asked too."""

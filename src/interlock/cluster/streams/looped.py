@@ -32,6 +32,8 @@ class Looped:
         self._using = threading.Lock()
         self._asked: concurrent.futures.Future[Any] | None = None
         self._ended = self._closed = False
+        self._reason: Exception | None = None
+        """The reason why the call under way was cancelled."""
 
     async def _drop(self) -> None:
         """Close the connection, if there is one."""
@@ -41,12 +43,13 @@ class Looped:
         """Run a coroutine to its end, for so many seconds at most."""
         with self._using:
             self._check()
+            self._reason = None
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(
                     target=_serve, args=(self._loop,), name="interlock-stream", daemon=True
                 ).start()
-            asked = asyncio.run_coroutine_threadsafe(_bounded(make, limit), self._loop)
+            asked = asyncio.run_coroutine_threadsafe(self._bounded(make, limit), self._loop)
             self._asked = asked
             try:
                 if self._ended or self._closed:
@@ -55,7 +58,10 @@ class Looped:
             except BaseException as error:
                 asked.cancel()
                 ended, self._ended = self._ended, False
+                reason, self._reason = self._reason, None
                 self._finish(self._drop())
+                if reason is not None and isinstance(error, concurrent.futures.CancelledError):
+                    raise reason from None
                 if self._closed or ended:
                     raise StreamUnavailable(self._text(self._why())) from None
                 if isinstance(error, (PositionLost, StreamUnavailable)):
@@ -70,6 +76,24 @@ class Looped:
                 self._asked = None
                 if self._closed:
                     self._stop()
+
+    async def _bounded(self, make: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
+        try:
+            async with asyncio.timeout(limit):
+                return await make()
+        except TimeoutError:
+            raise StreamUnavailable(self._text(self._silent(limit))) from None
+
+    def _silent(self, limit: float) -> str:
+        """Return what is known of why nobody has answered."""
+        return f"no answer in {limit:.3g} s"
+
+    def _abort(self, reason: Exception) -> None:
+        """End the call under way for a reason, on the loop's thread."""
+        asked = self._asked
+        if asked is not None:
+            self._reason = reason
+            asked.cancel()
 
     def _check(self) -> None:
         if self._closed or self._ended:
@@ -115,14 +139,6 @@ class Looped:
             return
         with contextlib.suppress(Exception, concurrent.futures.CancelledError):
             asyncio.run_coroutine_threadsafe(work, on).result(2.0)
-
-
-async def _bounded(make: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
-    try:
-        async with asyncio.timeout(limit):
-            return await make()
-    except TimeoutError:
-        raise StreamUnavailable(f"no answer in {limit:.3g} s") from None
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

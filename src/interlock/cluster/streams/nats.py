@@ -20,10 +20,12 @@ from interlock import _core
 from interlock.cluster.streams.looped import Looped, mark_of
 from interlock.cluster.streams.protocol import (
     ABSENT,
+    LEAST,
     Entry,
     Found,
     PositionLost,
     Role,
+    StreamDenied,
     StreamMissing,
     StreamUnavailable,
     StreamUnfit,
@@ -41,6 +43,8 @@ except ImportError as error:
 
 _WRONG_BEFORE = (10070, 10071)
 _SAME_NAME = 10058
+_FULL = (10047, 10023, 10077)
+"""No room on disk, no resources, and more than the stream may have."""
 _ROUNDS = 1000
 _READ = 8 << 20
 _FIRST = 128
@@ -81,6 +85,8 @@ class NatsStream(Looped):
 
     Without `keep` it is a log: ``il-log-NAME``, ``il.log.NAME``.
     """
+
+    untrimmed = ""
 
     def __init__(
         self,
@@ -158,7 +164,7 @@ class NatsStream(Looped):
             answer = json.loads((await reply).data)
             error = answer.get("error")
             if error is not None:
-                raise StreamUnavailable(self._text(str(error.get("description", error))))
+                raise StreamUnavailable(self._text(_meant(error)))
             ids.append(str(answer["seq"]))
         return ids
 
@@ -339,15 +345,52 @@ class NatsStream(Looped):
     def _position(self, entry: Entry | None) -> str:
         return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
 
-    def trim(self, before: str) -> int:
+    def largest(self) -> tuple[int, str]:
         """See ``ChangeStream``."""
-        return self._run(lambda: self._trim(int(before)), self._timeout)
+        return self._run(self._most, self._timeout)
 
-    async def _trim(self, before: int) -> int:
+    async def _most(self) -> tuple[int, str]:
         await self._connected()
+        most = int(self._client.max_payload), "max_payload"
+        if await self._is_there():
+            config = (await self._stream.stream_info(self._name)).config
+            if config.max_msg_size not in _UNLIMITED:
+                most = min(most, (int(config.max_msg_size), "max_msg_size"))
+        if most[0] < LEAST:
+            raise StreamUnfit(self._text(f"its {most[1]} is {most[0]}; a log needs {LEAST}"))
+        return most
+
+    def look(self, positions: Sequence[str]) -> list[bool]:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._there(positions), self._timeout)
+
+    async def _there(self, positions: Sequence[str]) -> list[bool]:
+        await self._connected()
+        return list(await asyncio.gather(*map(self._has, positions)))
+
+    async def _has(self, position: str) -> bool:
+        sequence, _, mark = position.partition(".")
+        # Of the log, or of the entry.
+        with contextlib.suppress(errors.NotFoundError):
+            entry = await self._stream.get_msg(self._name, seq=int(sequence))
+            return mark in ("", self._mark(entry.data or b""))
+        return False
+
+    def trim(self, positions: Sequence[str]) -> int:
+        """See ``ChangeStream``."""
+        return self._run(lambda: self._trim(positions), self._timeout)
+
+    async def _trim(self, positions: Sequence[str]) -> int:
+        if not all(await self._there(positions)):
+            return 0
+        before = int(positions[-1].partition(".")[0])
         first: int = (await self._state()).first_seq
         if before > first:
-            await self._stream.purge_stream(self._name, seq=before)
+            try:
+                await self._stream.purge_stream(self._name, seq=before)
+            except errors.APIError as error:
+                why = self._text(f"it cannot be trimmed: {error.description}")
+                raise StreamUnfit(why) from None
         return max(before - first, 0)
 
     # -- The connection -----------------------------------------------------------------------
@@ -365,7 +408,9 @@ class NatsStream(Looped):
             return False
         for name in ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject"):
             limit = getattr(config, name)
-            if limit not in _UNLIMITED:
+            # Old entries stay where new ones are refused, but for those that are too old.
+            is_kept = config.discard == api.DiscardPolicy.NEW and name != "max_age"
+            if limit not in _UNLIMITED and not is_kept:
                 raise StreamUnfit(
                     self._text(
                         f"its {name} is {limit}, so that NATS drops entries that a node may need: "
@@ -392,8 +437,10 @@ class NatsStream(Looped):
             if asked is not None and self._client is client:
                 asked.cancel()
 
-        async def passed(_: Any) -> None:
-            """Errors come by what was asked too."""
+        async def passed(error: Exception) -> None:
+            # Other errors come by what was asked too.
+            if self._client is client and "ermissions " in str(error):
+                self._abort(StreamDenied(self._text(f"its user may not: {error}")))
 
         client = nats.aio.client.Client()
         await client.connect(
@@ -436,3 +483,11 @@ class NatsStream(Looped):
         if client is not None:
             with contextlib.suppress(Exception):
                 await client.close()
+
+
+def _meant(error: dict[str, Any]) -> str:
+    """Return what an error of JetStream says, and what to do."""
+    text = str(error.get("description", error))
+    if error.get("err_code") in _FULL or "maximum" in text:
+        text = f"{text}: nothing can be appended before its limit is raised, or the log is trimmed"
+    return text

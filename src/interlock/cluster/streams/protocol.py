@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from interlock.errors import InterlockError
@@ -14,6 +14,8 @@ ABSENT = 0.1
 """Seconds for which a read waits where there is no log yet."""
 TIMEOUT = 5.0
 """Seconds that an engine has for an answer, beyond what a read waits."""
+LEAST = 1_000_000
+"""Bytes that an entry of a log may have on each engine at least."""
 
 
 class StreamUnavailable(InterlockError, ConnectionError):
@@ -29,6 +31,10 @@ class StreamMissing(StreamUnavailable):
 
 class StreamUnfit(StreamUnavailable):
     """The engine does not keep the stream as a log must be kept; the text says what to set."""
+
+
+class StreamDenied(StreamUnavailable):
+    """The engine's user may not do this; the text says what it may not."""
 
 
 class PositionLost(InterlockError, LookupError):
@@ -84,6 +90,35 @@ def log_name(table: str, dc: str) -> str:
     return f"{plain(table)}__{plain(dc)}"
 
 
+def seen(positions: Sequence[str], known: set[str], first: int) -> Generator[str, bool, list[bool]]:
+    """Yield positions of which to send whether they are in a log, as few as possible; return all.
+
+    An entry that was seen there is there still if one behind it is, and if the log begins before.
+
+    Args:
+        positions: as ``ChangeStream.look``.
+        known: those that were seen before; those that are seen now are put in.
+        first: the first number that the log has now.
+    """
+    found: dict[str, bool] = {}
+    is_known = False
+    for position in sorted(set(positions), key=_number, reverse=True):
+        if _number(position) < first:
+            found[position] = False
+        elif is_known and position in known:
+            found[position] = True
+        else:
+            found[position] = yield position
+            is_known |= found[position]
+    known.clear()
+    known.update(one for one, is_so in found.items() if is_so)
+    return [found[position] for position in positions]
+
+
+def _number(position: str) -> int:
+    return int(position.partition(".")[0])
+
+
 class ChangeStream(Protocol):
     """One stream as one object reads or appends to it.
 
@@ -126,11 +161,27 @@ class ChangeStream(Protocol):
                 and while there is no log.
         """
 
-    def trim(self, before: str) -> int:
-        """Cut off what comes before an id, as far as the engine can; return how many entries.
+    untrimmed: str
+    """The reason why ``trim`` cuts off nothing on this engine; empty: it does."""
+
+    def largest(self) -> tuple[int, str]:
+        """Return the bytes of an entry at most, and the engine's setting that says so.
+
+        Raises:
+            StreamUnfit: it takes too little for a log.
+        """
+
+    def look(self, positions: Sequence[str]) -> list[bool]:
+        """Return of each position whether its entry is in the log as it was."""
+
+    def trim(self, positions: Sequence[str]) -> int:
+        """Cut off what comes before the last of some positions, if all of them are in the log.
+
+        Returns how many entries; of some engines only a part of it.
 
         Raises:
             StreamUnfit: this engine cannot.
+            StreamDenied: the user may not.
             StreamUnavailable: it did not answer, or refused.
         """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from interlock import _core
 from interlock.cluster.streams.looped import Looped, mark_of
 from interlock.cluster.streams.protocol import (
     ABSENT,
+    LEAST,
     Entry,
     Found,
     PositionLost,
@@ -28,6 +30,7 @@ from interlock.cluster.streams.protocol import (
     StreamUnavailable,
     StreamUnfit,
     log_name,
+    seen,
 )
 from interlock.engine.url import without_password
 from interlock.installation import needs
@@ -45,6 +48,8 @@ _AHEAD = 200
 """Entries that the broker sends before they are asked for."""
 _UNCONFIRMED = 200
 _WEEK = 7 * 86_400
+_LARGEST = 4 << 20
+"""Bytes of an entry of a log."""
 _SEGMENT = 64 << 20
 """Bytes of a segment: all but the last are trimmed when they are old."""
 _COMES = 1.0
@@ -90,6 +95,11 @@ def _read_url(call: str, url: str) -> tuple[str, int]:
 class RabbitmqStream(Looped):
     """See ``ChangeStream``. The queue is ``il.stream.NAME``, of a log ``il.log.NAME``."""
 
+    untrimmed = (
+        "RabbitMQ cannot cut off a part of a stream: it keeps all of it, or what a policy with "
+        "max-age or max-length-bytes says"
+    )
+
     def __init__(
         self,
         url: str,
@@ -116,6 +126,7 @@ class RabbitmqStream(Looped):
         self._channel: Any = None
         self._consumed: _Consumed | None = None
         self._at: str | None = None
+        self._known = set[str]()
         self._is_there = False
         """The queue was found, or made."""
 
@@ -287,14 +298,61 @@ class RabbitmqStream(Looped):
         await consumed.end()
         return found
 
-    def trim(self, before: str) -> int:
+    def largest(self) -> tuple[int, str]:
+        """See ``ChangeStream``. AMQP does not tell it: a message that goes nowhere tries it."""
+        return self._run(self._tried, 2 * self._timeout)
+
+    async def _tried(self) -> tuple[int, str]:
+        await self._connected()
+        channel = await self._connection.channel(on_return_raises=False)
+        message = aio_pika.Message(bytes(_LARGEST))
+        try:
+            await channel.default_exchange.publish(message, f"{self._queue}.none", mandatory=False)
+        except ChannelPreconditionFailed as error:
+            found = re.search(r"max(?:imum)? size:? (\d+)", str(error))
+            if found is None:
+                raise
+            if int(found[1]) < LEAST:
+                text = f"its max_message_size is {found[1]}; a log needs {LEAST}"
+                raise StreamUnfit(self._text(text)) from None
+            return int(found[1]), "max_message_size"
+        await channel.close()
+        return _LARGEST, "Interlock's own limit for RabbitMQ"
+
+    def look(self, positions: Sequence[str]) -> list[bool]:
+        """See ``ChangeStream``. Takes a moment for each that was not seen before."""
+        limit = 2 * self._timeout + (2 + len(positions)) * 3 * _COMES
+        return self._run(lambda: self._there(positions), limit)
+
+    async def _there(self, positions: Sequence[str]) -> list[bool]:
+        await self._connected()
+        first = await self._end("first")
+        if first is None:
+            return [False for _ in positions]
+        last = await self._end("last")
+        assert last is not None
+        asks = seen(positions, self._known, int(first.id))
+        try:
+            position = next(asks)
+            while True:
+                position = asks.send(await self._has(position, int(last.id)))
+        except StopIteration as done:
+            return list(done.value)
+
+    async def _has(self, position: str, last: int) -> bool:
+        if _offset(position) > last:
+            return False
+        consumed = await self._consume(_offset(position))
+        message = await consumed.next(self._timeout)
+        await consumed.end()
+        if message is None:
+            raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
+        found = _entry(message)
+        return found.id == position[:-1] or self._position(found) == position
+
+    def trim(self, positions: Sequence[str]) -> int:
         """See ``ChangeStream``."""
-        raise StreamUnfit(
-            self._text(
-                f"RabbitMQ cannot cut off entries before {before}: bound the queue with a policy, "
-                f"max-length-bytes or max-age, that keeps what nodes may be away for"
-            )
-        )
+        raise StreamUnfit(self._text(self.untrimmed))
 
     # -- The connection -----------------------------------------------------------------------
 
@@ -344,10 +402,19 @@ class RabbitmqStream(Looped):
         await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
         self._channel, self._is_there = channel, True
 
+    def _silent(self, limit: float) -> str:
+        # The client tells it in its own log alone.
+        made = getattr(getattr(self._connection, "transport", None), "connection", None)
+        runs = getattr(made, "_Connection__connection_unblocked", None)
+        if runs is not None and not runs.is_set():
+            return "the broker takes no entries, for it is low on memory or disk: see its log"
+        return super()._silent(limit)
+
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         self._channel, self._consumed, self._at = None, None, None
         self._is_there = False
+        self._known.clear()
         if connection is not None:
             with contextlib.suppress(Exception):
                 await connection.close()

@@ -18,12 +18,14 @@ from typing import Any
 
 from interlock import _core
 from interlock.cluster.streams.protocol import (
+    LEAST,
     Entry,
     Found,
     PositionLost,
     Role,
     StreamMissing,
     StreamUnavailable,
+    StreamUnfit,
 )
 from interlock.engine import url as urls
 from interlock.engine.request import Refused
@@ -74,6 +76,8 @@ def _target(call: str, url: str) -> urls.Target:
 
 class RedisStream:
     """See ``ChangeStream``. Without `keep` it is a log."""
+
+    untrimmed = ""
 
     def __init__(
         self,
@@ -223,10 +227,33 @@ class RedisStream:
     def _position(self, entry: Entry | None) -> str:
         return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
 
-    def trim(self, before: str) -> int:
+    def largest(self) -> tuple[int, str]:
         """See ``ChangeStream``."""
-        trim = (b"XTRIM", self._key, b"MINID", before.encode())
-        return int(self._asked([trim], self._timeout)[0])
+        setting = "proto-max-bulk-len"
+        self._asked([(b"PING",)], self._timeout)
+        found = self._told(b"CONFIG", b"GET", setting.encode())
+        # Who may not ask takes what it is by default.
+        bytes_ = int(found[1]) if isinstance(found, list) and len(found) == 2 else 512 << 20
+        if bytes_ < LEAST:
+            raise StreamUnfit(self._text(f"its {setting} is {bytes_}; a log needs {LEAST}"))
+        return bytes_, setting
+
+    def look(self, positions: Sequence[str]) -> list[bool]:
+        """See ``ChangeStream``."""
+        ids = [one.partition(".")[0].encode() for one in positions]
+        asked: list[Command] = [(b"XRANGE", self._key, id, id) for id in ids]
+        found = self._asked(asked, self._timeout) if asked else []
+        return [
+            bool(reply) and (position.endswith(".") or self._position(_entry(reply[0])) == position)
+            for position, reply in zip(positions, found, strict=True)
+        ]
+
+    def trim(self, positions: Sequence[str]) -> int:
+        """See ``ChangeStream``."""
+        if not all(self.look(positions)):
+            return 0
+        before = positions[-1].partition(".")[0].encode()
+        return int(self._asked([(b"XTRIM", self._key, b"MINID", before)], self._timeout)[0])
 
     # -- The connection -----------------------------------------------------------------------
 
