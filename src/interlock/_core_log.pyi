@@ -35,12 +35,12 @@ class LogBridge:
         """Wait for the next chore: ``look`` or ``trim`` with positions, ``ends``, ``end``; None if
         none comes in so many seconds."""
     def skipped(self) -> None:
-        """What was to be looked for or cut off could not be now."""
+        """Say that what was to be looked for or cut off could not be now."""
     def opened(self, largest: tuple[int, str] | None, untrimmed: str | None) -> None:
         """The engine takes entries of so many bytes at most, by this setting. `untrimmed`: why
         nobody can have it trim the log."""
     def looked(self, there: list[bool]) -> None:
-        """Whether each of the entries that were looked for is there."""
+        """Say of each entry that was looked for whether it is there."""
     def appended(self, ids: list[str] | None) -> None:
         """All that was taken is in the log. ValueError: one of the ids is none."""
     def failed(self, kind: str, text: str) -> None:

@@ -371,7 +371,7 @@ impl Far {
         self.shared.tell(&mut self.shared.lock(), Event::Looked(there));
     }
 
-    /// What was looked for, or to be cut off, could not be now; it will be asked for again.
+    /// Says that what was to be looked for or cut off could not be now; it will be asked for again.
     pub fn skipped(&self) {
         self.looked(Vec::new());
     }

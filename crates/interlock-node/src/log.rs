@@ -38,7 +38,7 @@ pub trait LogPort: Send {
         None
     }
 
-    /// Why this log is never trimmed by its nodes, in words for the operator; `None`: it is.
+    /// The reason why this log is never trimmed by its nodes, in words for the operator; `None`: it is.
     fn untrimmed(&self) -> Option<Arc<str>> {
         None
     }

@@ -76,7 +76,7 @@ impl LogBridge {
         })
     }
 
-    /// What was to be looked for or cut off could not be now.
+    /// Says that what was to be looked for or cut off could not be now.
     fn skipped(&self) {
         self.far.skipped();
     }
@@ -88,7 +88,7 @@ impl LogBridge {
         self.far.opened(largest, untrimmed);
     }
 
-    /// Whether each of the entries that were looked for is there.
+    /// Says of each entry that was looked for whether it is there.
     fn looked(&self, there: Vec<bool>) {
         self.far.looked(there);
     }

@@ -51,7 +51,7 @@ COUNTERS = (
     ("appended_entries_total", "entries that the node has appended"),
     ("appended_bytes_total", "bytes of entries that the node has appended"),
 )
-TROUBLES = ("engine", "append", "disk", "checkpoint", "table", "stuck", "settings", "clock",
+TROUBLES = ("engine", "append", "trim", "disk", "checkpoint", "table", "stuck", "settings", "clock",
             "checksum", "ack", "name")  # fmt: skip
 """Kinds of trouble, each a value of the label ``kind``."""
 
@@ -276,6 +276,9 @@ class NodeFigures:
             "merged_rows": found["merged_rows"],
             "clients": found["clients"],
             "clients_limit": found["clients_limit"],
+            "largest_entry": found["largest"][0],
+            "largest_entry_setting": found["largest"][1],
+            "untrimmed": found["untrimmed"] or "",
             "waiting": found["waiting"],
             "waiting_for_acks": found["unacknowledged"],
             "noack_replies": found["unacknowledged_answers"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -19,11 +20,12 @@ from tests.hub.servers import free_port, missing
 PATIENCE = 60.0
 
 
-def eventually(done: Callable[[], object], what: str = "") -> None:
+def eventually(done: Callable[[], object], what: str | Callable[[], str] = "") -> None:
     """Wait until something is so."""
     until = time.monotonic() + PATIENCE
     while not done():
-        assert time.monotonic() < until, f"not in time: {what or done}"
+        if time.monotonic() >= until:
+            raise AssertionError(f"not in time: {(what() if callable(what) else what) or done}")
         time.sleep(0.01)
 
 
@@ -182,6 +184,16 @@ class Rabbitmq(Engine):
                 shutil.chown(path, "rabbitmq", "rabbitmq")
             who = ["setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--clear-groups", "--"]
         return [*who, "env", *(f"{k}={v}" for k, v in settings.items()), self.program]
+
+    def policy(self, pattern: str, definition: dict[str, object]) -> None:
+        """Set a policy of streams, as an operator does."""
+        self.control("set_policy", "--apply-to", "queues", "p", pattern, json.dumps(definition))
+
+    def control(self, *words: str) -> None:
+        command = self.command()
+        command[-1:] = [self.program.replace("rabbitmq-server", "rabbitmqctl"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def ready(self) -> bool:
         return super().ready() and "Starting broker... completed" in self.said()

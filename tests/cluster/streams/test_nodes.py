@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,9 +16,12 @@ import pytest
 from redis import Redis, RedisError
 
 from interlock import SharedTable
+from interlock.cluster.snapshots import PACE
+from interlock.cluster.streams import open_log
 from interlock.cluster.streams.protocol import log_name
 from tests.cluster.nodes import NodeProcess, Presence
-from tests.cluster.streams.engines import Engine, Nats, eventually
+from tests.cluster.streams.engines import Engine, Nats, Rabbitmq, eventually
+from tests.cluster.streams.engines import Redis as EngineRedis
 from tests.cluster.streams.test_logs import with_nats
 from tests.hub.servers import needs_hub, redis_server
 
@@ -140,3 +145,163 @@ def test_a_node_whose_log_may_be_dropped_says_so_and_goes_on_when_that_is_change
     eventually(lambda: "its max_msgs is 100, so that NATS drops entries" in a.log, a.log)
     with_nats(engine, lambda js: js.update_stream(**stream, max_msgs=-1))
     assert raised(a, "ann") == 1
+
+
+class Log:
+    """The log of the test's table, as it is on the engine."""
+
+    def __init__(self, engine: Engine, dc: str) -> None:
+        self.engine = engine
+        self.stream = open_log(engine.url, "presence", dc)
+
+    def first(self) -> tuple[int, ...]:
+        ends = self.stream.ends()
+        assert ends is not None
+        return place(ends[0].id)
+
+
+@pytest.fixture
+def log(engine: Engine, dc: str) -> Iterator[Log]:
+    if isinstance(engine, EngineRedis):
+        pytest.skip("test_snapshots has this engine")
+    made = Log(engine, dc)
+    yield made
+    made.stream.close()
+
+
+def place(id: str) -> tuple[int, ...]:
+    found = tuple(map(int, id.split("-")))
+    # Where an engine has one number, a node's has nothing before it.
+    return found[1:] if found[0] == 0 else found
+
+
+def status(node: NodeProcess) -> dict[str, Any]:
+    with client(node) as asked:
+        found: dict[str, Any] = json.loads(asked.execute_command("NODE", "STATUS"))
+        return found
+
+
+def trims(log: Log, beyond: tuple[int, ...], *nodes: NodeProcess) -> int:
+    """Write until the log begins behind a place; return the counter."""
+    value = 0
+
+    def is_cut() -> bool:
+        nonlocal value
+        for _ in range(15):
+            value = raised(nodes[0], "n")
+        if isinstance(log.engine, Rabbitmq):
+            # A segment that is full is dropped: what a write takes in the log is not much.
+            with client(nodes[0]) as asked:
+                for _ in range(40):
+                    asked.execute_command("DEL", *(f"presence:none{n}" for n in range(400)))
+        return log.first() > beyond
+
+    eventually(is_cut, lambda: "".join(one.log for one in nodes))
+    return value
+
+
+def has(node: NodeProcess, key: str, value: int) -> bool:
+    with client(node) as asked:
+        try:
+            return bool(asked.hget(f"presence:{key}", "unread") == str(value))
+        except RedisError:
+            return False
+
+
+@pytest.mark.watchdog(180)
+def test_a_log_is_trimmed_and_whoever_lacks_what_was_cut_off_takes_a_snapshot(
+    engine: Engine, start: Start, log: Log, dc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A checkpoint after ten entries.
+    monkeypatch.setenv(PACE, "10,0")
+    a, b = start("a"), start("b")
+    for n in range(1, 61):
+        assert raised(b, "n") == n
+    c = start("c")
+    eventually(partial(has, c, "n", 60), lambda: c.log)
+    begin = log.first()
+    if isinstance(engine, Rabbitmq):
+        # No node can: the broker does, as an operator has it.
+        assert "RabbitMQ cannot cut off a part of a stream" in status(a)["untrimmed"]
+        engine.policy("il.log.*", {"max-length-bytes": 250_000})
+    else:
+        assert status(a)["untrimmed"] == ""
+    *_, number = place(status(c)["log_id"])
+    # A broker may have sent it some entries before they are read.
+    beyond = (number + 700,) if isinstance(engine, Rabbitmq) else (number,)
+    assert beyond > begin
+    c.process.send_signal(signal.SIGSTOP)
+    try:
+        value = trims(log, beyond, a, b)
+    finally:
+        c.process.send_signal(signal.SIGCONT)
+    eventually(partial(has, c, "n", value), lambda: c.log)
+    eventually(lambda: places(c) == places(a), lambda: f"{places(c)} {places(a)} {c.log}")
+    assert "node c takes a snapshot of node" in c.log, f"{beyond} {log.first()} {places(c)} {c.log}"
+    # A node that is new, and one whose folder is gone.
+    b.kill()
+    shutil.rmtree(b.data)
+    b, d = start("b"), start("d")
+    for node in (b, d):
+        eventually(partial(has, node, "n", value), lambda: b.log + d.log)
+        assert "takes a snapshot of node" in node.log, node.log
+    assert raised(d, "n") == value + 1
+    for node in (a, b, c, d):
+        eventually(partial(has, node, "n", value + 1))
+        assert [one["kind"] for one in status(node)["trouble"]] == []
+
+
+@pytest.mark.watchdog(180)
+def test_a_log_that_somebody_else_has_trimmed_is_told_and_never_read_on(
+    engine: Engine, start: Start, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(engine, Rabbitmq):
+        pytest.skip("nobody but a policy can, as above")
+    monkeypatch.setenv(PACE, "1000000,0")
+    a = start("a")
+    for n in range(1, 21):
+        assert raised(a, "n") == n
+    a.process.send_signal(signal.SIGSTOP)
+    b = start("b")
+    for n in range(21, 41):
+        assert raised(b, "n") == n
+    ends = log.stream.ends()
+    assert ends is not None
+    last = f"{ends[1].id}."
+    assert log.stream.trim([last]) > 0
+    a.process.send_signal(signal.SIGCONT)
+    # Nobody has a checkpoint but b, who makes one when it is asked.
+    eventually(lambda: "a takes a snapshot of node b" in a.log, lambda: a.log + b.log)
+    eventually(partial(has, a, "n", 40), lambda: a.log + b.log)
+    for node in (a, b):
+        node.kill()
+        shutil.rmtree(node.data)
+    a = start("a")
+    eventually(lambda: "serves nothing" in a.log, lambda: a.log)
+    assert status(a)["state"] == "stuck"
+    assert "the log begins after the node's checkpoints" in str(status(a)["trouble"])
+    with client(a) as asked, pytest.raises(RedisError):
+        asked.hincrby("presence:n", "unread", 1)
+
+
+@pytest.mark.watchdog(180)
+def test_what_is_larger_than_an_entry_is_refused_and_many_writes_are_several_entries(
+    engine: Engine, start: Start
+) -> None:
+    a, b = start("a"), start("b")
+    found = status(a)
+    most = found["largest_entry"]
+    assert most >= 1_000_000 and found["largest_entry_setting"]
+    with client(a) as asked, asked.pipeline(transaction=False) as many:
+        # None of the rows is there: a write of which the log has all the same.
+        keys = [f"presence:{'x' * 200}{n}" for n in range(2500)]
+        for _ in range(6):
+            many.execute_command("DEL", *keys)
+        many.hincrby("presence:n", "unread", 1)
+        many.execute_command("HSET", "presence:n", "token", b"x" * most)
+        many.hincrby("presence:n", "unread", 1)
+        *_, first, refused, second = many.execute(raise_on_error=False)
+    assert (first, second) == (1, 2), (first, second)
+    assert f"{found['largest_entry_setting']}: it was not done" in str(refused)
+    eventually(partial(has, b, "n", 2), lambda: a.log + b.log)
+    assert status(a)["trouble"] == []

@@ -60,7 +60,7 @@ pub struct Told {
 /// A reason why a node does not do all that it should, for as long as it is so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standstill {
-    /// `engine`, `append`, `disk`, `checkpoint`, `table`, `stuck` or `settings`.
+    /// `engine`, `append`, `trim`, `disk`, `checkpoint`, `table`, `stuck` or `settings`.
     pub kind: &'static str,
     pub text: String,
     /// In ms since 1970, by the machine's clock.

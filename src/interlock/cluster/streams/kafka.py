@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from interlock import _core
+from interlock.cluster.streams.kafka_settings import LOG, READING, client_settings
 from interlock.cluster.streams.looped import mark_of
 from interlock.cluster.streams.protocol import (
     ABSENT,
@@ -63,20 +63,15 @@ _LOOK_LOG = 1.0
 _LARGEST = 8_000_000
 """Bytes of an entry with what is around it."""
 _AROUND = 1000
-_LOG = {
-    "message.timestamp.type": ("LogAppendTime", "the times of entries are Kafka's"),
-    "cleanup.policy": ("delete", "no entry may be dropped because another has its key"),
-    "retention.ms": ("-1", "a node may need an entry of any age"),
-    "retention.bytes": ("-1", "a node may need any entry"),
-    "unclean.leader.election.enable": ("false", "acknowledged entries must not be lost"),
-}
-"""Settings of the topic of a log, and why."""
 _DENIED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
-_TIMED_OUT = (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
+_SILENT = (
+    KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
+    KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT,
+)  # fmt: skip
 _TRIM = 1.0
 _SHORTEST = 3.0
 """Seconds that a Kafka has at least."""
@@ -88,37 +83,15 @@ def open_here(
 ) -> KafkaStream:
     """See ``open_stream``."""
     return KafkaStream(
-        without_password(url), _settings("open_stream()", url), name, keep, keep_age, timeout
+        without_password(url), client_settings("open_stream()", url), name, keep, keep_age, timeout
     )
 
 
 def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> KafkaStream:
     """See ``open_log``."""
     name = log_name(table, dc)
-    settings = _settings("open_log()", url)
+    settings = client_settings("open_log()", url)
     return KafkaStream(without_password(url), settings, name, None, None, timeout)
-
-
-def _settings(call: str, url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if not parts.netloc or parts.path.strip("/"):
-        raise ValueError(
-            f"{call}: url is {without_password(url)!r}; allowed: "
-            f"kafka://USER:PASSWORD@HOST:PORT, several with commas between, and settings of "
-            f"librdkafka behind ?"
-        )
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = credentials.partition(":")
-    settings: dict[str, Any] = {"bootstrap.servers": hosts}
-    if user:
-        settings |= {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "SCRAM-SHA-256",
-            "sasl.username": unquote(user),
-            "sasl.password": unquote(password),
-        }
-    return settings | query
 
 
 class KafkaStream:
@@ -469,7 +442,7 @@ class KafkaStream:
         asked = [ConfigResource(ConfigResource.Type.TOPIC, self._topic)]
         (found,) = admin.describe_configs(asked, request_timeout=self._timeout).values()
         settings = {name: one.value for name, one in found.result(self._timeout).items()}
-        for name, (wanted, _) in _LOG.items():
+        for name, (wanted, _) in LOG.items():
             if settings.get(name, wanted) != wanted:
                 raise self._unfit(name, str(settings[name]))
         self._most = int(settings.get("max.message.bytes", _LARGEST))
@@ -485,7 +458,7 @@ class KafkaStream:
         return True
 
     def _unfit(self, name: str, found: str) -> StreamUnfit:
-        wanted, why = _LOG[name]
+        wanted, why = LOG[name]
         return StreamUnfit(
             self._text(
                 f"the topic has {name}={found}; a log needs {wanted}, for {why}: kafka-configs.sh "
@@ -496,7 +469,7 @@ class KafkaStream:
     def _make_log(self) -> None:
         admin = self._admin_of()
         replicas = min(len(admin.list_topics(timeout=self._timeout).brokers), 3)
-        settings = {name: wanted for name, (wanted, _) in _LOG.items()}
+        settings = {name: wanted for name, (wanted, _) in LOG.items()}
         settings |= {
             "max.message.bytes": str(_LARGEST),
             "min.insync.replicas": str(min(replicas, 2)),
@@ -540,15 +513,7 @@ class KafkaStream:
             self._make_topic()
         if self._consumer is None:
             self._consumer = Consumer(
-                {
-                    **self._settings,
-                    "group.id": self._topic,
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "error",
-                    "fetch.message.max.bytes": 8_000_000,
-                    "fetch.wait.max.ms": 100,
-                    "error_cb": self._heard,
-                }
+                {**self._settings, **READING, "group.id": self._topic, "error_cb": self._heard}
             )
 
     def _run(self, call: Callable[[], T]) -> T:
@@ -562,10 +527,8 @@ class KafkaStream:
                 self._drop()
                 if isinstance(error, StreamUnavailable):
                     raise
-                if isinstance(error, KafkaException) and error.args:
-                    raise self._failed(error.args[0]) from error
                 if isinstance(error, (KafkaException, TimeoutError)):
-                    raise StreamUnavailable(self._text(str(error))) from error
+                    raise self._failed(error.args[0] if error.args else error) from error
                 raise
             finally:
                 if self._closed:
@@ -577,11 +540,9 @@ class KafkaStream:
             return StreamUnavailable(self._text(str(error)))
         if error.code() in _DENIED:
             return StreamDenied(self._text(f"its user may not: {error.str()}"))
-        if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, *_TIMED_OUT):
-            # What the client has logged says more, as of a login that fails.
-            why = self._said or error.str()
-            return StreamUnavailable(self._text(why))
-        return StreamUnavailable(self._text(error.str()))
+        # What the client has logged says more of a silence, as of a login that fails.
+        said = self._said if error.code() in _SILENT else ""
+        return StreamUnavailable(self._text(said or error.str()))
 
     def _heard(self, error: Any) -> None:
         """Keep what is behind a silence."""

@@ -1,0 +1,46 @@
+"""Settings of Kafka: those of a client, by its URL, and those of the topic of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from interlock.engine.url import without_password
+
+LOG = {
+    "message.timestamp.type": ("LogAppendTime", "the times of entries are Kafka's"),
+    "cleanup.policy": ("delete", "no entry may be dropped because another has its key"),
+    "retention.ms": ("-1", "a node may need an entry of any age"),
+    "retention.bytes": ("-1", "a node may need any entry"),
+    "unclean.leader.election.enable": ("false", "acknowledged entries must not be lost"),
+}
+"""Settings of the topic of a log, and why."""
+READING = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "fetch.message.max.bytes": 8_000_000,
+    "fetch.wait.max.ms": 100,
+}
+
+
+def client_settings(call: str, url: str) -> dict[str, Any]:
+    """Return the settings of librdkafka that a URL says. ValueError: it says none."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if not parts.netloc or parts.path.strip("/"):
+        raise ValueError(
+            f"{call}: url is {without_password(url)!r}; allowed: "
+            f"kafka://USER:PASSWORD@HOST:PORT, several with commas between, and settings of "
+            f"librdkafka behind ?"
+        )
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = credentials.partition(":")
+    settings: dict[str, Any] = {"bootstrap.servers": hosts}
+    if user:
+        settings |= {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": unquote(user),
+            "sasl.password": unquote(password),
+        }
+    return settings | query
