@@ -104,6 +104,8 @@ def plan_of(seed: int, only: Sequence[str] = ()) -> Plan:
         nodes=nodes,
         engine=chance.choice(("redis", "valkey")),
         replica="promote" in kinds,
+        # An acknowledgement by others must not wait for one that is not there.
+        ack=chance.choice(("0", "0", "1")) if min(nodes.values()) > 1 else "0",
         timeout=chance.choice((1.0, 2.0)),
         gated="late stream" in kinds,
         clocked=bool({"clock", "engine clock", "promote"} & set(kinds)),

@@ -268,6 +268,7 @@ class Node(Server):
     def command(self) -> list[str]:
         own = self.settings
         flags = ["--table", own.table, "--cluster", own.engine, "--name", own.name, "--dc", own.dc]
+        flags += ["--machine", own.name]
         for dc, url in own.links:
             flags += ["--link", f"{dc}={url}"]
         flags += ["--timeout", str(own.timeout), "--capacity", str(CAPACITY)]
