@@ -39,10 +39,12 @@ pub fn change(cell: &mut Vec<u8>, before: &[u8], kept: u64, asserted: u64, stamp
         let name = stamp.writer.as_bytes();
         found.push(Entry { name, code: stamp.reading << 1, bits: asserted });
     }
-    // What this writer had set and now clears, and what it sets, are of different bits.
+    // What this writer had set and now clears, and what it sets, are of different bits. A change that is put
+    // back late clears nothing that was set after its date.
     found.extend(
         entries(before)
             .filter(|entry| entry.code & 1 == 0 && entry.bits & !kept != 0)
+            .filter(|entry| entry.code >> 1 <= stamp.reading)
             .map(|entry| Entry { code: entry.code | 1, bits: entry.bits & !kept, ..entry }),
     );
     if !found.is_empty() {

@@ -316,9 +316,11 @@ impl Rows {
             return self.store.newest();
         }
         let is_own = other.settings.dc == self.settings.dc;
+        // Rows of a database are of no history that says which entries they have.
+        let is_history = is_own && other.lineage != (NO_LINEAGE, 0);
         for row in other.store.all() {
             let mut theirs = rules.trust(row.state.into());
-            if !is_own {
+            if !is_history {
                 let dc = &self.settings.dc;
                 theirs = rules.without(theirs, |name| is_of(name, dc, self.own_from));
             }
@@ -335,7 +337,7 @@ impl Rows {
             }
         }
         if is_own {
-            self.own_from = 0;
+            self.own_from = if is_history { 0 } else { self.own_from };
             // The next command begins one above both.
             self.lineage = (NO_LINEAGE, self.lineage.1.max(other.lineage.1));
             self.writer = stamp::writer(&self.settings.dc, self.lineage.1);

@@ -5,10 +5,13 @@ use interlock_log::codec::Reader;
 use interlock_log::entry::{Arguments, Body, Command, Entry, Mark, PutBack, Source};
 use interlock_log::machine::{Limits, Rules as LogRules};
 use interlock_log::rows::Rows;
+use interlock_table::Value;
 
 use crate::commands::settings;
 
 const NOW: u64 = 1_700_000_000_000;
+/// The column of flags.
+const FLAGS: usize = 3;
 
 struct Log {
     whole: Whole<Rows>,
@@ -166,6 +169,36 @@ fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
         let told = ":5020\r\n";
         assert_eq!(east.write(91, &["HINCRBY t:sum n 0"]), [told], "{in_between} {is_all_lost}");
         assert_eq!(west.write(9, &["HINCRBY t:sum n 0"]), [told], "{in_between} {is_all_lost}");
+    }
+}
+
+/// The same of flags: a set that is put back clears nothing that was set after its date.
+#[test]
+fn flags_that_another_data_centre_has_are_as_they_were_when_they_are_put_back() {
+    for in_between in 0..4 {
+        let (mut east, mut west) = (Log::new("east"), Log::new("west"));
+        east.write(1, &["HSET t:a bits 1"]);
+        let (early, early_at) = (east.encoded(), east.at);
+        let lost = [6, 3, 12].into_iter().zip(2..);
+        let lost: Vec<_> =
+            lost.map(|(f, n)| kept(&mut east, n, &format!("HSET t:a bits {f}"))).collect();
+        west.takes("east", &east);
+        let whole = Whole::decode(&mut Reader::new(&early)).unwrap();
+        let name = b"node.1".to_vec();
+        let mut east = Log { whole, at: early_at, number: 0, name, kept: None };
+        for (count, (number, did)) in lost.into_iter().enumerate() {
+            if count == in_between {
+                east.takes("west", &west);
+            }
+            assert_eq!(east.append(number, Body::PutBack(did)).0, Fate::Counted);
+        }
+        east.takes("west", &west);
+        west.takes("east", &east);
+        for log in [&east, &west] {
+            let store = log.rows().store();
+            let view = log.rows().settings().rules.view_of(store.get(b"a"), store.time());
+            assert_eq!(view.value(FLAGS), Value::Unsigned(12), "{in_between}");
+        }
     }
 }
 
