@@ -317,10 +317,12 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
         (("--table", row, "--cluster", "redis://h", "--max-staleness", "0.1"), "2 s or more"),
     ):  # fmt: skip
         ended = subprocess.run(
-            [INTERLOCK, "node", *flags], capture_output=True, text=True, timeout=60, cwd=tmp_path
-        )
+            [INTERLOCK, "node", *flags], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+            env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
+        )  # fmt: skip
         assert ended.returncode == 2, (flags, ended.stderr)
         assert said in ended.stderr, (flags, ended.stderr)
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_node_says_to_its_service_manager_when_it_is_ready_alive_and_stopping(

@@ -50,11 +50,12 @@ class Node:
         shared: the table, opened as its keeper; it stays open for as long as the node lives.
         place: the table's name in shared memory, or its file.
         mode: rights of the table's file.
-        folder: where its checkpoints are; no other node may have it.
+        folder: where its checkpoints are; it is made. No other node may have it.
         advertise: ``HOST:PORT`` at which others reach its hub. Default: where it listens.
 
     Raises:
         ValueError: the settings ask for what a node cannot do.
+        OSError: the folder cannot be made or written.
     """
 
     def __init__(
@@ -78,6 +79,9 @@ class Node:
         self._shared = shared
         rules = state_rules(settings.row, tombstone_age=settings.tombstone_age)
         self._given = _given(settings, rules, place, mode, folder)
+        self._client = interlock.connect(settings.cluster)
+        # Only once all else is right: a wrong flag leaves no folder behind.
+        _make(folder)
         self._databases = write_behind(settings, rules, released=self._released, refused=self._fail)
         self._links = [
             Link(dc, settings.dc, _far(settings, dc), _far(settings, settings.dc))
@@ -90,7 +94,6 @@ class Node:
             lambda: together(self._databases.figures()),
             lambda: [link.standing() for link in self._links],
         )
-        self._client = interlock.connect(settings.cluster)
         self._membership = Membership(
             self._client, settings.table, settings.dc,
             lambda: self.figures.announcement(hub.http_address),
@@ -171,19 +174,22 @@ class Node:
 
 
 def folder_of(settings: NodeSettings, data: str | None) -> Path:
-    """Return the folder of a node's files, which is made if it is not there.
+    """Return the folder of a node's files.
 
     Args:
         data: the folder that was asked for. Default: one under the state directory.
+    """
+    if data:
+        return Path(data).resolve()
+    return _state_directory() / f"{settings.table}.{settings.dc}.{settings.name}"
+
+
+def _make(folder: Path) -> None:
+    """Make a folder if it is not there.
 
     Raises:
         OSError: it cannot be made or written; the text says what to do.
     """
-    folder = (
-        Path(data).resolve()
-        if data
-        else _state_directory() / (f"{settings.table}.{settings.dc}.{settings.name}")
-    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -195,7 +201,6 @@ def folder_of(settings: NodeSettings, data: str | None) -> Path:
             f"with --data FOLDER",
             str(folder),
         ) from None
-    return folder
 
 
 def _state_directory() -> Path:
