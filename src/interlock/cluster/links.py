@@ -1,8 +1,8 @@
 """Links to other data centres: rows that change in its data centre go into the logs of the others.
 
 A link only writes. How far it has come is written down beside the other log, in its engine, with
-the entry that was appended last: where the engine has lost that entry, all rows are sent again. So
-any node may send, and those that find that another sends rest.
+a place of that log behind what was appended last: where the engine has lost that entry, all rows
+are sent again. So any node may send, and those that find that another sends rest.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import random
 import secrets
 import threading
 import time
-import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +20,13 @@ import msgspec
 
 from interlock import _core
 from interlock.cluster.database.behind import parts
-from interlock.engine import url as urls
-from interlock.engine.transport import connection as transport
-from interlock.errors import InterlockError
+from interlock.cluster.streams import (
+    PositionLost,
+    StreamMissing,
+    StreamUnavailable,
+    StreamUnfit,
+    open_log,
+)
 
 logger = logging.getLogger("interlock.cluster")
 MOST = 5_000
@@ -34,15 +37,14 @@ WAIT = 0.25
 """Seconds for which the node is asked for a change."""
 RESTED = 1.0
 """Seconds between two looks at a link on which another node sends."""
+LOOKED = 1.0
+"""Seconds between two looks whether the other log has what was sent last."""
+NOTES = 100
+"""Notes of a place after which those before are dropped."""
 _FIRST, _LONGEST = 0.1, 2.0
 _PLACED = 5.0
 """Seconds between two notes of the place when no row changes."""
-FIELD = b"e"
 Row = tuple[bytes, bytes, int]
-
-
-class LogUnavailable(InterlockError, ConnectionError):
-    """The log of another data centre could not be reached, or is not there yet."""
 
 
 @dataclass
@@ -70,8 +72,7 @@ class LinkPlace(msgspec.Struct, frozen=True):
     writer: str
     """The start of a node that wrote it."""
     last: str = ""
-    """The id of the last entry there, and a checksum of it."""
-    digest: int = 0
+    """The position of an entry there, behind the last that was sent or this itself."""
 
     @property
     def since(self) -> tuple[int, int, int]:
@@ -80,81 +81,107 @@ class LinkPlace(msgspec.Struct, frozen=True):
 
 
 class FarLog:
-    """The log of a data centre in a Redis or Valkey, for those who only write to it.
+    """The log of a data centre, and the notes there of how far another has sent its rows.
 
-    One thread uses it, but for ``close``. Calls raise ``LogUnavailable``, and connect anew with the
-    next.
+    One thread uses it. Calls raise ``StreamUnavailable``, and connect anew with the next.
+
+    Args:
+        dc: the data centre of the log.
+        source: the one that sends.
     """
 
-    def __init__(self, url: str, table: str, dc: str, timeout: float) -> None:
-        self._target = urls.parse(url)
-        if self._target.kind != "server":
-            raise ValueError(f"a link needs one Redis or Valkey, not {self._target.shown}")
-        self._log = f"il:log:{{{table}.{dc}}}".encode()
-        self._places = f"il:link:{{{table}.{dc}}}".encode()
-        self._timeout = timeout
-        self._made: Any = None
+    def __init__(self, url: str, table: str, dc: str, source: str, timeout: float) -> None:
+        self._log = open_log(url, table, dc, role="append", timeout=timeout)
+        self._notes = open_log(url, table, dc, role="append", timeout=timeout, source=source)
+        self._noted = ""
+        """The position of the last note that was read."""
+        self._place: LinkPlace | None = None
+        self._looked: tuple[LinkPlace, float] | None = None
+        """A place that the log had, and when."""
+        self._most: tuple[int, str] | None = None
+        self._kept = 0
 
-    def append(self, entry: bytes) -> str:
-        """Append an entry to a log that has begun; return its id."""
-        (id,) = self._asked((b"XADD", self._log, b"NOMKSTREAM", b"*", FIELD, entry))
-        if id is None:
-            raise LogUnavailable(self._text("no node has begun it"))
-        return bytes(id).decode()
-
-    def place(self, source: str) -> LinkPlace | None:
-        """Return the place of a data centre. None: there is none, or its last entry is lost."""
-        (text,) = self._asked((b"HGET", self._places, source.encode()))
-        if text is None:
-            return None
+    def append(self, entries: Sequence[bytes]) -> str:
+        """Append entries to a log that has begun; return a position behind them."""
+        if self._most is None:
+            self._most = self._log.largest()
+        most, setting = self._most
+        for entry in entries:
+            if len(entry) > most:
+                self._most = None
+                raise StreamUnfit(
+                    f"a row takes {len(entry)} bytes in an entry of its log; allowed: {most}, by "
+                    f"{setting}"
+                )
         try:
-            place = msgspec.json.decode(text, type=LinkPlace)
-        except msgspec.DecodeError:
-            return None
-        if not place.last:
+            ids = self._log.append(entries)
+        except StreamUnavailable:
+            self._most = None
+            raise
+        # What is there now is behind what was appended.
+        return self._log.last() if ids is None else _position(ids[-1], entries[-1])
+
+    def place(self) -> LinkPlace | None:
+        """Return the place that was noted. None: there is none, or the log has lost its entry."""
+        self._read_notes()
+        place = self._place
+        if place is None or not place.last:
             return place
-        id = place.last.encode()
-        found, first = self._asked(
-            (b"XRANGE", self._log, id, id), (b"XRANGE", self._log, b"-", b"+", b"COUNT", b"1")
+        now = time.monotonic()
+        if self._looked is None or self._looked[0] != place or now >= self._looked[1] + LOOKED:
+            if not self._is_there(place.last):
+                self._looked = None
+                return None
+            self._looked = place, now
+        return place
+
+    def _is_there(self, position: str) -> bool:
+        if self._log.look([position])[0]:
+            return True
+        ends = self._log.ends()
+        # What was trimmed was read; a log that begins anew has lost it.
+        return (
+            ends is not None
+            and _number(ends[0].id) > _number(position)
+            and not _core.LogBridge.begins(ends[0].data)
         )
-        if found:
-            return place if zlib.crc32(found[0][1][1]) == place.digest else None
-        # What is trimmed was read; a log that lost it has lost the place too.
-        return place if first and _id(first[0][0]) > _id(id) else None
 
-    def keep(self, source: str, place: LinkPlace) -> None:
-        """Write down the place of a data centre."""
-        self._asked((b"HSET", self._places, source.encode(), msgspec.json.encode(place)))
+    def _read_notes(self) -> None:
+        while True:
+            try:
+                found, at_end = self._notes.entries(self._noted, 1000, 0)
+            except PositionLost:
+                if not self._noted:
+                    raise
+                self._noted, self._place = "", None
+                continue
+            if found:
+                self._noted = _position(found[-1].id, found[-1].data)
+                self._place = _note(found[-1].data)
+            if at_end or not found:
+                return
 
-    def forget(self, source: str) -> None:
-        """Have a data centre send all its rows again."""
-        self._asked((b"HDEL", self._places, source.encode()))
+    def keep(self, place: LinkPlace) -> None:
+        """Note a place."""
+        self._note(msgspec.json.encode(place))
+
+    def forget(self) -> None:
+        """Have the other data centre send all its rows again."""
+        self._note(b"{}")
+
+    def _note(self, note: bytes) -> None:
+        try:
+            self._notes.append([note])
+        except StreamMissing:
+            self._notes.begin(note)
+        self._kept += 1
+        if self._kept % NOTES == 0 and self._noted and not self._notes.untrimmed:
+            self._notes.trim([self._noted])
 
     def close(self) -> None:
-        """Close the connection."""
-        made, self._made = self._made, None
-        if made is not None:
-            made.disconnect()
-
-    def _asked(self, *commands: tuple[bytes, ...]) -> list[Any]:
-        from redis import connection
-        from redis.exceptions import RedisError
-
-        try:
-            if self._made is None:
-                address = self._target.addresses[0]
-                made = transport.make(connection, self._target, address, self._timeout)
-                made.socket_timeout = self._timeout
-                self._made = made
-                made.connect()
-            self._made.send_packed_command(self._made.pack_commands(commands), check_health=False)
-            return [self._made.read_response(disable_decoding=True) for _ in commands]
-        except (RedisError, OSError, *transport.UNREADABLE) as error:
-            self.close()
-            raise LogUnavailable(self._text(str(error) or type(error).__name__)) from None
-
-    def _text(self, why: str) -> str:
-        return f"log {self._log.decode()} at {self._target.shown}: {why}"
+        """Close the connections."""
+        self._log.close()
+        self._notes.close()
 
 
 class Link:
@@ -211,7 +238,7 @@ class Link:
             try:
                 self._step()
             except Exception as error:
-                known = isinstance(error, LogUnavailable)
+                known = isinstance(error, StreamUnavailable)
                 if self.figures.state != "cut":
                     logger.warning(
                         "the link to data centre %s is cut: %s", self.dc, error, exc_info=not known
@@ -232,7 +259,7 @@ class Link:
 
     def _step(self) -> None:
         assert self._node is not None
-        asked_at, place = time.monotonic(), self._far.place(self._own)
+        asked_at, place = time.monotonic(), self._far.place()
         self.figures.heard = asked_at
         if place is not None and place != self._place and place.writer != self._writer:
             # Another node sends. Once it does not go on, this one does.
@@ -263,7 +290,7 @@ class Link:
                 self.dc,
             )
             # It may have what is lost here.
-            self._near.forget(self.dc)
+            self._near.forget()
         number = 0 if whole or place is None else place.number
         self._send(_each(image.since(number), self._ends), stand, place, last)
 
@@ -278,15 +305,15 @@ class Link:
         position, checksum, _, _, number = stand
         before = (self._own, 0, 0) if place is None else (self._own, *place.since[:2])
         sent = 0
-        id, digest = ("", 0) if place is None else (place.last, place.digest)
+        last_there = "" if place is None else place.last
         for batch in _lists(rows):
             sent += len(batch)
-            for part in parts([row[:2] for row in batch], SIZE):
-                self._far.append(self._node.states_entry(part, before))
+            pieces = parts([row[:2] for row in batch], SIZE)
+            self._far.append([self._node.states_entry(part, before) for part in pieces])
         if sent and not self._ends.is_set():
             # Up to here the other has all. It is short, for it is looked at again and again.
             end = self._node.states_entry([], (self._own, position, checksum))
-            id, digest = self._far.append(end), zlib.crc32(end)
+            last_there = self._far.append([end])
         if self._ends.is_set():
             # Not all may be sent.
             return
@@ -294,8 +321,8 @@ class Link:
         if sent or place is None or place.number != number or (
             place.position != position and now - self._placed_at >= _PLACED
         ):  # fmt: skip
-            made = LinkPlace(position, checksum, number, self._writer, id, digest)
-            self._far.keep(self._own, made)
+            made = LinkPlace(position, checksum, number, self._writer, last_there)
+            self._far.keep(made)
             self._place, self._placed_at = made, now
         self.figures.changes += sent
         self.figures.position = str(position)
@@ -320,6 +347,16 @@ def _lists(rows: Iterable[Row]) -> Iterable[list[Row]]:
         yield batch
 
 
-def _id(text: bytes) -> tuple[int, int]:
-    ms, _, number = text.partition(b"-")
-    return int(ms), int(number)
+def _note(data: bytes) -> LinkPlace | None:
+    try:
+        return msgspec.json.decode(data, type=LinkPlace)
+    except msgspec.DecodeError:
+        return None
+
+
+def _position(id: str, data: bytes) -> str:
+    return f"{id}.{_core.LogBridge.mark(data)}"
+
+
+def _number(id: str) -> tuple[int, ...]:
+    return tuple(map(int, id.partition(".")[0].split("-")))

@@ -84,8 +84,7 @@ class Node:
         _make(folder)
         self._databases = write_behind(settings, rules, released=self._released, refused=self._fail)
         self._links = [
-            Link(dc, settings.dc, _far(settings, dc), _far(settings, settings.dc))
-            for dc in settings.links
+            Link(dc, settings.dc, _far(settings, dc), _near(settings, dc)) for dc in settings.links
         ]
         self.figures = NodeFigures(
             settings,
@@ -243,5 +242,8 @@ def _given(
 
 
 def _far(settings: NodeSettings, dc: str) -> FarLog:
-    url = settings.stream_url if dc == settings.dc else settings.link_url(dc)
-    return FarLog(url, settings.table, dc, FAR_TIMEOUT)
+    return FarLog(settings.link_url(dc), settings.table, dc, settings.dc, FAR_TIMEOUT)
+
+
+def _near(settings: NodeSettings, dc: str) -> FarLog:
+    return FarLog(settings.stream_url, settings.table, settings.dc, dc, FAR_TIMEOUT)

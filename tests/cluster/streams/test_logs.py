@@ -193,7 +193,7 @@ def test_a_log_that_is_deleted_is_missing_and_lost(
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     after = position(read_all(reader, "", 1)[0])
-    _delete(engine, table)
+    delete(engine, table, "north_1")
 
     def lost() -> bool:
         try:
@@ -233,14 +233,15 @@ def test_a_log_that_its_engine_may_drop_is_refused_and_why(engine: Engine, table
     stream.close()
 
 
-def _delete(engine: Engine, table: str) -> None:
-    name = log_name(table, "north_1")
+def delete(engine: Engine, table: str, dc: str) -> None:
+    """Delete a log, as an operator might."""
+    name = log_name(table, dc)
     match engine:
         case Redis():
             import redis
 
             with redis.Redis(port=engine.port) as client:
-                client.delete(f"il:log:{{{table}.north_1}}")
+                client.delete(f"il:log:{{{table}.{dc}}}")
         case Nats():
             with_nats(engine, lambda js: js.delete_stream(f"il-log-{name}"))
         case Kafka():

@@ -95,9 +95,18 @@ def open_stream(
 
 
 def open_log(
-    url: str, table: str, dc: str, *, role: Role = "read", timeout: Seconds = TIMEOUT
+    url: str,
+    table: str,
+    dc: str,
+    *,
+    role: Role = "read",
+    timeout: Seconds = TIMEOUT,
+    source: str | None = None,
 ) -> ChangeStream:
     """Return the log of a table in a data centre, on the engine at a URL; as ``open_stream``.
+
+    With ``source`` it has the notes of how far that data centre has sent its rows there: its name
+    begins with ``link`` instead, and ends with that of the source.
 
     Nothing is trimmed but by ``trim``, and nothing is made but by ``begin``. Of Redis it is the
     stream ``il:log:{TABLE.DC}``, elsewhere ``il-log-TABLE__DC``, where what is no ASCII letter,
@@ -106,7 +115,9 @@ def open_log(
     patience = seconds(timeout, "open_log(): timeout")
     if not patience > 0:
         raise ValueError(f"open_log(): timeout is {timeout}; allowed: more than 0")
-    opened: ChangeStream = _module("open_log()", url).log_here(url, table, dc, role, patience)
+    opened: ChangeStream = _module("open_log()", url).log_here(
+        url, table, dc, role, patience, source
+    )
     return opened
 
 

@@ -87,11 +87,13 @@ def open_here(
     )
 
 
-def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> KafkaStream:
+def log_here(
+    url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
+) -> KafkaStream:
     """See ``open_log``."""
-    name = log_name(table, dc)
-    settings = client_settings("open_log()", url)
-    return KafkaStream(without_password(url), settings, name, None, None, timeout)
+    name, settings = log_name(table, dc, source), client_settings("open_log()", url)
+    kind = "log" if source is None else "link"
+    return KafkaStream(without_password(url), settings, name, None, None, timeout, kind)
 
 
 class KafkaStream:
@@ -107,13 +109,14 @@ class KafkaStream:
         keep: int | None,
         keep_age: float | None,
         timeout: float,
+        kind: str = "stream",
     ) -> None:
         self._shown = f"stream {name!r} at {shown}"
         # What librdkafka would write to the standard error comes by what is asked.
         self._settings: dict[str, Any] = {"log_level": 0, "socket.timeout.ms": 10_000, **settings}
         self._is_log = keep is None
         self._mark: Callable[[bytes], str] = _core.LogBridge.mark if self._is_log else mark_of
-        self._topic = f"il-log-{name}" if self._is_log else f"il-stream-{name}"
+        self._topic = f"il-{kind}-{name}"
         self._keep = keep or 0
         self._ages = keep_age is not None
         self._age = _WEEK if keep_age is None else keep_age

@@ -65,10 +65,13 @@ def open_here(
     return NatsStream(url, name, keep, keep_age, role, timeout)
 
 
-def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> NatsStream:
+def log_here(
+    url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
+) -> NatsStream:
     """See ``open_log``."""
     _check("open_log()", url)
-    return NatsStream(url, log_name(table, dc), None, None, role, timeout)
+    kind = "log" if source is None else "link"
+    return NatsStream(url, log_name(table, dc, source), None, None, role, timeout, kind)
 
 
 def _check(call: str, url: str) -> None:
@@ -96,12 +99,12 @@ class NatsStream(Looped):
         keep_age: float | None,
         role: Role,
         timeout: float,
+        kind: str = "stream",
     ) -> None:
         super().__init__(f"stream {name!r} at {without_password(url)}")
         credentials, at, hosts = urlsplit(url).netloc.rpartition("@")
         scheme = urlsplit(url).scheme
         self._servers = [f"{scheme}://{credentials}{at}{host}" for host in hosts.split(",")]
-        kind = "log" if keep is None else "stream"
         self._is_log = keep is None
         self._mark: Callable[[bytes], str] = _core.LogBridge.mark if self._is_log else mark_of
         self._name = f"il-{kind}-{name}"

@@ -77,7 +77,7 @@ class Found(NamedTuple):
     """There was no more at that moment."""
 
 
-def log_name(table: str, dc: str) -> str:
+def log_name(table: str, dc: str, source: str | None = None) -> str:
     """Return the name of a log of which no engine refuses a letter, another for each table."""
 
     def plain(name: str) -> str:
@@ -87,7 +87,7 @@ def log_name(table: str, dc: str) -> str:
             name,
         )
 
-    return f"{plain(table)}__{plain(dc)}"
+    return "__".join(map(plain, (table, dc) if source is None else (table, dc, source)))
 
 
 def seen(positions: Sequence[str], known: set[str], first: int) -> Generator[str, bool, list[bool]]:

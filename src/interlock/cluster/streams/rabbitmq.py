@@ -52,6 +52,8 @@ _LARGEST = 4 << 20
 """Bytes of an entry of a log."""
 _SEGMENT = 64 << 20
 """Bytes of a segment: all but the last are trimmed when they are old."""
+_OF_NOTES = 500_000
+"""Bytes of a segment of notes."""
 _COMES = 1.0
 """Seconds in which a broker that answers has sent the first of what there is."""
 _MORE = 0.3
@@ -70,11 +72,13 @@ def open_here(
     return RabbitmqStream(amqp, without_password(url), name, keep_age, segment, timeout)
 
 
-def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> RabbitmqStream:
+def log_here(
+    url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
+) -> RabbitmqStream:
     """See ``open_log``."""
     amqp, segment = _read_url("open_log()", url)
-    name = log_name(table, dc)
-    return RabbitmqStream(amqp, without_password(url), name, None, segment, timeout, is_log=True)
+    name, kind = log_name(table, dc, source), "log" if source is None else "link"
+    return RabbitmqStream(amqp, without_password(url), name, None, segment, timeout, kind)
 
 
 def _read_url(call: str, url: str) -> tuple[str, int]:
@@ -108,17 +112,23 @@ class RabbitmqStream(Looped):
         keep_age: float | None,
         segment: int,
         timeout: float,
-        is_log: bool = False,
+        kind: str = "stream",
     ) -> None:
         super().__init__(f"stream {name!r} at {shown}")
         self._url = url
-        self._is_log = is_log
+        self._is_log = is_log = kind != "stream"
         self._mark: Callable[[bytes], str] = _core.LogBridge.mark if is_log else mark_of
-        self._queue = f"il.log.{name}" if is_log else f"il.stream.{name}"
+        self._queue = f"il.{kind}.{name}"
         self._arguments: dict[str, Any] = {
             "x-queue-type": "stream",
             "x-stream-max-segment-size-bytes": segment,
         }
+        if kind == "link":
+            # Of the notes the last one counts.
+            self._arguments |= {
+                "x-stream-max-segment-size-bytes": _OF_NOTES,
+                "x-max-length-bytes": 2 * _OF_NOTES,
+            }
         if not is_log:
             self._arguments["x-max-age"] = f"{max(round(keep_age or _WEEK), 1)}s"
         self._timeout = timeout

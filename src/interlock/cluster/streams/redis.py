@@ -57,9 +57,15 @@ def open_here(
     return RedisStream(target, f"il:stream:{{{name}}}", keep, keep_age, timeout)
 
 
-def log_here(url: str, table: str, dc: str, role: Role, timeout: float) -> RedisStream:
+def log_here(
+    url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
+) -> RedisStream:
     """See ``open_log``. Nodes read and append themselves: this is for another data centre's log."""
-    return RedisStream(_target("open_log()", url), log_key(table, dc), None, None, timeout)
+    target = _target("open_log()", url)
+    if target.kind != "server":
+        raise ValueError(f"open_log(): a log needs one Redis or Valkey, not {target.shown}")
+    key = log_key(table, dc) if source is None else f"il:link:{{{table}.{dc}}}:{source}"
+    return RedisStream(target, key, None, None, timeout)
 
 
 def log_key(table: str, dc: str) -> str:
