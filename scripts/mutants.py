@@ -89,7 +89,8 @@ class Fault:
     @property
     def package(self) -> str:
         """The package whose tests `cargo` runs: the fault's own."""
-        found = re.match(r"crates/(interlock-(?:core|engine|hub|journal|log|node|rows|stores|table))/", self.file)
+        crates = "core|engine|hub|journal|log|node|rows|stores|table"
+        found = re.match(rf"crates/(interlock-(?:{crates}))/", self.file)
         return found[1] if found else "interlock-core"
 
     @property
