@@ -209,7 +209,7 @@ def run(given: argparse.Namespace) -> int:
     except config.ConfigError as error:
         return _refuse(*error.faults)
     except (ValueError, TypeError) as error:
-        return _refuse(str(error))
+        return _refuse(str(error).replace("open_log(): url", "--cluster or --stream", 1))
     except TableKept as error:
         return _fail(str(error))
     except OSError as error:
