@@ -83,7 +83,7 @@ Beside those of queues:
 
 EXPORTER_TAIL = """
 `state` of a worker is `running`, `draining` or `unknown`, as it announced itself; of a key's
-name, what is no UTF-8 is escaped. An engine that is down is `interlock_up 0`, and nothing else,
+name, what is not UTF-8 is escaped. An engine that is down is `interlock_up 0`, and nothing else,
 with status 200; why is in the log, once, and on `/ready`, which is 503 then. The age of a message
 is by the clock of the exporter's machine.
 

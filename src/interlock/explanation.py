@@ -184,7 +184,7 @@ STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 def key_names(keys: Iterable[bytes]) -> list[str]:
     """Return keys as log records carry them: in the order of their bytes, as text.
 
-    What is no UTF-8 is escaped as ``\\xff``.
+    What is not UTF-8 is escaped as ``\\xff``.
     """
     return [key.decode(errors="backslashreplace") for key in sorted(keys)]
 

@@ -249,7 +249,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         found = self._explain(id, key, limit)
         if found is None:
             if key is not None:
-                raise KeyError(f"no unsettled message stands on the key {key!r}")
+                raise KeyError(f"no unsettled message has the key {key!r}")
             assert id is not None
             error = self._dead_error(id)
             if error is not None:
@@ -393,7 +393,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def task_done(self) -> NoReturn:
         """Raise TypeError: a message is settled through its lease."""
         raise TypeError(
-            "task_done(): a KeyedQueue is told which message is done: lease = queue.get(); ...; "
+            "task_done(): settle the message by its lease: lease = queue.get(); ...; "
             "lease.ack(), or 'with queue.get() as payload: ...'"
         )
 

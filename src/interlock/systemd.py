@@ -96,7 +96,7 @@ class NotUsable(Exception):
 def handed(environment: Environment) -> list[Handed]:
     """Return the sockets for this process, which the environment then tells no more.
 
-    Raises NotUsable where one is no listening stream socket, or is not there.
+    Raises NotUsable where one is not a listening stream socket, or is not there.
     """
     process = environment.pop("LISTEN_PID", "")
     count = environment.pop("LISTEN_FDS", "")
@@ -130,10 +130,10 @@ def _check(descriptor: int, name: str) -> None:
         with socket.socket(fileno=os.dup(descriptor)) as found:
             listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             if found.type != socket.SOCK_STREAM or not listens:
-                raise NotUsable(f"{which} is no listening stream socket; "
+                raise NotUsable(f"{which} is not a listening stream socket; "
                                 "use ListenStream= with Accept=no")  # fmt: skip
     except OSError as error:
-        raise NotUsable(f"{which} is no socket: {error.strerror}") from None
+        raise NotUsable(f"{which} is not a socket: {error.strerror}") from None
 
 
 def _status(text: str) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def _depth(queue: str, depth: int, key: bytes | None) -> None:
 
 def _lane_depth(queue: str, key: bytes, depth: int) -> None:
     log.warning(
-        "queue %r: %d messages stand on the key %s",
+        "queue %r: %d messages have the key %s",
         queue,
         depth,
         key_text(key),

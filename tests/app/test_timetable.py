@@ -127,7 +127,7 @@ def test_what_cannot_be_is_refused_at_the_declaration(declare: Any, error: str) 
 
 def test_the_call_is_checked_at_the_declaration() -> None:
     app = App("memory://")
-    with pytest.raises(TypeError, match="is no task; write it above"):
+    with pytest.raises(TypeError, match="is not a task; write it above"):
         app.every("1m")(lambda: None)  # type: ignore[type-var]
 
     @app.task(keys="day:{day}")

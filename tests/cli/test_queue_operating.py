@@ -78,7 +78,7 @@ def test_what_loses_something_is_not_done_without_a_terminal_or_yes(
     id = queue.put(b"a")
     said = cli(word, queue.name, *(() if word == "purge" else (id,)))
     assert (said.code, said.out) == (2, "")
-    assert "say so with --yes" in said.err
+    assert "confirm with --yes" in said.err
     assert queue.stats().unsettled == 1
 
 
@@ -159,7 +159,7 @@ def test_drop_refuses_what_is_unsettled_and_says_what_would_be_lost(
     assert f"{queue.name} holds 2 unsettled messages, 1 leased" in said.err
     unsure = cli("drop", queue.name, "--force")
     assert (unsure.code, unsure.out) == (2, "")
-    assert f"drop {queue.name}, with 2 messages? say so with --yes" in unsure.err
+    assert f"drop {queue.name}, with 2 messages? confirm with --yes" in unsure.err
     assert queue.stats().unsettled == 2
     said = cli("drop", queue.name, "--force", "--yes")
     assert said.out == (

@@ -99,7 +99,7 @@ def test_its_result_is_waited_for(url: str, capsys: pytest.CaptureFixture[str]) 
         ((f"{HERE}:gone",), "its tasks: ship, note"),
         ((f"{HERE}:app:gone",), "it has ship, shop.note"),
         (("nowhere_at_all:task",), "there is no module 'nowhere_at_all'"),
-        (("ship",), "'ship' is no reference to a task"),
+        (("ship",), "'ship' is not a reference to a task"),
     ],
 )
 def test_what_is_wrong_is_named(

@@ -79,14 +79,14 @@ def test_a_deep_queue_is_said_and_the_key_that_serialises_it(client: Client, hea
     queue.put_many(range(30), keys="k")
     heard.wait(f"queue {queue.name!r} holds 30 messages")
     heard.wait("nearly all messages share the key k")
-    heard.wait("30 messages stand on the key k")
+    heard.wait("30 messages have the key k")
 
 
 def test_readers_of_a_key_are_not_said_to_be_serialised_by_it(client: Client, heard: Heard) -> None:
     queue = client.queue(uuid.uuid4().hex, slow_wait=0.2, warn_depth=20, warn_lane_depth=10)
     queue.put_many(range(30), keys=lambda n: f"own {n}", shared="k")
     # The last line of a look, so that what might be said before it was.
-    heard.wait("30 messages stand on the key k")
+    heard.wait("30 messages have the key k")
     assert not any("serialised" in line for line in heard.lines)
 
 

@@ -36,7 +36,7 @@ REPLIES = {
     "MOVED to no port": b"-MOVED 1 host:port\r\n",
     "MOVED to a long port": b"-MOVED 1 host:" + b"9" * 5000 + b"\r\n",
     "ASK nowhere": b"-ASK 1\r\n",
-    "an error that is no UTF-8": b"-\xff\xfe\r\n",
+    "an error that is not UTF-8": b"-\xff\xfe\r\n",
 }
 ID = 1_700_000_000_000_001
 CALLS: dict[str, Callable[[Any], object]] = {

@@ -259,7 +259,7 @@ def test_a_destination_that_is_not_empty_is_refused_and_left_alone(
         f"interlock: {full} is not empty: a copy goes into a folder of its own\n",
     )
     code, _, err = said("127.0.0.1:1", full / "letter")
-    assert (code, "is there already, and is no folder" in err) == (2, True)
+    assert (code, "exists, and is not a folder" in err) == (2, True)
     assert (full / "letter").read_text() == "to a friend"
 
 

@@ -102,16 +102,16 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(ConfigError, match=r"prot is no key .*\(argument\); did you mean port\?"):
+    with pytest.raises(ConfigError, match=r"prot is not a key .*\(argument\); did you mean port\?"):
         given(prot=1)
-    with pytest.raises(ConfigError, match=r"limits.pubsub.hrad is no key"):
+    with pytest.raises(ConfigError, match=r"limits.pubsub.hrad is not a key"):
         given(limits={"pubsub": {"hrad": 1}})
 
 
 def test_a_table_where_a_value_belongs_and_a_value_where_a_table_does_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"port is \{'a': 1\} \(argument\); allowed: a whole"):
         given(port={"a": 1})
-    with pytest.raises(ConfigError, match=r"limits is no key"):
+    with pytest.raises(ConfigError, match=r"limits is not a key"):
         given(limits=3)
 
 
@@ -149,12 +149,12 @@ def test_the_environment_is_text_and_is_checked_like_the_rest() -> None:
 
 
 def test_a_file_that_is_no_toml_is_refused_with_the_place(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"hub\.toml is no TOML: .*line 2"):
+    with pytest.raises(ConfigError, match=r"hub\.toml is not TOML: .*line 2"):
         read(written(tmp_path, "port = 1\nport: 2\n"))
-    with pytest.raises(ConfigError, match=r"hub\.toml is no TOML: .*digits"):
+    with pytest.raises(ConfigError, match=r"hub\.toml is not TOML: .*digits"):
         read(written(tmp_path, f"port = {'9' * 5000}\n"))
     (tmp_path / "hub.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"hub\.toml is no TOML"):
+    with pytest.raises(ConfigError, match=r"hub\.toml is not TOML"):
         read(tmp_path / "hub.toml")
 
 

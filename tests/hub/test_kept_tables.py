@@ -330,7 +330,7 @@ def test_a_keeper_stays_across_a_reload(
         is_kept()
         before = pool.submit(writer.execute_command, "NODE", "ONE")
         ((asker, *_),) = taken(keeper, 1)
-        with pytest.raises(ConfigError, match=f"keepers: '{names[0]}' is none of the tables"):
+        with pytest.raises(ConfigError, match=f"keepers: '{names[0]}' is not a table"):
             serving.set({"table": [entry(names[1])]})
         keeper.answer([(asker, b":8\r\n")])
         assert before.result(LONG) == 8

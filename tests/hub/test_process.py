@@ -244,7 +244,7 @@ def test_a_bad_configuration_is_2_with_a_line_for_each_fault(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        f"interlock: prot is no key of the configuration (file {config}); did you mean port?",
+        f"interlock: prot is not a key of the configuration (file {config}); did you mean port?",
         "interlock: workers is 'x' (flag --workers); allowed: a whole number from 0 to 64",
         f"interlock: maxclients is 0 (file {config}); allowed: a whole number from 1 to 1000000",
     ]

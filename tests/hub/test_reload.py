@@ -89,7 +89,7 @@ def test_a_bad_file_is_refused_whole_and_the_running_one_stays(
         line = written.logged(process, signal.SIGHUP, "refused")
         assert "idle_timeout is -1" in line
         written.path.write_text("maxclients =")
-        assert "is no TOML" in written.logged(process, signal.SIGHUP, "refused")
+        assert "is not TOML" in written.logged(process, signal.SIGHUP, "refused")
         for deep in ("[" * 5000 + "]" * 5000, "{a=" * 3000 + "1" + "}" * 3000):
             written.path.write_text(f"maxclients = {deep}")
             line = written.logged(process, signal.SIGHUP, "refused")

@@ -158,7 +158,7 @@ def test_what_is_no_listening_stream_socket_is_refused_by_name(kind: str) -> Non
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "")
     assert err == (
-        "interlock: socket 'mine' (descriptor 3), which was handed over, is no listening stream "
+        "interlock: socket 'mine' (descriptor 3), which was handed over, is not a listening stream "
         "socket; use ListenStream= with Accept=no\n"
     )
 
@@ -167,7 +167,7 @@ def test_a_descriptor_that_is_not_there_or_no_number_is_refused(tmp_path: Path) 
     mine = str(os.getpid())
     with open(tmp_path / "file", "w") as file, pytest.MonkeyPatch.context() as patch:
         patch.setattr(systemd, "FIRST", file.fileno())
-        with pytest.raises(systemd.NotUsable, match=r"'unknown' .* is no socket"):
+        with pytest.raises(systemd.NotUsable, match=r"'unknown' .* is not a socket"):
             systemd.handed({"LISTEN_PID": mine, "LISTEN_FDS": "1"})
     with pytest.raises(systemd.NotUsable, match=r"LISTEN_FDS is 'x'"):
         systemd.handed({"LISTEN_PID": mine, "LISTEN_FDS": "x"})

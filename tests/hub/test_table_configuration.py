@@ -176,7 +176,7 @@ def test_a_table_that_is_there_is_attached_and_what_differs_is_logged(
     ):
         assert client.call("HINCRBY", f"{names[0]}:k", "unread", "2") == 2
     assert made.get_column("k", "unread") == 2
-    assert f"table {names[0]} is there already" in caplog.text
+    assert f"table {names[0]} exists" in caplog.text
     assert "capacity 2000, on_full 'evict', ttl 5.0" in caplog.text
 
 

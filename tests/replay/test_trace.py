@@ -78,7 +78,7 @@ def test_what_else_a_line_says_is_ignored() -> None:
         (b"{", "not JSON: .* at column 2"),
         (b'{"id": "\xff", "keys": []}', "not UTF-8 at byte 9 of the line"),
         (b"[" * 100_000, "not JSON that can be read: nested too deeply"),
-        (b'{"id": 1, "keys": [], "payload": NaN}', "NaN is no JSON number"),
+        (b'{"id": 1, "keys": [], "payload": NaN}', "NaN is not a JSON number"),
         (b"[1]", "the line is a list; allowed: one object"),
         (b"3", r"the line is a number \(3\); allowed: one object"),
         (b'{"keys": []}', "id is missing; allowed: str or int"),

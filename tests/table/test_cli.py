@@ -103,7 +103,7 @@ def test_rows_and_tables_go_when_somebody_says_so(run: Run, name: str) -> None:
     for command in ("reset", "remove"):
         code, out, err = run(command, name)
         assert (code, out) == (2, "")
-        assert "say so with --yes" in err
+        assert "confirm with --yes" in err
     assert as_json(run("reset", name, "--yes", "--json")) == {"table": name, "deleted": 1}
     assert as_json(run("remove", name, "--yes", "--json")) == {"table": name, "removed": True}
     code, _, err = run("remove", name, "--yes")
@@ -163,8 +163,8 @@ def test_what_has_expired_is_not_imported(run: Run, name: str, tmp_path: Path) -
         ("key,unread\na,1,2\n", "line 2 has more cells than the first"),
         ("key,no\na,1\n", "there is no column 'no'; there are app_id"),
         ("unread\n1\n", "there is no 'key'"),
-        ('{"key": "a"}\n{"key": \n', "line 2 is no JSON"),
-        ('{"key": "a"}\n[]\n', "line 2 is no JSON object"),
+        ('{"key": "a"}\n{"key": \n', "line 2 is not JSON"),
+        ('{"key": "a"}\n[]\n', "line 2 is not a JSON object"),
         ('{"key": 5}\n', "the key is int; allowed: text"),
         ('{"key": "a", "unread": true}\n', "column unread is bool; allowed: int"),
         ('{"key": "a", "raw": {"base64": "?"}}\n', "row 1: "),
@@ -209,7 +209,7 @@ def test_keys_that_are_no_text_are_named_in_base64(run: Run, name: str) -> None:
     assert b"\xff" in SharedTable.attach(name)
     assert run("get", name, "base64:/w==", "raw") == (0, "base64:/gA=\n", "")
     assert run("get", name, "base64:/g==") == (1, "", "interlock: no row 'base64:/g=='\n")
-    assert "is no base64" in run("get", name, "base64:?")[2]
+    assert "is not base64" in run("get", name, "base64:?")[2]
 
 
 def test_a_name_that_is_nearly_right_is_asked_for(run: Run, name: str) -> None:
@@ -229,7 +229,7 @@ def test_what_is_no_table_is_removed_by_its_name_and_not_by_a_path(
     assert run("info", name)[0] == 1
     code, out, err = run("remove", name)
     assert (code, out) == (2, "")
-    assert "is not a table: it does not begin as one; remove it? say so with --yes" in err
+    assert "is not a table: it does not begin as one; remove it? confirm with --yes" in err
     assert run("remove", name, "--yes") == (0, f"{name}  removed\n", "")
     assert "does not begin as one" in run("remove", str(tmp_path / "file"), "--yes")[2]
     assert (tmp_path / "file").read_bytes() == noise
@@ -276,7 +276,7 @@ def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> Non
         (("incr", "NAME", "a", "unread", "99999999999"), 1, "beyond its range"),
         (("incr", "NAME", "a", "token"), 2, "column token"),
         (("create", "NAME", "unread:U64"), 1, "has another schema"),
-        (("create", "other", "unread:U33"), 2, "is no column"),
+        (("create", "other", "unread:U33"), 2, "is not a column"),
         (("create", "other", "token:str"), 2, "str and bytes have a size"),
     ],
 )

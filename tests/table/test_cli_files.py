@@ -50,7 +50,7 @@ def name(run: Run) -> Iterator[str]:
         ('{"key":"a","_expires":5}', "_expires is int"),
         ('{"key":"a","_expires":0}', "_expires is int"),
         ('{"key":"a","_expires":[1]}', "_expires is list"),
-        ('{"key":' + "[" * 200_000, "is no JSON"),
+        ('{"key":' + "[" * 200_000, "is not JSON"),
         ("key,unread,unread\na,1,2\n", "'unread' twice"),
         ("key,_expires\na,yesterday\n", "yesterday"),
     ],

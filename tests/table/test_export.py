@@ -109,7 +109,7 @@ def test_a_table_without_rows_has_columns_all_the_same(table: SharedTable[Everyt
 
 def test_keys_that_are_no_text_are_told_and_come_as_bytes(table: SharedTable[Everything]) -> None:
     table[b"\xff\x00"] = MOST
-    told = r'the key b"\\xff\\x00" is no UTF-8; ask for keys="bytes"'
+    told = r'the key b"\\xff\\x00" is not UTF-8; ask for keys="bytes"'
     with pytest.raises(pa.ArrowInvalid, match=told):
         pa.table(table)
     with pytest.raises(ValueError, match=told):

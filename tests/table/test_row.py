@@ -175,10 +175,10 @@ def test_a_size_of_another_type_is_refused(size: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "'' is no column"),
-        ("a: U32,", "'' is no column"),
-        ("a: U33", "'a: U33' is no column; allowed: NAME: TYPE, of U8"),
-        ("a U32", "'a U32' is no column"),
+        ("", "'' is not a column"),
+        ("a: U32,", "'' is not a column"),
+        ("a: U33", "'a: U33' is not a column; allowed: NAME: TYPE, of U8"),
+        ("a U32", "'a U32' is not a column"),
         ("a: str", "str and bytes have a size"),
         ("a: str[0]", "str and bytes have a size"),
         ("a: str[32769]", "str and bytes have a size"),

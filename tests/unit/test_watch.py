@@ -139,8 +139,7 @@ def test_a_lane_that_is_deep_is_said(log: Log) -> None:
         q.put(n, keys=["room 7", n])
         said += [(n, text) for text in log.take()]
     assert said == [
-        (depth, f"queue 'orders': {depth} messages stand on the key room 7")
-        for depth in (5, 10, 20)
+        (depth, f"queue 'orders': {depth} messages have the key room 7") for depth in (5, 10, 20)
     ]
 
 
@@ -454,7 +453,7 @@ def test_an_explanation_says_what_is_paused_and_where_it_was_cut() -> None:
     assert cut.truncated and str(cut).endswith("ask with a higher limit for more")
     by_key = q.explain(key="a")
     assert [node.id for node in by_key.nodes] == [1, 2, 3, 4, 5, 6]
-    with pytest.raises(KeyError, match="no unsettled message stands"):
+    with pytest.raises(KeyError, match="no unsettled message has"):
         q.explain(key="b")
     with pytest.raises(KeyError, match="message 77"):
         q.explain(77)

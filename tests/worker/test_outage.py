@@ -41,7 +41,7 @@ def test_a_worker_outlives_its_engine_and_settles_what_it_did_meanwhile(
     with pytest.raises(EngineUnavailable):
         f.send(2)
     with redis_server(tmp_path, *STORED, wanted=port):
-        wait_for(lambda: "the engine is there again" in caplog.text, "it did not come back")
+        wait_for(lambda: "engine reachable again" in caplog.text, "it did not come back")
         f.send(2)
         app._queue("default").join(30)
         assert worker.stop(30) is True

@@ -239,7 +239,7 @@ def asked(*flags: str, code: int = 0) -> str:
     ("app", "flags", "text"),
     [
         ("nowhere:app", (), "there is no module 'nowhere'; it is looked for"),
-        ("tests.worker.shop", (), "is no reference to an app; allowed: module:name"),
+        ("tests.worker.shop", (), "is not a reference to an app; allowed: module:name"),
         ("shop.py:app", (), "no slashes and no .py"),
         ("tests.worker.shop:ap", (), "no 'ap' in the module 'tests.worker.shop'; there is app"),
         ("tests.worker.shop:slow", (), "is Task, no App; there is app"),
@@ -268,7 +268,7 @@ def test_what_is_wrong_is_named_and_ends_with_2(
 def test_what_the_engine_refuses_is_told_without_a_traceback(workers: Workers, url: str) -> None:
     worker = workers.start("--url", f"{url}/77")
     assert worker.ended() == 1
-    assert "queue 'default' can be served no more: " in worker.output
+    assert "queue 'default' can no longer be served: " in worker.output
     assert "DB index is out of range" in worker.output
     assert "Traceback" not in worker.output
 
@@ -411,7 +411,5 @@ def test_a_violation_ends_in_an_error_and_1(workers: Workers, tmp_path: Path) ->
     drained()
     assert worker.stopped() == 1, worker.output
     assert f"the auditor: message {job.id} (sequence {job.id}, attempt 1, token" in worker.output
-    assert f"began after one that stands behind it on key 'slow:1': message {behind}" in (
-        worker.output
-    )
+    assert f"began after one that is behind it on key 'slow:1': message {behind}" in (worker.output)
     assert "the auditor found 1 violation" in worker.output

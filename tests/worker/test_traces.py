@@ -280,7 +280,7 @@ def test_an_engine_that_does_not_explain_loses_no_span(
             post.send(1)
         wait_for(lambda: len(asking.spans) == 3, "the sends end")
     assert [record.getMessage() for record in caplog.records] == [
-        "queue 'default': spans do not tell what messages wait behind: no right to read"
+        "queue 'default': spans do not record what messages wait behind: no right to read"
     ]
 
 

@@ -169,7 +169,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter_at_once(
         drained(app)
     letters = sorted(letter.error for letter in queue_of(app).dead_letters())
     assert "argument 'n' of f() cannot be decoded" in letters[0]
-    assert "the message is no call of a task" in letters[1]
+    assert "the message is not a call of a task" in letters[1]
     assert all(letter.attempts == 1 for letter in queue_of(app).dead_letters())
     assert caplog.text.count("cannot be handled") == 2
 

@@ -280,7 +280,7 @@ impl Column {
         }
         let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
         if matches!(self.kind, Kind::Str(_)) && !self.bytes_of(words, is_text) {
-            return refused("it is no UTF-8");
+            return refused("it is not UTF-8");
         }
         Ok(())
     }

@@ -179,7 +179,7 @@ def read(payload: bytes) -> Envelope:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             _of_version(_versions.decode(payload).v)
-        raise PayloadError(f"the message is no call of a task: {error}") from error
+        raise PayloadError(f"the message is not a call of a task: {error}") from error
     if found.v != VERSION:
         _of_version(found.v)
     return found

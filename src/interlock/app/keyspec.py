@@ -209,7 +209,7 @@ def _parts(text: str, where: str) -> Iterable[str | Field]:
         pieces = list(string.Formatter().parse(text))
     except ValueError as error:
         raise ValueError(
-            f"{where}: {text!r} is no template ({error}); write a brace twice"
+            f"{where}: {text!r} is not a template ({error}); write a brace twice"
         ) from None
     for literal, field, form, conversion in pieces:
         if literal:

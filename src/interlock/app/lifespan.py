@@ -81,7 +81,7 @@ class Lifespan:
         """See ``App.state``."""
         if not self._states:
             raise RuntimeError(
-                "state: no worker of this app has begun in this process, so there is no lifespan; "
+                "state: no worker of this app has started in this process, so it has no lifespan; "
                 "app.testing() makes one too, while it is entered"
             )
         return self._states[-1][1]

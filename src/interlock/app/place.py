@@ -34,7 +34,7 @@ def place_of(app: App) -> str:
         if attribute is not None:
             return f"{name}:{attribute}"
     raise NoPlace(
-        "the app is no global name of a module that another process could import; put it into a "
+        "the app is not a global name of a module that another process could import; put it into a "
         "module of its own, not into the program itself"
     )
 

@@ -191,7 +191,7 @@ def _others(app: App) -> dict[str, Other]:
         if other.tasks and not own:
             _log.warning(
                 "%r was changed after it was made, and the processes of the pool do not get "
-                "that: it is no global name, and its tasks are the same functions as those of "
+                "that: it is not a global name, and its tasks are the same functions as those of "
                 "another app. Give it a name of its own in the module that makes it",
                 other,
             )

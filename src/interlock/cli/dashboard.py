@@ -23,8 +23,8 @@ FLAGS = (
          "(127.0.0.1)", "HOST", default="127.0.0.1"),
     Flag("--port", "the port to serve on; 0: any that is free (8787)", "PORT", int, 8787),
     Flag("--write", "let who looks operate too: retry, skip, bury, cancel, pause, put again"),
-    Flag("--login", "who may look: whoever reaches it (none, on loopback only), who knows a token, "
-         "or users of the engine, each with their own rights (none; token on other hosts)",
+    Flag("--login", "who may look: everyone who reaches it (none, loopback only), all with the "
+         "token, or users of the engine with their own rights (none; token on other hosts)",
          choices=("none", "token", "engine")),
     Flag("--token-file", "the file with the token; without it one is made and printed", "FILE"),
     Flag("--allow-host", "a name by which it may be asked for, besides --host and those of "

@@ -22,12 +22,12 @@ ADDRESS = Flag(
 FLAGS = (
     URL,
     ADDRESS,
-    Flag("--queues", "tell of the queues whose names match this alone (*)", "GLOB", default="*"),
-    Flag("--keys", "tell of so many keys with most messages too, of the 100 fullest queues; each "
-         "is a label, and each change of them a series (none)", "N", positive, 0),
+    Flag("--queues", "report only queues whose names match this pattern (*)", "GLOB", default="*"),
+    Flag("--keys", "number of keys with the most messages to report, for the 100 fullest queues; "
+         "each key is a label, and each change of them a new series (none)", "N", positive, 0),
     Flag("--most-queues", "queues that have lines of their own; the others are summed as "
          'queue="other" (1000)', "N", positive, 1000),
-    Flag("--log-format", "how each line of the log is written (text)", choices=("text", "json"),
+    Flag("--log-format", "format of log lines (text)", choices=("text", "json"),
          default="text"),
     Flag("--print-dashboard", "print a dashboard for Grafana, and end"),
     Flag("--print-rules", "print alert rules for Prometheus, and end"),

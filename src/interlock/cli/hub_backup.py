@@ -17,7 +17,7 @@ from interlock.hub import backup
 from interlock.hub.client import Client
 from interlock.hub.url import parse, without_password
 
-QUIET = Flag("--quiet", "do not say how far it is; that is said on a terminal only")
+QUIET = Flag("--quiet", "do not show progress, which is shown on a terminal only")
 FLAGS = (CA, JSON, QUIET)
 
 
@@ -31,8 +31,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "read once more when it is written. To restore it, start a hub on it: interlock hub "
         "--journal DESTINATION.",
         epilog="Exit codes: 0 copied, 1 it could not be read or written, or the hub refused, 2 "
-        "wrong usage or DESTINATION is not empty, 130 Ctrl-C. What was written is removed unless "
-        "all of it was.",
+        "wrong usage or DESTINATION is not empty, 130 Ctrl-C. An incomplete copy is removed.",
     )
     parser.add_argument(
         "source",

@@ -17,7 +17,7 @@ from interlock.hub.client import Client
 USUAL = 1_000
 CLIENTS = Flag("--clients", "show who is subscribed to each; a hub's administrators may ask that")
 LIMIT = Flag(
-    "--limit", f"with --clients, show so many subscriptions at most ({USUAL}; up to 10000)", "N",
+    "--limit", f"with --clients, most subscriptions to show ({USUAL}; up to 10000)", "N",
     positive,
 )  # fmt: skip
 

@@ -37,7 +37,7 @@ FLAGS = (
          "queue and a thread for each key, rendezvous, scanning registry"),
     Flag("--json", "print one object instead of text"),
     Flag("--picture", "draw the run: who handled what, when, and what waited", "FILE.html|.svg"),
-    Flag("--skip-bad", "count bad lines and go on"),
+    Flag("--skip-bad", "count bad lines and continue"),
     Flag("--limit", "replay the first N messages only", "N", positive),
 )  # fmt: skip
 

@@ -150,7 +150,7 @@ def found(reference: str) -> Any:
         return tasks[parts[2]]
     if len(parts) != 2 or not all(parts):
         raise NoApp(
-            f"{reference!r} is no reference to a task; allowed: module:task, such as "
+            f"{reference!r} is not a reference to a task; allowed: module:task, such as "
             f"'shop.tasks:ship', or module:app:name"
         )
     # What is wrong with the module is told as for an app.

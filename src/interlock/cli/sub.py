@@ -14,8 +14,8 @@ from interlock.hub.client import Client, Published
 FLAGS = (
     URL,
     Flag("--pattern", "the topics are patterns: *, ?, [a-z]"),
-    Flag("--count", "end after so many messages", "N", positive),
-    Flag("--seconds", "end after so many seconds; with --count, in 1 if they did not all come",
+    Flag("--count", "end after this many messages", "N", positive),
+    Flag("--seconds", "end after this many seconds; with --count, exit with 1 if fewer came",
          "S", seconds),
     Flag("--json", "print an object a line, with topic, payload and pattern"),
 )  # fmt: skip

@@ -20,7 +20,7 @@ FLAGS = (
          "one (0)", "N", positive, 0),
     Flag("--pool", "where they run: threads, tasks of one event loop, or processes (thread)",
          choices=("thread", "asyncio", "process"), default="thread"),
-    Flag("--processes", "so many workers, each a process with its own handlers (1)", "N", positive,
+    Flag("--processes", "worker processes, each with its own handlers (1)", "N", positive,
          1),
     Flag("--lease", "seconds after which a killed worker's messages go to another; renewed at a "
          "third of it while handlers run (30)", "SECONDS", seconds, 30.0),
@@ -36,17 +36,17 @@ FLAGS = (
     Flag("--no-timetable", "send no calls of @app.cron and @app.every; another worker does"),
     Flag("--record", "append each message that was handled to this file, as a trace for "
          "`interlock replay`; workers may share one", "FILE"),
-    Flag("--record-limit", "end the recording when the file would be larger than so many MiB "
-         "(100)", "MIB", positive, 100),
+    Flag("--record-limit", "end the recording before the file exceeds this many MiB (100)", "MIB",
+         positive, 100),
     Flag("--record-sample", "record only the messages of this share of the keys, such as 0.1; all "
          "workers choose the same (1)", "SHARE", share, 1.0),
     Flag("--record-payloads", "record the arguments of calls too"),
     Flag("--watch", "start again when a module of the program is changed; for development"),
-    Flag("--log-level", "what is logged: with info and debug a line for each handled message as "
-         "well. Of the rest where the app sets up no log of its own (notice)",
+    Flag("--log-level", "log level; info and debug add a line for each handled message. It holds "
+         "for other loggers if the app configures no logging (notice)",
          choices=tuple(LOG_LEVELS), default="notice"),
-    Flag("--log-format", "how each line of the log is written, if the app sets up no log of its "
-         "own (text)", choices=("text", "json"), default="text"),
+    Flag("--log-format", "format of log lines, if the app configures no logging (text)",
+         choices=("text", "json"), default="text"),
     *worker_stacks.FLAGS,
     *worker_directory.FLAGS,
 )  # fmt: skip

@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
         print("\n\n".join(as_text(answer) for answer in answers))
     if not answers:
         which = "no worker of this user runs here" if given.pid is None else (
-            f"process {given.pid} is no worker of this user"
+            f"process {given.pid} is not a worker of this user"
         )  # fmt: skip
         print(f"interlock: {which}", file=sys.stderr)
         return 1

@@ -90,11 +90,11 @@ class Blockers:
                 if not self._refused:
                     self._refused = True
                     _log.warning(
-                        "queue %r: spans do not tell what messages wait behind: %s",
+                        "queue %r: spans do not record what messages wait behind: %s",
                         one.queue, error, extra={"queue": one.queue},
                     )  # fmt: skip
             except Exception:
-                _log.exception("a span could not be told what its message waits behind")
+                _log.exception("a span could not record what its message waits behind")
             finally:
                 one.span.end(one.ended)
             del one

@@ -220,7 +220,7 @@ class Dashboard:
                 raise
             # The password was changed, or the user is gone.
             self._identities.sessions.end(identity.id)
-            raise Refusal(401, "the engine knows this user no more; log in again") from None
+            raise Refusal(401, "the engine no longer knows this user; log in again") from None
         # With the mark that belongs to it, and never without: of several first requests that come
         # at once the last one's would stay.
         cookie = identity.id if identity.is_new and path == ("server",) else None

@@ -64,7 +64,7 @@ class Call:
         try:
             found = msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Refusal(400, f"the body is no JSON: {error}") from None
+            raise Refusal(400, f"the body is not JSON: {error}") from None
         if not isinstance(found, dict):
             raise Refusal(400, f"the body is {type(found).__name__}; allowed: a JSON object")
         if unknown := found.keys() - set(allowed):

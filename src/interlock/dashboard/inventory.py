@@ -83,7 +83,7 @@ def topics(operator: Operator, counts: QueueCounts) -> Answer:
 
 def sources(operator: Operator, counts: QueueCounts) -> Answer:
     """Return what brings messages from elsewhere: nothing does so yet."""
-    return {"items": [], "note": "this engine tells of no sources"}
+    return {"items": [], "note": "this engine reports no sources"}
 
 
 def _of_hub(operator: Operator, items: Callable[[], list[Answer]]) -> Answer:

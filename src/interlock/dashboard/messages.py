@@ -116,7 +116,7 @@ def matching(state: str, key: str, task: str, error: str, group: str = "") -> Ke
 
 def _is_on(one: Stored, wanted: bytes, text: str) -> bool:
     keys = (*one.keys, *one.shared)
-    # As text too: of a key that is no UTF-8 that is all a page has.
+    # As text too: of a key that is not UTF-8 that is all a page has.
     return wanted in keys or ("\\" in text and text in key_names(keys))
 
 

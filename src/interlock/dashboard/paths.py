@@ -28,13 +28,13 @@ def decoded(segment: str) -> str:
         try:
             data = base64.b64decode(whole, altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
-            raise Refusal(400, f"{segment!r} is no base64 behind '='") from None
+            raise Refusal(400, f"{segment!r} is not base64 behind '='") from None
     else:
         data = unquote_to_bytes(segment.encode("latin-1"))
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise Refusal(400, f"{segment!r} is no UTF-8") from None
+        raise Refusal(400, f"{segment!r} is not UTF-8") from None
 
 
 def encoded(name: str) -> str:
@@ -48,4 +48,4 @@ def message_id(text: str) -> int:
     """Return the id that a segment stands for; Refusal where it is none."""
     if text.isascii() and text.isdigit() and len(text) <= 16 and 0 < int(text) <= MAX_NUMBER:
         return int(text)
-    raise Refusal(400, f"{text[:40]!r} is no message's id; allowed: a whole number")
+    raise Refusal(400, f"{text[:40]!r} is not a message id; allowed: a whole number")

@@ -93,7 +93,7 @@ def _edited_text(known: Payload, given: dict[str, Any]) -> bytes:
         try:
             json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise Refusal(400, f"text is no JSON: {error}") from None
+            raise Refusal(400, f"text is not JSON: {error}") from None
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -507,9 +507,9 @@ class AsyncRemoteQueue(Generic[T]):
         """Raise TypeError: a message is settled through its lease."""
         raise TypeError(
             # asyncio:
-            "task_done(): a queue is told which message is done: lease = await queue.get(); ...; "
+            "task_done(): settle the message by its lease: lease = await queue.get(); ...; "
             "await lease.ack(), or 'async with await queue.get() as payload: ...'"
-            # threads: "task_done(): a queue is told which message is done: lease = queue.get(); "
+            # threads: "task_done(): settle the message by its lease: lease = queue.get(); "
             # threads: "...; lease.ack(), or 'with queue.get() as payload: ...'"
             # both:
         )

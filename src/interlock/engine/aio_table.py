@@ -167,7 +167,9 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
             if found is not None:
                 return found
             if default is None:
-                raise TypeError("setdefault(): there is no row, and no default; a row is no None")
+                raise TypeError(
+                    "setdefault(): there is no row, and the default is None, which cannot be a row"
+                )
             if await self.set(key, default, only="absent"):
                 return default
 

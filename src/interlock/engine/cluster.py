@@ -130,6 +130,6 @@ def slot_of(key: str) -> int:
 
 
 _REDIRECTION = re.compile(r"(?:MOVED|ASK) (\d{1,5}) (\S*):(\d{1,5})(?: .*)?")
-_NONSENSE = "the server is none of a cluster"
+_NONSENSE = "the server is not part of a cluster"
 # A server that is no cluster, or a hub: it has all queues.
 _ALONE = re.compile("cluster support disabled|unknown (sub)?command", re.IGNORECASE)

@@ -43,7 +43,7 @@ class Failures(tuple[Failure, ...]):
 
     @classmethod
     def parse(cls, history: bytes) -> Self:
-        """Parse the error field of a message; what is no UTF-8 is escaped."""
+        """Parse the error field of a message; what is not UTF-8 is escaped."""
         return cls(map(_failure, history.split(_ENTRIES)) if history else ())
 
     def as_bytes(self) -> bytes:

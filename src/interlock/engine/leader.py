@@ -112,7 +112,7 @@ class Leader:
                 unreachable = None
             except (EngineUnavailable, Full) as error:
                 if unreachable is None:
-                    _log.warning("leader %r: the campaign goes on: %s", self.name, error)
+                    _log.warning("leader %r: campaigning again: %s", self.name, error)
                 unreachable = error
                 time.sleep(_AGAIN if left else 0)
             else:

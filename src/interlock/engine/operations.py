@@ -115,7 +115,7 @@ class Operations:
             named = canonical("explain()", key)
             found = yield from self.explain(session, "key", named, limit)
             if found is None:
-                raise KeyError(f"no unsettled message stands on the key {key!r}")
+                raise KeyError(f"no unsettled message has the key {key!r}")
             return found
         asked = check_id("explain()", id)
         found = yield from self.explain(session, "id", asked, limit)

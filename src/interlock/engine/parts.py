@@ -33,7 +33,7 @@ class Parts:
         return None if part is None else part / 1e6
 
     def text(self) -> str:
-        """Take the next part, words; what is no UTF-8 is escaped."""
+        """Take the next part, words; what is not UTF-8 is escaped."""
         return self.take().decode(errors="backslashreplace")
 
     def some(self, count: int) -> tuple[bytes, ...]:

@@ -467,7 +467,7 @@ class RemoteQueue(Generic[T]):
     def task_done(self) -> NoReturn:
         """Raise TypeError: a message is settled through its lease."""
         raise TypeError(
-            "task_done(): a queue is told which message is done: lease = queue.get(); "
+            "task_done(): settle the message by its lease: lease = queue.get(); "
             "...; lease.ack(), or 'with queue.get() as payload: ...'"
         )
 

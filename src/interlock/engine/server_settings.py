@@ -34,7 +34,7 @@ def found(address: str, timeout: float) -> Request[list[Finding] | str]:
         except Refused as error:
             return str(error)
         if type(reply) is not bytes:
-            return "INFO is no text"
+            return "INFO is not text"
         lines = reply.decode(errors="replace").splitlines()
         told |= dict(line.partition(":")[::2] for line in lines if ":" in line)
     for name in ("save", "appendfsync"):

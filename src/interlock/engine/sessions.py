@@ -319,7 +319,7 @@ def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave |
 def _of_the_parent() -> EngineUnavailable:
     # The consumer, its numbers and what they lease are the parent's, and it goes on with them.
     return EngineUnavailable(
-        "this process was forked in the middle of the call, which the parent goes on with; "
+        "this process was forked in the middle of the call, which the parent continues; "
         "make it again if the child is to make one of its own",
         unknown=True,
     )

@@ -143,7 +143,9 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
             if found is not None:
                 return found
             if default is None:
-                raise TypeError("setdefault(): there is no row, and no default; a row is no None")
+                raise TypeError(
+                    "setdefault(): there is no row, and the default is None, which cannot be a row"
+                )
             if self.set(key, default, only="absent"):
                 return default
 

@@ -60,6 +60,6 @@ def requests(reply: Sequence[bytes]) -> list[Asked]:
 
 
 def _worker(parts: Parts) -> Announced:
-    # What is no UTF-8 stays what it is, for a name is given back to ask the worker.
+    # What is not UTF-8 stays what it is, for a name is given back to ask the worker.
     name = parts.take().decode(errors="surrogateescape")
     return Announced(name, parts.number() / 1e6, parts.number() / 1e6, parts.text())

@@ -73,7 +73,7 @@ class Asked:
         except ReplyError as error:
             if "unknown command" not in str(error):
                 raise
-            text = "the server has no command BACKUP: it is no hub, or an older one"
+            text = "the server has no command BACKUP: it is not a hub, or an older one"
             raise ReplyError(f"ERR {text}") from None
         self.last = _number(last)
         self.parts = [_part(file) for file in files]
@@ -104,7 +104,7 @@ def check(destination: Path) -> None:
                 f"{destination} is not empty: a copy goes into a folder of its own"
             )
     elif os.path.lexists(destination):
-        raise FileExistsError(f"{destination} is there already, and is no folder")
+        raise FileExistsError(f"{destination} exists, and is not a folder")
 
 
 def write(

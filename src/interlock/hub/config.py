@@ -124,7 +124,7 @@ class Configuration:
         """Raise ConfigError where a table that is to be kept is not declared."""
         declared = [table.name for table in self["table"]]
         faults = tuple(
-            f"keepers: {name!r} is none of the tables of the hub; declared: "
+            f"keepers: {name!r} is not a table of the hub; declared: "
             f"{', '.join(map(repr, declared)) or 'none'}"
             for name in keepers
             if name not in declared
@@ -295,7 +295,7 @@ def from_file(path: Path) -> dict[str, Raw]:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         # A TOMLDecodeError, a UnicodeDecodeError, or a number of more digits than Python reads.
-        raise ConfigError((f"{path} is no TOML: {error}",)) from None
+        raise ConfigError((f"{path} is not TOML: {error}",)) from None
     except RecursionError:
         raise ConfigError((f"{path} is nested too deeply; allowed: {DEEPEST} levels",)) from None
     return {key: Raw(value, f"file {path}") for key, value in flat(tree)}
@@ -452,7 +452,7 @@ def unknown(key: str, found: Raw) -> str:
     """Return one line about a key that there is not."""
     near = get_close_matches(key, BY_KEY, n=1)
     hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(BY_KEY)}"
-    return f"{key} is no key of the configuration ({found.origin}); {hint}"
+    return f"{key} is not a key of the configuration ({found.origin}); {hint}"
 
 
 def toml(value: object) -> str:

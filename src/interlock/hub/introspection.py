@@ -225,7 +225,7 @@ def _counts(reply: object) -> Iterator[tuple[bytes, int]]:
 BATCH = 512
 """Names in one NUMSUB."""
 
-ONLY_A_HUB = "only a hub can tell which clients are subscribed, and this is none, or an older one"
+ONLY_A_HUB = "only a hub of a recent release can list subscribed clients"
 
 TABLE = "table_"
 STORE = "store_"

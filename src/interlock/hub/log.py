@@ -74,7 +74,7 @@ class Log(logging.Handler):
         try:
             self.open()
         except OSError as error:
-            logger.error("the log cannot be opened anew, and goes on as before: %s", error)
+            logger.error("the log cannot be reopened, and continues as before: %s", error)
 
     def open(self, path: str | None = None) -> None:
         """Open it, or open it anew after somebody moved the file away; `path` is another file.

@@ -156,12 +156,12 @@ SETTINGS = (
     ),
     Setting(
         "idle_timeout", 0, whole(0, YEAR), WHOLE_SECONDS,
-        "close a client that subscribes to nothing and was silent for so many seconds; 0 never",
+        "close a client that subscribes to nothing and was silent for this many seconds; 0 never",
         live=True, redis="timeout",
     ),
     Setting(
         "login_timeout", 60, whole(0, YEAR), WHOLE_SECONDS,
-        "close a client that has not said who it is for so many seconds; 0 never",
+        "close a client that has not logged in for this many seconds; 0 never",
         live=True,
     ),
     Setting(
@@ -175,7 +175,7 @@ SETTINGS = (
     ),
     Setting(
         "http.port", -1, whole(-1, 65535), "a whole number from -1 to 65535",
-        "its port; 0 takes a free one, -1 is no HTTP",
+        "its port; 0 takes a free one, -1 turns HTTP off",
     ),
     Setting(
         "limits.normal.soft", 0, whole(0, MOST_BYTES), OR_NONE,
@@ -230,7 +230,7 @@ SETTINGS = (
     Setting(
         "slow_log.threshold", 10_000, whole(-1, YEAR * 1_000_000),
         "a whole number of microseconds, from 0; -1 for no slow log",
-        "keep a command in the slow log that took so many microseconds; -1 keeps none",
+        "keep a command in the slow log that took at least this many microseconds; -1 keeps none",
         live=True, redis="slowlog-log-slower-than",
     ),
     Setting(
@@ -240,7 +240,7 @@ SETTINGS = (
     ),
     Setting(
         "queues.memory", 0, whole(0, MOST_BYTES), OR_NONE,
-        "bytes of all keyed queues together; at the limit puts are refused, all else goes on",
+        "bytes of all keyed queues together; at the limit puts are refused, the rest continues",
         live=True, redis="maxmemory",
     ),
     Setting(

@@ -105,7 +105,7 @@ def opened(
         if there != wanted:
             capacity, evicts, ttl = there
             logger.warning(
-                "table %s is there already and keeps what its maker said: capacity %d, on_full "
+                "table %s exists and keeps the settings of its creator: capacity %d, on_full "
                 "%r, ttl %s",
                 table.name,
                 capacity,

@@ -89,7 +89,7 @@ class Exporter:
         except InterlockError as error:
             self._failed(str(error))
         except Exception as error:
-            _log.exception("the queues cannot be told")
+            _log.exception("cannot report queue metrics")
             self.trouble = repr(error)
         return text([(UP, [((), 0)])])
 

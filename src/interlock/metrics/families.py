@@ -80,7 +80,7 @@ WORKER_FAMILIES: dict[str, Family] = {
 
 OUTCOMES = {
     "acked": "the handler returned",
-    "retried": "it failed, and the message comes again",
+    "retried": "it failed, and the message is redelivered",
     "deferred": "it asked to be called later by `RetryAfter(..., attempt=False)`",
     "rejected": "it raised `Reject`, or the message cannot be read",
     "expired": "the message was too old to be handled",

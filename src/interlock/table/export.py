@@ -73,7 +73,7 @@ class TableExport:
 
         Raises:
             ImportError: NumPy is not installed.
-            ValueError: a key is no UTF-8, and keys are wanted as ``str``.
+            ValueError: a key is not UTF-8, and keys are wanted as ``str``.
         """
         try:
             import numpy as np

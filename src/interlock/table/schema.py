@@ -209,7 +209,7 @@ def _parsed(text: str) -> Column:
     found = _COLUMN.fullmatch(text.strip())
     if found is None:
         raise ValueError(
-            f"{text.strip()!r} is no column; allowed: NAME: TYPE, of {_KINDS}, "
+            f"{text.strip()!r} is not a column; allowed: NAME: TYPE, of {_KINDS}, "
             f"str[SIZE], bytes[SIZE]; such as `unread: U32, token: str[32]`"
         )
     name, kind, size = found["name"], found["kind"], int(found["size"] or 0)

@@ -257,7 +257,9 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             if found is not None:
                 return found
             if default is None:
-                raise TypeError("setdefault(): there is no row, and no default; a row is no None")
+                raise TypeError(
+                    "setdefault(): there is no row, and the default is None, which cannot be a row"
+                )
             if self.set(key, default, only="absent"):
                 return default
 
@@ -431,7 +433,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
 
         Raises:
             ImportError: NumPy is not installed.
-            TypeError, ValueError: as of ``export``, or a key is no UTF-8.
+            TypeError, ValueError: as of ``export``, or a key is not UTF-8.
         """
         return self.export(keys=keys, columns=columns, expiry=expiry).to_numpy()
 

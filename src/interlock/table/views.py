@@ -69,7 +69,7 @@ def _can_be_key(key: object, table: SharedTable[Any]) -> TypeGuard[Key]:
 
 
 def shown(key: bytes) -> Key:
-    """Return a key as iteration gives it: as ``str``, or as ``bytes`` where it is no UTF-8."""
+    """Return a key as iteration gives it: as ``str``, or as ``bytes`` where it is not UTF-8."""
     try:
         return key.decode()
     except UnicodeDecodeError:

@@ -182,8 +182,8 @@ def _change(function: str) -> Callable[[Operator, str, int], bool]:
 
 ACTIONS = (
     Action("r", "retry", "held", "it is handled again now", _change("retry")),
-    Action("s", "skip", "held", "it is settled unhandled, and its keys go on", _change("skip")),
-    Action("b", "bury", "held", "it becomes a dead letter, and its keys go on", _change("bury")),
+    Action("s", "skip", "held", "it is settled unhandled, and its keys continue", _change("skip")),
+    Action("b", "bury", "held", "it becomes a dead letter, and its keys continue", _change("bury")),
     Action("r", "requeue", "dead", "it is put again, behind what is there",
            lambda operator, queue, id: operator.requeue(queue, id) is not None),
     Action("x", "discard", "dead", "it is gone for good",

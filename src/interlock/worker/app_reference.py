@@ -24,7 +24,7 @@ def load(reference: str, kind: type[Any]) -> Any:
     module_name, colon, path = reference.partition(":")
     if not (module_name and colon and path) or module_name.endswith(".py") or "/" in module_name:
         raise NoApp(
-            f"{reference!r} is no reference to an app; allowed: module:name, such as "
+            f"{reference!r} is not a reference to an app; allowed: module:name, such as "
             f"'shop.tasks:app' (dots, no slashes and no .py)"
         )
     try:

@@ -199,7 +199,7 @@ class Audit:
             self._write(what, held)
         except Exception:
             # Its file's disk may be full; the message is handled and settled all the same.
-            _log.exception("the auditor failed; it goes on")
+            _log.exception("the auditor failed; continuing")
 
     def _write(self, what: Literal["begun", "ended", "withdrawn"], held: TaskLease) -> None:
         keys, shared = tuple(sorted(held.keys)), tuple(sorted(held.shared))
@@ -239,10 +239,10 @@ class Audit:
 
 
 SAID = {
-    "order": "began after one that stands behind it",
+    "order": "began after one that is behind it",
     "overlap": "began while another was leased",
     "token": "has no higher token than one that began before it",
-    "attempt": "came again without a higher attempt",
+    "attempt": "was redelivered without a higher attempt",
 }
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Event).decode

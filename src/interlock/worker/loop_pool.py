@@ -115,7 +115,7 @@ class LoopPool:
                 except BaseException:
                     # A task that a handler left on the loop raised SystemExit or its like: that
                     # is no end of the other handlers.
-                    _log.exception("a task on the loop of the handlers ended it; it goes on")
+                    _log.exception("a task on the loop of the handlers ended it; continuing")
 
     def _begin(self, batch: Sequence[Execution]) -> None:
         self._waiting.extend(batch)

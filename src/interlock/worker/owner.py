@@ -148,7 +148,7 @@ class Owner:
             try:
                 self._turn()
             except Exception:
-                _log.exception("the worker's owner failed; it goes on")
+                _log.exception("the worker's owner failed; continuing")
         self.ended.set()
 
     def _turn(self) -> None:

@@ -67,7 +67,7 @@ class Recorder:
                 line = self._line(held, began, now)
             except Exception:
                 # It is handled and settled all the same.
-                _log.exception("a message could not be recorded; the worker goes on")
+                _log.exception("a message could not be recorded; the worker continues")
             else:
                 self._add(line, now)
         if self._audit is not None:

@@ -294,7 +294,7 @@ class Source:
     def reached(self) -> None:
         """Take the answer of the engine."""
         if self.failures:
-            _log.warning("queue %r: the engine is there again", self.name)
+            _log.warning("queue %r: engine reachable again", self.name)
             self.failures = 0
         if not self._answered:
             self._answered = True
@@ -314,7 +314,7 @@ class Source:
             # What an engine refuses says itself what is wrong; all else is a fault of ours.
             known = isinstance(error, InterlockError)
             _log.error(
-                "queue %r can be served no more: %s", self.name, error,
+                "queue %r can no longer be served: %s", self.name, error,
                 exc_info=None if known else error,
             )  # fmt: skip
             pause = BROKEN_PAUSE

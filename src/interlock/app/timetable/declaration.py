@@ -30,7 +30,7 @@ def decorator(
     def add(task: T) -> T:
         if not isinstance(task, Task | AsyncTask):
             raise TypeError(
-                f"{call}: {task!r} is no task; write it above @app.task, as in\n"
+                f"{call}: {task!r} is not a task; write it above @app.task, as in\n"
                 f"@app.{call.partition('(')[0]}(...)\n@app.task"
             )
         called = task.name if name is None else name

@@ -112,7 +112,9 @@ class Keeper:
         message, now = batch.message(place), self._date(batch)
         found = timers.decode(message.payload)
         if found is None:
-            _log.error("message %d in queue %r is no timer; it goes", message.id, self.queue.name)
+            _log.error(
+                "message %d in queue %r is not a timer; dropping it", message.id, self.queue.name
+            )
             self._settle(batch, ("ACK", batch.token, message.id))
             return
         entry = self.entries.get(found.name)

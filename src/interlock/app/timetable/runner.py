@@ -79,7 +79,7 @@ class Runner:
                     keeper.plan()
                     looked = time.monotonic()
                 if failures:
-                    _log.warning("the timetable of queue %r goes on", keeper.queue.name)
+                    _log.warning("the timetable of queue %r continues", keeper.queue.name)
                 failures = 0
                 keeper.step(looked + LOOK)
             except Exception as error:

@@ -111,7 +111,7 @@ class Cluster:
             found: dict[str, Any] = json.loads(told)
             return found
         except (TypeError, ValueError):
-            raise Refusal(f"{place} answered {told!r:.80}, which is no status") from None
+            raise Refusal(f"{place} answered {told!r:.80}, which is not a status") from None
 
     def statuses(
         self, nodes: Sequence[Announcement], timeout: float | None = None

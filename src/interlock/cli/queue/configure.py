@@ -45,9 +45,9 @@ def add_to(commands: Any) -> None:
         configure,
         "show the options of a queue, or change some",
         tuple(FLAGS.values()),
-        about="Without an option it shows all. What is not named stays, and nothing that was put "
-        "is dropped: with a lower --maxsize puts wait until there is room. Programs that declare "
-        "other options are refused when they start the next time. A queue that does not exist "
+        about="Without an option it shows all. Options that are not named stay, and no message is "
+        "dropped: with a lower --maxsize puts wait until there is room. Programs that declare "
+        "other options are refused when they next start. A queue that does not exist "
         "is declared.",
     )
 

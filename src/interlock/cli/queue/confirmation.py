@@ -9,7 +9,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import BAD_INPUT
 from interlock.cli.tables import printable
 
-YES = Flag("--yes", "do not ask; needed where there is no terminal to ask on")
+YES = Flag("--yes", "do not ask; required without a terminal")
 
 
 def refused(given: argparse.Namespace, what: str) -> int:
@@ -18,7 +18,7 @@ def refused(given: argparse.Namespace, what: str) -> int:
         return 0
     what = printable(what)  # a name in it is anybody's
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        print(f"interlock: {what}? say so with --yes, for there is no terminal to ask on",
+        print(f"interlock: {what}? confirm with --yes: without a terminal it cannot ask",
               file=sys.stderr)  # fmt: skip
         return BAD_INPUT
     print(f"{what}? [y/N] ", end="", file=sys.stderr, flush=True)

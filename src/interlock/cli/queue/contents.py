@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interlock.explanation import ExplainNode
 
 STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
-LIMIT = Flag("--limit", "show so many (10)", "N", positive, 10)
+LIMIT = Flag("--limit", "number to show (10)", "N", positive, 10)
 STATE = Flag("--state", "only messages in this state", choices=STATES)
 KEY = Flag("--key", "only messages that have this key", "KEY")
 AFTER = Flag("--after", "those behind this message, for the next page", "ID", message_id)

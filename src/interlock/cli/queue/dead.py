@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     M = TypeVar("M", Letter, Stored)
 
 KEY = Flag("--key", "only those that have this key", "KEY")
-LIMIT = Flag("--limit", "show so many (20)", "N", positive, 20)
+LIMIT = Flag("--limit", "number to show (20)", "N", positive, 20)
 AFTER = Flag("--after", "those behind this dead letter, for the next page", "ID", message_id)
 ALL = Flag("--all", "all dead letters")
 EDIT = edit.FLAGS

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from interlock.engine.operator import Operator
     from interlock.explanation import ExplainNode, Explanation
 
-KEY = Flag("--key", "instead of a message: what stands on this key", "KEY")
-LIMIT = Flag("--limit", "follow so many messages at most (100; 1000 with --roots)", "N", positive)
+KEY = Flag("--key", "explain this key instead of a message", "KEY")
+LIMIT = Flag(
+    "--limit", "maximum number of messages to follow (100; 1000 with --roots)", "N", positive
+)
 ROOTS = Flag(
     "--roots", "only the message and what it waits for in the end: what is handled, held, paused"
 )

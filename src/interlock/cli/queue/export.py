@@ -30,9 +30,8 @@ def add_to(commands: Any) -> None:
         export,
         "write a queue to standard output, a line of JSON a message",
         (MOVE, DRAIN, LIVE),
-        about="In the order of places, with all that is known of each message, then to be read by "
-        "`interlock queue import`. The queue must be sealed and paused: --move sees to that. What "
-        "is leased is not exported.",
+        about="In order, with everything known about each message, for `interlock queue import`. "
+        "The queue must be sealed and paused, which --move does. Leased messages are not exported.",
     )
 
 

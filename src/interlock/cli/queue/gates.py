@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from interlock.engine.operator import Operator
 
 
-NEW = Flag("--new", "although there is no such queue yet")
+NEW = Flag("--new", "even if the queue does not exist yet")
 KEY = Flag("--key", "only this key; may be given several times", "KEY", many=True)
 
 
@@ -34,7 +34,7 @@ def add_to(commands: Any) -> None:
         entrance("seal", "sealed: puts are refused", "it was sealed already"),
         "refuse puts into a queue",
         (NEW,),
-        about="What is in it is handed out as before.",
+        about="Messages in it are handed out as before.",
     )
     declare(
         commands,
@@ -82,4 +82,4 @@ def entrance(name: str, done: str, not_done: str) -> Callable[[argparse.Namespac
     return run
 
 
-PAUSED = "Leases that are out go on. A paused queue takes puts."
+PAUSED = "Current leases continue. A paused queue takes puts."

@@ -37,7 +37,7 @@ def add_to(commands: Any) -> None:
         "stats",
         stats,
         "all counts of a queue",
-        about="What it holds now, by state, and what was done since it was made.",
+        about="Messages by state, and totals since the queue was created.",
     )
 
 

@@ -38,9 +38,8 @@ def add_to(commands: Any) -> None:
         run,
         "put what `export` wrote, from standard input",
         (FILE, SKIP_DEAD),
-        about="Keeps the order, and what had become of each message. It may be repeated after it "
-        "broke off: what is there already is not put again. A sealed queue is imported into all "
-        "the same.",
+        about="Keeps the order and the state of each message. If it was interrupted, run it "
+        "again: messages that are there are not put again. It imports into a sealed queue too.",
     )
 
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from interlock.engine.operator import Operator
     from interlock.roots import Root, Roots
 
-LIMIT = Flag("--limit", "name so many at most (10)", "N", positive, 10)
+LIMIT = Flag("--limit", "maximum number to name (10)", "N", positive, 10)
 SLOW = Flag(
     "--slow-wait",
-    "a handler counts once it has run for so many seconds (60)",
+    "seconds after which a running handler counts (60)",
     "SECONDS",
     seconds,
     60.0,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 THEN = Flag(
     "--then",
-    "what becomes of the message: tried again after its backoff, held, a dead letter, or settled "
+    "outcome of the message: tried again after its backoff, held, a dead letter, or settled "
     "(retry)",
     choices=("retry", "hold", "dead", "skip"),
     default="retry",
@@ -38,8 +38,8 @@ class Act(NamedTuple):
 ACTS = {
     "revoke": Act(
         "end the lease of messages",
-        "As if it had run out: whoever handles the message can settle it no more. A handler that "
-        "runs goes on running, and must fence what it writes.",
+        "As if it had run out: its holder can no longer settle the message. A running handler "
+        "continues, and must fence its writes.",
         "lease revoked",
         "not leased",
         True,

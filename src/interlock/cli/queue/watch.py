@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interlock.explanation import ExplainNode
 
 EVERY = Flag("--every", "look again each S seconds (2)", "S", seconds, 2.0)
-COUNT = Flag("--count", "end after so many looks", "N", positive)
+COUNT = Flag("--count", "end after this many looks", "N", positive)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from interlock.cli.store.subcommand import (
     write,
 )
 
-COUNT = Flag("--count", "so many messages at most", "N", positive)
+COUNT = Flag("--count", "maximum number of messages", "N", positive)
 
 
 def add_to(commands: Any) -> None:

@@ -129,7 +129,7 @@ def moment(time: int) -> str:
 
 
 def text_of(value: bytes) -> str | dict[str, str]:
-    """Return bytes as they stand in JSON: what is no UTF-8 as an object with base64."""
+    """Return bytes as they stand in JSON: what is not UTF-8 as an object with base64."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -22,7 +22,7 @@ from interlock.cli.store.subcommand import (
     write,
 )
 
-LINES = Flag("--lines", "so many of those that there are (10)", "N", positive, default=10)
+LINES = Flag("--lines", "number of existing messages to show first (10)", "N", positive, default=10)
 
 
 def add_to(commands: Any) -> None:

@@ -99,7 +99,7 @@ def of_csv(text: IO[str]) -> Iterator[Record]:
                 raise ValueError(f"line {reader.line_num} has more cells than the first")
             yield row
     except csv.Error as error:
-        raise ValueError(f"line {reader.line_num} is no CSV: {error}") from None
+        raise ValueError(f"line {reader.line_num} is not CSV: {error}") from None
 
 
 def decoded(rows: Iterator[Record]) -> Iterator[Record]:
@@ -116,9 +116,9 @@ def of_json(text: IO[str]) -> Iterator[Record]:
         try:
             one = json.loads(line)
         except (RecursionError, ValueError) as error:
-            raise ValueError(f"line {number} is no JSON: {error}") from None
+            raise ValueError(f"line {number} is not JSON: {error}") from None
         if not isinstance(one, dict):
-            raise ValueError(f"line {number} is no JSON object")
+            raise ValueError(f"line {number} is not a JSON object")
         yield one
 
 

@@ -28,15 +28,15 @@ from interlock.cli.table.subcommand import (
 from interlock.cli.tables import printable, table
 from interlock.table.export import key_name
 
-TTL = Flag("--ttl", "seconds that the row lives from now", "S", seconds)
+TTL = Flag("--ttl", "time to live of the row, in seconds", "S", seconds)
 OVERFLOW = Flag(
-    "--overflow", "what becomes of a sum beyond the column (raise)",
+    "--overflow", "what to do with a sum out of range (raise)",
     default="raise", choices=("raise", "wrap", "saturate"),
 )  # fmt: skip
 MATCH = Flag("--match", "only keys like this, with * and ?", "GLOB")
-LIMIT = Flag("--limit", "end after so many rows", "N", positive)
+LIMIT = Flag("--limit", "end after this many rows", "N", positive)
 NAME = ("NAME", "the table", None)
-KEY = ("KEY", "the row; base64:... for a key that is no text", None)
+KEY = ("KEY", "the row; base64:... for a key that is not text", None)
 
 
 def add_to(commands: Any) -> None:
@@ -52,10 +52,10 @@ def add_to(commands: Any) -> None:
         commands,
         "set",
         set_,
-        "set columns of a row, which is made where there is none",
+        "set columns of a row, and create it if it is missing",
         (TTL,),
         arguments=(NAME, KEY, ("VALUE", "COLUMN=VALUE, such as unread=0", "*")),
-        about="In a row that is made, columns that are not named are 0, false or empty.",
+        about="In a new row, columns that are not named are 0, false or empty.",
     )
     declare(
         commands,

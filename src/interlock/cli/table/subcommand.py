@@ -156,7 +156,7 @@ def as_bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text.removeprefix(BASE64), validate=True)
     except ValueError:
-        raise ValueError(f"{text!r} is no base64") from None
+        raise ValueError(f"{text!r} is not base64") from None
 
 
 def scanned(table: SharedTable[Any]) -> Iterator[Scanned]:

@@ -13,7 +13,7 @@ from interlock.cli.table.whole import COUNTS, page
 from interlock.cli.tables import printable
 
 EVERY = Flag("--every", "look again each S seconds (2)", "S", seconds, 2.0)
-COUNT = Flag("--count", "end after so many looks", "N", positive)
+COUNT = Flag("--count", "end after this many looks", "N", positive)
 CLEAR = "\x1b[H\x1b[2J"
 
 

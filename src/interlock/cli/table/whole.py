@@ -31,8 +31,8 @@ ON_FULL = Flag(
     "--on-full", "overwrite what was accessed longest ago, or refuse (evict)",
     default="evict", choices=("evict", "raise"),
 )  # fmt: skip
-ROOM = Flag("--capacity", "rows that it surely holds from now on", "N", positive, required=True)
-DROP = Flag("--drop", "drop live rows for which there is no room")
+ROOM = Flag("--capacity", "number of rows that it can certainly hold", "N", positive, required=True)
+DROP = Flag("--drop", "drop live rows that do not fit")
 BAR = 40
 
 
@@ -51,7 +51,7 @@ def add_to(commands: Any) -> None:
         about="Types are U8 to U64, I8 to I64, F32, F64, bool, str:SIZE and bytes:SIZE.",
     )
     declare(commands, "list", list_all, "the tables in shared memory", arguments=())
-    declare(commands, "info", info, "its columns, how full it is, and what has come to pass")
+    declare(commands, "info", info, "columns, load and counters")
     declare(
         commands,
         "resize",
@@ -68,7 +68,8 @@ def add_to(commands: Any) -> None:
         remove,
         "remove a table",
         (YES,),
-        about="Who has it open goes on with it; its memory is given back when nobody has.",
+        about="Programs that have it open keep using it; its memory is freed after the last "
+        "one ends.",
     )
 
 

@@ -88,8 +88,8 @@ def changes(
     for name in there:
         if name not in dialect.own and name.lower() not in lower:
             found.append(
-                f"-- {quoted(table)}.{quoted(name)} is in no row any more: it stays, and is "
-                f"written no more"
+                f"-- {quoted(table)}.{quoted(name)} is no longer a column of the rows: it is "
+                f"kept, but not written"
             )
     return found
 

@@ -97,7 +97,7 @@ def broken(error: BaseException, sent: bool) -> Broken:
     if isinstance(error, AttributeError):
         return Broken("the connection was closed", sent)
     if isinstance(error, UNREADABLE):
-        return Broken("it answered what is no reply of a server", sent)
+        return Broken("its answer is not a reply of a server", sent)
     return Broken(str(error) or type(error).__name__, sent)
 
 

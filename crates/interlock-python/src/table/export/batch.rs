@@ -113,7 +113,7 @@ fn format_of(kind: Kind) -> &'static str {
 
 fn text(key: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(key).map_err(|_| {
-        format!("the key b\"{}\" is no UTF-8; ask for keys=\"bytes\"", key.escape_ascii())
+        format!("the key b\"{}\" is not UTF-8; ask for keys=\"bytes\"", key.escape_ascii())
     })
 }
 
