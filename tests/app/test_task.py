@@ -71,9 +71,9 @@ def test_an_argument_that_cannot_be_encoded_is_named() -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"junk", "no call of a task"),
+        (b"junk", "not a call of a task"),
         (msgspec.msgpack.encode({"v": 0, "task": "wait"}), "of version 0, this worker knows 1"),
-        (msgspec.msgpack.encode([1, 2]), "no call of a task"),
+        (msgspec.msgpack.encode([1, 2]), "not a call of a task"),
     ],
 )
 def test_what_is_no_envelope_is_refused(data: bytes, text: str) -> None:

@@ -210,7 +210,7 @@ def test_a_job_of_an_app_that_nobody_could_import_says_so_when_it_is_pickled() -
     @app.task
     def note() -> None: ...
 
-    with app.testing(), pytest.raises(pickle.PicklingError, match="no global name of a module"):
+    with app.testing(), pytest.raises(pickle.PicklingError, match="not a global name of a module"):
         pickle.dumps(note.send())
 
 

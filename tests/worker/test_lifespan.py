@@ -45,7 +45,7 @@ def test_it_is_around_all_handlers_of_a_process(
         assert living.state_async.send().result(PATIENCE) == [mine, mine, same]
         assert len(noted(notes)) == 3
     assert noted(notes) == [(what, mine) for what in AROUND]
-    with pytest.raises(RuntimeError, match="no worker of this app has begun"):
+    with pytest.raises(RuntimeError, match="no worker of this app has started"):
         _ = app.state
 
 

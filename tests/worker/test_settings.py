@@ -16,7 +16,7 @@ from interlock.app import App
         ({"pool": "fork"}, "pool is 'fork'; allowed: thread, asyncio, process"),
         ({"queues": ()}, "queues is"),
         ({"queues": ("a", "a")}, "names one twice"),
-        ({"pool": "process"}, "no global name of a module"),
+        ({"pool": "process"}, "not a global name of a module"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, Any], text: str) -> None:

@@ -130,8 +130,8 @@ fn a_log_drives_a_table() {
     }
 }
 
-/// What was added here and lost comes back from nodes, entry by entry; another data centre has it too, and
-/// sends its rows. It must count once, whichever comes first.
+/// A lost entry comes back from nodes, and another data centre has it too and sends its rows. It must count
+/// once, whichever comes first.
 #[test]
 fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
     for (in_between, is_all_lost) in [(0, false), (2, false), (5, false), (0, true), (3, true)] {
