@@ -446,14 +446,20 @@ class NatsStream(Looped):
                 self._abort(StreamDenied(self._text(f"its user may not: {error}")))
 
         client = nats.aio.client.Client()
-        await client.connect(
-            self._servers,
-            allow_reconnect=False,
-            connect_timeout=max(self._timeout, 0.1),
-            max_reconnect_attempts=1,
-            disconnected_cb=ended,
-            error_cb=passed,
-        )
+        try:
+            await client.connect(
+                self._servers,
+                allow_reconnect=False,
+                connect_timeout=max(self._timeout, 0.1),
+                max_reconnect_attempts=1,
+                disconnected_cb=ended,
+                error_cb=passed,
+            )
+        except BaseException:
+            # It may have a socket, as of a login that fails.
+            with contextlib.suppress(Exception):
+                await client.close()
+            raise
         self._client = client
         self._stream = client.jetstream(timeout=self._timeout)
         if not self._is_log:
