@@ -181,12 +181,15 @@ class Engine(Server):
     def save(self) -> None:
         """Keep a copy of what its disk has now."""
         shutil.rmtree(self._saved, ignore_errors=True)
-        shutil.copytree(self._files, self._saved)
+        with suppress(OSError):
+            # It may not have begun yet, or write at this moment: so it has lost all.
+            shutil.copytree(self._files, self._saved)
 
     def lose_tail(self) -> None:
         """While it is dead: its disk has again what it had at the last `save`."""
         self.forget()
-        shutil.copytree(self._saved, self._files)
+        if self._saved.exists():
+            shutil.copytree(self._saved, self._files)
 
     @property
     def _files(self) -> Path:
