@@ -185,10 +185,11 @@ impl Running {
     }
 
     /// The rows that somebody outside lacks who has those up to a mark and a change's number, so many at most.
-    /// Waits for a change up to a moment. `None`: the node has not caught up with its log.
+    /// Waits for a change up to a moment. `None`: the node has not caught up with its log, or with the mark.
     pub fn changes(&self, mark: Mark, number: u64, most: usize, until: Instant) -> Option<Changes> {
         let (answer, found) = answer();
-        lock(&self.shared.asked).push(Ask { mark, number, most, until, answer });
+        let asked_at = Instant::now();
+        lock(&self.shared.asked).push(Ask { mark, number, most, asked_at, until, answer });
         self.wait(&found, until)
     }
 

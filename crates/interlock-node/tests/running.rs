@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use interlock_hub::kept::{self, Keeper};
 use interlock_hub::writes::{Desk, Host, Numbered, RowWrites, Waiting, Words, Write, Written};
-use interlock_log::entry::Arguments;
+use interlock_log::entry::{Arguments, Mark};
 use interlock_log::machine::Limits;
 use interlock_log::rows;
 use interlock_log::state::Rules;
 use interlock_node::hub::HubWrites;
-use interlock_node::node::Pace;
+use interlock_node::node::{Lacking, Pace};
 use interlock_node::running::{Running, Settings};
 use interlock_table::{Location, Options, Table};
 use server::Server;
@@ -382,5 +382,30 @@ fn what_was_answered_is_there_once_whatever_starts_ends_and_is_lost() {
             println!("{said:?}, wanted {done} to {}", done + unknown);
         }
         is_settled && is_right && said.iter().all(|one| *one == said[0])
+    });
+}
+
+#[test]
+fn a_place_further_on_is_of_another_history_only_once_the_end_of_the_log_is_read() {
+    let server = Server::start("redis-server", &[]);
+    let client = Client::new(1 << 20);
+    let node = start(&server, "a", &client);
+    eventually(|| client.say(&["HINCRBY t:x n 1"])[0] == ":1\r\n");
+    let at = |position| Mark { position, checksum: 1 };
+    let ask = |mark| node.changes(mark, 1, 10, Instant::now() + Duration::from_millis(200));
+    // A place before is known to be another.
+    let found = ask(at(1)).map(|found| found.lacking);
+    assert!(matches!(found, Some(Lacking::All { is_known: false, .. })), "{found:?}");
+    // Another node may have read on.
+    server.signal(libc::SIGSTOP);
+    // What was read before it stopped may still be on the way.
+    while ask(at(1000)).is_some() {}
+    for _ in 0..3 {
+        assert!(ask(at(1000)).is_none());
+    }
+    server.signal(libc::SIGCONT);
+    eventually(|| {
+        let found = ask(at(1000)).map(|found| found.lacking);
+        matches!(found, Some(Lacking::All { is_known: false, .. }))
     });
 }

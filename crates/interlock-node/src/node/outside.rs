@@ -54,6 +54,7 @@ pub(crate) struct Ask {
     pub mark: Mark,
     pub number: u64,
     pub most: usize,
+    pub asked_at: Instant,
     /// The end of waiting for a change.
     pub until: Instant,
     pub answer: SyncSender<Changes>,
@@ -166,6 +167,11 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
         let store = state.machine.as_ref()?.store();
         let (mark, last) = (self.replica.place().mark, store.changes());
         let mut stand = Stand { mark, number: last, lineage: state.lineage, time: state.now };
+        // A place further on may be in the log: another node that has read on gave rows up to there.
+        let is_ahead = ask.mark.position > mark.position;
+        if is_ahead && self.at_end.is_none_or(|at_end| at_end < ask.asked_at) {
+            return None;
+        }
         let is_known = self.replica.has_mark(ask.mark) == Some(true) && ask.number <= last;
         let lacking = match store.held_since(ask.number, ask.most).filter(|_| is_known) {
             Some(rows) => {
