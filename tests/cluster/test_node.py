@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from redis import Redis, ResponseError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from interlock import SharedTable
 from tests.cluster.nodes import NodeProcess, Presence, eventually
@@ -56,9 +58,11 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
         yield Nodes(stack, tmp_path)
 
 
-def client(node: NodeProcess) -> Any:
+def client(node: NodeProcess, timeout: float = 60) -> Any:
     host, port = node.address.rsplit(":", 1)
-    return Redis(host, int(port), socket_timeout=20, decode_responses=True)
+    # By itself it sends a write again whose answer is late, and an increment counts twice.
+    once = Retry(NoBackoff(), 0)
+    return Redis(host, int(port), socket_timeout=timeout, retry=once, decode_responses=True)
 
 
 def increased(node: NodeProcess, key: str, by: int = 1) -> int:

@@ -97,6 +97,9 @@ impl Outside {
     }
 }
 
+/// Rows of elsewhere are refused while so many entries wait: they are given again.
+const MOST_WAITING: usize = 4;
+
 /// A channel for one answer.
 pub(crate) fn answer<T>() -> (SyncSender<T>, Receiver<T>) {
     sync_channel(1)
@@ -118,7 +121,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 
     /// Appends rows of elsewhere, if it can now.
     pub(crate) fn bring(&mut self, bring: Bring) {
-        if !self.is_settled() || self.is_other || !self.waiting.is_empty() {
+        if !self.is_settled() || self.is_other || self.waiting.len() >= MOST_WAITING {
             return;
         }
         let entry = self.replica.states(None, bring.bytes);

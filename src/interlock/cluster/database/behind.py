@@ -12,7 +12,9 @@ import random
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -20,7 +22,7 @@ import msgspec
 
 from interlock import _core
 from interlock.cluster.database.protocol import Database, DatabaseUnavailable, LogMark, SavedRow
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, SchemaMismatch
 
 logger = logging.getLogger("interlock.cluster")
 BATCH = 5_000
@@ -38,6 +40,8 @@ _FORGET = 60.0
 _FORGOTTEN = 5_000
 _APPENDED = 1 << 20
 """Bytes of rows in an entry."""
+_AT_ONCE = 3
+"""Entries with rows of a database that are appended before the first is applied."""
 _DAY_MS = 86_400_000
 
 Row = tuple[bytes, bytes, int]
@@ -197,7 +201,7 @@ class _Writer:
         while not self._ends.is_set():
             try:
                 self._step()
-            except ForeignDatabase as error:
+            except (ForeignDatabase, SchemaMismatch) as error:
                 self._error = str(error)
                 self._refused(self._error)
                 return
@@ -311,19 +315,24 @@ class _Writer:
         if not self._save([], claimed, mark):
             return
         brought = 0
-        with closing(self._database.rows()) as batches:
+        with closing(self._database.rows()) as batches, ThreadPoolExecutor(_AT_ONCE) as pool:
+            under_way: deque[Future[bool]] = deque()
             for batch in batches:
                 brings, lacks, unknown = image.compare(batch)
                 if brings and takes:
                     self._check_age(mark, stand)
                     brought += len(brings)
-                    if not self._bring([row[:2] for row in brings]):
-                        return
+                    for part in parts([row[:2] for row in brings], _APPENDED):
+                        under_way.append(pool.submit(self._bring, part))
+                        if len(under_way) > _AT_ONCE and not under_way.popleft().result():
+                            return
                 found = self._own(lacks)
                 if not takes:
                     found += [SavedRow(key, None, 0) for key in unknown]
                 if found and not self._save(found, claimed, claimed):
                     return
+            if not all(one.result() for one in under_way):
+                return
         if brought:
             logger.info("loaded %d rows from %s", brought, self._database.url)
         self._served()
@@ -344,12 +353,11 @@ class _Writer:
         )
 
     def _bring(self, rows: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Have all nodes join rows; False: this ends."""
+        """Have all nodes join rows; False if this writer ends first."""
         assert self._node is not None
-        for part in parts(rows, _APPENDED):
-            while not self._node.append_states(part, 5.0):
-                if self._ends.wait(PAUSE):
-                    return False
+        while not self._node.append_states(rows, 5.0):
+            if self._ends.wait(PAUSE):
+                return False
         return True
 
     def _forget(self, now_ms: int) -> None:
