@@ -41,7 +41,7 @@ class Run:
 
     def __init__(self, stack: ExitStack, folder: Path, kind: str, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.steps: list[str] = []
+        self.steps = [f"{kind}, seed {seed}"]
         self._nodes = Nodes(stack, folder)
         self._alive: dict[str, NodeProcess] = {}
         self._stopped: set[str] = set()
@@ -230,7 +230,7 @@ def run(kind: str, seed: int, steps: int) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql hash:4"])
 def test_a_database_has_the_rows_of_its_table_after_any_faults(kind: str) -> None:
     needs_hub()
-    run(kind, random.randrange(1 << 30), 12)
+    run(kind, random.randrange(1 << 30), 8)
 
 
 def main() -> None:
