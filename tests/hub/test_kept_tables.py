@@ -338,7 +338,7 @@ def test_a_keeper_stays_across_a_reload(
 
 
 def test_a_keeper_of_a_table_that_is_not_declared_is_refused(keeper: _core.TableKeeper) -> None:
-    with pytest.raises(ConfigError, match=r"keepers: 'none' is none of .*; declared: 'a'"):
+    with pytest.raises(ConfigError, match=r"keepers: 'none' is not a table .*; declared: 'a'"):
         interlock.Hub(port=0, table=[entry("a")], keepers={"none": keeper})
     with pytest.raises(ConfigError, match="declared: none"):
         interlock.Hub(port=0, keepers={"none": keeper})
