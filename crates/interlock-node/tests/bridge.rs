@@ -232,7 +232,16 @@ fn whoever_waits_is_woken_when_the_bridge_is_closed() {
             let (a, b, c) = (far.clone(), far.clone(), far.clone());
             let task = scope.spawn(move || a.task(soon()));
             let chore = scope.spawn(move || b.chore(soon()));
-            let read = scope.spawn(move || c.read(order, vec![entry(3, b"c")], true));
+            let (tell, told) = std::sync::mpsc::channel();
+            let read = scope.spawn(move || {
+                tell.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                c.read(order, vec![entry(3, b"c")], true)
+            });
+            let stat = std::path::Path::new("/proc").join(told.recv().unwrap()).join("stat");
+            let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
+            while !sleeps() {
+                std::thread::yield_now();
+            }
             if by_near {
                 drop(near);
             } else {
