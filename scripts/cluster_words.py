@@ -19,7 +19,7 @@ administer them: `?user=NAME&password=PASSWORD`.
 
 | exit code | means |
 |---|---|
-| 0 | done; `status`: all nodes answer, and none is stuck or has other rows than another at the same position; `diff`: equal |
+| 0 | done; `status`: all nodes answer, none is stuck or has other rows than another at the same position, no link is cut for more than 60 s, and all databases are written; `diff`: equal |
 | 1 | refused, no such node, no connection, or not done within `--wait`; `status`: otherwise; `diff`: different |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
@@ -66,12 +66,15 @@ announcement with `error`.
 | `status` | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (id of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (its position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `largest_entry` (bytes that the engine takes), `largest_entry_setting` (the setting that says so), `untrimmed` (why nodes do not trim the log on this engine; empty: they do), `waiting`, `waiting_for_acks`, `noack_replies`, `other_machines`, `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
 | `drain` | `node`, `others` (that take reads and writes), `seconds` |
 | `resync` | `node`, `rows`, `seconds` |
-| `diff` | nothing if the nodes are equal, otherwise `position` and `checksums` |
+| `diff` | for each row that differs: `key`, `differs` (by column the values of both; null if the row is absent), up to `--limit` |
+| `forget` | `forgotten` |
 
 ## What diff compares
 
 Nodes of one data centre are asked until both have been at the same position. Their checksums there are equal, or one of them is
-wrong. So this works while clients write. Nodes of two data centres have two logs, and cannot be compared.
+wrong. So this works while clients write. Only if they differ, and for nodes of two data centres, all rows of both are read, and those that
+differ are listed with the values that clients see. A row that is on its way is not a difference: a node must still lack a change
+after `--settle`.
 """  # noqa: E501
 
 CLUSTER_COMMAND = """

@@ -250,6 +250,9 @@ class LogNode:
         Where they may not be, to append them again does no harm.
         """
 
+    def forget(self, node: str, seconds: float) -> bool:
+        """Have no node wait for the checkpoints of one that is gone; return whether it is read."""
+
     def states_entry(
         self, rows: Sequence[tuple[bytes, bytes]], source: tuple[str, int, int]
     ) -> bytes:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from interlock.cluster.snapshots import INCOMING, PACE
+from interlock.cluster.pacing import PACE
+from interlock.cluster.snapshots import INCOMING
 from interlock.hub.passwords import hashed
 from tests.cluster.nodes import NodeProcess, eventually
 from tests.cluster.test_node import Nodes, client, has, increased, nodes

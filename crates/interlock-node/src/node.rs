@@ -26,7 +26,7 @@ use interlock_log::ring::{Kept, Memory, Ring as Keeps};
 use interlock_stores::disk::Disk;
 use interlock_stores::StoreError;
 
-pub(crate) use self::outside::{answer, encoded, Ask, Bring, Outside};
+pub(crate) use self::outside::{answer, encoded, Ask, Bring, Brought, Outside};
 pub use self::outside::{Changes, Lacking, Stand};
 use crate::files::{Checkpoints, Limits, Point, Report, Ring};
 use crate::kept::InFile;
@@ -37,7 +37,7 @@ use crate::saver::Saver;
 use acks::Acks;
 use keeping::Keeping;
 use places::{older, position};
-pub use standing::{Standing, Standstill, Told};
+pub use standing::{KeeperTold, Standing, Standstill, Told};
 
 pub struct Node<M, D: Disk, C> {
     log: Box<dyn LogPort>,

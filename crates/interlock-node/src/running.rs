@@ -22,7 +22,7 @@ use interlock_table::Table;
 use crate::files;
 use crate::hub::{HubClients, HubWrites};
 use crate::log::LogPort;
-use crate::node::{answer, encoded, Ask, Bring, Changes, News, Node, Pace, Standing};
+use crate::node::{answer, encoded, Ask, Bring, Brought, Changes, News, Node, Pace, Standing};
 use crate::projection::InTable;
 
 pub struct Settings {
@@ -196,9 +196,18 @@ impl Running {
     /// Has all nodes of the log join rows of elsewhere. Returns whether they are in this node's state; where it
     /// is not known until a moment, to bring them again does no harm.
     pub fn bring(&self, rows: &[(&[u8], &[u8])], until: Instant) -> bool {
+        self.bring_it(Brought::Rows(encoded(&self.rows, rows)), until)
+    }
+
+    /// Has all nodes of the log wait no longer for the checkpoints of a node. Returns whether this one has read so
+    /// until a moment; where it is not known, to say it again does no harm.
+    pub fn forget(&self, node: &str, until: Instant) -> bool {
+        self.bring_it(Brought::Gone(node.as_bytes().to_vec()), until)
+    }
+
+    fn bring_it(&self, what: Brought, until: Instant) -> bool {
         let (done, found) = answer();
-        let bytes = encoded(&self.rows, rows);
-        lock(&self.shared.brought).push(Bring { bytes, done });
+        lock(&self.shared.brought).push(Bring { what, done });
         self.wait(&found, until).is_some()
     }
 

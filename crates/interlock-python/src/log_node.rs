@@ -117,6 +117,10 @@ impl LogNode {
         let largest = standing.largest.map(|largest| (largest.bytes, largest.setting.to_string()));
         found.set_item("largest", largest)?;
         found.set_item("untrimmed", standing.untrimmed.as_deref())?;
+        let keepers = standing.keepers.iter();
+        let keepers = keepers.map(|one| (one.node.as_str(), one.machine.as_str(), one.kept));
+        found.set_item("keepers", keepers.collect::<Vec<_>>())?;
+        found.set_item("cut", standing.cut)?;
         found.set_item("needs_snapshot", figures.needs_snapshot)?;
         found.set_item("ended", self.running.has_ended())?;
         Ok(found)
@@ -162,6 +166,13 @@ impl LogNode {
         source: (String, u64, u64),
     ) -> Bound<'py, PyBytes> {
         log_rows::states_entry(py, &self.running, &rows, source)
+    }
+
+    /// Has nobody wait any longer for the checkpoints of a node; returns whether this node has read so within so
+    /// many seconds.
+    fn forget(&self, py: Python<'_>, node: &str, seconds: f64) -> bool {
+        let until = Instant::now() + duration(seconds).min(LONGEST);
+        py.detach(|| self.running.forget(node, until))
     }
 
     /// All that is outside is here: the node serves from now on.

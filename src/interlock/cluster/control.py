@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 
 from interlock import _core
 from interlock.cluster.figures import NodeFigures
-from interlock.cluster.membership import Membership
+from interlock.cluster.membership import ANNOUNCED, Membership
 from interlock.cluster.reply import OK, array, bulk, error
+from interlock.cluster.scans import Scans
 from interlock.cluster.snapshots import Given
 
 logger = logging.getLogger("interlock.cluster")
 TAKEN = 2_000
 """Commands that are taken at once."""
+FORGOTTEN = 5.0
+"""Seconds in which the log must take what is appended for FORGET."""
 NO_PRIMARY = (
     "ERR every node takes writes; there is no primary to move. To take a node out: interlock "
     "cluster drain ID"
@@ -29,6 +32,9 @@ HELP = (
     "DRAIN -- Take no more writes, and announce it to clients and balancers.",
     "CHECKPOINT [<id> <offset>] -- The newest checkpoint, for another node: id, bytes, position, "
     "checksum; or a piece of it.",
+    "SCAN <cursor> <count> -- States of all rows at one position, by pages: the next cursor (0: it "
+    "was the last), the position, keys and states in turn. Begins with cursor 0.",
+    "FORGET <id> -- Trim the log without waiting for the checkpoints of a node that is gone.",
     "RESYNC -- Drop all rows and read the log again.",
 )
 
@@ -49,6 +55,7 @@ class Control:
         self._figures = figures
         self._membership = membership
         self._given = given
+        self._scans = Scans(node)
         self._subcommands: dict[bytes, Callable[[], bytes]] = {
             b"STATUS": self._status,
             b"DRAIN": self._drain,
@@ -90,8 +97,12 @@ class Control:
         if word == b"CHECKPOINT" and len(arguments) in (2, 4):
             with contextlib.suppress(ValueError, OSError):
                 return self._given.answer(arguments[2:])
+        if word == b"SCAN" and len(arguments) == 4 and arguments[3].isdigit():
+            return self._scans.answer(arguments[2].decode(errors="replace"), int(arguments[3]))
+        if word == b"FORGET" and len(arguments) == 3:
+            return self._forget(arguments[2].decode(errors="replace"))
         subcommand = self._subcommands.get(word)
-        if subcommand is None and word != b"CHECKPOINT":
+        if subcommand is None and word not in (b"CHECKPOINT", b"SCAN", b"FORGET"):
             shown = word.decode(errors="replace")[:40]
             return error(f"ERR unknown subcommand '{shown}'. Try NODE HELP.")
         if subcommand is None or (len(arguments) > 2 and word != b"FAILOVER"):
@@ -109,6 +120,24 @@ class Control:
         self._figures.draining = True
         self._node.drain(0.0)
         self._membership.wake()
+        return OK
+
+    def _forget(self, name: str) -> bytes:
+        known = [node for node, _, _ in self._node.figures()["keepers"]]
+        announced = {one.id: one.address for one in self._membership.near()}
+        if name == self._figures.name:
+            return error(f"NODE this is node {name}: ask another one to forget it")
+        if name in announced:
+            return error(
+                f"NODE node {name} is announced at {announced[name]}: stop it first; an "
+                f"announcement expires after {3 * ANNOUNCED:g} s"
+            )
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            return error(f"NODE the log knows no node {name[:40]!r}; it knows {there}")
+        if not self._node.forget(name, FORGOTTEN):
+            return error("NODE the log did not take it in time; try again")
+        logger.warning("node %s is forgotten: the log is trimmed without its checkpoints", name)
         return OK
 
     def _resync(self) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any
 import interlock
 from interlock import _core
 from interlock.cluster.membership import ANNOUNCED, Membership, machine
+from interlock.cluster.pacing import pace
 from interlock.cluster.pages import Standing
 from interlock.cluster.settings import NodeSettings
 from interlock.engine.announcements import Announcement, Role
@@ -52,7 +53,7 @@ COUNTERS = (
     ("appended_bytes_total", "bytes of entries that the node has appended"),
 )
 TROUBLES = ("engine", "append", "trim", "disk", "checkpoint", "table", "stuck", "settings", "clock",
-            "checksum", "ack", "name")  # fmt: skip
+            "checksum", "ack", "name", "growth")  # fmt: skip
 """Kinds of trouble, each a value of the label ``kind``."""
 
 
@@ -93,8 +94,15 @@ class NodeFigures:
         """Since when there are fewer other machines than `ack` needs; None: there are enough."""
         self._is_lack_told = False
         self._twin_since = 0.0
+        self._hindered_since = 0.0
+        self._grown = UNTRIMMED * pace()["checkpoint"] + settings.keep
         self._ended_at: float | None = None
         """The last moment at the end of its log, by the monotonic clock; None: it serves not."""
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self._settings.name
 
     def look(self) -> dict[str, Any]:
         """Return the node as it stands, and compare it with others."""
@@ -107,6 +115,7 @@ class NodeFigures:
             self._compare()
             self._count_machines()
             self._look_for_twin()
+            self._look_at_growth(found)
             knows = found["serves"] and found["at_end"] and found["behind"] is not None
             self._ended_at = time.monotonic() - float(found["behind"]) if knows else None
         return found
@@ -176,6 +185,24 @@ class NodeFigures:
             self._twin_since = time.time()
             logger.error("node %s: %s", self._settings.name, _same_name(twin))
 
+    def _awaited(self, found: dict[str, Any]) -> list[str]:
+        """Return the nodes that are not announced, and without which the log is not trimmed."""
+        there = {one.id for one in self._near()} | {self._settings.name}
+        keepers: list[tuple[str, str, int | None]] = found["keepers"]
+        machines = {machine for _, machine, _ in keepers}
+        kept = {machine for node, machine, at in keepers if node in there and at is not None}
+        if len(kept) >= min(2, len(machines)):
+            return []
+        return [node for node, machine, _ in keepers if node not in there and machine not in kept]
+
+    def _look_at_growth(self, found: dict[str, Any]) -> None:
+        awaited = self._awaited(found)
+        if not awaited or found["position"] - (found["cut"] or 0) < self._grown:
+            self._hindered_since = 0.0
+        elif not self._hindered_since:
+            self._hindered_since = time.time()
+            logger.warning("node %s: %s", self._settings.name, _growth(awaited, found))
+
     def _near(self) -> list[Announcement]:
         return self.membership.near() if self.membership is not None else []
 
@@ -217,6 +244,9 @@ class NodeFigures:
         twin = self.membership.twin if self.membership is not None else None
         if twin is not None and self._twin_since:
             told.append({"kind": "name", "text": _same_name(twin), "since": self._twin_since})
+        if self._hindered_since:
+            text = _growth(self._awaited(found), found)
+            told.append({"kind": "growth", "text": text, "since": self._hindered_since})
         with self._lock:
             mismatches = sorted(self._mismatches.items())
         for id, (position, since) in mismatches:
@@ -270,6 +300,12 @@ class NodeFigures:
             "tombstones": found["tombstones"],
             "tombstones_dropped": found["tombstones_dropped"],
             "checkpoint": found["checkpoint"],
+            "cut": found["cut"],
+            "keepers": [
+                {"id": node, "machine": machine, "checkpoint": kept}
+                for node, machine, kept in found["keepers"]
+            ],
+            "awaited": self._awaited(found),
             "ring": found["ring"],
             "went_back": found["went_back"],
             "put_back": found["put_back"],
@@ -350,6 +386,18 @@ class NodeFigures:
             yield f'{PREFIX}trouble{{kind="{escaped(one)}"}} {int(one in kinds)}'
 
 
+def _growth(awaited: list[str], found: dict[str, Any]) -> str:
+    entries = found["position"] - (found["cut"] or 0)
+    names = ", ".join(awaited)
+    text = f"the log grows, {entries:,} entries are not trimmed"
+    if awaited:
+        text += (
+            f": it waits for a checkpoint of {names}, not announced; start it, or if it is gone "
+            f"for good: interlock cluster forget {awaited[0]}"
+        )
+    return text
+
+
 def _same_name(twin: Announcement) -> str:
     return (
         f"another node has its name, at {twin.address}: give each a name of its own by --name, or "
@@ -357,6 +405,8 @@ def _same_name(twin: Announcement) -> str:
     )
 
 
+UNTRIMMED = 10
+"""Intervals of checkpoints; the log grows if more entries are kept for a node that is away."""
 GATHERED = 3 * ANNOUNCED
 """Seconds that other nodes have to be announced before this one says that there are too few."""
 PREFIX = "interlock_node_"

@@ -24,10 +24,11 @@ from interlock.cluster.feed import engine_of
 from interlock.cluster.figures import NodeFigures
 from interlock.cluster.links import FarLog, Link
 from interlock.cluster.membership import Membership, machine
+from interlock.cluster.pacing import pace
 from interlock.cluster.pages import NodePages
 from interlock.cluster.rules import state_rules
 from interlock.cluster.settings import NodeSettings
-from interlock.cluster.snapshots import Given, Snapshots, pace
+from interlock.cluster.snapshots import Given, Snapshots
 from interlock.cluster.storage import together, write_behind
 from interlock.cluster.watch import Watch
 from interlock.hub.server import Hub

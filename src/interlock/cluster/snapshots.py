@@ -28,12 +28,6 @@ from interlock.hub.resp import ProtocolError, ReplyError
 from interlock.hub.url import Address
 
 logger = logging.getLogger("interlock.cluster")
-PACE = "INTERLOCK_NODE_PACE"
-"""Variable for tests: entries from a checkpoint to the next, and ms that the oldest goes back."""
-CHECKPOINT = 20_000
-"""Entries from a checkpoint to the next."""
-REACH = 600_000
-"""Milliseconds that the oldest checkpoint of a node goes back at least."""
 PIECE = 1 << 20
 """Bytes of a file that are given at once, at most."""
 MOST_TRANSFERS = 16
@@ -46,13 +40,6 @@ TIMEOUT = 10.0
 INCOMING = "unfinished-00000000000000000000"
 """Name of a file that is under way; a node removes it when it starts."""
 LOGIN = ("WRONGPASS", "NOAUTH", "NOPERM")
-
-
-def pace() -> dict[str, int]:
-    """Return how often a node makes checkpoints, and how far back the oldest goes."""
-    given = os.environ.get(PACE, "").split(",")
-    checkpoint, reach = map(int, given) if len(given) == 2 else (CHECKPOINT, REACH)
-    return {"checkpoint": checkpoint, "reach": reach}
 
 
 class SnapshotLost(InterlockError):

@@ -1,6 +1,7 @@
 //! A node keeps checkpoints, says in the log which, and trims the log behind what two machines keep. It takes
 //! one of another node where the log does not go back to its own.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_log::checkpoint::{Checkpoint, Place};
@@ -9,7 +10,7 @@ use interlock_log::replica::Need;
 use interlock_stores::disk::Disk;
 
 use super::places::position;
-use super::{Node, ReadingFor};
+use super::{KeeperTold, Node, ReadingFor};
 use crate::files::{Checkpoints, Point};
 use crate::log::{Id, Position};
 use crate::ports::{Clients, News, Unacknowledged};
@@ -29,15 +30,32 @@ pub(super) struct Keeping {
     /// Places that the log could be trimmed to, and where it was.
     cuts: Vec<Place>,
     trimmed: Option<Id>,
+    /// The position before which the log may be trimmed, as it was looked up last.
+    pub(super) cut: Option<u64>,
+    /// The nodes that the log knows, as they were at the last look.
+    pub(super) keepers: Arc<[KeeperTold]>,
     /// The newest checkpoint that is in the log.
     pub(super) newest: Option<(u64, Point)>,
 }
 
 impl Keeping {
     pub(super) fn new(bytes: u64) -> Keeping {
-        let (ended, asked, trimmed, newest) = Default::default();
+        let (ended, asked, trimmed, cut, newest) = Default::default();
+        let keepers = Arc::default();
         let (cuts, next) = (Vec::new(), Instant::now());
-        Keeping { bytes, begun: bytes, ended, is_wanted: false, asked, next, cuts, trimmed, newest }
+        Keeping {
+            bytes,
+            begun: bytes,
+            ended,
+            is_wanted: false,
+            asked,
+            next,
+            cuts,
+            trimmed,
+            cut,
+            keepers,
+            newest,
+        }
     }
 
     /// The history behind a moment is not the log's any more.
@@ -106,6 +124,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             return;
         }
         self.keeping.next = now + LOOKED;
+        self.keeping.keepers = self.keepers();
         let keepers = self.replica.state().keepers.iter();
         let mut places: Vec<Place> = keepers.filter_map(|(_, keeper)| keeper.kept).collect();
         places.extend(self.saver.checkpoints().kept().map(|(_, point)| point.place));
@@ -117,6 +136,17 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if self.log.look(&positions) {
             self.keeping.asked = Some((now, places));
         }
+    }
+
+    fn keepers(&self) -> Arc<[KeeperTold]> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let keepers = self.replica.state().keepers.iter().filter(|(_, keeper)| !keeper.is_gone);
+        let told = keepers.map(|(node, keeper)| KeeperTold {
+            node: text(node),
+            machine: text(&keeper.machine),
+            kept: keeper.kept.map(|place| place.mark.position),
+        });
+        told.collect()
     }
 
     /// Says what it keeps, and trims the log.
@@ -142,6 +172,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             return;
         }
         let mut rests_on = self.replica.cut(is_there);
+        self.keeping.cut = rests_on.last().map(|place| place.mark.position);
         let Some(cut) = rests_on.last().copied() else { return };
         let Some(before) = self.keeping.behind(cut, self.pace.keep) else { return };
         let to = position(before).map(|position| position.id);

@@ -60,10 +60,18 @@ pub(crate) struct Ask {
     pub answer: SyncSender<Changes>,
 }
 
-/// Rows to be joined by all nodes of the log.
+/// Something from outside for all nodes of the log.
+#[derive(Debug)]
+pub(crate) enum Brought {
+    /// Rows to be joined.
+    Rows(Vec<u8>),
+    /// A node that does not come back.
+    Gone(Vec<u8>),
+}
+
 #[derive(Debug)]
 pub(crate) struct Bring {
-    pub bytes: Vec<u8>,
+    pub what: Brought,
     /// Called once they are in the state; dropped where nobody knows.
     pub done: SyncSender<()>,
 }
@@ -119,12 +127,15 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.replica.serves() && !self.replica.owes()
     }
 
-    /// Appends rows of elsewhere, if it can now.
+    /// Appends what comes from outside, if it can now.
     pub(crate) fn bring(&mut self, bring: Bring) {
         if !self.is_settled() || self.is_other || self.waiting.len() >= MOST_WAITING {
             return;
         }
-        let entry = self.replica.states(None, bring.bytes);
+        let entry = match bring.what {
+            Brought::Rows(bytes) => self.replica.states(None, bytes),
+            Brought::Gone(node) => self.replica.forget(&node),
+        };
         self.outside.brought.push((mark(&entry), bring.done));
         self.waiting.push_back(entry);
         self.has_more = true;

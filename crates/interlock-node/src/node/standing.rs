@@ -42,7 +42,20 @@ pub struct Standing {
     /// Bytes of an entry of the log at most, and by which setting; and why nodes do not trim it.
     pub largest: Option<Largest>,
     pub untrimmed: Option<Arc<str>>,
+    /// The nodes that have ever reported checkpoints of this log, and are not gone.
+    pub keepers: Arc<[KeeperTold]>,
+    /// The position before which the log may be trimmed.
+    pub cut: Option<u64>,
     pub told: Told,
+}
+
+/// A node, and the checkpoint that it would go back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeeperTold {
+    pub node: String,
+    pub machine: String,
+    /// The position of its oldest checkpoint, if it has one.
+    pub kept: Option<u64>,
 }
 
 /// Counts of a node from its start on, and all that keeps it from its work now.
@@ -119,6 +132,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             clients: state.sessions.clients.len() as u64,
             largest: Some(self.largest()),
             untrimmed: self.log.untrimmed(),
+            keepers: self.keeping.keepers.clone(),
+            cut: self.keeping.cut,
             told: self.told.clone(),
         }
     }

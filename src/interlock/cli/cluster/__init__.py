@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from interlock.cli.cluster import diff, drain, failover, nodes, resync, status
+from interlock.cli.cluster import diff, drain, failover, forget, nodes, resync, status
 
-GROUPS = (status, nodes, failover, drain, resync, diff)
+GROUPS = (status, nodes, failover, drain, resync, forget, diff)
 """In the order of `--help`."""
 
 

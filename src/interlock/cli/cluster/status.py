@@ -33,7 +33,8 @@ def add_to(commands: Any) -> None:
         lambda given: ask(given, lambda cluster: _status(cluster, given)),
         "show all nodes, links and databases",
         about="Asks every node. Exits with 1 if a node does not answer, is stuck, or has "
-        "other rows than another at the same position.",
+        "other rows than another at the same position, if a link is cut for more than 60 s, or if "
+        "a database cannot be written.",
     )
 
 
@@ -42,7 +43,13 @@ def _status(cluster: Cluster, given: argparse.Namespace) -> int:
     told = list(zip(nodes, cluster.statuses(nodes), strict=True))
     statuses = [status for _, status in told if isinstance(status, dict)]
     is_stuck = any(status.get("state") in STUCK for status in statuses)
-    is_wrong = is_stuck or next(_alarms(told), None) is not None
+    is_wrong = (
+        is_stuck
+        or next(_alarms(told), None) is not None
+        or any(link["state"] == "cut" and float(link["silent_ms"]) > LONG_CUT
+               for status in statuses for link in status.get("links") or ())
+        or any(_error(status.get("database")) for status in statuses)
+    )  # fmt: skip
     code = 0 if told and len(statuses) == len(told) and not is_wrong else 1
     if given.json:
         for one, found in told:
@@ -71,7 +78,7 @@ def _picture(told: Sequence[Told]) -> Iterator[str]:
         if found:
             yield ""
             yield table(head, found)
-    wrong = [*_alarms(told), *_troubles(told)]
+    wrong = [*_alarms(told), *_troubles(told), *_awaited(told)]
     if wrong:
         yield ""
         yield from map(printable, wrong)
@@ -168,6 +175,24 @@ def _troubles(told: Sequence[Told]) -> Iterator[str]:
             )
 
 
+def _error(database: Any) -> str:
+    return str(database.get("error") or "") if isinstance(database, dict) else ""
+
+
+def _awaited(told: Sequence[Told]) -> Iterator[str]:
+    """Yield a line for each data centre whose log waits for a node that is away."""
+    for dc in sorted({one.dc for one, _ in told}):
+        statuses = [status for one, status in told if one.dc == dc and isinstance(status, dict)]
+        found = max(statuses, key=lambda status: int(status.get("position", 0)), default={})
+        awaited = ", ".join(map(str, found.get("awaited") or ()))
+        grows = any(one.get("kind") == "growth" for one in found.get("trouble") or ())
+        if awaited and not grows:
+            yield (
+                f"{dc}: the log is trimmed only after a checkpoint of {awaited}, not announced; if "
+                f"it is gone for good: interlock cluster forget ID"
+            )
+
+
 def _alarms(told: Sequence[Told]) -> Iterator[str]:
     """Yield the differences that must not be: other rows at the same position."""
     known = set()
@@ -197,6 +222,8 @@ STUCK = ("stuck", "read-only")
 HEAD = ("node", "dc", "state", "address", "position", "behind", "lag", "rows", "checksum", "up")
 LINKS = ("link", "node", "state", "lag", "heard", "changes", "position", "")
 DATABASES = ("node", "database", "delay", "waiting", "written", "")
+LONG_CUT = 60_000.0
+"""Milliseconds for which a link may be cut."""
 NEVER = 1e12
 """Milliseconds that mean never."""
 SHOWN = 8

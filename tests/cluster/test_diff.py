@@ -1,0 +1,84 @@
+"""`interlock cluster diff`: rows that differ are listed with the values of both nodes."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import ResponseError
+
+from tests.cluster.nodes import NodeCluster, node_cluster
+from tests.cluster.test_operating import client, run
+
+
+def differ(
+    capsys: pytest.CaptureFixture[str], nodes: NodeCluster, *words: str
+) -> tuple[int, str, str]:
+    return run(capsys, nodes, "diff", *words)
+
+
+def fill(node: Any, keys: int) -> None:
+    with client(node) as asked:
+        pipe = asked.pipeline(transaction=False)
+        for number in range(keys):
+            pipe.hset(f"presence:k{number:05}", "app_id", number)
+        pipe.execute()
+
+
+def test_rows_that_differ_are_listed_and_what_changes_meanwhile_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+    with ExitStack() as stack:
+        ours = stack.enter_context(node_cluster(tmp_path / "one", "a"))
+        theirs = stack.enter_context(node_cluster(tmp_path / "other", "b", flags=("--dc", "west")))
+        a, b = ours.nodes["a"], theirs.nodes["b"]
+        # More than a page.
+        for node in (a, b):
+            fill(node, 4500)
+        with client(a) as one, client(b) as other:
+            one.hset("presence:k00007", "token", "x")
+            other.hset("presence:k00008", mapping={"app_id": 9, "unread": 2})
+            one.hset("presence:only", "app_id", 1)
+            code, out, err = differ(capsys, ours, "a", b.address, "--settle", "0.1")
+            assert (code, err) == (1, "")
+            assert out.splitlines() == [
+                f"k00007: token is 'x' at a, '' at {b.address}".replace("'", '"'),
+                f"k00008: app_id is 8 at a, 9 at {b.address}",
+                f"k00008: unread is 0 at a, 2 at {b.address}",
+                "only: only at a",
+                f"3 rows of 4,501 differ between a and {b.address}; 4,498 rows with the same "
+                "values and other stamps",
+            ]
+            code, out, _ = differ(
+                capsys, ours, "a", b.address, "--settle", "0.1", "--json", "--limit", "2"
+            )
+            assert [json.loads(line) for line in out.splitlines()] == [
+                {"key": "k00007", "differs": {"token": ["x", ""]}},
+                {"key": "k00008", "differs": {"app_id": [8, 9], "unread": [0, 2]}},
+            ]
+            for cursor, said in (("x", "there is no scan"), ("0 x", "wrong arguments")):
+                words = [*cursor.split(), "10"][:2]
+                with pytest.raises(ResponseError, match=said):
+                    one.execute_command("NODE", "SCAN", *words)
+
+
+def test_nodes_of_two_logs_are_compared_by_their_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+    with ExitStack() as stack:
+        ours = stack.enter_context(node_cluster(tmp_path / "one", "a"))
+        theirs = stack.enter_context(node_cluster(tmp_path / "other", "a"))
+        with client(ours.nodes["a"]) as one, client(theirs.nodes["a"]) as other:
+            one.hset("presence:k", "app_id", 1)
+            other.hset("presence:k", "app_id", 2)
+        place = theirs.nodes["a"].address
+        code, out, _ = differ(capsys, ours, "a", place, "--settle", "1")
+        assert code == 1
+        assert f"k: app_id is 1 at a, 2 at {place}\n1 row of 1 differ" in out
