@@ -73,6 +73,8 @@ def test_whoever_lacks_what_was_cut_off_takes_a_snapshot_and_is_equal(nodes: Nod
     eventually(partial(has, c, "n", value), lambda: c.log)
     assert "node c takes a snapshot of node" in c.log
     # One that was stopped: the engine answers its next read with what is behind the cut.
+    # Its figures follow its answers.
+    eventually(lambda: status(c)["log_id"], lambda: c.log)
     at = place(status(c)["log_id"])
     c.process.send_signal(signal.SIGSTOP)
     while first(nodes) <= at:
