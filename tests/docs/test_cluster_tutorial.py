@@ -132,7 +132,7 @@ def steady(lines: list[str]) -> list[str]:
         line = re.sub(r"(?<=  )[0-9a-f]{8}(?=  )", "CHECKSUM", line)
         line = re.sub(r"(?<=at position )\d+", "N", line)
         # Which of several errors of a network a cut is, is a matter of the moment.
-        line = re.sub(r"(?<=redis://10\.77\.\d\.1: )(?!no node).+", "CUT", line)
+        line = re.sub(r"\w+ il:\S+ at redis://10\.77\.\d\.1: (?!no node).+", "CUT", line)
         found.append(" ".join(line.split()))
     return found
 
