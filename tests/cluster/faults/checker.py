@@ -80,7 +80,7 @@ def all_of(
         final: of each node, all rows that it shows, when the faults were over and all was quiet.
     """
     return [
-        *unseen(history, final),
+        *unseen(history, final, promise),
         *backwards(history, promise),
         *alone(history, final, promise),
         *linear(history, promise),
@@ -94,8 +94,13 @@ def all_of(
     ]
 
 
-def unseen(history: Sequence[Operation], final: Mapping[str, Rows]) -> Iterator[Violation]:
-    """Yield what was seen though it was refused, or never asked for."""
+def unseen(
+    history: Sequence[Operation], final: Mapping[str, Rows], promise: Promise
+) -> Iterator[Violation]:
+    """Yield what was seen though it was refused, or never asked for.
+
+    What found no row may find one when it is put back into another history.
+    """
     by_id = {one.id: one for one in history if not one.reads}
     for who, at, read in _rows_seen(history, final):
         if not who:
@@ -103,7 +108,7 @@ def unseen(history: Sequence[Operation], final: Mapping[str, Rows]) -> Iterator[
         writer = by_id.get(who)
         if writer is None:
             yield Violation("unseen", f"{at} shows {who}, which nobody wrote", read)
-        elif writer.answer == FAILED:
+        elif writer.answer == FAILED and (promise.one_history or writer.error != "no row"):
             text = f"{at} shows {who}, which was answered as not done"
             yield Violation("unseen", text, (writer, *read))
 

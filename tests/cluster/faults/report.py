@@ -106,7 +106,6 @@ form one chain; linearizable reads are; sums are exact; nodes at one position ha
 and in the end all nodes and databases the same rows, and each node says that it is well. The tests
 run a few without losses of engines, with a new seed.
 
-Open, of runs in which an engine loses entries: an increment is missing now and then where all is
-lost again and again with two data centres (seed 5022), and a write whose client was told that it
-was not done was seen for a while (seed 5005).
+Open: an increment is missing now and then where an engine loses all again and again and there are
+two data centres (seed 5022).
 """
