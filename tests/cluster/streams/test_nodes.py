@@ -16,7 +16,7 @@ import pytest
 from redis import Redis, RedisError
 
 from interlock import SharedTable
-from interlock.cluster.snapshots import PACE
+from interlock.cluster.pacing import PACE
 from interlock.cluster.streams import open_log
 from interlock.cluster.streams.protocol import log_name
 from tests.cluster.nodes import NodeProcess, Presence
