@@ -16,6 +16,7 @@ from interlock.cluster.membership import ANNOUNCED, Membership
 from interlock.cluster.reply import OK, array, bulk, error
 from interlock.cluster.scans import Scans
 from interlock.cluster.snapshots import Given
+from interlock.errors import InterlockError
 
 logger = logging.getLogger("interlock.cluster")
 TAKEN = 2_000
@@ -124,7 +125,10 @@ class Control:
 
     def _forget(self, name: str) -> bytes:
         known = [node for node, _, _ in self._node.figures()["keepers"]]
-        announced = {one.id: one.address for one in self._membership.near()}
+        try:
+            announced = {one.id: one.address for one in self._membership.ask()}
+        except (InterlockError, OSError) as failure:
+            return error(f"NODE it cannot see who is announced: {failure}")
         if name == self._figures.name:
             return error(f"NODE this is node {name}: ask another one to forget it")
         if name in announced:

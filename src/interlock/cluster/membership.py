@@ -63,6 +63,14 @@ class Membership:
         """Return the other nodes of the data centre."""
         return [one for one in self.others if one.dc == self._dc]
 
+    def ask(self) -> list[Announcement]:
+        """Return the nodes of the data centre as the engine has them now, this one among them.
+
+        Raises:
+            EngineUnavailable: it does not answer.
+        """
+        return [one for one in announcements(self._client, self._cluster) if one.dc == self._dc]
+
     def _run(self) -> None:
         while not self._ends.is_set():
             self._changed.wait(ANNOUNCED)
