@@ -55,9 +55,8 @@ pub struct Applied {
     pub answers: Vec<(u64, Answer)>,
     /// The part that the ring is to keep.
     pub kept: Option<PutBack>,
-    /// Rows that a state of this data centre has changed: how its writes and ours followed each other is not
-    /// known.
-    pub merged: u64,
+    /// It joined a history of this data centre that had writes which this one lacked.
+    pub joined: bool,
 }
 
 /// All that the entries of a log add up to.
@@ -71,6 +70,9 @@ pub struct Whole<M> {
     /// The highest stamp.
     pub reading: u64,
     pub lineage: u64,
+    /// Rows in which two histories of this data centre were merged, each of which had writes that the other
+    /// lacked: an older write may have won there, and sums may be wrong.
+    pub merged: u64,
     pub sessions: Sessions,
     /// The places up to which the states of others have been joined.
     pub sources: BTreeMap<Vec<u8>, Mark>,
@@ -89,6 +91,7 @@ impl<M> Default for Whole<M> {
             busy: 0,
             reading: 0,
             lineage: 0,
+            merged: 0,
             sessions: Sessions::default(),
             sources: BTreeMap::new(),
             keepers: Keepers::default(),
@@ -100,7 +103,7 @@ impl<M> Default for Whole<M> {
 
 impl Applied {
     fn new(fate: Fate) -> Applied {
-        Applied { fate, answers: Vec::new(), kept: None, merged: 0 }
+        Applied { fate, answers: Vec::new(), kept: None, joined: false }
     }
 
     /// Takes the answer to the command at a place.
@@ -118,6 +121,8 @@ struct Call<'a> {
     put_back: Option<u64>,
     /// Its client waits for the answer.
     is_wanted: bool,
+    /// Nothing that its client has asked for before has a later deadline, unless log time has fallen.
+    latest: u64,
 }
 
 impl<M: Machine> Whole<M> {
@@ -151,12 +156,9 @@ impl<M: Machine> Whole<M> {
         match &entry.body {
             Body::Genesis(_) => Applied::new(Fate::Void),
             Body::State { source, bytes } => {
-                let changes = |whole: &Self| whole.machine.as_ref().map_or(0, M::changes);
-                let before = changes(self);
                 let joined = self.join(source.as_ref(), bytes, at, rules);
-                let fate = joined.map_or(Fate::Void, |()| Fate::Taken);
-                let merged = if source.is_none() { changes(self) - before } else { 0 };
-                Applied { merged, ..Applied::new(fate) }
+                let fate = joined.as_ref().map_or(Fate::Void, |_| Fate::Taken);
+                Applied { joined: joined == Ok(true), ..Applied::new(fate) }
             }
             Body::Keeps { node, machine, report } => {
                 self.keepers.take(node, machine, *report, entry.read.position);
@@ -179,7 +181,7 @@ impl<M: Machine> Whole<M> {
                 match self.count(entry, latest.unwrap_or(0), limits, rules) {
                     Fate::Gap => Applied::new(Fate::Gap),
                     Fate::Full => Applied::new(Fate::Full),
-                    fate => self.put_back(entry, lost, fate, is_wanted, rules),
+                    fate => self.put_back(entry, lost, fate, is_wanted, limits, rules),
                 }
             }
         }
@@ -250,7 +252,9 @@ impl<M: Machine> Whole<M> {
                 Some(answer) => answer,
                 None => {
                     let stamp = self.next_stamp();
-                    let call = Call { command, stamp, put_back: None, is_wanted };
+                    let latest =
+                        command.deadline.max(if rules.latest { self.furthest(limits) } else { 0 });
+                    let call = Call { command, stamp, put_back: None, is_wanted, latest };
                     let answer = self.perform(&call, &mut reply, rules);
                     if is_done(&answer) {
                         kept.done.push(Done { index, stamp, command: command.clone() });
@@ -320,7 +324,7 @@ impl<M: Machine> Whole<M> {
 
     /// `reply`: memory for one.
     fn perform(&mut self, call: &Call<'_>, reply: &mut Vec<u8>, rules: Rules) -> Answer {
-        let Call { command, stamp, put_back, is_wanted } = *call;
+        let Call { command, stamp, put_back, is_wanted, latest } = *call;
         let client = command.client.as_ref();
         let moment = Moment {
             time: self.now,
@@ -346,7 +350,7 @@ impl<M: Machine> Whole<M> {
             for stamp in stamps {
                 let reply = Some(&*reply).filter(|reply| reply.len() <= MOST_REPLY).cloned();
                 let recent = Recent { number: *number, stamp, refused, reply };
-                self.sessions.mark(name, self.busy, recent, command.deadline);
+                self.sessions.mark(name, self.busy, recent, latest);
             }
         }
         Answer::Done { reply: is_wanted.then(|| reply.clone()), refused }
@@ -359,8 +363,10 @@ impl<M: Machine> Whole<M> {
         lost: &PutBack,
         fate: Fate,
         is_wanted: bool,
+        limits: &Limits,
         rules: Rules,
     ) -> Applied {
+        let furthest = self.furthest(limits);
         // The record of its name was not used again by a repeat.
         let busy = if fate == Fate::Counted { self.busy } else { lost.busy.min(self.busy) };
         let mut kept = PutBack { time: self.now, busy, writer: lost.writer, ..PutBack::default() };
@@ -397,8 +403,9 @@ impl<M: Machine> Whole<M> {
                 let next = client.and_then(|(name, n)| self.sessions.stamp_below_later(name, *n));
                 stamp = stamp.min(next.unwrap_or(stamp));
             }
-            let call =
-                Call { command: &done.command, stamp, put_back: Some(lost.writer), is_wanted };
+            let latest = done.command.deadline.max(if rules.latest { furthest } else { 0 });
+            let put_back = Some(lost.writer);
+            let call = Call { command: &done.command, stamp, put_back, is_wanted, latest };
             let answer = self.perform(&call, &mut reply, rules);
             if is_done(&answer) {
                 self.sessions.undeny(&entry.name, entry.number, index);
@@ -413,14 +420,14 @@ impl<M: Machine> Whole<M> {
         applied
     }
 
-    /// Rule 5: joins a state.
+    /// Rule 5: joins a state. True if it was a history of this data centre with writes that this one lacked.
     fn join(
         &mut self,
         source: Option<&Source>,
         bytes: &[u8],
         at: Mark,
         rules: Rules,
-    ) -> Result<(), Damaged> {
+    ) -> Result<bool, Damaged> {
         let mut reader = Reader::new(bytes);
         let mut theirs = Self::decode(&mut reader)?;
         reader.end()?;
@@ -440,19 +447,31 @@ impl<M: Machine> Whole<M> {
             None => {
                 // Whose clock is not believed must not stop all writes.
                 theirs.sessions.forgotten = theirs.sessions.forgotten.min(self.now);
+                if rules.within && theirs.is_within(self) {
+                    return Ok(false);
+                }
+                let is_history = theirs.now > 0;
                 self.merge(theirs, rules);
                 self.lineage = at.checksum | 1;
+                return Ok(is_history);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Takes in another history of this data centre.
     pub(crate) fn merge(&mut self, theirs: Self, rules: Rules) {
+        let is_whole = rules.within && self.genesis == theirs.genesis && self.is_within(&theirs);
         let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else { return };
+        let before = ours.changes();
         let judge = Judge::new(&self.sessions, &theirs.sessions, rules.own_order);
-        let highest = ours.join(machine, &judge);
+        let highest =
+            if is_whole { ours.replace(machine, self.now) } else { ours.join(machine, &judge) };
         let lifted = judge.lifted.into_inner();
+        self.merged = self.merged.max(theirs.merged);
+        if !is_whole {
+            self.merged += (ours.changes() - before).max(1);
+        }
         self.reading = self.reading.max(highest);
         let mut sessions = theirs.sessions;
         sessions.rebase(theirs.busy, self.busy);
@@ -464,6 +483,15 @@ impl<M: Machine> Whole<M> {
             let ours = self.sources.entry(name).or_default();
             *ours = mark.max(*ours);
         }
+    }
+
+    /// True if all writes of this history are in another too. What this one has forgotten must the other have.
+    /// Rows of elsewhere are no history.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let is_known = |(name, mark)| other.sources.get(name).is_some_and(|theirs| mark <= theirs);
+        self.now > 0
+            && self.sources.iter().all(is_known)
+            && self.sessions.is_within(&other.sessions)
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -487,7 +515,7 @@ impl<M: Machine> Whole<M> {
 
     fn encode_head(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.genesis);
-        for number in [self.now, self.busy, self.reading, self.lineage, self.swept] {
+        for number in [self.now, self.busy, self.reading, self.lineage, self.merged, self.swept] {
             put_number(out, number);
         }
         self.sessions.encode(out);
@@ -509,6 +537,7 @@ impl<M: Machine> Whole<M> {
         whole.busy = reader.number()?;
         whole.reading = reader.number()?;
         whole.lineage = reader.number()?;
+        whole.merged = reader.number()?;
         whole.swept = reader.number()?;
         whole.sessions = Sessions::decode(reader)?;
         for _ in 0..reader.count(10)? {

@@ -59,6 +59,13 @@ pub struct Rules {
     pub records: bool,
     /// A write whose record may have been dropped is not done.
     pub forgets: bool,
+    /// Of a client whose record was dropped no earlier write is put back.
+    pub latest: bool,
+    /// A state that was joined is kept in the ring until a checkpoint has it.
+    pub keeps_states: bool,
+    /// A state is not joined where all its writes are; where only one side has writes that the other lacks
+    /// nothing is said to be merged.
+    pub within: bool,
     /// A write without a client that was counted and not done can be put back.
     pub denied: bool,
     /// A state is joined only if nobody who can be reached puts back what it has.
@@ -89,6 +96,9 @@ impl Rules {
         deadlines: true,
         records: true,
         forgets: true,
+        latest: true,
+        within: true,
+        keeps_states: true,
         denied: true,
         waits: true,
         room: true,
@@ -146,6 +156,10 @@ pub trait Machine: Sized {
     /// Takes in the state of another history; joining the same twice changes nothing.
     /// Returns the highest stamp that it then holds.
     fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64;
+
+    /// Becomes the state of another history, which has all that was done here, at a log time.
+    /// Returns the highest stamp that it then holds, and at least the one that it held.
+    fn replace(&mut self, other: Self, time: u64) -> u64;
 
     fn encode(&self, out: &mut Vec<u8>);
 

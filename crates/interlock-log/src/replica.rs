@@ -123,8 +123,6 @@ pub struct Replica<M, R> {
     covered: u64,
     /// Since it went back it has taken in states, which no ring has.
     joined: bool,
-    /// Rows that were merged as the last resort.
-    merged: u64,
     /// Nodes of a history that this one has left, with their machines.
     remembered: BTreeMap<Vec<u8>, Vec<u8>>,
     acks: Acks,
@@ -132,8 +130,8 @@ pub struct Replica<M, R> {
 }
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// A node that starts with the newest of its checkpoints that the log has not, if there is one,
-    /// otherwise with the newest, or as the snapshot of a database says, or with nothing.
+    /// A node that starts with the newest of its checkpoints, whether the log has it or not, or with nothing. The
+    /// ring has what a history had that this checkpoint does not continue.
     pub fn new(setup: Setup, ring: R, newest: Option<Checkpoint<M>>) -> Self {
         let (place, state) =
             newest.map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
@@ -142,6 +140,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             seen = seen.max(kept.did.time);
             true
         });
+        let lasts = state.sessions.names.iter().map(|(name, it)| (name.clone(), it.last));
+        let mine = Lost::kept(&ring, setup.rules, place.mark.position, lasts.collect());
         Self {
             name: setup.name.clone(),
             names: 0,
@@ -159,13 +159,12 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             foreign: BTreeSet::new(),
             phase: Phase::Reads,
             serves: false,
-            mine: None,
+            joined: mine.is_some(),
+            mine,
             owes: true,
             waits: false,
             resorts: false,
             covered: place.mark.position,
-            joined: false,
-            merged: 0,
             remembered: BTreeMap::new(),
             acks: Acks::default(),
             ring,
@@ -361,10 +360,12 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         if let (Body::State { source: None, bytes }, Fate::Taken) = (&entry.body, applied.fate) {
             let sum = checksum(0, bytes);
+            if self.setup.rules.keeps_states && applied.joined {
+                self.ring.add_state(self.place.mark.position, bytes);
+            }
             self.mine = self.mine.take().filter(|mine| mine.sum != sum);
             self.covered = self.place.mark.position;
             self.joined = true;
-            self.merged += applied.merged;
         }
         self.doubt(entry.read);
         is_vain && !self.again().is_empty()

@@ -1,12 +1,12 @@
 //! The ring: what a node has applied and could put back (rule 4).
 //!
-//! A node keeps it in a file, which survives the process. [`Memory`] is its form in memory, which the
+//! It has the entries, and the states that were joined behind the newest checkpoint. A node keeps it in a file, which survives the process. [`Memory`] is its form in memory, which the
 //! file's owner can build on.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
-use crate::entry::{PutBack, MOST_NAME};
+use crate::entry::{PutBack, MOST_BYTES, MOST_NAME};
 
 /// The effects of an entry when it was applied, and where that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,9 +37,78 @@ impl Kept {
     }
 }
 
+/// A line of a ring file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    Entry(Kept),
+    /// A state of this data centre that was joined, which no entry brings back, and the position behind it.
+    State {
+        position: u64,
+        bytes: Vec<u8>,
+    },
+    /// States that were joined up to a position are in a checkpoint.
+    Saved {
+        position: u64,
+    },
+}
+
+const ENTRY: u8 = 0;
+const STATE: u8 = 1;
+const SAVED: u8 = 2;
+
+impl Record {
+    /// The bytes of an entry's record.
+    pub fn of(kept: &Kept) -> Vec<u8> {
+        let mut out = vec![ENTRY];
+        kept.encode(&mut out);
+        out
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Record::Entry(kept) => return Record::of(kept),
+            Record::State { position, bytes } => {
+                out.push(STATE);
+                put_number(&mut out, *position);
+                put_bytes(&mut out, bytes);
+            }
+            Record::Saved { position } => {
+                out.push(SAVED);
+                put_number(&mut out, *position);
+            }
+        }
+        out
+    }
+
+    /// # Errors
+    ///
+    /// The bytes are no record of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let record = match reader.byte()? {
+            ENTRY => Record::Entry(Kept::decode(&mut reader)?),
+            STATE => {
+                let position = reader.number()?;
+                Record::State { position, bytes: reader.bytes(MOST_BYTES)?.to_vec() }
+            }
+            SAVED => Record::Saved { position: reader.number()? },
+            _ => return Err(Damaged),
+        };
+        reader.end()?;
+        Ok(record)
+    }
+}
+
 pub trait Ring {
     /// Keeps what an entry did, beside what the same entry did in another history.
     fn add(&mut self, kept: Kept);
+
+    /// Keeps a state that no entry brings back, until a checkpoint of a position, or of one behind it, is saved.
+    fn add_state(&mut self, position: u64, bytes: &[u8]);
+
+    /// The states that no checkpoint has, oldest first.
+    fn states(&self) -> Vec<&[u8]>;
 
     /// True if it keeps an entry.
     fn has(&self, name: &[u8], number: u64) -> bool;
@@ -59,12 +128,32 @@ pub struct Memory {
     next: u64,
     kept: BTreeMap<u64, Kept>,
     order: HashMap<(Vec<u8>, u64), u64>,
+    /// The states that no checkpoint has, and the positions behind them.
+    states: Vec<(u64, Vec<u8>)>,
 }
 
 impl Memory {
     /// A ring with room for a number of entries; what no checkpoint has it keeps beyond that.
     pub fn new(most: usize) -> Self {
-        Self { most, next: 0, kept: BTreeMap::new(), order: HashMap::new() }
+        Self { most, next: 0, kept: BTreeMap::new(), order: HashMap::new(), states: Vec::new() }
+    }
+
+    /// Reads what a file has of it.
+    pub fn restore(&mut self, record: Record) {
+        match record {
+            Record::Entry(kept) => self.add(kept),
+            Record::State { position, bytes } => self.states.push((position, bytes)),
+            Record::Saved { position } => {
+                self.drop_states(position);
+            }
+        }
+    }
+
+    /// Drops the states that a checkpoint has; true if there were any.
+    pub fn drop_states(&mut self, position: u64) -> bool {
+        let before = self.states.len();
+        self.states.retain(|(behind, _)| *behind > position);
+        self.states.len() < before
     }
 
     /// The number of entries that it keeps.
@@ -89,6 +178,14 @@ impl Ring for Memory {
         self.next += 1;
     }
 
+    fn add_state(&mut self, position: u64, bytes: &[u8]) {
+        self.states.push((position, bytes.to_vec()));
+    }
+
+    fn states(&self) -> Vec<&[u8]> {
+        self.states.iter().map(|(_, bytes)| &bytes[..]).collect()
+    }
+
     fn has(&self, name: &[u8], number: u64) -> bool {
         self.order.contains_key(&(name.to_vec(), number))
     }
@@ -102,6 +199,7 @@ impl Ring for Memory {
     }
 
     fn saved(&mut self, position: u64, since: u64) {
+        self.drop_states(position);
         let mut over = self.kept.len().saturating_sub(self.most);
         let order = &mut self.order;
         self.kept.retain(|_, kept| {

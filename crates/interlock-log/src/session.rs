@@ -385,16 +385,24 @@ impl Sessions {
         undone
     }
 
-    /// True if all that these say was counted or done, others say too.
+    /// True if all that these say was done, others say too.
     pub fn is_within(&self, others: &Self) -> bool {
         let is_done = |(name, client): (&Vec<u8>, &Client)| {
             let from = client.highest.saturating_sub(WINDOW).max(1);
-            (from..=client.highest).all(|number| {
-                client.standing(number) != Standing::Done
-                    || others.standing(name, number) == Standing::Done
+            let recent = client.recent.iter().map(|recent| recent.number);
+            let mut numbers = recent.chain(from..=client.highest);
+            numbers.all(|number| !self.has_done(name, number) || others.has_done(name, number))
+        };
+        let is_counted = |(name, named): (&Vec<u8>, &Named)| {
+            let theirs = others.names.get(name);
+            theirs.is_some_and(|theirs| {
+                let mut denied = theirs.denied.iter().filter(|(number, _)| *number <= named.last);
+                named.last <= theirs.last
+                    && denied.all(|(number, index)| self.was_denied(name, *number, *index))
             })
         };
-        self.names.iter().all(|(name, named)| named.last <= others.last(name))
+        self.forgotten <= others.forgotten
+            && self.names.iter().all(is_counted)
             && self.clients.iter().all(is_done)
     }
 

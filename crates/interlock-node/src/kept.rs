@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use interlock_log::ring::{Kept, Memory, Ring as Keeps};
+use interlock_log::ring::{Kept, Memory, Record, Ring as Keeps};
 use interlock_stores::disk::Disk;
 
 use crate::files::Ring;
@@ -15,11 +15,20 @@ pub struct InFile<D: Disk> {
 
 impl<D: Disk> Keeps for InFile<D> {
     fn add(&mut self, kept: Kept) {
-        let mut bytes = Vec::new();
-        kept.encode(&mut bytes);
+        let bytes = Record::of(&kept);
         let (position, time) = (kept.position, kept.did.busy);
         self.file.lock().unwrap_or_else(PoisonError::into_inner).add(position, time, &bytes);
         self.memory.add(kept);
+    }
+
+    fn add_state(&mut self, position: u64, bytes: &[u8]) {
+        let record = Record::State { position, bytes: bytes.to_vec() }.encode();
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).add(position, 0, &record);
+        self.memory.add_state(position, bytes);
+    }
+
+    fn states(&self) -> Vec<&[u8]> {
+        self.memory.states()
     }
 
     fn has(&self, name: &[u8], number: u64) -> bool {
@@ -31,8 +40,11 @@ impl<D: Disk> Keeps for InFile<D> {
     }
 
     fn saved(&mut self, position: u64, since: u64) {
-        self.memory.saved(position, since);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.memory.drop_states(position) {
+            file.add(position, since, &Record::Saved { position }.encode());
+        }
+        self.memory.saved(position, since);
         // A file that cannot be removed costs room alone; the next checkpoint tries again.
         let _ = file.saved(position, since);
     }

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use interlock_log::apply::Answer;
 use interlock_log::checkpoint::Place;
-use interlock_log::codec::{checksum, Reader};
+use interlock_log::codec::checksum;
 use interlock_log::entry::Mark;
 use interlock_log::machine::Machine;
 use interlock_log::replica::{Need, Replica, Setup};
-use interlock_log::ring::{Kept, Memory, Ring as Keeps};
+use interlock_log::ring::{Memory, Record};
 use interlock_stores::disk::Disk;
 use interlock_stores::StoreError;
 
@@ -110,8 +110,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     ) -> Result<Self, StoreError> {
         let (mut memory, mut reports) = (Memory::new(MOST_KEPT), Vec::new());
         let see = |one: crate::files::Kept| {
-            if let Ok(kept) = Kept::decode(&mut Reader::new(&one.bytes)) {
-                memory.add(kept);
+            if let Ok(record) = Record::decode(&one.bytes) {
+                memory.restore(record);
             }
         };
         let ring = Ring::open(disk.clone(), Limits::default(), see, &mut reports)?;

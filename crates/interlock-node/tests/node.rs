@@ -48,6 +48,11 @@ impl Machine for Sums {
         0
     }
 
+    fn replace(&mut self, other: Self, _: u64) -> u64 {
+        *self = other;
+        0
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.0.len() as u64);
         for ((name, lineage), sum) in &self.0 {

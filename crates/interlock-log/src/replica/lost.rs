@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::{Batch, Phase, Replica};
 use crate::apply::{Answer, Whole};
 use crate::checkpoint::{Checkpoint, Place};
-use crate::codec::checksum;
+use crate::codec::{checksum, Reader};
 use crate::entry::Body;
-use crate::machine::Machine;
+use crate::machine::{Machine, Rules};
 use crate::ring::Ring;
 use crate::session::Sessions;
 
@@ -33,6 +33,24 @@ pub(super) struct Lost<M> {
     /// More may be lost than the names say: the ring begins behind that place, and names were
     /// forgotten since.
     pub(super) is_deep: bool,
+}
+
+impl<M: Machine> Lost<M> {
+    /// What a ring has kept of histories that were joined and that no checkpoint has.
+    pub(super) fn kept(
+        ring: &impl Ring,
+        rules: Rules,
+        position: u64,
+        lasts: BTreeMap<Vec<u8>, u64>,
+    ) -> Option<Self> {
+        let states = ring.states().into_iter().filter(|_| rules.keeps_states);
+        let mut states = states.filter_map(|bytes| Whole::decode(&mut Reader::new(bytes)).ok());
+        let mut state: Whole<M> = states.next()?;
+        states.for_each(|other| state.merge(other, rules));
+        let mut bytes = Vec::new();
+        state.encode(&mut bytes);
+        Some(Self { state, sum: checksum(0, &bytes), position, lasts, is_deep: true })
+    }
 }
 
 impl<M: Machine, R: Ring> Replica<M, R> {
@@ -82,6 +100,14 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             None => {}
         }
         let is_snapshot = matches!(self.phase, Phase::Stuck);
+        if let Some(mine) =
+            self.mine.as_ref().filter(|_| is_snapshot && self.setup.rules.keeps_states)
+        {
+            // The snapshot is the newest checkpoint now, and has not what the lost history had.
+            let mut bytes = Vec::new();
+            mine.state.encode(&mut bytes);
+            self.ring.add_state(0, &bytes);
+        }
         self.covered = if is_snapshot { position } else { self.covered.min(position) };
         self.joined = is_snapshot;
         self.used = self.used.min(self.state.busy);
@@ -127,7 +153,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             if self.waits || self.lacks(&mine) {
                 // Where nothing is that the lost history had not, it can be joined at once and exactly.
                 let waits = self.setup.rules.waits && !self.resorts;
-                if !waits || self.state.sessions.is_within(&mine.state.sessions) {
+                if !waits || self.state.is_within(&mine.state) {
                     let mut bytes = Vec::new();
                     mine.state.encode(&mut bytes);
                     self.mine = Some(mine);
@@ -166,6 +192,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
 
     /// True if entries of a lost history are neither in the state nor can be put back.
     fn lacks(&self, mine: &Lost<M>) -> bool {
+        if self.setup.rules.within && mine.state.is_within(&self.state) {
+            return false;
+        }
         mine.is_deep
             || mine.state.sessions.names.iter().any(|(name, named)| {
                 let before = mine.lasts.get(name).copied().unwrap_or(0);
@@ -173,6 +202,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                 (last + 1..=named.last).any(|number| !self.ring.has(name, number))
             })
             || self.lacks_writes(&mine.state.sessions)
+            || self.denies_writes(&mine.state.sessions)
     }
 
     /// True if entries were counted, but writes of them that a lost history has done were not done,
@@ -191,6 +221,20 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             });
         }
         !missing.is_empty()
+    }
+
+    /// True if the ring would put entries back without writes of them that a lost history has done: that had
+    /// joined a state, and this node has the entries of another history.
+    fn denies_writes(&self, mine: &Sessions) -> bool {
+        let mut denies = false;
+        self.ring.each(&mut |kept| {
+            let is_next = kept.number > self.state.sessions.last(&kept.name)
+                && kept.number <= mine.last(&kept.name);
+            let is_denied = |index: &u64| mine.was_denied(&kept.name, kept.number, *index);
+            denies = is_next && !kept.did.denied.iter().all(is_denied);
+            !denies
+        });
+        denies
     }
 
     /// Rule 4: what the ring has and the state has not. True if some of it would be in vain, because

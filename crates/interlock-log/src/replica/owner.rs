@@ -28,10 +28,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         !self.gathered.is_empty() || self.pending.iter().any(waits)
     }
 
-    /// Rows that states of this data centre have changed since the node started: a loss was deeper than every
-    /// ring, and an older write may have won.
+    /// Rows in which two histories of this data centre were merged: a loss was deeper than every ring. An older
+    /// write may have won there, and sums may be wrong.
     pub fn merged(&self) -> u64 {
-        self.merged
+        self.state.merged
     }
 
     /// The machine, for those who show elsewhere what it holds; what it does must stay the same.

@@ -52,6 +52,10 @@ impl Machine for Rows {
         })
     }
 
+    fn replace(&mut self, other: Self, time: u64) -> u64 {
+        self.become_other(&other, time)
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.write(out);
     }

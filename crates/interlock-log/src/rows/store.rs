@@ -492,24 +492,34 @@ impl Store {
         }
     }
 
+    /// Removes a row and all that is known of it.
+    pub fn remove(&mut self, key: &[u8]) {
+        let Some(slot) = self.find(key) else { return };
+        self.take_out(slot);
+        self.number(slot);
+        self.drop_slot(slot);
+    }
+
     /// Forgets the key without a row whose time comes first.
     fn forget(&mut self) {
         let Some((_, key)) = self.dead.pop_first() else { return };
-        let hash = self.hasher.hash_one(&*key);
-        let entries = &self.entries;
-        let is_it =
-            |slot: &u32| entries.get(*slot as usize).is_some_and(|entry| *entry.key() == *key);
-        if let Ok(found) = self.by_key.find_entry(hash, is_it) {
-            let (slot, _) = found.remove();
-            if let Some(entry) = self.entries.get_mut(slot as usize).take() {
-                self.checksum = self.checksum.wrapping_sub(entry.hash());
-                self.forgot = self.forgot.max(entry.changed);
-                if self.shown.is_some_and(|shown| entry.changed > shown) {
-                    self.unshown.push(key);
-                }
-            }
-            self.free.push(slot);
+        let Some(slot) = self.find(&key) else { return };
+        let hash = self.entry(slot).map_or(0, Entry::hash);
+        self.checksum = self.checksum.wrapping_sub(hash);
+        self.drop_slot(slot);
+    }
+
+    fn drop_slot(&mut self, slot: u32) {
+        let Some(entry) = self.entries.get_mut(slot as usize).take() else { return };
+        let hash = self.hasher.hash_one(entry.key());
+        if let Ok(found) = self.by_key.find_entry(hash, |one| *one == slot) {
+            found.remove();
         }
+        self.forgot = self.forgot.max(entry.changed);
+        if self.shown.is_some_and(|shown| entry.changed > shown) {
+            self.unshown.push(entry.key().into());
+        }
+        self.free.push(slot);
     }
 
     fn limit(&mut self) {

@@ -9,6 +9,7 @@ use interlock_rows::{Command, Refusal, Reply, Verb, View};
 use interlock_table::{Change, Error, Ttl, Value};
 
 use super::calls::{self, Call};
+use super::store::Changed;
 use super::{Settings, Store, MAX_KEY};
 use crate::codec::{self, Damaged, Reader};
 use crate::stamp::{self, Stamp};
@@ -338,12 +339,43 @@ impl Rows {
         }
         if is_own {
             self.own_from = if is_history { 0 } else { self.own_from };
-            // The next command begins one above both.
-            self.lineage = (NO_LINEAGE, self.lineage.1.max(other.lineage.1));
-            self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
+            self.begin_lineage(other);
         }
         self.store.saw(other.store.newest());
         self.store.newest()
+    }
+
+    /// Becomes another history of the same table, which has all that was done here, at a log time.
+    /// Returns the highest reading.
+    pub fn become_other(&mut self, other: &Rows, time: u64) -> u64 {
+        if !self.settings.is_same_table(&other.settings) {
+            return self.store.newest();
+        }
+        let of_other = |row: &Changed| other.store.get(row.key).is_none();
+        let gone: Vec<Box<[u8]>> =
+            self.store.all().iter().filter(|row| of_other(row)).map(|row| row.key.into()).collect();
+        gone.iter().for_each(|key| self.store.remove(key));
+        for row in other.store.all() {
+            let theirs = self.settings.rules.trust(row.state.into());
+            if self.store.get(row.key) != Some(row.state) {
+                self.store.put(
+                    row.key,
+                    &theirs,
+                    stamp::reading(self.settings.rules.newest(&theirs)),
+                );
+            }
+        }
+        self.own_from = 0;
+        self.begin_lineage(other);
+        self.store.saw(other.store.newest());
+        self.store.advance(time);
+        self.store.newest()
+    }
+
+    /// The next command begins a lineage above those of both.
+    fn begin_lineage(&mut self, other: &Rows) {
+        self.lineage = (NO_LINEAGE, self.lineage.1.max(other.lineage.1));
+        self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
     }
 
     pub fn write(&self, out: &mut Vec<u8>) {

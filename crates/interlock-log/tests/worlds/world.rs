@@ -19,60 +19,62 @@ use crate::machine::{arguments, Toy};
 const SPAN: u64 = 60;
 
 #[derive(Default)]
-struct Disk {
-    checkpoints: Vec<(Place, Vec<u8>)>,
-    ring: Option<Memory>,
+pub struct Disk {
+    pub checkpoints: Vec<(Place, Vec<u8>)>,
+    pub ring: Option<Memory>,
     /// The writes that this disk's node has done.
-    did: BTreeSet<u64>,
+    pub did: BTreeSet<u64>,
 }
 
-struct Node {
-    disk: Disk,
-    replica: Replica<Toy, Memory>,
-    cut: bool,
-    again: bool,
-    machine: u64,
+pub struct Node {
+    pub disk: Disk,
+    pub replica: Replica<Toy, Memory>,
+    pub cut: bool,
+    pub again: bool,
+    pub machine: u64,
 }
 
-struct Client {
+pub struct Client {
     /// None of a client that does not number its writes.
-    name: Option<Vec<u8>>,
-    number: u64,
+    pub name: Option<Vec<u8>>,
+    pub number: u64,
     /// Node, its machine's number, and step of the last sending; 0 of none.
-    sent: (usize, u64, u64),
-    write: u64,
-    deadline: u64,
+    pub sent: (usize, u64, u64),
+    pub write: u64,
+    pub deadline: u64,
 }
 
 /// The sessions, numbers, and answers of a write.
 #[derive(Default, Clone)]
-struct Write {
-    client: usize,
-    number: u64,
-    begun: u64,
-    answered: Option<u64>,
+pub struct Write {
+    pub client: usize,
+    pub number: u64,
+    pub begun: u64,
+    pub answered: Option<u64>,
     /// It was answered that it was not and will not be done.
-    denied: bool,
-    deadline: u64,
+    pub denied: bool,
+    pub deadline: u64,
     /// The number of losses that the engine had before it began.
-    losses: u64,
+    pub losses: u64,
+    /// The log time at the node to which it was first sent.
+    pub time: u64,
 }
 
 pub struct World {
-    seed: u64,
-    kind: Kind,
-    rules: Rules,
-    random: Rng,
-    engine: Engine,
-    nodes: Vec<Node>,
-    born: u64,
-    clients: Vec<Client>,
-    writes: BTreeMap<u64, Write>,
-    step: u64,
-    trace: bool,
-    disks_lost: u64,
+    pub seed: u64,
+    pub kind: Kind,
+    pub rules: Rules,
+    pub random: Rng,
+    pub engine: Engine,
+    pub nodes: Vec<Node>,
+    pub born: u64,
+    pub clients: Vec<Client>,
+    pub writes: BTreeMap<u64, Write>,
+    pub step: u64,
+    pub trace: bool,
+    pub disks_lost: u64,
     /// The log was trimmed before all nodes had reported: those that had keep it.
-    trimmed_early: bool,
+    pub trimmed_early: bool,
 }
 
 impl World {
@@ -110,9 +112,17 @@ impl World {
         world
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
+    pub(crate) fn say(&self, what: impl FnOnce() -> String) {
         if self.trace {
             println!("{:>4} {}", self.step, what());
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        if self.kind.short {
+            Limits { timeout: 60, span: SPAN, pause: 60, ..Limits::default() }
+        } else {
+            Limits::default()
         }
     }
 
@@ -121,11 +131,7 @@ impl World {
         self.born += 1;
         let mut genesis = Vec::new();
         put_number(&mut genesis, self.kind.capacity);
-        let limits = if self.kind.short {
-            Limits { timeout: 60, span: SPAN, pause: 60, ..Limits::default() }
-        } else {
-            Limits::default()
-        };
+        let limits = self.limits();
         let name = format!("n{}", self.born).into_bytes();
         let (node, machine) = (vec![i as u8], vec![i as u8]);
         let setup = Setup { name, node, machine, genesis, limits, rules: self.rules };
@@ -134,32 +140,31 @@ impl World {
         if self.kind.forgets {
             disk.did.clear();
         }
-        let is_lost = |place: &Place| !place.is_in_log(self.engine.at(place.id));
-        let lost = disk.checkpoints.iter().rev().find(|(place, _)| is_lost(place));
-        let newest = lost.or(disk.checkpoints.last());
-        let newest = newest.and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
+        let newest = disk.checkpoints.last().and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
         let replica = Replica::new(setup, ring, newest);
         Node { disk, replica, cut: false, again: false, machine: self.born }
     }
 
-    /// Runs the world, and returns what it breaks.
-    pub fn run(mut self, steps: u64) -> Result<(), String> {
+    /// Runs the world. Returns which of the narrower guarantees it needed, or what it breaks.
+    pub fn run(mut self, steps: &[u64]) -> Result<BTreeSet<&'static str>, String> {
         self.play(steps);
         self.settle()?;
         self.check()
     }
 
     /// Runs the world, and returns a checkpoint of its end.
-    pub fn into_checkpoint(mut self, steps: u64) -> Vec<u8> {
+    pub fn into_checkpoint(mut self, steps: &[u64]) -> Vec<u8> {
         self.play(steps);
         self.settle().expect("rest");
         self.nodes[0].replica.checkpoint().expect("a checkpoint")
     }
 
-    fn play(&mut self, steps: u64) {
+    fn play(&mut self, steps: &[u64]) {
         let bad = if self.kind.calm { 0.0 } else { self.random.f64() };
-        for step in 1..=steps {
-            self.step = step;
+        for step in steps {
+            self.step = *step;
+            // Each step has chances of its own, so that a world can be made smaller step by step.
+            self.random = Rng::with_seed(self.seed.wrapping_mul(1 << 20).wrapping_add(*step));
             self.engine.time += self.random.u64(..3);
             let i = self.random.usize(..self.nodes.len());
             self.ask();
@@ -222,6 +227,7 @@ impl World {
                     begun: self.step,
                     deadline: client.deadline,
                     losses: self.engine.losses,
+                    time: self.nodes[node].replica.state().now,
                     ..Write::default()
                 };
                 self.writes.insert(client.write, write);
@@ -290,7 +296,7 @@ impl World {
         }
     }
 
-    fn read(&mut self, i: usize, most: usize) {
+    pub(crate) fn read(&mut self, i: usize, most: usize) {
         if self.nodes[i].cut {
             return;
         }
@@ -448,132 +454,5 @@ impl World {
             self.trimmed_early |= known < self.nodes.len();
             self.engine.trim(before);
         }
-    }
-
-    // --- The end ---
-
-    fn settle(&mut self) -> Result<(), String> {
-        self.step += 1;
-        for node in &mut self.nodes {
-            node.cut = false;
-        }
-        for bytes in std::mem::take(&mut self.engine.flying) {
-            self.engine.add(bytes);
-        }
-        for round in 0..100 {
-            let before = self.engine.log.last().map(|held| held.id);
-            for i in 0..self.nodes.len() {
-                for _ in 0..12 {
-                    self.read(i, usize::MAX);
-                }
-            }
-            for bytes in std::mem::take(&mut self.engine.flying) {
-                self.engine.add(bytes);
-            }
-            for i in 0..self.nodes.len() {
-                for bytes in self.nodes[i].replica.again() {
-                    self.engine.add(bytes);
-                }
-            }
-            let stuck = |node: &Node| node.replica.need() == Need::Snapshot;
-            if self.nodes.iter().all(stuck) {
-                if self.engine.losses == 0 && self.disks_lost < 2 && !self.trimmed_early {
-                    return Err("nobody keeps what was trimmed".into());
-                }
-                self.say(|| "the operator empties the log".into());
-                self.engine.lose_all();
-                continue;
-            }
-            let after = self.engine.log.last().map(|held| held.id);
-            let at = |node: &Node| {
-                node.replica.need() == Need::Entries(after)
-                    && !node.replica.owes()
-                    && node.replica.serves()
-            };
-            if before == after && self.nodes.iter().all(at) {
-                self.say(|| format!("rest after {round} rounds"));
-                return Ok(());
-            }
-        }
-        for (i, node) in self.nodes.iter().enumerate() {
-            self.say(|| {
-                let it = &node.replica;
-                let again: Vec<_> = it.again().iter().map(|bytes| tell(bytes)).collect();
-                format!("node {i} owes {}, waits {}, {:?}", it.owes(), it.waits(), again)
-            });
-        }
-        Err("no rest".into())
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let first = &self.nodes[0];
-        let bytes = first.replica.checkpoint();
-        let Some(toy) = &first.replica.state().machine else { return Err("no machine".into()) };
-        let twice = toy.writes.iter().find(|(_, times)| **times > 1);
-        if let Some((write, _)) = twice {
-            return Err(format!("a write was done twice: {}", self.describe(*write)));
-        }
-        for node in &self.nodes {
-            if node.replica.checkpoint() != bytes {
-                self.say(|| format!("{:#?}\n{:#?}", first.replica.state(), node.replica.state()));
-                self.say(|| format!("{:?}\n{:?}", first.replica.place(), node.replica.place()));
-                return Err("nodes differ".into());
-            }
-            if node.replica.pending() > 0 {
-                return Err("own writes left".into());
-            }
-            // What is older than the records of its time nobody can put back any more.
-            let forgotten = first.replica.state().sessions.forgotten;
-            let gone = |write: &&u64| {
-                let is_kept = self.writes.get(write).is_some_and(|it| it.deadline > forgotten);
-                !toy.writes.contains_key(write) && is_kept
-            };
-            if let Some(gone) = node.disk.did.iter().find(gone) {
-                return Err(format!(
-                    "a write that a living node had done is gone: {}",
-                    self.describe(*gone)
-                ));
-            }
-        }
-        let done =
-            || toy.writes.keys().filter_map(|write| self.writes.get(write).map(|it| (write, it)));
-        for (register, value) in &toy.registers {
-            let Some(there) = self.writes.get(&value.write) else { continue };
-            for (write, other) in done() {
-                let (client, number) = (other.client, other.number);
-                if self.clients[client].name.is_some()
-                    && there.client == client
-                    && number > there.number
-                {
-                    self.say(|| format!("{:?} {toy:?}", first.replica.state().sessions.clients));
-                    return Err(format!("older write of a client over a newer one: {write}"));
-                }
-                let here = self.kind.shared || *register == client as u64 + 1;
-                let after = there.answered.is_some_and(|answered| other.begun > answered);
-                if here && after && (self.kind.shared || self.clients[client].name.is_some()) {
-                    return Err(format!(
-                        "shared: a value over a write that began after its answer: {write}"
-                    ));
-                }
-            }
-        }
-        for (write, it) in done() {
-            // Around a loss, somebody may have done it in the lost history, and put it back.
-            if it.denied && it.losses == self.engine.losses {
-                return Err(format!("a write was denied and then done: {}", self.describe(*write)));
-            }
-        }
-        let sum: u64 = toy.sums.values().sum();
-        if sum == toy.writes.len() as u64 {
-            return Ok(());
-        }
-        // As the guarantee has it: where a state was joined, a sum may be wrong.
-        let joined = if first.replica.state().lineage == 0 { "sum" } else { "joined sum" };
-        Err(format!("{joined}: {sum} of {} writes", toy.writes.len()))
-    }
-
-    fn describe(&self, write: u64) -> String {
-        let Some(it) = self.writes.get(&write) else { return format!("write {write}") };
-        format!("write {write}, number {} of client {} (seed {})", it.number, it.client, self.seed)
     }
 }
