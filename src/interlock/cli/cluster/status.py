@@ -171,7 +171,7 @@ def _troubles(told: Sequence[Told]) -> Iterator[str]:
         if merged:
             yield (
                 f"{one.id}: {merged:,} rows were merged after a loss that was deeper than every "
-                f"ring; an older write may have won"
+                f"ring; older writes may have won, and sums may be wrong"
             )
 
 
