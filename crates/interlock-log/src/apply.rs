@@ -69,6 +69,7 @@ pub struct Whole<M> {
     pub busy: u64,
     /// The highest stamp.
     pub reading: u64,
+    /// By the genesis, and by each history that was joined since.
     pub lineage: u64,
     /// Rows in which two histories of this data centre were merged, each of which had writes that the other
     /// lacked: an older write may have won there, and sums may be wrong.
@@ -147,6 +148,9 @@ impl<M: Machine> Whole<M> {
             let fate = self.begin(genesis);
             if let (Fate::Taken, 0, Some(machine)) = (fate, entry.seen, &mut self.machine) {
                 machine.is_bare();
+            }
+            if fate == Fate::Taken {
+                self.lineage = at.checksum | 1;
             }
             return Applied::new(fate);
         }

@@ -21,6 +21,8 @@ pub struct Toy {
     pub sums: BTreeMap<u64, u64>,
     /// The most registers; more are refused.
     pub capacity: u64,
+    /// Who wrote last.
+    pub writer: u64,
 }
 
 /// A write as arguments: its number, the register, and for how long it lives (0: for ever).
@@ -36,6 +38,10 @@ impl Machine for Toy {
     fn begin(genesis: &[u8]) -> Result<Self, Damaged> {
         let capacity = Reader::new(genesis).number()?;
         Ok(Self { capacity, ..Self::default() })
+    }
+
+    fn writer(&self) -> u64 {
+        self.writer
     }
 
     fn advance(&mut self, time: u64) {
@@ -54,7 +60,11 @@ impl Machine for Toy {
             return Outcome::Refused;
         }
         *self.writes.entry(write).or_default() += 1;
-        *self.sums.entry(moment.lineage).or_default() += 1;
+        // As rows do: a lost write counts under its first name.
+        if moment.writer.is_none() {
+            self.writer = moment.lineage;
+        }
+        *self.sums.entry(moment.writer.unwrap_or(moment.lineage)).or_default() += 1;
         let existing = self.registers.get(&register).map_or(0, |value| value.stamp);
         if let Some(stamp) = moment.place(existing) {
             let expires = if life == 0 { 0 } else { (stamp >> 16) + life };
@@ -114,6 +124,7 @@ impl Machine for Toy {
             }
         }
         put_number(out, self.capacity);
+        put_number(out, self.writer);
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
@@ -130,6 +141,7 @@ impl Machine for Toy {
             toy.registers.insert(register, Value { stamp, write, expires });
         }
         toy.capacity = reader.number()?;
+        toy.writer = reader.number()?;
         reader.end()?;
         Ok(toy)
     }
