@@ -27,9 +27,11 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use interlock_log::apply::{Fate, Whole};
 use interlock_log::checkpoint::Checkpoint;
 use interlock_log::codec::checksum;
-use interlock_log::machine::Rules;
+use interlock_log::entry::{Arguments, Body, Command, Done, Entry, Mark, PutBack};
+use interlock_log::machine::{Limits, Rules};
 use kind::Kind;
 use world::World;
 
@@ -169,7 +171,7 @@ fn every_rule_is_needed() {
         // The first world that breaks and holds with all rules is enough.
         let kind = self::kind(kind);
         let run = |seed, rules| outcome(seed, kind, rules, &all());
-        let found = (0..25 * count()).find_map(|seed| {
+        let found = (0..20 * count()).find_map(|seed| {
             let what = run(seed, rules)?;
             run(seed, Rules::ALL).is_none().then_some((seed, what))
         });
@@ -183,7 +185,7 @@ fn every_rule_is_needed() {
 
 type LeaveOut = fn(&mut Rules);
 /// Each rule, and a kind of worlds that need it.
-const RULES: [(&str, &str, LeaveOut); 21] = [
+const RULES: [(&str, &str, LeaveOut); 20] = [
     ("numbers", "plain", |rules| rules.numbers = false),
     ("clients", "plain", |rules| rules.clients = false),
     ("goes_back", "plain", |rules| rules.goes_back = false),
@@ -195,7 +197,6 @@ const RULES: [(&str, &str, LeaveOut); 21] = [
     ("deadlines", "short", |rules| rules.deadlines = false),
     ("records", "short", |rules| rules.records = false),
     ("forgets", "short", |rules| rules.forgets = false),
-    ("latest", "short", |rules| rules.latest = false),
     ("within", "short", |rules| rules.within = false),
     ("keeps_states", "everything", |rules| rules.keeps_states = false),
     ("denied", "short", |rules| rules.denied = false),
@@ -206,6 +207,38 @@ const RULES: [(&str, &str, LeaveOut); 21] = [
     ("gaps", "trims", |rules| rules.gaps = false),
     ("two", "calm", |rules| rules.two = false),
 ];
+
+/// The rule "latest", whose worlds are too rare to wait for: an earlier write with a later deadline comes back long after
+/// the record of its client was dropped.
+#[test]
+fn no_earlier_write_comes_back_once_its_client_is_forgotten() {
+    for latest in [true, false] {
+        let rules = Rules { latest, ..Rules::ALL };
+        let limits = Limits { timeout: 60, span: 60, pause: 60, ..Limits::default() };
+        let mut whole = Whole::<machine::Toy>::default();
+        let mut apply = |name: &[u8], number, time, body| {
+            let (name, read) = (name.to_vec(), Mark::default());
+            let entry = Entry { name, number, read, seen: 0, nonce: 0, body };
+            whole.apply(&entry, Mark::default(), time, false, &limits, rules).fate
+        };
+        let write = |number, deadline| Command {
+            client: Some((b"c"[..].into(), number)),
+            deadline,
+            arguments: Arguments::new(&machine::arguments(number, 1, 0)),
+        };
+        assert_eq!(apply(b"a", 0, 1000, Body::Genesis(vec![9])), Fate::Taken);
+        assert_eq!(apply(b"a", 1, 1001, Body::Commands(vec![write(2, 1010)])), Fate::Counted);
+        for number in 1..10 {
+            let time = 1001 + 50 * number;
+            assert_eq!(apply(b"b", number, time, Body::Commands(Vec::new())), Fate::Counted);
+        }
+        let done = vec![Done { index: 0, stamp: 999 << 16, command: write(1, 1055) }];
+        let lost = PutBack { time: 999, done, ..PutBack::default() };
+        assert_eq!(apply(b"z", 1, 1500, Body::PutBack(lost)), Fate::Counted);
+        let toy = whole.machine.expect("a machine");
+        assert_eq!(toy.writes.contains_key(&1), !latest, "with the rule: {latest}");
+    }
+}
 
 /// Whatever the bytes of a checkpoint are, even if somebody sealed them who wants to do harm.
 #[test]
