@@ -66,7 +66,7 @@ def table(request: pytest.FixtureRequest, name: str) -> Iterator[Any]:
 def announced(name: str, address: str, engine_port: int) -> str:
     """The URL of a cluster with one node."""
     with interlock.connect(f"redis://127.0.0.1:{engine_port}") as engine:
-        node = Announcement(id="a1", dc="east", role="primary", address=address, table=name)
+        node = Announcement(id="a1", dc="east", role="serving", address=address, table=name)
         announce(engine, name, node, 3_600_000)
     return f"interlock+cluster://127.0.0.1:{engine_port}"
 

@@ -15,8 +15,8 @@
 //! | [`catalog`] | what each command takes and who may call it |
 //! | [`topics`] | who is subscribed: for all workers in short, for each worker in full |
 //! | [`users`] | who may do what |
-//! | [`kept`] | what is given to the node that keeps a table, and waits for its answer |
 //! | [`writes`] | what is given to the event loop that writes a table's rows, and how that answers |
+//! | [`kept`] | what is given to the node that keeps a table, and waits for its answer |
 //! | [`line`] | the replies of one connection that wait for others |
 //! | [`tables`] | the state tables |
 //! | [`stores`] | the stores of topics |
