@@ -21,7 +21,7 @@ pub struct Toy {
     pub sums: BTreeMap<u64, u64>,
     /// The most registers; more are refused.
     pub capacity: u64,
-    /// Who wrote last.
+    /// The last writer.
     pub writer: u64,
 }
 

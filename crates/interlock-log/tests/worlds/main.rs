@@ -53,7 +53,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
     ]
 }
 
-/// What happened in worlds, how often, and the first seed.
+/// Events of worlds: how often each, and the first seed.
 type Found = BTreeMap<String, (u64, u64)>;
 
 /// Runs worlds. Returns what broke, and which narrower guarantees were needed.
@@ -75,7 +75,7 @@ fn worlds(kind: Kind, rules: Rules, seeds: std::ops::Range<u64>) -> (Found, Foun
     (broken, narrowed)
 }
 
-/// What a world breaks, or which narrower guarantees it needs; nothing if it needs none.
+/// Returns the rule that a world breaks, or the narrower guarantees that it needs; nothing if it needs none.
 fn outcome(seed: u64, kind: Kind, rules: Rules, steps: &[u64]) -> Option<String> {
     match World::new(seed, kind, rules, false).run(steps) {
         Ok(narrowed) if narrowed.is_empty() => None,
