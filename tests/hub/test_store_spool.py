@@ -97,7 +97,8 @@ def test_a_store_that_is_no_more_delivers_what_waits_or_says_where_it_is(place: 
         change(place, agent, place.spooled(port), other)
         publish(agent, "a", range(10, 20))
         assert figures(agent)["spooled"] == 20
-        change(place, agent, other)
+        begin = change(place, agent, other)
+        place.wait_for_log(agent, "it is no more", begin)
         agent.end()
     (line,) = place.logged("20 messages stay spooled")
     assert "a store that has this folder as its spool delivers them" in line

@@ -10,11 +10,11 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from interlock.engine.log import log
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.engine.log import log
-from interlock.engine.client import Client
+    from interlock.engine.client import Client
 
 __all__ = ["watch_end"]
 

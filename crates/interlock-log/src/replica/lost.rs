@@ -36,7 +36,7 @@ pub(super) struct Lost<M> {
 }
 
 impl<M: Machine> Lost<M> {
-    /// Finds the histories that were joined, that a ring has kept and that no checkpoint has.
+    /// The states that a ring has kept of histories that were joined and that no checkpoint has.
     pub(super) fn kept(
         ring: &impl Ring,
         rules: Rules,

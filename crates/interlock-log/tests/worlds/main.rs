@@ -12,6 +12,26 @@
 //! - A sum may be wrong where two histories were joined each of which had writes that the other lacked. Every node
 //!   then says that rows were merged ([`interlock_log::replica::Replica::merged`]).
 //!
+//! Of 60,000 worlds of each of the ten kinds (600,000), 11 broke a promise, all with short times:
+//!
+//! | kind | broken | worlds | first |
+//! |---|---|---|---|
+//! | short | a write is gone: a name's record was dropped while its later entries were still to be put back | 1 | 44281 |
+//! | short | an older write of a client over a newer one, outside of the condition above (not understood) | 3 | 25224 |
+//! | everything | a write is gone, not yet looked into | 1 | 44281 |
+//! | everything | an older write of a client over a newer one, outside of the condition above (not understood) | 6 | 25224 |
+//!
+//! | kind | narrower guarantee needed | worlds | first |
+//! |---|---|---|---|
+//! | shared | an older write of another client | 1,162 | 10 |
+//! | trims | a wrong sum, said by every node | 7 | 19354 |
+//! | short | a wrong sum, said by every node | 246 | 69 |
+//! | ring | a wrong sum, said by every node | 43 | 1529 |
+//! | everything | a wrong sum, said by every node | 309 | 5 |
+//! | everything | an older write of a client, log time fell | 2 | 16742 |
+//!
+//! The share that CI runs (200 of each kind) is too small to meet any of those eleven.
+//!
 //! `INTERLOCK_SHORTEST=KIND:WHAT` and `shortest_world` make the worlds in which something breaks smaller, and
 //! print the smallest for `INTERLOCK_WORLD` (KIND:SEED:STEP,STEP...).
 //!
@@ -53,7 +73,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
     ]
 }
 
-/// Events of worlds: how often each, and the first seed.
+/// Events in worlds: how many worlds had one, and the first seed.
 type Found = BTreeMap<String, (u64, u64)>;
 
 /// Runs worlds. Returns what broke, and which narrower guarantees were needed.
@@ -75,7 +95,7 @@ fn worlds(kind: Kind, rules: Rules, seeds: std::ops::Range<u64>) -> (Found, Foun
     (broken, narrowed)
 }
 
-/// Returns the rule that a world breaks, or the narrower guarantees that it needs; nothing if it needs none.
+/// The promise that a world breaks, or the narrower guarantees that it needs; nothing if it needs none.
 fn outcome(seed: u64, kind: Kind, rules: Rules, steps: &[u64]) -> Option<String> {
     match World::new(seed, kind, rules, false).run(steps) {
         Ok(narrowed) if narrowed.is_empty() => None,
