@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from interlock.cli.cluster.subcommand import Cluster, Refusal, ask, declare, emit
+from interlock.cli.cluster.subcommand import Cluster, Refusal, Unanswered, ask, declare, emit
 from interlock.cli.tables import printable
+
+if TYPE_CHECKING:
+    from interlock.engine.announcements import Announcement
 
 
 def add_to(commands: Any) -> None:
@@ -28,10 +32,22 @@ def _forget(cluster: Cluster, given: argparse.Namespace) -> int:
     nodes = [one for one in cluster.nodes() if one.role == "serving"]
     if not nodes:
         raise Refusal(f"no node of cluster {cluster.name!r} serves")
-    others = [one for one in nodes if one.id != given.id] or nodes
-    cluster.call(cluster.address(others[0].address), "FORGET", given.id, timeout=10)
+    # The node itself last: it says why it cannot.
+    nodes.sort(key=lambda one: one.id == given.id)
+    _ask_one(cluster, nodes, given.id)
     if given.json:
         emit({"forgotten": given.id})
     else:
         print(printable(f"{given.id} is forgotten: the log is trimmed without it"))
     return 0
+
+
+def _ask_one(cluster: Cluster, nodes: Sequence[Announcement], id: str) -> None:
+    """Ask the first that answers: one that has just gone is announced for some seconds."""
+    for node in nodes:
+        try:
+            cluster.call(cluster.address(node.address), "FORGET", id, timeout=10)
+            return
+        except Unanswered as error:
+            silent = error
+    raise silent

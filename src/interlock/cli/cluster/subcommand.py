@@ -42,6 +42,10 @@ class Refusal(Exception):
     """A subcommand cannot be done; the text is for people."""
 
 
+class Unanswered(Refusal):
+    """A node does not answer."""
+
+
 class Cluster:
     """The nodes of one cluster."""
 
@@ -85,7 +89,7 @@ class Cluster:
 
     @contextmanager
     def opened(self, place: Address, timeout: float | None = None) -> Iterator[NodeClient]:
-        """Connect to a node; Refusal tells what it says, or that it does not answer."""
+        """Connect to a node. Raises Refusal with what it says, or Unanswered."""
         from interlock.hub.client import Client
         from interlock.hub.resp import ReplyError
 
@@ -97,7 +101,7 @@ class Cluster:
             text = str(error).removeprefix("NODE ").removeprefix("ERR ")
             raise Refusal(f"{place}: {text}{_advice(error)}") from None
         except OSError as error:
-            raise Refusal(f"{place} does not answer: {error.strerror or error}") from None
+            raise Unanswered(f"{place} does not answer: {error.strerror or error}") from None
 
     def call(self, place: Address, *words: str, timeout: float | None = None) -> Any:
         """Ask a node; raises as `opened`."""
