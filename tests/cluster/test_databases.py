@@ -14,6 +14,7 @@ import pytest
 
 from tests.cluster.nodes import NodeProcess, eventually
 from tests.cluster.test_node import Nodes, client, has, increased
+from tests.cluster.test_operating import page
 from tests.hub.servers import needs_hub
 from tests.worker.postgresql import postgresql
 
@@ -181,3 +182,22 @@ def test_two_nodes_write_one_database_and_one_goes_on_when_the_other_ends(
         increased(b, "m")
     written(url, {"n": 30, "m": 60}, b)
     assert mark(url)["epoch"] == 0
+
+
+def test_a_database_that_takes_nothing_is_a_figure_until_it_does(nodes: Nodes, url: str) -> None:
+    a = nodes.start("a", "--database", url)
+    increased(a, "n")
+    written(url, {"n": 1}, a)
+
+    def figure(name: str) -> float:
+        lines = page(a, "/metrics")[1].splitlines()
+        return float(next(one for one in lines if one.startswith(f"{name} ")).split()[1])
+
+    asked(url, "ALTER TABLE presence RENAME TO elsewhere")
+    increased(a, "n")
+    eventually(lambda: figure("interlock_node_database_failing") == 1, lambda: a.log)
+    assert figure("interlock_node_database_waiting_rows") == 1
+    assert figure("interlock_node_database_lag_seconds") > 0
+    asked(url, "ALTER TABLE elsewhere RENAME TO presence")
+    written(url, {"n": 2}, a)
+    eventually(lambda: figure("interlock_node_database_failing") == 0, lambda: a.log)

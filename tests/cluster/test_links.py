@@ -14,6 +14,7 @@ from redis import Redis
 from interlock import SharedTable
 from tests.cluster.nodes import NodeProcess, Presence, eventually
 from tests.cluster.test_node import client, increased
+from tests.cluster.test_operating import page
 from tests.engine.proxy import Proxy, proxied
 from tests.hub.servers import needs_hub, redis_server
 
@@ -102,10 +103,12 @@ def test_both_add_up_what_was_written_while_they_were_cut_apart(two: Two) -> Non
         one.hset("presence:gone", "app_id", 1)
         one.delete("presence:gone")
     eventually(lambda: "the link to data centre west is cut" in east.log)
+    assert 'interlock_node_link_cut{dc="west"} 1' in page(east, "/metrics")[1]
     two.heal()
     two.same({"alice": 70, "east": 1, "west": 1})
     increased(west, "alice")
     two.same({"alice": 71, "east": 1, "west": 1})
+    eventually(lambda: 'interlock_node_link_cut{dc="west"} 0' in page(east, "/metrics")[1])
 
 
 def test_sums_are_exact_over_random_writes_and_cuts_and_deletes_win(two: Two) -> None:

@@ -33,7 +33,8 @@ NAME = re.compile(r"\b(interlock_\w+|process_\w+)\b")
 
 def known() -> set[str]:
     """The names of all samples that a worker, an exporter, a hub and a node may tell."""
-    found = {f"{figures.PREFIX}{name}" for name, _ in (*figures.GAUGES, *figures.COUNTERS)}
+    told = (*figures.GAUGES, *figures.COUNTERS, *figures.LINKS, *figures.DATABASE)
+    found = {f"{figures.PREFIX}{name}" for name, _ in told}
     found.add(f"{figures.PREFIX}trouble")
     found |= {figure.metric for figure in FIGURES if figure.metric} | {f"{PREFIX}info"}
     for family in (*WORKER_FAMILIES.values(), *EXPORTER_FAMILIES, *QUEUE_FAMILIES):
@@ -134,7 +135,8 @@ def scraped(
     rules.write_text(shipped.rules())
     kitchen.app.close()
     kitchen.app.url = hub_url
-    with programs() as start, closing(NodeProcess("a", redis_url, folder)) as node:
+    behind = ("--link", f"west={redis_url}", "--database", f"sqlite://{folder}/rows.db")
+    with programs() as start, closing(NodeProcess("a", redis_url, folder, *behind)) as node:
         exporter = start("exporter", "--url", hub_url, "--port", "0", "--keys", "3")
         worker = start("worker", "tests.metrics.kitchen:app", "--url", hub_url, "--metrics", "0")
         wait_for(lambda: "interlock_worker_ready 1.0" in page(worker.address), "not ready")

@@ -52,6 +52,15 @@ COUNTERS = (
     ("appended_entries_total", "entries that the node has appended"),
     ("appended_bytes_total", "bytes of entries that the node has appended"),
 )
+LINKS = (
+    ("link_cut", "1 while the link to a data centre is cut, else 0"),
+    ("link_lag_seconds", "seconds for which the oldest row that the node has not sent there waits"),
+)
+DATABASE = (
+    ("database_failing", "1 while nothing can be written to the database, else 0"),
+    ("database_lag_seconds", "seconds for which the oldest row not written to the database waits"),
+    ("database_waiting_rows", "rows that are not written to the database yet"),
+)
 TROUBLES = ("engine", "append", "trim", "disk", "checkpoint", "table", "stuck", "settings", "clock",
             "checksum", "ack", "name", "growth")  # fmt: skip
 """Kinds of trouble, each a value of the label ``kind``."""
@@ -384,6 +393,25 @@ class NodeFigures:
                           "node, by its kind; else 0")  # fmt: skip
         for one in TROUBLES:
             yield f'{PREFIX}trouble{{kind="{escaped(one)}"}} {int(one in kinds)}'
+        yield from self._metrics_of_links()
+        yield from self._metrics_of_database()
+
+    def _metrics_of_links(self) -> Iterator[str]:
+        links = self._links()
+        for name, help in LINKS if links else ():
+            yield from metric(f"{PREFIX}{name}", "gauge", help)
+            for one in links:
+                is_cut = int(one["state"] == "cut")
+                value = is_cut if name == "link_cut" else one["lag_ms"] / 1000
+                yield f'{PREFIX}{name}{{dc="{escaped(one["dc"])}"}} {value}'
+
+    def _metrics_of_database(self) -> Iterator[str]:
+        if (found := self._database()) is None:
+            return
+        values = (int(found["error"] != ""), found["delay_ms"] / 1000, found["waiting"])
+        for (name, help), value in zip(DATABASE, values, strict=True):
+            yield from metric(f"{PREFIX}{name}", "gauge", help)
+            yield f"{PREFIX}{name} {value}"
 
 
 def _growth(awaited: list[str], found: dict[str, Any]) -> str:
