@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -157,6 +158,9 @@ def test_an_old_database_of_another_history_is_refused_or_taken_when_asked_for(
     nodes.lose_all()
     old = mark(url) | {"time": 1}
     asked(url, f"UPDATE presence_mark SET mark = '{json.dumps(old)}'")
+    # Which of two histories is the later one is known by the seconds in which they began.
+    ended = int(time.time())
+    eventually(lambda: int(time.time()) > ended)
     b = nodes.start("b")
     increased(b, "m")
     c = nodes.start("c", "--database", url)
