@@ -73,7 +73,7 @@ def test_a_key_named_in_both_ways_is_held_alone() -> None:
         ("{0}", ValueError, "names no argument"),
         ("{}", ValueError, "names no argument"),
         ("{src.}", ValueError, "names no argument"),
-        ("{src", ValueError, "no template"),
+        ("{src", ValueError, "not a template"),
         ("", ValueError, "empty template"),
         (3, TypeError, "keys of transfer.. is int"),
         (b"key", TypeError, "keys of transfer.. is bytes"),

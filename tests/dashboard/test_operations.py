@@ -191,7 +191,7 @@ def test_what_json_cannot_tell_stays_beside_what_is_edited() -> None:
 @pytest.mark.parametrize(
     ("stored", "given", "said"),
     [
-        (b'{"a": 1}', {"text": "{"}, "no JSON"),
+        (b'{"a": 1}', {"text": "{"}, "not JSON"),
         (b"plain", {"text": "y", "keys": "k"}, "keys must be a list"),
         (b"plain", {"text": "y", "shared": [""]}, "a key is text"),
         (call("t", 1), {"text": "y"}, "a call of t"),

@@ -190,7 +190,9 @@ def test_what_does_not_pass_is_told_with_what_to_do(part: str, text: str) -> Non
         with connect(url) as client, pytest.raises(EngineUnavailable) as caught:
             client.queue("q", int).put(1)
         assert row.advice in str(caught.value)
-        assert caught.value.unknown == row.unsure
+        # On a loaded machine the last call may be left without an answer.
+        is_silent = "Timeout reading" in str(caught.value)
+        assert caught.value.unknown == (row.unsure or is_silent)
     # One that may have been done, and would be done twice, is not asked again. (A server of its
     # own: the first may count its last call late.)
     if row.unsure:

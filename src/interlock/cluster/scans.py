@@ -21,8 +21,10 @@ MOST_BYTES = 4 << 20
 MOST_SCANS = 8
 UNUSED = 60.0
 """Seconds after which a scan that nobody continues ends."""
-NOWHERE = (1 << 64) - 1, 0, 0
+NOWHERE = 0, 1, 0
 """A place of no history: whoever is there lacks all rows."""
+WAIT = 1.0
+"""Seconds that the node's loop has for an answer; as a rule it takes a millisecond."""
 
 
 class ScanLost(InterlockError):
@@ -77,7 +79,7 @@ class Scans:
     def _begin(self, now: float) -> str | bytes:
         if len(self._scans) >= MOST_SCANS:
             return error(f"NODE {MOST_SCANS} scans are under way; try again")
-        found = self._node.changed(NOWHERE, 0, 0.0)
+        found = self._node.changed(NOWHERE, 0, WAIT)
         image = found[4] if found is not None else None
         if found is None or image is None:
             return error("NODE the node has not read its log to the end; try again")
