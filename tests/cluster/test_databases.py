@@ -59,6 +59,12 @@ def written(url: str, wanted: dict[str, int], *running: NodeProcess) -> None:
     eventually(lambda: rows(url) == wanted, lambda: f"{rows(url)} {[one.log for one in running]}")
 
 
+def pass_second() -> None:
+    """Which of two histories is the later one is known by the seconds in which they began."""
+    ended = int(time.time())
+    eventually(lambda: int(time.time()) > ended)
+
+
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if getattr(request, "param", "sqlite") == "sqlite":
@@ -137,6 +143,7 @@ def test_what_only_a_database_has_comes_into_a_log_that_has_rows(nodes: Nodes, u
     written(url, {"n": 3, "m": 1}, a)
     a.kill()
     nodes.lose_all()
+    pass_second()
     b = nodes.start("b")
     increased(b, "n", 10)
     increased(b, "o", 5)
@@ -158,9 +165,7 @@ def test_an_old_database_of_another_history_is_refused_or_taken_when_asked_for(
     nodes.lose_all()
     old = mark(url) | {"time": 1}
     asked(url, f"UPDATE presence_mark SET mark = '{json.dumps(old)}'")
-    # Which of two histories is the later one is known by the seconds in which they began.
-    ended = int(time.time())
-    eventually(lambda: int(time.time()) > ended)
+    pass_second()
     b = nodes.start("b")
     increased(b, "m")
     c = nodes.start("c", "--database", url)

@@ -170,6 +170,8 @@ def rising(made: Prometheus) -> bool:
         'rate(interlock_worker_handled_total{task="serve"}[1m]) > 0',
         'rate(interlock_queue_acks_total{job="hub"}[1m]) > 0',
         'rate(interlock_queue_acks_total{job="exporter"}[1m]) > 0',
+        # Of a node, which has no calls, it is 0.
+        "rate(interlock_node_appended_entries_total[1m])",
     )
     return all(made.query(one) for one in rates)
 

@@ -99,9 +99,9 @@ def test_a_write_of_a_worker_that_was_frozen_does_harm_only_without_a_fence(
     assert list(dict.fromkeys(cents for cents, _ in done)) == [100, 250]
     written = account(store, name)
     assert written[0] == 250
+    before = rows(workers, "refused"), done
     gate.touch()
     frozen.signal(signal.SIGCONT)
-    before = rows(workers, "refused"), done
 
     def went_on() -> bool:
         return (rows(workers, "refused"), rows(workers, "done")) != before
