@@ -62,6 +62,10 @@ class NodeProcess:
     def log(self) -> str:
         return "".join(self._lines)
 
+    def says(self, words: str) -> None:
+        """Wait until its log has these words: its lines come later than its answers."""
+        eventually(lambda: words in self.log, lambda: self.log)
+
     def kill(self) -> None:
         """End it as kill -9 does."""
         self.process.send_signal(signal.SIGKILL)

@@ -210,7 +210,7 @@ def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:
         "the log belongs to a table with other settings: the capacity: 10000 there, 20000 here"
         in b.log
     )
-    assert "delete il:log:{presence.main} on redis://127.0.0.1:" in b.log
+    b.says("delete il:log:{presence.main} on redis://127.0.0.1:")
     assert len(nodes.table("b")) == 0
 
 
@@ -243,7 +243,7 @@ def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:
     b = NodeProcess("b", nodes.url, nodes.folder, "--data", a.data)
     nodes.stack.callback(b.close)
     assert b.process.wait(20) == 1
-    assert "another node has this folder: give each node a folder of its own" in b.log
+    b.says("another node has this folder: give each node a folder of its own")
 
 
 def test_rows_beyond_the_capacity_are_refused(nodes: Nodes) -> None:
@@ -264,7 +264,8 @@ def test_a_node_of_other_columns_ends_and_says_which(nodes: Nodes, tmp_path: Pat
     b = NodeProcess("b", nodes.url, nodes.folder, "--table", f"presence={row}:Presence")
     nodes.stack.callback(b.close)
     assert b.process.wait(20) == 1
-    assert "the log belongs to a table with other settings" in b.log and "app_id: U32, " in b.log
+    b.says("the log belongs to a table with other settings")
+    b.says("app_id: U32, ")
 
 
 def test_a_node_makes_the_folder_of_its_files_or_says_what_it_lacks(

@@ -300,7 +300,7 @@ def test_other_rows_at_the_same_position_are_an_alarm(
         code, out, _ = run(capsys, nodes, "status")
         assert code == 1
         assert f"ALARM: a and wrong have other rows at the same position {found['position']}" in out
-        assert "node a has other rows than node wrong at the same position" in a.log
+        a.says("node a has other rows than node wrong at the same position")
     finally:
         withdraw(nodes.engine, "presence", "wrong")
     # Who is gone is wrong no more.

@@ -237,14 +237,14 @@ def test_a_log_is_trimmed_and_whoever_lacks_what_was_cut_off_takes_a_snapshot(
         c.process.send_signal(signal.SIGCONT)
     eventually(partial(has, c, "n", value), lambda: c.log)
     eventually(lambda: places(c) == places(a), lambda: f"{places(c)} {places(a)} {c.log}")
-    assert "node c takes a snapshot of node" in c.log, f"{beyond} {log.first()} {places(c)} {c.log}"
+    c.says("node c takes a snapshot of node")
     # A node that is new, and one whose folder is gone.
     b.kill()
     shutil.rmtree(b.data)
     b, d = start("b"), start("d")
     for node in (b, d):
         eventually(partial(has, node, "n", value), lambda: b.log + d.log)
-        assert "takes a snapshot of node" in node.log, node.log
+        node.says("takes a snapshot of node")
     assert raised(d, "n") == value + 1
     for node in (a, b, c, d):
         eventually(partial(has, node, "n", value + 1))
