@@ -60,7 +60,7 @@ def written(url: str, wanted: dict[str, int], *running: NodeProcess) -> None:
 
 
 def pass_second() -> None:
-    """Which of two histories is the later one is known by the seconds in which they began."""
+    """Wait for the next second: by it the later of two histories is told from the earlier."""
     ended = int(time.time())
     eventually(lambda: int(time.time()) > ended)
 
