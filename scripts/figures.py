@@ -25,17 +25,17 @@ SHOWN = ("row", "ours", "peer", "ratio", "bar", "met")
 """Columns of a run's summary that a page shows."""
 RATIOS = (
     ("one process: put, get, ack", "one-process", "put+get+ack, 1 str key", "queue.Queue"),
-    ("an executor: a call, its result", "one-process", "submit_keyed + res", "ThreadPoolExecutor"),
-    ("the hub: put, lease, ack, 16 a call", "hub-keyed-queues", "connections, batch 16", "streams"),
-    ("the hub: a topic, 10 subscribers", "hub-topics", "fan-out 10, 4 connections", "Redis"),
-    ("a store: a message in its file", "stores", "publish to a file", "XADD"),
-    ("a table: read a column", "state-table", "get one column", "dict"),
-    ("a table: two processes count", "state-table", "both incr", "lmdb"),
-    ("a worker on Redis: a no-op task", "workers", "no-op tasks", "huey"),
-    ("a Redis: put, lease, ack, 16 a call", "redis-engine", "1 key, batch 16", "streams"),
+    ("executor: call and result", "one-process", "submit_keyed + res", "ThreadPoolExecutor"),
+    ("hub: put, lease, ack, 16 per call", "hub-keyed-queues", "connections, batch 16", "streams"),
+    ("hub: topic with 10 subscribers", "hub-topics", "fan-out 10, 4 connections", "Redis"),
+    ("store: publish to a file", "stores", "publish to a file", "XADD"),
+    ("table: read a column", "state-table", "get one column", "dict"),
+    ("table: two processes increment", "state-table", "both incr", "lmdb"),
+    ("worker on Redis: no-op task", "workers", "no-op tasks", "huey"),
+    ("Redis engine: put, lease, ack, 16 per call", "redis-engine", "1 key, batch 16", "streams"),
 )
-"""Of what the README shows a name, the table, and texts of the row and the peer: of the first that
-has both."""
+"""Rows of the README: the name shown, the table, and texts that a row and its peer contain. The first
+row with both is taken."""
 
 
 def tables(summary: str) -> dict[str, list[str]]:
@@ -73,8 +73,8 @@ def figures(run: Path, table: str) -> str:
 
 
 def ratios(newest: dict[str, Path]) -> str:
-    """Return the README's lines: how many times as much a peer takes as Interlock."""
-    lines = ["| | beside | times as fast |", "| --- | --- | --- |"]
+    """Return the README's lines: the time a peer takes divided by the time Interlock takes."""
+    lines = ["| | compared with | times as fast |", "| --- | --- | --- |"]
     for name, table, row, peer in RATIOS:
         found = [
             (" ".join(cells[2].split(" ")[2:]), float(cells[3]), cells[4].startswith("≥"))
