@@ -19,8 +19,6 @@ from tests.cluster.faults.rows import TABLE
 from tests.cluster.faults.servers import ENGINE_PORT, Node
 
 Undo = Callable[[], None]
-SURE = 20
-"""Entries that nobody looks at twice: a node may be that far behind its log."""
 SKEW = 4.0
 """Seconds by which a clock is ahead or behind at most."""
 
@@ -387,30 +385,33 @@ class Chaos:
         return node.start
 
     def _trimmed(self, dc: str, keepers: Sequence[Node], more: int) -> None:
-        """Cut the log behind what some nodes keep for sure, and have so many entries more."""
+        """Cut the log before what these nodes keep, and so many entries."""
         engine = self._cluster.engines[dc][0]
         address = f"{self._cluster.network.address[engine.host]}:{ENGINE_PORT}"
         log = f"il:log:{{{TABLE}.{dc}}}"
 
         def cut() -> None:
             with Client(address, timeout=2) as client:
-                length = client.call("XLEN", log)
-                found = [self._cluster.status(one) for one in keepers]
-                behind = [one["position"] - one["checkpoint"] for one in found
-                          if one and one["serves"] and one["checkpoint"]]  # fmt: skip
-                assert isinstance(length, int)
-                if len(behind) < len(keepers):
-                    return
-                # What is written meanwhile is behind these.
-                gone = length - max(behind) - SURE - more
-                entries = client.call("XRANGE", log, "-", "+", "COUNT", max(gone, 1))
-                assert isinstance(entries, list)
-                if gone > 0 and entries:
-                    client.call("XTRIM", log, "MINID", entries[-1][0])
+                needed = [self._needed(client, log, one, more) for one in keepers]
+                if all(needed):
+                    oldest = min(needed, key=lambda id: tuple(map(int, id.split(b"-"))))
+                    client.call("XTRIM", log, "MINID", oldest)
 
         # The engine may be away, or refuse what writes: its disk is full, or was a moment ago.
         with suppress(OSError, ProtocolError, ReplyError):
             self._cluster.within(engine.host, cut)
+
+    def _needed(self, client: Client, log: str, keeper: Node, more: int) -> bytes:
+        """The id of the entry so far behind that of a node's newest checkpoint, which it needs to
+        go on though it does not read the log now; empty if it has none that is in the log."""
+        status = self._cluster.status(keeper)
+        if not status or not status["serves"] or not status["checkpoint"]:
+            return b""
+        behind = status["position"] - status["checkpoint"]
+        entries = client.call("XREVRANGE", log, status["log_id"], "-", "COUNT", behind + 1 + more)
+        assert isinstance(entries, list)
+        is_there = len(entries) > behind and entries[0][0].decode() == status["log_id"]
+        return bytes(entries[-1][0]) if is_there else b""
 
     def _again(self, node: Node, *, forget: bool) -> None:
         if forget:
