@@ -123,6 +123,19 @@ class Engine:
                 to.sendall(data)
 
 
+def test_a_write_is_not_sent_again_in_another_data_centre(nodes: Nodes) -> None:
+    # Two data centres may announce themselves in one engine, but their logs know their own numbers.
+    east, west = nodes.start("e", "--dc", "east"), nodes.start("w", "--dc", "west")
+    increased(west, "n")
+    with table(nodes, "east", timeout=2) as rows:
+        rows["n"] = Presence(app_id=1)
+        stop(east)
+        with pytest.raises(EngineUnavailable, match="of the data centre where it was sent") as lost:
+            rows.incr("n", "unread")
+        assert lost.value.unknown
+    assert behind(west, "n", "unread") == 1
+
+
 def test_a_write_whose_node_dies_between_append_and_answer_is_done_once(nodes: Nodes) -> None:
     engine = Engine(nodes.stack, nodes.port)
     b = nodes.start("b")

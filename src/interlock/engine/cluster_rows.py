@@ -161,8 +161,13 @@ class ClusterRows(WireRows[W]):
             if session.interrupted:
                 raise Abandoned
             node = only or (yield from members.home(session, patience.until))
+            trouble = members.trouble
+            if node and write is not None and write.session is not None:
+                # It may be in the log of that data centre, which alone knows its number.
+                node = members.within(write.dcs, node)
+                trouble = "no other node of the data centre where it was sent can be asked"
             if not node:
-                patience.failed("", members.trouble)
+                patience.failed("", trouble)
                 yield Nap(patience.pause())
                 continue
             at_once = under_way = counted = False
@@ -174,8 +179,9 @@ class ClusterRows(WireRows[W]):
                     share = patience.share(reads=True, again=True)
                     counted = yield from numbers.taken(session, node, share)
                     if counted:
-                        yield from numbers.settle(session, node, share)
-                        words = write.words(session, patience.left())
+                        dcs = members.dcs(node)
+                        yield from numbers.settle(session, node, dcs, share)
+                        words = write.words(session, node, dcs, patience.left())
                     elif write.has_number:
                         raise Refused("NODE the node takes no numbers")
                     elif not again:

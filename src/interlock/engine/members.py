@@ -34,8 +34,11 @@ class Members:
         self.numbers = Numbers(table)
         self._directory = Directory(engine, cluster)
         self._table = table
-        self._dc = dc
+        self._dcs = frozenset({dc}) if dc else frozenset[str]()
+        """The data centre that is preferred: the one asked for, or else that of the first home."""
         self._known: Sequence[Announcement] = ()
+        self._places: dict[str, frozenset[str]] = {}
+        """By address; more than one name only where a node is announced twice."""
         self._home = ""
         self._even = True
         """See `even`."""
@@ -77,6 +80,22 @@ class Members:
     def even(self, address: str) -> bool:
         """Return whether a node has surely all that this client read and wrote elsewhere."""
         return self._even or address != self._home
+
+    def dcs(self, address: str) -> frozenset[str]:
+        """Return the data centre of a node, as it was last announced."""
+        return self._places.get(address, frozenset())
+
+    def within(self, dcs: frozenset[str], home: str) -> str:
+        """Return a node of a data centre, `home` if it is there; empty if none can be asked."""
+        if dcs & self.dcs(home):
+            return home
+        now = time.monotonic()
+        others = [one.address for one in self._known if one.dc in dcs]
+        others = [address for address in others if not self._is_shunned(address, now)]
+        if others:
+            return random.choice(others)
+        self.doubt()
+        return ""
 
     def answered(self, address: str, *, wrote: bool) -> None:
         """Note a reply of a node. One to a write has all before it in it."""
@@ -128,6 +147,10 @@ class Members:
             self.trouble = self._said(found, serving)
             # An engine that came back empty has lost what it knew, and not the nodes.
             self._known = serving or self._known
+            places: dict[str, frozenset[str]] = {}
+            for one in serving:
+                places[one.address] = places.get(one.address, frozenset()) | {one.dc}
+            self._places |= places
         self._looking_until = 0.0
         self._look_at = time.monotonic() + EACH * random.uniform(0.8, 1.2)
 
@@ -165,7 +188,7 @@ class Members:
             self._is_shunned(one.address, now),
             one.role == "joining",
             one.draining,
-            bool(self._dc) and one.dc != self._dc,
+            bool(self._dcs) and one.dc not in self._dcs,
             one.lag_ms > LAGS,
         )
 
@@ -208,6 +231,7 @@ class Members:
         # Nothing was read or written before the first.
         self._even = not self._moved_before
         self._moved_before = True
+        self._dcs = self._dcs or self.dcs(address)
         self._home = address
 
     def _is_shunned(self, address: str, now: float) -> bool:

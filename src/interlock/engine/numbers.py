@@ -25,12 +25,11 @@ class Numbers:
         self._table = table
         self._takes: dict[str, float] = {}
         """The nodes that were asked: 0 for one that takes numbers, else until when it does not."""
-        self._told = 0
-        """The log time in ms that a node told last."""
-        self._told_at = 0.0
-        self._owed: dict[bytes, int] = {}
-        """Names of sessions a write of which may still come to the log, each with the number that
-        ends it."""
+        self._times: dict[str, tuple[int, float]] = {}
+        """The log time in ms that each node answered last, and when, by the monotonic clock."""
+        self._owed: dict[bytes, tuple[int, frozenset[str]]] = {}
+        """Names of sessions with a write that may still come to a log: the number that ends it, and
+        the data centre of that log."""
 
     def taken(self, session: Session[Any], node: str, within: float) -> Request[bool]:
         """Return whether a node takes numbers. Raises as `look`."""
@@ -58,7 +57,7 @@ class Numbers:
             return False
         if not isinstance(found, int):
             raise nonsense(found)
-        self._told, self._told_at = found, time.monotonic()
+        self._times[node] = found, time.monotonic()
         self._takes[node] = 0
         return True
 
@@ -66,32 +65,39 @@ class Numbers:
         """Have a node be asked again: it may take no numbers any more, or the time be another."""
         self._takes.pop(node, None)
 
-    def deadline(self, within: float) -> int:
-        """Return the log time so many seconds from now, in ms."""
-        passed = time.monotonic() - self._told_at
-        return self._told + int((passed + min(within, FURTHEST)) * 1000)
+    def deadline(self, node: str, within: float) -> int:
+        """Return the time of a node's log in so many seconds from now, in ms."""
+        found, at = self._times[node]
+        return found + int((time.monotonic() - at + min(within, FURTHEST)) * 1000)
 
-    def owe(self, session: Session[Any]) -> None:
-        """Note that nobody knows the end of the session's last write."""
+    def owe(self, session: Session[Any], dcs: frozenset[str]) -> None:
+        """Note that nobody knows the end of the session's last write, in that data centre."""
         session.calls += 1
-        self._owed[session.consumer] = session.calls
+        self._owed[session.consumer] = session.calls, dcs
 
-    def settle(self, session: Session[Any], node: str, within: float) -> Request[None]:
+    def settle(
+        self, session: Session[Any], node: str, dcs: frozenset[str], within: float
+    ) -> Request[None]:
         """See to it that no write whose end is not known comes behind what is asked from now on.
 
-        A node takes a number of a client only if it took no higher one.
+        A node takes a number of a client only if it took no higher one. Writes that were sent in
+        another data centre than the node's stay owed.
 
         Raises:
             Refused, Broken: a node does not say that it is so.
         """
-        for name, number in list(self._owed.items()):
-            ends = numbered(name, number, self.deadline(within), ("TABLE", "BARRIER", self._table))
+        for name, owed in list(self._owed.items()):
+            number, there = owed
+            if not there & dcs:
+                continue
+            deadline = self.deadline(node, within)
+            ends = numbered(name, number, deadline, ("TABLE", "BARRIER", self._table))
             try:
                 yield Ask(NODE + node, ends, within)
             except Refused as error:
                 if error.code not in ("LATE", "NOREPLY"):
                     raise
-            if self._owed.get(name) == number:
+            if self._owed.get(name) == owed:
                 self._owed.pop(name, None)
 
 
@@ -104,19 +110,27 @@ class Write:
         self._numbered: tuple[Argument, ...] | None = None
         self.session: Session[Any] | None = None
         """The session under whose name and number it may be under way."""
+        self.dcs = frozenset[str]()
+        """The data centre whose log knows its number: to another log it would be another write."""
 
     @property
     def has_number(self) -> bool:
         """Return whether it was sent under a number of which nobody said that it is not done."""
         return self._numbered is not None
 
-    def words(self, session: Session[Any], left: float) -> tuple[Argument, ...]:
-        """Return what is sent, each time the same. `left`: the seconds that the call has."""
-        if self._numbered is None:
+    def words(
+        self, session: Session[Any], node: str, dcs: frozenset[str], left: float
+    ) -> tuple[Argument, ...]:
+        """Return what is sent to a node of a data centre, each time the same.
+
+        `left`: the seconds that the call has.
+        """
+        if self._numbered is None or not self.dcs & dcs:
             session.calls += 1
             # Behind it there is time to hear what became of it.
-            deadline = self._numbers.deadline(left * DONE_WITHIN)
+            deadline = self._numbers.deadline(node, left * DONE_WITHIN)
             self._numbered = numbered(session.consumer, session.calls, deadline, self._command)
+            self.dcs = dcs
         self.session = session
         return self._numbered
 
@@ -131,7 +145,7 @@ class Write:
     def leave(self) -> None:
         """Note that nobody asks any more what became of it."""
         if self.session is not None:
-            self._numbers.owe(self.session)
+            self._numbers.owe(self.session, self.dcs)
             self.session = None
 
 
