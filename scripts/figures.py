@@ -34,8 +34,8 @@ RATIOS = (
     ("worker on Redis: no-op task", "workers", "no-op tasks", "huey"),
     ("Redis engine: put, lease, ack, 16 per call", "redis-engine", "1 key, batch 16", "streams"),
 )
-"""Rows of the README: the name shown, the table, and texts that a row and its peer contain. The first
-row with both is taken."""
+"""Rows of the README: the name shown, the table, and texts that a row and its peer contain. The
+first row with both is taken."""
 
 
 def tables(summary: str) -> dict[str, list[str]]:
