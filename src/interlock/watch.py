@@ -9,18 +9,38 @@ import os
 import queue as _queue
 import threading
 import time
+import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from interlock import _core
 from interlock.explanation import Explanation, from_native, key_names, key_text
 from interlock.failure import first_line
 
-__all__ = ["follow", "handled_are_told", "log_handled", "report", "tell_handled"]
+__all__ = ["follow", "handled_are_told", "log", "log_handled", "report", "tell_handled"]
 
-log = logging.getLogger("interlock.queue")
+_logger = logging.getLogger("interlock.queue")
 _handled_at = logging.DEBUG
+
+
+class _Log(logging.LoggerAdapter[logging.Logger]):
+    """Never raises: handlers and filters are the user's code, and a call must not fail by them."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, kwargs  # the adapter of the library would replace `extra`
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        try:
+            # A record names the line that logs, not this one.
+            super().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
+        except Exception:
+            traceback.print_exc()
+
+
+log = _Log(_logger, {})
 
 
 def tell_handled(level: int) -> None:
@@ -31,7 +51,7 @@ def tell_handled(level: int) -> None:
 
 def handled_are_told() -> bool:
     """Return whether it is to be logged that messages are handled."""
-    return log.isEnabledFor(_handled_at)
+    return _logger.isEnabledFor(_handled_at)
 
 
 def report(queue: str, events: Sequence[tuple[Any, ...]], number: int | None = None) -> bool:

@@ -20,6 +20,7 @@ import msgspec
 
 from interlock import _core
 from interlock.cluster.database.behind import parts
+from interlock.cluster.scans import NOWHERE
 from interlock.cluster.streams import (
     PositionLost,
     StreamMissing,
@@ -269,7 +270,7 @@ class Link:
             self._lag()
             self._ends.wait(RESTED)
             return
-        since = (0, 1, 0) if place is None else place.since
+        since = NOWHERE if place is None else place.since
         found = self._node.changed(since, MOST, WAIT, own=True)
         if found is None:
             return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -97,20 +96,15 @@ class LeasedBatch:
         self._renewer.let_go(self.grant)
 
     def log_handled(self, message: wire.Handed, seconds: float, task: str = "") -> None:
-        """Log that a message was handled for so long, unless it is a quiet one.
-        Never raises."""
+        """Log that a message was handled for so long, unless it is a quiet one."""
         if self.told_from is None or message.quiet:
             return
         # A sequence is the server's time when it took its place.
         waited = max(self.leased_at - message.sequence, 0) / 1e6
-        try:
-            log_handled(
-                self.queue.name, message.id, sorted(message.keys | message.shared),
-                message.attempt, waited, seconds, token=self.token, task=task,
-            )  # fmt: skip
-        except Exception:
-            # A log is code of somebody's; the message is settled whatever that raises.
-            traceback.print_exc()
+        log_handled(
+            self.queue.name, message.id, sorted(message.keys | message.shared),
+            message.attempt, waited, seconds, token=self.token, task=task,
+        )  # fmt: skip
 
     def _ids(self) -> set[int]:
         places = self.places

@@ -19,7 +19,6 @@ from interlock import _core
 from interlock.engine import cluster, refusals, server_settings, wire_queue
 from interlock.engine.cluster import Nodes
 from interlock.engine.library import Library
-from interlock.engine.log import log
 from interlock.engine.nonsense import nonsense
 from interlock.engine.records import Version
 from interlock.engine.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
@@ -36,6 +35,7 @@ from interlock.engine.wire import Sleep
 from interlock.engine.wire_queue import Call
 from interlock.errors import EngineUnavailable
 from interlock.limits import MAX_KEYS_ON_REDIS
+from interlock.watch import log
 
 if TYPE_CHECKING:
     from interlock.engine.declaration import Declaration

@@ -24,7 +24,6 @@ from interlock.engine.call import Engine
 from interlock.engine.codec import Codec
 from interlock.engine.declaration import Declaration
 from interlock.engine.lease_state import LOST, LeaseState
-from interlock.engine.log import log
 from interlock.engine.refusals import OutOfMemory
 from interlock.engine.renewal import Grant
 from interlock.engine.request import Abandoned, Argument, Request
@@ -33,7 +32,7 @@ from interlock.errors import Empty, Full, InterlockError, LeaseLost, PayloadErro
 from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.message import Keys, Kind, Put
 from interlock.retry import Retry, Seconds, seconds
-from interlock.watch import handled_are_told
+from interlock.watch import handled_are_told, log
 
 if TYPE_CHECKING:
     from interlock.engine.operations import Operations

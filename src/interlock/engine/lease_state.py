@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import time
-import traceback
 import warnings
 from typing import Any, Generic, TypeVar
 
@@ -99,17 +98,13 @@ class LeaseState(Generic[T]):
         return self._grant.told_from is not None and not self.quiet
 
     def log_handled(self, seconds: float, task: str = "") -> None:
-        """Log that it was handled for so long; at level debug. Never raises."""
+        """Log that it was handled for so long; at level debug."""
         # A sequence is the server's time when it took its place, a token that of its lease.
         waited = max(self.token - self.sequence, 0) / 1e6
-        try:
-            log_handled(
-                self.queue, self.id, sorted(self.keys | self.shared), self.attempt, waited,
-                seconds, token=self.token, task=task,
-            )  # fmt: skip
-        except Exception:
-            # A log is code of somebody's; the message is settled whatever that raises.
-            traceback.print_exc()
+        log_handled(
+            self.queue, self.id, sorted(self.keys | self.shared), self.attempt, waited,
+            seconds, token=self.token, task=task,
+        )  # fmt: skip
 
     def nacking(
         self, delay: Seconds | None = None, error: BaseException | str | None = None

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock.aio import of_asyncio
 from interlock.engine.call import Engine
-from interlock.engine.log import log
 from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Abandoned, Broken, Nap, Refused, Request
 from interlock.engine.session import Session
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
+from interlock.watch import log
 
 if TYPE_CHECKING:
     from interlock.engine.handle import Handle

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import forks
 from interlock.engine import wire
-from interlock.engine.log import log
 from interlock.engine.request import Request
 from interlock.engine.session import Session
 from interlock.engine.watch import behind
 from interlock.errors import InterlockError
-from interlock.watch import report
+from interlock.watch import log, report
 
 if TYPE_CHECKING:
     from interlock import _core

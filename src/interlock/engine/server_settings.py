@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from interlock.engine.log import log
 from interlock.engine.request import Ask, Refused, Request
+from interlock.watch import log
 
 _known: set[str] = set()
 """Servers whose settings were looked at in this process."""

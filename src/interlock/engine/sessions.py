@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock import forks
 from interlock.engine.call import Engine
-from interlock.engine.log import log
 from interlock.engine.renewal import LeaseRenewer
 from interlock.engine.request import Abandoned, Ask, AskAll, Broken, Nap, Refused, Request
 from interlock.engine.session import Session
 from interlock.engine.transport.memory import MemoryLink
 from interlock.engine.transport.threads import Link
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
+from interlock.watch import log
 
 if TYPE_CHECKING:
     from interlock.engine.handle import Handle

@@ -10,8 +10,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.log import log
 from interlock.errors import InterlockError
+from interlock.watch import log
 
 if TYPE_CHECKING:
     from interlock.engine.client import Client

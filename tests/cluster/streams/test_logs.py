@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -128,6 +129,47 @@ def test_who_waits_gets_the_next_at_once_and_hears_of_the_end_of_the_log(opened:
             assert one.data == b"%d" % n
             after = position(one)
     eventually(lambda: reader.entries(after, 10, 0.05) == ([], True))
+
+
+def test_two_appenders_keep_each_their_order_and_readers_see_the_same(opened: Open) -> None:
+    opened("append").begin(b"0 0")
+
+    def append(who: int) -> None:
+        appender = opened("append")
+        for n in range(0, 200, 10):
+            appender.append([b"%d %d" % (who, m) for m in range(n, n + 10)])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(append, (1, 2)))
+    found = read_all(opened("read"), "", 401)
+    assert read_all(opened("read"), "", 401) == found
+    for who in (b"1", b"2"):
+        own = [int(one.data.split()[1]) for one in found if one.data.startswith(who)]
+        assert own == list(range(200))
+
+
+def test_close_ends_a_read_that_waits_and_all_that_come(opened: Open) -> None:
+    appender, reader = opened("append"), opened("read")
+    appender.begin(b"0")
+    after = position(read_all(reader, "", 1)[0])
+    inside = threading.Event()
+
+    def wait() -> None:
+        while True:
+            # The first may say that this is the end.
+            inside.set()
+            reader.entries(after, 1, PATIENCE)
+
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(wait)
+        inside.wait(PATIENCE)
+        reader.close()
+        with pytest.raises(StreamUnavailable, match="closed"):
+            waits.result(PATIENCE / 2)
+    for call in (lambda: reader.entries("", 1, 0), reader.last, lambda: reader.append([b"x"])):
+        with pytest.raises(StreamUnavailable, match="closed"):
+            call()
+    reader.close()
 
 
 def test_what_is_trimmed_is_gone_and_the_rest_is_not(opened: Open, engine: Engine) -> None:

@@ -1,14 +1,12 @@
-"""Change streams: one small protocol, and the engines that keep them."""
+"""Logs of nodes: one small protocol, and the engines that keep them."""
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
 from interlock.cluster.streams.protocol import (
-    KEEP,
     TIMEOUT,
     ChangeStream,
     Entry,
@@ -20,7 +18,7 @@ from interlock.cluster.streams.protocol import (
     StreamUnavailable,
     StreamUnfit,
 )
-from interlock.retry import Seconds, seconds, whole
+from interlock.retry import Seconds, seconds
 
 __all__ = [
     "ChangeStream",
@@ -34,7 +32,6 @@ __all__ = [
     "StreamUnfit",
     "kind_of",
     "open_log",
-    "open_stream",
 ]
 
 _KINDS = {
@@ -54,46 +51,6 @@ ALLOWED = (
 )
 
 
-def open_stream(
-    url: str,
-    name: str,
-    *,
-    keep: int = KEEP,
-    keep_age: Seconds | None = None,
-    role: Role = "read",
-    timeout: Seconds = TIMEOUT,
-) -> ChangeStream:
-    """Return a stream of the engine at a URL; it connects when it is first used.
-
-    Args:
-        name: the stream's name: letters, digits, ``-`` and ``_``, up to 100 of them.
-        keep: entries that are kept at least; the oldest beyond are trimmed. Default 1,000,000.
-        keep_age: seconds for which an entry is kept at most, roughly. Default: by number alone.
-        role: ``"append"`` or ``"read"``. Default ``"read"``.
-        timeout: seconds that the engine has for an answer. Default 5.
-
-    Raises:
-        ValueError: no engine of that kind keeps streams, or an argument is out of its range.
-        ImportError: the client that it needs is not installed; the text names the extra.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name):
-        raise ValueError(
-            f"open_stream(): name is {name[:100]!r}; allowed: 1 to 100 letters, digits, - and _"
-        )
-    if role not in ("append", "read"):
-        raise ValueError(f"open_stream(): role is {role!r}; allowed: 'append', 'read'")
-    if whole(keep, "open_stream(): keep") < 1:
-        raise ValueError(f"open_stream(): keep is {keep}; allowed: 1 or more")
-    age = None if keep_age is None else seconds(keep_age, "open_stream(): keep_age")
-    patience = seconds(timeout, "open_stream(): timeout")
-    if not patience > 0:
-        raise ValueError(f"open_stream(): timeout is {timeout}; allowed: more than 0")
-    opened: ChangeStream = _module("open_stream()", url).open_here(
-        url, name, keep, age, role, patience
-    )
-    return opened
-
-
 def open_log(
     url: str,
     table: str,
@@ -103,21 +60,27 @@ def open_log(
     timeout: Seconds = TIMEOUT,
     source: str | None = None,
 ) -> ChangeStream:
-    """Return the log of a table in a data centre, on the engine at a URL; as ``open_stream``.
+    """Return the log of a table in a data centre, on the engine at a URL.
 
-    With ``source`` it has the notes of how far that data centre has sent its rows there: its name
-    begins with ``link`` instead, and ends with that of the source.
+    It connects when it is first used. Nothing is trimmed but by ``trim``, and nothing is made but
+    by ``begin``. Of Redis it is the stream ``il:log:{TABLE.DC}``, elsewhere ``il-log-TABLE__DC``,
+    where what is no ASCII letter, digit or ``-`` is ``_`` and the two hexadecimal digits of each
+    byte.
 
-    Nothing is trimmed but by ``trim``, and nothing is made but by ``begin``. Of Redis it is the
-    stream ``il:log:{TABLE.DC}``, elsewhere ``il-log-TABLE__DC``, where what is no ASCII letter,
-    digit or ``-`` is ``_`` and the two hexadecimal digits of each byte.
+    Args:
+        role: ``"append"`` or ``"read"``. Default ``"read"``.
+        timeout: seconds that the engine has for an answer. Default 5.
+        source: a data centre; then it has the notes of how far that one has sent its rows there:
+            its name begins with ``link`` instead of ``log``, and ends with that of the source.
+
+    Raises:
+        ValueError: no engine of that kind keeps logs, or an argument is out of its range.
+        ImportError: the client that it needs is not installed; the text names the extra.
     """
     patience = seconds(timeout, "open_log(): timeout")
     if not patience > 0:
         raise ValueError(f"open_log(): timeout is {timeout}; allowed: more than 0")
-    opened: ChangeStream = _module("open_log()", url).log_here(
-        url, table, dc, role, patience, source
-    )
+    opened: ChangeStream = _module(url).log_here(url, table, dc, role, patience, source)
     return opened
 
 
@@ -126,9 +89,9 @@ def kind_of(url: str) -> str | None:
     return _KINDS.get(urlsplit(url).scheme)
 
 
-def _module(call: str, url: str) -> Any:
+def _module(url: str) -> Any:
     kind = kind_of(url)
     if kind is None:
         scheme = url.partition(":")[0]
-        raise ValueError(f"{call}: url begins with {scheme!r}; allowed: {ALLOWED}")
+        raise ValueError(f"open_log(): url begins with {scheme!r}; allowed: {ALLOWED}")
     return import_module(f"interlock.cluster.streams.{kind}")

@@ -1,8 +1,7 @@
-"""A change stream in a topic of Kafka with one partition, by confluent-kafka.
+"""A log in a topic of Kafka with one partition, by confluent-kafka.
 
-A position is the entry's offset with a mark of its first bytes. The producer is idempotent and
-leaves no gap: one that failed is given up, with what it had not delivered. Kafka trims by age and
-by bytes; so that it trims by number, who appends deletes what is more than is to be kept.
+A position is the entry's offset with a mark of its bytes. The producer is idempotent and leaves no
+gap: one that failed is given up, with what it had not delivered.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any, TypeVar
 
 from interlock import _core
 from interlock.cluster.streams.kafka_settings import LOG, READING, client_settings
-from interlock.cluster.streams.looped import mark_of
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
@@ -46,7 +44,6 @@ try:
         AdminClient,
         ConfigResource,
         NewTopic,
-        OffsetSpec,
     )
 except ImportError as error:
     raise ImportError(
@@ -55,11 +52,11 @@ except ImportError as error:
 
 T = TypeVar("T")
 _SLICE = 0.05
-"""Seconds after which a wait looks whether it was interrupted."""
+"""Seconds after which a wait looks whether the stream was closed."""
 _READ = 8 << 20
 _FIRST = 128
-_LOOK = 5.0
-_LOOK_LOG = 1.0
+_LOOK = 1.0
+"""Seconds after which a reader looks whether the topic is the same still."""
 _LARGEST = 8_000_000
 """Bytes of an entry with what is around it."""
 _AROUND = 1000
@@ -72,19 +69,8 @@ _SILENT = (
     KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT,
     KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT,
 )  # fmt: skip
-_TRIM = 1.0
 _SHORTEST = 3.0
 """Seconds that a Kafka has at least."""
-_WEEK = 7 * 86_400.0
-
-
-def open_here(
-    url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
-) -> KafkaStream:
-    """See ``open_stream``."""
-    return KafkaStream(
-        without_password(url), client_settings("open_stream()", url), name, keep, keep_age, timeout
-    )
 
 
 def log_here(
@@ -93,33 +79,21 @@ def log_here(
     """See ``open_log``."""
     name, settings = log_name(table, dc, source), client_settings("open_log()", url)
     kind = "log" if source is None else "link"
-    return KafkaStream(without_password(url), settings, name, None, None, timeout, kind)
+    return KafkaStream(without_password(url), settings, name, timeout, kind)
 
 
 class KafkaStream:
-    """See ``ChangeStream``. The topic is ``il-stream-NAME``, of a log ``il-log-NAME``."""
+    """See ``ChangeStream``. The topic is ``il-log-NAME``, of notes ``il-link-NAME``."""
 
     untrimmed = ""
 
     def __init__(
-        self,
-        shown: str,
-        settings: dict[str, Any],
-        name: str,
-        keep: int | None,
-        keep_age: float | None,
-        timeout: float,
-        kind: str = "stream",
+        self, shown: str, settings: dict[str, Any], name: str, timeout: float, kind: str
     ) -> None:
         self._shown = f"stream {name!r} at {shown}"
         # What librdkafka would write to the standard error comes by what is asked.
         self._settings: dict[str, Any] = {"log_level": 0, "socket.timeout.ms": 10_000, **settings}
-        self._is_log = keep is None
-        self._mark: Callable[[bytes], str] = _core.LogBridge.mark if self._is_log else mark_of
         self._topic = f"il-{kind}-{name}"
-        self._keep = keep or 0
-        self._ages = keep_age is not None
-        self._age = _WEEK if keep_age is None else keep_age
         # A new producer asks more than once before it may send.
         self._timeout = max(timeout, _SHORTEST)
         self._producer: Any = None
@@ -131,13 +105,10 @@ class KafkaStream:
         self._at: str | None = None
         self._looked = 0.0
         self._count = _FIRST
-        self._untrimmed = 0
-        self._trimmed = 0.0
-        self._last_offset = -1
         self._known = set[str]()
         self._most = _LARGEST
         self._using = threading.Lock()
-        self._ended = self._closed = False
+        self._closed = False
 
     # -- Appending ----------------------------------------------------------------------------
 
@@ -150,9 +121,7 @@ class KafkaStream:
         return self._run(lambda: self._append([entry], begins=True))
 
     def _append(self, entries: Sequence[bytes], begins: bool = False) -> list[str]:
-        if not self._is_log:
-            self._make_topic()
-        elif not self._is_there():
+        if not self._is_there():
             if not begins:
                 raise StreamMissing(self._text("there is no such topic"))
             self._make_log()
@@ -183,11 +152,6 @@ class KafkaStream:
         self._until(lambda: self._polled(left))
         if failed:
             raise self._failed(failed[0])
-        self._last_offset = offsets[-1]
-        self._untrimmed += len(entries)
-        is_due = self._ages and time.monotonic() - self._trimmed > _TRIM
-        if not self._is_log and (self._untrimmed > max(self._keep // 10, 1) or is_due):
-            self._trim()
         # One partition and one producer: they are told in the order in which they were sent.
         return [str(offset) for offset in offsets]
 
@@ -203,47 +167,22 @@ class KafkaStream:
             return False
         return True
 
-    def _trim(self) -> None:
-        """Delete what need not be kept; Kafka itself only deletes whole segments, by age."""
-        self._untrimmed, self._trimmed = 0, time.monotonic()
-        admin, part = self._admin_of(), TopicPartition(self._topic, 0)
-        first = self._last_offset + 1 - self._keep
-        # The entries are there, whatever becomes of this.
-        with contextlib.suppress(KafkaException, TimeoutError):
-            if self._ages:
-                spec = OffsetSpec.for_timestamp(round((time.time() - self._age) * 1000))
-                asked = admin.list_offsets({part: spec}, request_timeout=self._timeout)
-                first = max(first, *(one.result(self._timeout).offset for one in asked.values()))
-            if first > 0:
-                part = TopicPartition(self._topic, 0, first)
-                asked = admin.delete_records([part], request_timeout=self._timeout)
-                for one in asked.values():
-                    one.result(self._timeout)
-
     # -- Reading ------------------------------------------------------------------------------
-
-    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
-        """See ``ChangeStream``."""
-        return self._run(lambda: self._read(after, most, wait))
 
     def entries(self, after: str, most: int, wait: float) -> Found:
         """See ``ChangeStream``."""
         return self._run(lambda: self._found(after, most, wait))
 
-    def _read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
-        return [(self._position(one), one.data) for one in self._found(after, most, wait).entries]
-
     def _found(self, after: str, most: int, wait: float) -> Found:
         now = time.monotonic()
         until = now + wait
-        if self._is_log and not self._is_there():
+        if not self._is_there():
             if after:
                 raise PositionLost(after, "", "")
             time.sleep(min(max(wait, 0), ABSENT))
             return Found([], True)
-        offset, mark = _offset(after), after.partition(".")[2]
-        look = _LOOK_LOG if self._is_log else _LOOK
-        if self._consumer is None or after != self._at or now - self._looked > look:
+        offset = _offset(after)
+        if self._consumer is None or after != self._at or now - self._looked > _LOOK:
             if not self._look(after):
                 return Found([], True)
             self._looked = time.monotonic()
@@ -261,9 +200,6 @@ class KafkaStream:
                 at = message.offset()
                 if at <= offset:
                     continue
-                # In a log there may be holes: a position that is trimmed away is told otherwise.
-                if at != offset + 1 and (mark or found) and not self._is_log:
-                    raise self._lost(after)
                 offset = at
                 found.append(self._entry_of(message))
             if not found and time.monotonic() >= until:
@@ -279,12 +215,12 @@ class KafkaStream:
 
     def _entry_of(self, message: Any) -> Entry:
         kind, ms = message.timestamp()
-        if self._is_log and kind != TIMESTAMP_LOG_APPEND_TIME:
+        if kind != TIMESTAMP_LOG_APPEND_TIME:
             raise self._unfit("message.timestamp.type", "CreateTime")
         return Entry(str(message.offset()), max(ms, 0), message.value() or b"")
 
     def _position(self, entry: Entry | None) -> str:
-        return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
+        return f"{entry.id}.{_core.LogBridge.mark(entry.data)}" if entry else ""
 
     def _some(self, count: int) -> list[Any]:
         """Return what is there, or comes in a moment: the first, and what came with it."""
@@ -293,7 +229,7 @@ class KafkaStream:
             return []
         found = [first]
         if count > 1:
-            found += self._consumer.consume(count - 1, 0.0 if self._is_log else 0.002)
+            found += self._consumer.consume(count - 1, 0.0)
         for message in found:
             error = message.error()
             if error is not None:
@@ -314,7 +250,7 @@ class KafkaStream:
             raise self._lost(after)
         if offset >= end:
             return False
-        if after == self._at and not (self._is_log and mark and offset >= first):
+        if after == self._at and not (mark and offset >= first):
             return True
         start = offset if offset >= first and mark else max(offset + 1, first)
         self._consumer.assign([TopicPartition(self._topic, 0, start)])
@@ -347,10 +283,6 @@ class KafkaStream:
         """See ``ChangeStream``."""
         return self._position(self._run(lambda: self._end(first=False)))
 
-    def first(self) -> str:
-        """See ``ChangeStream``."""
-        return self._position(self._run(lambda: self._end(first=True)))
-
     def ends(self) -> tuple[Entry, Entry] | None:
         """See ``ChangeStream``."""
         return self._run(self._both)
@@ -360,7 +292,7 @@ class KafkaStream:
         return None if first is None or last is None else (first, last)
 
     def _end(self, first: bool) -> Entry | None:
-        if self._is_log and not self._is_there():
+        if not self._is_there():
             return None
         self._open_consumer()
         low, end = self._ends_now()
@@ -487,33 +419,12 @@ class KafkaStream:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def _make_topic(self) -> None:
-        if self._made:
-            return
-        admin = self._admin_of()
-        there = admin.list_topics(self._topic, timeout=self._timeout).topics.get(self._topic)
-        if there is None or there.error is not None:
-            age = round(self._age * 1000)
-            settings = {
-                "cleanup.policy": "delete",
-                "retention.ms": str(age),
-                "segment.ms": str(max(min(age // 4, 86_400_000), 1000)),
-            }
-            self._create(NewTopic(self._topic, 1, config=settings))
-        elif len(there.partitions) != 1:
-            raise StreamUnavailable(
-                self._text(f"the topic has {len(there.partitions)} partitions; allowed: 1")
-            )
-        self._made = True
-
     def _admin_of(self) -> Any:
         if self._admin is None:
             self._admin = AdminClient(self._settings | {"error_cb": self._heard})
         return self._admin
 
     def _open_consumer(self) -> None:
-        if not self._is_log:
-            self._make_topic()
         if self._consumer is None:
             self._consumer = Consumer(
                 {**self._settings, **READING, "group.id": self._topic, "error_cb": self._heard}
@@ -560,16 +471,11 @@ class KafkaStream:
                 raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
 
     def _check(self) -> None:
-        if self._closed or self._ended:
-            self._ended = False
-            raise StreamUnavailable(self._text("closed" if self._closed else "interrupted"))
+        if self._closed:
+            raise StreamUnavailable(self._text("closed"))
 
     def _text(self, why: str) -> str:
         return f"{self._shown}: {why}"
-
-    def interrupt(self) -> None:
-        """See ``ChangeStream``."""
-        self._ended = True
 
     def close(self) -> None:
         """See ``ChangeStream``."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import hashlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -13,17 +12,10 @@ from typing import Any, TypeVar
 from interlock.cluster.streams.protocol import PositionLost, StreamUnavailable
 
 T = TypeVar("T")
-_MARKED = 512
-"""Bytes of an entry that its mark is made of: its number and token are in front."""
-
-
-def mark_of(entry: bytes) -> str:
-    """Return a mark by which an entry is told from another at the same place."""
-    return hashlib.sha1(entry[:_MARKED], usedforsecurity=False).hexdigest()[:8]
 
 
 class Looped:
-    """The part of such a stream that runs coroutines, and ends them from other threads."""
+    """The part of such a stream that runs coroutines, and ends them when it is closed."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
@@ -31,7 +23,7 @@ class Looped:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._using = threading.Lock()
         self._asked: concurrent.futures.Future[Any] | None = None
-        self._ended = self._closed = False
+        self._closed = False
         self._reason: Exception | None = None
         """The reason why the call under way was cancelled."""
 
@@ -52,18 +44,17 @@ class Looped:
             asked = asyncio.run_coroutine_threadsafe(self._bounded(make, limit), self._loop)
             self._asked = asked
             try:
-                if self._ended or self._closed:
+                if self._closed:
                     asked.cancel()
                 return asked.result()
             except BaseException as error:
                 asked.cancel()
-                ended, self._ended = self._ended, False
                 reason, self._reason = self._reason, None
                 self._finish(self._drop())
                 if reason is not None and isinstance(error, concurrent.futures.CancelledError):
                     raise reason from None
-                if self._closed or ended:
-                    raise StreamUnavailable(self._text(self._why())) from None
+                if self._closed:
+                    raise StreamUnavailable(self._text("closed")) from None
                 if isinstance(error, (PositionLost, StreamUnavailable)):
                     raise
                 if isinstance(error, concurrent.futures.CancelledError):
@@ -96,28 +87,19 @@ class Looped:
             asked.cancel()
 
     def _check(self) -> None:
-        if self._closed or self._ended:
-            self._ended = False
-            raise StreamUnavailable(self._text(self._why()))
-
-    def _why(self) -> str:
-        return "closed" if self._closed else "interrupted"
+        if self._closed:
+            raise StreamUnavailable(self._text("closed"))
 
     def _text(self, why: str) -> str:
         return f"{self._shown}: {why}"
 
-    def interrupt(self) -> None:
+    def close(self) -> None:
         """See ``ChangeStream``."""
         # First: who is about to begin looks at it afterwards.
-        self._ended = True
+        self._closed = True
         asked = self._asked
         if asked is not None:
             asked.cancel()
-
-    def close(self) -> None:
-        """See ``ChangeStream``."""
-        self._closed = True
-        self.interrupt()
         if self._using.acquire(blocking=False):
             # Otherwise the call under way does it.
             self._stop()

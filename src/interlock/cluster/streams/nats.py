@@ -1,9 +1,6 @@
-"""A change stream in a stream of NATS JetStream, by nats-py.
+"""A log in a stream of NATS JetStream, by nats-py.
 
-A position is the entry's sequence there, with a mark of its first bytes. The first entry of a call
-is published with the sequence that it expects before it, and each other one with the id of the one
-before: what a frozen server takes up late is refused by that, and so is all that comes behind an
-entry that was refused. A log needs none of that: its readers pass over what comes late or twice.
+A position is the entry's sequence there, with a mark of its bytes.
 """
 
 from __future__ import annotations
@@ -12,12 +9,12 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from interlock import _core
-from interlock.cluster.streams.looped import Looped, mark_of
+from interlock.cluster.streams.looped import Looped
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
@@ -41,80 +38,49 @@ try:
 except ImportError as error:
     raise ImportError(f"a stream of NATS needs nats-py: {needs('nats')} ({error})") from None
 
-_WRONG_BEFORE = (10070, 10071)
-_SAME_NAME = 10058
 _FULL = (10047, 10023, 10077)
 """No room on disk, no resources, and more than the stream may have."""
-_ROUNDS = 1000
 _READ = 8 << 20
 _FIRST = 128
-_LOOK = 5.0
-"""Seconds without an entry after which a reader looks whether the stream is the same still."""
-_LOOK_LOG = 1.0
-"""Seconds after which a reader of a log does."""
+_LOOK = 1.0
+"""Seconds after which a reader looks whether the stream is the same still."""
 _UNLIMITED = (None, 0, -1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MS = dt.timedelta(milliseconds=1)
-
-
-def open_here(
-    url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
-) -> NatsStream:
-    """See ``open_stream``."""
-    _check("open_stream()", url)
-    return NatsStream(url, name, keep, keep_age, role, timeout)
 
 
 def log_here(
     url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
 ) -> NatsStream:
     """See ``open_log``."""
-    _check("open_log()", url)
-    kind = "log" if source is None else "link"
-    return NatsStream(url, log_name(table, dc, source), None, None, role, timeout, kind)
-
-
-def _check(call: str, url: str) -> None:
     parts = urlsplit(url)
     if not parts.netloc or parts.path.strip("/") or parts.query:
         raise ValueError(
-            f"{call}: url is {without_password(url)!r}; allowed: "
+            f"open_log(): url is {without_password(url)!r}; allowed: "
             f"nats://USER:PASSWORD@HOST:PORT, several with commas between"
         )
+    kind = "log" if source is None else "link"
+    return NatsStream(url, log_name(table, dc, source), role, timeout, kind)
 
 
 class NatsStream(Looped):
-    """See ``ChangeStream``. The stream is ``il-stream-NAME``, its subject ``il.stream.NAME``.
+    """See ``ChangeStream``. The stream is ``il-log-NAME``, its subject ``il.log.NAME``.
 
-    Without `keep` it is a log: ``il-log-NAME``, ``il.log.NAME``.
+    Of notes it is ``il-link-NAME`` and ``il.link.NAME``.
     """
 
     untrimmed = ""
 
-    def __init__(
-        self,
-        url: str,
-        name: str,
-        keep: int | None,
-        keep_age: float | None,
-        role: Role,
-        timeout: float,
-        kind: str = "stream",
-    ) -> None:
+    def __init__(self, url: str, name: str, role: Role, timeout: float, kind: str) -> None:
         super().__init__(f"stream {name!r} at {without_password(url)}")
         credentials, at, hosts = urlsplit(url).netloc.rpartition("@")
         scheme = urlsplit(url).scheme
         self._servers = [f"{scheme}://{credentials}{at}{host}" for host in hosts.split(",")]
-        self._is_log = keep is None
-        self._mark: Callable[[bytes], str] = _core.LogBridge.mark if self._is_log else mark_of
         self._name = f"il-{kind}-{name}"
         self._subject = f"il.{kind}.{name}"
         self._config = api.StreamConfig(
             name=self._name,
             subjects=[self._subject],
-            max_msgs=-1 if keep is None else keep,
-            max_age=keep_age,
-            duplicate_window=min(1.0, keep_age or 1.0),
             storage=api.StorageType.FILE,
             discard=api.DiscardPolicy.OLD,
         )
@@ -122,8 +88,6 @@ class NatsStream(Looped):
         self._timeout = timeout
         self._client: Any = None
         self._stream: Any = None
-        self._next: int | None = None
-        """The sequence expected before what is published next."""
         self._inbox = ""
         self._acks: dict[str, asyncio.Future[Any]] = {}
         self._consumer: Any = None
@@ -140,9 +104,7 @@ class NatsStream(Looped):
         """See ``ChangeStream``."""
         if not entries:
             return []
-        if self._is_log:
-            return self._run(lambda: self._add(entries), self._timeout)
-        return self._run(lambda: self._append(list(entries)), self._timeout)
+        return self._run(lambda: self._add(entries), self._timeout)
 
     def begin(self, entry: bytes) -> list[str] | None:
         """See ``ChangeStream``."""
@@ -157,11 +119,10 @@ class NatsStream(Looped):
         return await self._add([entry])
 
     async def _add(self, entries: Sequence[bytes]) -> list[str]:
-        """Append to a log."""
         await self._connected()
         if not await self._is_there():
             raise StreamMissing(self._text("there is no such stream"))
-        replies = [(await self._published(entry, None))[1] for entry in entries]
+        replies = [await self._published(entry) for entry in entries]
         ids = []
         for reply in replies:
             answer = json.loads((await reply).data)
@@ -171,81 +132,36 @@ class NatsStream(Looped):
             ids.append(str(answer["seq"]))
         return ids
 
-    async def _append(self, entries: list[bytes]) -> list[str]:
-        await self._connected()
-        ids: list[str] = []
-        for _ in range(_ROUNDS):
-            if self._next is None:
-                self._next = (await self._state()).last_seq
-            replies = []
-            before = {"Nats-Expected-Last-Sequence": str(self._next)}
-            for entry in entries:
-                id, reply = await self._published(entry, before)
-                replies.append(reply)
-                before = {"Nats-Expected-Last-Msg-Id": id}
-            done = 0
-            for reply in replies:
-                answer = json.loads((await reply).data)
-                error = answer.get("error")
-                if error is None:
-                    done += 1
-                    self._next = int(answer["seq"])
-                    ids.append(str(self._next))
-                elif error.get("err_code") in _WRONG_BEFORE:
-                    # Another has appended meanwhile; so all behind this one is refused too.
-                    self._next = None
-                else:
-                    raise StreamUnavailable(self._text(str(error.get("description", error))))
-            entries = entries[done:]
-            if not entries:
-                return ids
-        raise StreamUnavailable(self._text("others append all the time"))
-
-    async def _published(
-        self, entry: bytes, before: dict[str, str] | None
-    ) -> tuple[str, asyncio.Future[Any]]:
+    async def _published(self, entry: bytes) -> asyncio.Future[Any]:
         token = self._client.new_inbox().rpartition(".")[2]
         reply = self._acks[token] = asyncio.get_running_loop().create_future()
-        headers = None if before is None else {"Nats-Msg-Id": token, **before}
-        inbox = f"{self._inbox}.{token}"
-        await self._client.publish(self._subject, entry, reply=inbox, headers=headers)
-        return token, reply
+        await self._client.publish(self._subject, entry, reply=f"{self._inbox}.{token}")
+        return reply
 
     async def _acknowledged(self, message: Any) -> None:
         reply = self._acks.pop(message.subject.rpartition(".")[2], None)
         if reply is not None and not reply.done():
             if message.data:
                 reply.set_result(message)
-            elif self._is_log:
-                reply.set_exception(StreamMissing(self._text("there is no such stream")))
             else:
-                reply.set_exception(StreamUnavailable(self._text("JetStream does not answer")))
+                reply.set_exception(StreamMissing(self._text("there is no such stream")))
 
     # -- Reading ------------------------------------------------------------------------------
-
-    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
-        """See ``ChangeStream``."""
-        return self._run(lambda: self._read(after, most, wait), self._timeout + max(wait, 0))
 
     def entries(self, after: str, most: int, wait: float) -> Found:
         """See ``ChangeStream``."""
         return self._run(lambda: self._found(after, most, wait), self._timeout + max(wait, 0))
 
-    async def _read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
-        found, _ = await self._found(after, most, wait)
-        return [(self._position(one), one.data) for one in found]
-
     async def _found(self, after: str, most: int, wait: float) -> Found:
         await self._connected()
-        if self._is_log and not await self._is_there():
+        if not await self._is_there():
             if after:
                 raise PositionLost(after, "", "")
             await asyncio.sleep(min(wait, ABSENT))
             return Found([], True)
         sequence = int(after.partition(".")[0]) if after else 0
         clock = asyncio.get_running_loop().time
-        look = _LOOK_LOG if self._is_log else _LOOK
-        if self._consumer is None or after != self._at or clock() - self._looked > look:
+        if self._consumer is None or after != self._at or clock() - self._looked > _LOOK:
             await self._look(after, sequence)
             self._looked = clock()
         count = max(1, min(most, self._count))
@@ -272,8 +188,6 @@ class NatsStream(Looped):
             at_end = metadata.num_pending == 0
         if found:
             self._at = self._position(found[-1])
-            if not self._is_log:
-                self._looked = clock()
             mean = sum(len(one.data) for one in found) // len(found) + 1
             self._count = max(1, min(_READ // mean, 10_000))
         return Found(found, at_end)
@@ -291,7 +205,7 @@ class NatsStream(Looped):
             # It may be trimmed in between.
             with contextlib.suppress(errors.NotFoundError):
                 entry = (await self._stream.get_msg(self._name, seq=sequence)).data or b""
-                if self._mark(entry) != mark:
+                if _core.LogBridge.mark(entry) != mark:
                     raise await self._lost(after)
                 break
         if self._consumer is not None and after == self._at:
@@ -316,10 +230,6 @@ class NatsStream(Looped):
     def last(self) -> str:
         """See ``ChangeStream``."""
         return self._position(self._run(lambda: self._end(first=False), self._timeout))
-
-    def first(self) -> str:
-        """See ``ChangeStream``."""
-        return self._position(self._run(lambda: self._end(first=True), self._timeout))
 
     def ends(self) -> tuple[Entry, Entry] | None:
         """See ``ChangeStream``."""
@@ -346,7 +256,7 @@ class NatsStream(Looped):
                 return Entry(str(at), time, found.data or b"")
 
     def _position(self, entry: Entry | None) -> str:
-        return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
+        return f"{entry.id}.{_core.LogBridge.mark(entry.data)}" if entry else ""
 
     def largest(self) -> tuple[int, str]:
         """See ``ChangeStream``."""
@@ -376,7 +286,7 @@ class NatsStream(Looped):
         # Of the log, or of the entry.
         with contextlib.suppress(errors.NotFoundError):
             entry = await self._stream.get_msg(self._name, seq=int(sequence))
-            return mark in ("", self._mark(entry.data or b""))
+            return mark in ("", _core.LogBridge.mark(entry.data or b""))
         return False
 
     def trim(self, positions: Sequence[str]) -> int:
@@ -462,21 +372,9 @@ class NatsStream(Looped):
             raise
         self._client = client
         self._stream = client.jetstream(timeout=self._timeout)
-        if not self._is_log:
-            await self._make()
         if self._role == "append":
             self._inbox = client.new_inbox()
             await client.subscribe(f"{self._inbox}.*", cb=self._acknowledged)
-
-    async def _make(self) -> None:
-        try:
-            await self._stream.add_stream(self._config)
-        except errors.BadRequestError as error:
-            if error.err_code != _SAME_NAME:
-                raise
-            # It is there, and keeps more or less than is wanted here.
-            if self._role == "append":
-                await self._stream.update_stream(self._config)
 
     async def _forget_consumer(self) -> None:
         consumer, self._consumer, self._at = self._consumer, None, None
@@ -486,7 +384,7 @@ class NatsStream(Looped):
 
     async def _drop(self) -> None:
         client, self._client = self._client, None
-        self._next, self._consumer, self._at = None, None, None
+        self._consumer, self._at = None, None
         self._checked = False
         self._acks.clear()
         if client is not None:

@@ -1,4 +1,4 @@
-"""The change stream as nodes see it: a log in one total order, whichever engine keeps it."""
+"""A log as nodes see it: entries in one total order, whichever engine keeps them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, Protocol
 from interlock.errors import InterlockError
 
 Role = Literal["append", "read"]
-KEEP = 1_000_000
 ABSENT = 0.1
 """Seconds for which a read waits where there is no log yet."""
 TIMEOUT = 5.0
@@ -19,7 +18,7 @@ LEAST = 1_000_000
 
 
 class StreamUnavailable(InterlockError, ConnectionError):
-    """The engine of a stream did not answer in time, refused, or the call was interrupted.
+    """The engine of a stream did not answer in time, refused, or the stream was closed.
 
     Of an append nobody knows how many of its entries were written: a reader finds out.
     """
@@ -122,43 +121,35 @@ def _number(position: str) -> int:
 class ChangeStream(Protocol):
     """One stream as one object reads or appends to it.
 
-    An object is for one role and one thread at a time; ``interrupt`` is for any thread. It connects
-    when it is first used, and again after each ``StreamUnavailable``. The order of what one object
-    appended is kept, also across its own retries: an entry may be there twice, and never before one
-    that was appended earlier and is not there yet.
+    An object is for one role and one thread at a time; ``close`` is for any thread. It connects
+    when it is first used, and again after each ``StreamUnavailable``. What one object appends is in
+    the log in that order. An entry whose append failed may come later, or twice.
     """
 
     def append(self, entries: Sequence[bytes]) -> list[str] | None:
-        """Append entries in this order; return when the engine has all: their ids, if it tells.
+        """Append entries; return when the engine has all: their ids, if it tells them.
 
         Raises:
-            StreamMissing: none was written, for there is no such log. Other streams are made.
+            StreamMissing: none was written, for there is no such log.
             StreamUnavailable: it is unknown which of them were written.
         """
 
     def begin(self, entry: bytes) -> list[str] | None:
         """Append the first entry of a log, which is made if it is not there; as ``append``."""
 
-    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
-        """Return entries behind a position with their own positions, oldest first.
+    def entries(self, after: str, most: int, wait: float) -> Found:
+        """Return entries behind a position, oldest first.
 
         Args:
-            after: a position that this or another object has returned; ``""``: from the first kept.
+            after: the position of an entry; ``ID.``: behind whichever entry has that id, and
+                whether it is there or not; ``""``: from the first that is kept.
             most: the most entries that are returned; fewer may be where they are large.
-            wait: seconds to wait for the first one; 0: not at all.
+            wait: seconds to wait for the first one; 0: not at all. It may be shorter to say for the
+                first time that no more is there, and while there is no log.
 
         Raises:
             PositionLost: entries behind ``after`` are gone, or the log ends before it.
             StreamUnavailable: the engine did not answer.
-        """
-
-    def entries(self, after: str, most: int, wait: float) -> Found:
-        """Return entries as ``read`` does, with their times.
-
-        Args:
-            after: also ``ID.``: whichever entry is there, and whether it is there or not.
-            wait: as of ``read``; it may be shorter to say for the first time that no more is there,
-                and while there is no log.
         """
 
     untrimmed: str
@@ -190,12 +181,6 @@ class ChangeStream(Protocol):
 
     def last(self) -> str:
         """Return the position of the last entry, ``""`` if there is none."""
-
-    def first(self) -> str:
-        """Return the position of the first entry that is kept, ``""`` if there is none."""
-
-    def interrupt(self) -> None:
-        """End the call under way, or the next one if none is: ``StreamUnavailable`` is raised."""
 
     def close(self) -> None:
         """Close the connection. A call under way ends with ``StreamUnavailable``."""

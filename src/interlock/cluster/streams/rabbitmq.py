@@ -1,9 +1,8 @@
-"""A change stream in a stream of RabbitMQ, by aio-pika.
+"""A log in a stream of RabbitMQ, by aio-pika.
 
 By AMQP, not by the protocol of its own that streams have: that needs a plugin and a port beside,
-and its Python client has fewer users. A position is the entry's offset with a mark of its first
-bytes. RabbitMQ trims by age, a segment at a time, and not by number: ``keep`` is no bound here.
-AMQP tells no time of an entry: a log has that of a broker that stamps messages
+and its Python client has fewer users. A position is the entry's offset with a mark of its bytes.
+AMQP tells no time of an entry: it is that of a broker that stamps messages
 (``timestamp_in_ms``), otherwise that of the node which has written it.
 """
 
@@ -13,12 +12,12 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from interlock import _core
-from interlock.cluster.streams.looped import Looped, mark_of
+from interlock.cluster.streams.looped import Looped
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
@@ -47,7 +46,6 @@ except ImportError as error:
 _AHEAD = 200
 """Entries that the broker sends before they are asked for."""
 _UNCONFIRMED = 200
-_WEEK = 7 * 86_400
 _LARGEST = 4 << 20
 """Bytes of an entry of a log."""
 _SEGMENT = 64 << 20
@@ -64,31 +62,23 @@ _STAMP = "timestamp_in_ms"
 """Header of a broker that stamps messages."""
 
 
-def open_here(
-    url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
-) -> RabbitmqStream:
-    """See ``open_stream``."""
-    amqp, segment = _read_url("open_stream()", url)
-    return RabbitmqStream(amqp, without_password(url), name, keep_age, segment, timeout)
-
-
 def log_here(
     url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
 ) -> RabbitmqStream:
     """See ``open_log``."""
-    amqp, segment = _read_url("open_log()", url)
+    amqp, segment = _read_url(url)
     name, kind = log_name(table, dc, source), "log" if source is None else "link"
-    return RabbitmqStream(amqp, without_password(url), name, None, segment, timeout, kind)
+    return RabbitmqStream(amqp, without_password(url), name, segment, timeout, kind)
 
 
-def _read_url(call: str, url: str) -> tuple[str, int]:
+def _read_url(url: str) -> tuple[str, int]:
     """Return the URL of AMQP, and the bytes of a segment."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     segment = query.pop("segment", str(_SEGMENT))
     if not parts.netloc or query or not segment.isdecimal():
         raise ValueError(
-            f"{call}: url is {without_password(url)!r}; allowed: "
+            f"open_log(): url is {without_password(url)!r}; allowed: "
             f"rabbitmq+stream://USER:PASSWORD@HOST:PORT/VHOST, rabbitmqs+stream:// with TLS, and "
             f"?segment=BYTES behind"
         )
@@ -97,7 +87,7 @@ def _read_url(call: str, url: str) -> tuple[str, int]:
 
 
 class RabbitmqStream(Looped):
-    """See ``ChangeStream``. The queue is ``il.stream.NAME``, of a log ``il.log.NAME``."""
+    """See ``ChangeStream``. The queue is ``il.log.NAME``, of notes ``il.link.NAME``."""
 
     untrimmed = (
         "RabbitMQ cannot cut off a part of a stream: it keeps all of it, or what a policy with "
@@ -105,19 +95,10 @@ class RabbitmqStream(Looped):
     )
 
     def __init__(
-        self,
-        url: str,
-        shown: str,
-        name: str,
-        keep_age: float | None,
-        segment: int,
-        timeout: float,
-        kind: str = "stream",
+        self, url: str, shown: str, name: str, segment: int, timeout: float, kind: str
     ) -> None:
         super().__init__(f"stream {name!r} at {shown}")
         self._url = url
-        self._is_log = is_log = kind != "stream"
-        self._mark: Callable[[bytes], str] = _core.LogBridge.mark if is_log else mark_of
         self._queue = f"il.{kind}.{name}"
         self._arguments: dict[str, Any] = {
             "x-queue-type": "stream",
@@ -129,8 +110,6 @@ class RabbitmqStream(Looped):
                 "x-stream-max-segment-size-bytes": _OF_NOTES,
                 "x-max-length-bytes": 2 * _OF_NOTES,
             }
-        if not is_log:
-            self._arguments["x-max-age"] = f"{max(round(keep_age or _WEEK), 1)}s"
         self._timeout = timeout
         self._connection: Any = None
         self._channel: Any = None
@@ -161,7 +140,7 @@ class RabbitmqStream(Looped):
                 raise StreamMissing(self._text("there is no such queue"))
             await self._make()
         exchange = self._channel.default_exchange
-        headers = {_TIME: round(time.time() * 1000)} if self._is_log else None
+        headers = {_TIME: round(time.time() * 1000)}
         try:
             for start in range(0, len(entries), _UNCONFIRMED):
                 # They are sent in the order in which they are begun, and confirmed together.
@@ -178,11 +157,6 @@ class RabbitmqStream(Looped):
             raise StreamMissing(self._text("the queue is not there any more")) from None
 
     # -- Reading ------------------------------------------------------------------------------
-
-    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
-        """See ``ChangeStream``."""
-        found = self.entries(after, most, wait).entries
-        return [(self._position(one), one.data) for one in found]
 
     def entries(self, after: str, most: int, wait: float) -> Found:
         """See ``ChangeStream``."""
@@ -205,7 +179,7 @@ class RabbitmqStream(Looped):
         message = consumed.next_now()
         if message is None and await consumed.is_ended():
             raise StreamUnavailable(self._text("the broker has ended what was consumed"))
-        if message is None and self._is_log and not consumed.told_end:
+        if message is None and not consumed.told_end:
             # What the broker has sent before it answers this is here then.
             await consumed.fence()
             message = consumed.next_now()
@@ -235,7 +209,7 @@ class RabbitmqStream(Looped):
         return Found(found, False)
 
     def _position(self, entry: Entry | None) -> str:
-        return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
+        return f"{entry.id}.{_core.LogBridge.mark(entry.data)}" if entry else ""
 
     async def _look(self, after: str) -> None:
         """Begin to consume behind a position, and check that the stream has it."""
@@ -246,7 +220,7 @@ class RabbitmqStream(Looped):
         begin: int | str = _offset(after) if after else "first"
         self._consumed = consumed = await self._consume(begin)
         if after.partition(".")[2]:
-            message = await consumed.next(_COMES if self._is_log else self._timeout)
+            message = await consumed.next(_COMES)
             if message is None:
                 last = self._position(await self._end("last"))
                 # That nothing at all comes may be because the broker has much to do.
@@ -278,11 +252,6 @@ class RabbitmqStream(Looped):
         """See ``ChangeStream``. Takes a moment: the broker tells by sending its last chunk."""
         limit = 2 * self._timeout + 3 * _COMES
         return self._position(self._run(lambda: self._end("last"), limit))
-
-    def first(self) -> str:
-        """See ``ChangeStream``."""
-        limit = 2 * self._timeout + 3 * _COMES
-        return self._position(self._run(lambda: self._end("first"), limit))
 
     def ends(self) -> tuple[Entry, Entry] | None:
         """See ``ChangeStream``."""
@@ -385,21 +354,17 @@ class RabbitmqStream(Looped):
         await self._find()
 
     async def _find(self) -> None:
-        """Look whether the queue is there; what is no log is made."""
-        channel = await self._connection.channel(on_return_raises=self._is_log)
+        """Look whether the queue is there, as a log must be."""
+        channel = await self._connection.channel(on_return_raises=True)
         try:
             await channel.declare_queue(self._queue, passive=True)
-            if self._is_log:
-                # As it is there: the broker refuses arguments that differ.
-                await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
+            # As it is there: the broker refuses arguments that differ.
+            await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
         except ChannelNotFoundEntity as error:
             # A broker that starts says the same of a queue whose home is not up yet.
             if "no queue" not in str(error):
                 raise StreamUnavailable(self._text(str(error))) from None
             # The broker has closed the channel.
-            if self._is_log:
-                return
-            await self._make()
         except ChannelPreconditionFailed as error:
             raise StreamUnfit(
                 self._text(f"the queue is not one that a log can be in, see x-arguments: {error}")
@@ -408,7 +373,7 @@ class RabbitmqStream(Looped):
             self._channel, self._is_there = channel, True
 
     async def _make(self) -> None:
-        channel = await self._connection.channel(on_return_raises=self._is_log)
+        channel = await self._connection.channel(on_return_raises=True)
         await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
         self._channel, self._is_there = channel, True
 

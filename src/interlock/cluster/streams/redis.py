@@ -1,7 +1,7 @@
-"""A change stream in a stream of Redis or Valkey.
+"""A log in a stream of Redis or Valkey.
 
-An entry is one field of one entry there. A position is the entry's id with a mark of its first
-bytes: a promoted replica that lost its tail may give an id again, to other bytes. With each read
+An entry is one field of one entry there. A position is the entry's id with a mark of its bytes: a
+promoted replica that lost its tail may give an id again, to other bytes. With each read
 the server is asked whether it still has the entry that the reader comes from, which shows in one go
 that nothing behind it was trimmed, and that it is the same log still.
 """
@@ -9,11 +9,9 @@ that nothing behind it was trimmed, and that it is the same log still.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import socket
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from interlock import _core
@@ -32,40 +30,25 @@ from interlock.engine.request import Refused
 from interlock.engine.transport import connection as transport
 
 FIELD = b"e"
-_MARKED = 512
-"""Bytes of an entry that its mark is made of: its number and token are in front."""
 _READ = 8 << 20
 """Bytes that one read asks for, by the mean of the last."""
 _FIRST = 128
 """Entries that a read asks for before their size is known."""
-_TRIM = 1.0
-"""Seconds between two looks at the age of the oldest."""
-_FOUND = f"""
-local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
-if not found[1] then return 0 end
-if redis.sha1hex(found[1][2][2]:sub(1, {_MARKED})):sub(1, 8) == ARGV[2] then return 1 end
-return 0
-""".encode()
 Command = tuple[bytes, ...]
-
-
-def open_here(
-    url: str, name: str, keep: int, keep_age: float | None, role: Role, timeout: float
-) -> RedisStream:
-    """See ``open_stream``."""
-    target = _target("open_stream()", url)
-    return RedisStream(target, f"il:stream:{{{name}}}", keep, keep_age, timeout)
 
 
 def log_here(
     url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
 ) -> RedisStream:
     """See ``open_log``. Nodes read and append themselves: this is for another data centre's log."""
-    target = _target("open_log()", url)
+    try:
+        target = urls.parse(url)
+    except ValueError as error:
+        raise ValueError(str(error).replace("connect()", "open_log()", 1)) from None
     if target.kind != "server":
         raise ValueError(f"open_log(): a log needs one Redis or Valkey, not {target.shown}")
     key = log_key(table, dc) if source is None else f"il:link:{{{table}.{dc}}}:{source}"
-    return RedisStream(target, key, None, None, timeout)
+    return RedisStream(target, key, timeout)
 
 
 def log_key(table: str, dc: str) -> str:
@@ -73,43 +56,21 @@ def log_key(table: str, dc: str) -> str:
     return f"il:log:{{{table}.{dc}}}"
 
 
-def _target(call: str, url: str) -> urls.Target:
-    try:
-        return urls.parse(url)
-    except ValueError as error:
-        raise ValueError(str(error).replace("connect()", call, 1)) from None
-
-
 class RedisStream:
-    """See ``ChangeStream``. Without `keep` it is a log."""
+    """See ``ChangeStream``."""
 
     untrimmed = ""
 
-    def __init__(
-        self,
-        target: urls.Target,
-        key: str,
-        keep: int | None,
-        keep_age: float | None,
-        timeout: float,
-    ) -> None:
+    def __init__(self, target: urls.Target, key: str, timeout: float) -> None:
         self._target = target
         self._key = key.encode()
-        self._is_log = keep is None
-        self._mark: Callable[[bytes], str] = _core.LogBridge.mark if self._is_log else _mark
-        self._keep = keep or 0
-        self._keep_age = keep_age
         self._timeout = timeout
         self._made: Any = None
-        self._ended = self._closed = False
+        self._closed = False
         self._using = threading.Lock()
-        self._own: tuple[Any, ...] = ()
         self._from: str | None = None
         """The position up to which this connection is known to have read."""
         self._count = _FIRST
-        # Of the last entry that was appended, to trim by the server's clock.
-        self._last = b""
-        self._last_at = self._trimmed = 0.0
 
     # -- Appending ----------------------------------------------------------------------------
 
@@ -117,15 +78,7 @@ class RedisStream:
         """See ``ChangeStream``: all of them are written, or none."""
         if not entries:
             return []
-        if self._is_log:
-            return self._added(
-                [(b"XADD", self._key, b"NOMKSTREAM", b"*", FIELD, e) for e in entries]
-            )
-        length = b"%d" % self._keep
-        add = (b"XADD", self._key, b"MAXLEN", b"~", length, b"*", FIELD)
-        trims = self._trims()
-        ids = self._added([*trims, *((*add, entry) for entry in entries)])
-        return ids[len(trims) :]
+        return self._added([(b"XADD", self._key, b"NOMKSTREAM", b"*", FIELD, e) for e in entries])
 
     def begin(self, entry: bytes) -> list[str] | None:
         """See ``ChangeStream``."""
@@ -147,27 +100,9 @@ class RedisStream:
                 raise self._failed(str(one))
         if done[-1] is None:
             raise StreamMissing(self._text("there is no such stream"))
-        self._last, self._last_at = done[-1], time.monotonic()
         return [one.decode() if isinstance(one, bytes) else str(one) for one in done]
 
-    def _trims(self) -> list[Command]:
-        """Return the command that trims by age, when it is time for one."""
-        now = time.monotonic()
-        if self._keep_age is None or not self._last or now - self._trimmed < _TRIM:
-            return []
-        self._trimmed = now
-        last = int(self._last.partition(b"-")[0])
-        oldest = last + int((now - self._last_at - self._keep_age) * 1000)
-        # The last one stays, for readers who stand there.
-        least = b"%d" % oldest if oldest <= last else self._last
-        return [(b"XTRIM", self._key, b"MINID", b"~", least)]
-
     # -- Reading ------------------------------------------------------------------------------
-
-    def read(self, after: str, most: int, wait: float) -> list[tuple[str, bytes]]:
-        """See ``ChangeStream``."""
-        found = self.entries(after, most, wait).entries
-        return [(self._position(one), one.data) for one in found]
 
     def entries(self, after: str, most: int, wait: float) -> Found:
         """See ``ChangeStream``."""
@@ -176,12 +111,12 @@ class RedisStream:
             # Before it waits, perhaps for ever, behind what is not there.
             self._from = None
             if mark:
-                self._look(after, self._asked([self._found(ident, mark)], self._timeout)[0])
+                self._look(after, self._asked([self._found(ident)], self._timeout)[0])
         most = max(1, min(most, self._count))
         block = (b"BLOCK", b"%d" % max(1, round(wait * 1000))) if wait > 0 else ()
         start = ident.encode() or b"0-0"
         ask = (b"XREAD", b"COUNT", b"%d" % most, *block, b"STREAMS", self._key, start)
-        asked = [ask, self._found(ident, mark)] if mark else [ask]
+        asked = [ask, self._found(ident)] if mark else [ask]
         # The look comes behind the read: what is there then was there before.
         replies = self._asked(asked, self._timeout + max(wait, 0))
         if mark:
@@ -196,28 +131,21 @@ class RedisStream:
         self._count = max(1, _READ // mean)
         return Found(entries, len(entries) < most)
 
-    def _found(self, ident: str, mark: str) -> Command:
-        if self._is_log:
-            return (b"XRANGE", self._key, ident.encode(), ident.encode())
-        return (b"EVAL", _FOUND, b"1", self._key, ident.encode(), mark.encode())
+    def _found(self, ident: str) -> Command:
+        return (b"XRANGE", self._key, ident.encode(), ident.encode())
 
     def _look(self, after: str, reply: Any) -> None:
         """Raise PositionLost if this is not how the server answers that it has a position."""
-        if self._is_log:
-            reply = reply and self._position(_entry(reply[0])) == after
-        if not reply:
+        if not reply or self._position(_entry(reply[0])) != after:
             raise self._lost(after)
 
     def _lost(self, after: str) -> PositionLost:
-        return PositionLost(after, self.first(), self.last())
+        first, last = self._end(first=True), self._end(first=False)
+        return PositionLost(after, self._position(first), self._position(last))
 
     def last(self) -> str:
         """See ``ChangeStream``."""
         return self._position(self._end(first=False))
-
-    def first(self) -> str:
-        """See ``ChangeStream``."""
-        return self._position(self._end(first=True))
 
     def ends(self) -> tuple[Entry, Entry] | None:
         """See ``ChangeStream``."""
@@ -231,7 +159,7 @@ class RedisStream:
         return _entry(found[0]) if found else None
 
     def _position(self, entry: Entry | None) -> str:
-        return f"{entry.id}.{self._mark(entry.data)}" if entry else ""
+        return f"{entry.id}.{_core.LogBridge.mark(entry.data)}" if entry else ""
 
     def largest(self) -> tuple[int, str]:
         """See ``ChangeStream``."""
@@ -263,20 +191,15 @@ class RedisStream:
 
     # -- The connection -----------------------------------------------------------------------
 
-    def interrupt(self) -> None:
+    def close(self) -> None:
         """See ``ChangeStream``."""
         # First: who is about to connect looks at it afterwards.
-        self._ended = True
+        self._closed = True
         made = self._made
         opened = None if made is None else made._sock
         if opened is not None:
             with contextlib.suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """See ``ChangeStream``."""
-        self._closed = True
-        self.interrupt()
         if self._using.acquire(blocking=False):
             # Otherwise the call under way does it.
             self._drop()
@@ -287,16 +210,15 @@ class RedisStream:
         with self._using:
             try:
                 made = self._made or self._opened()
-                if self._ended or self._closed:
+                if self._closed:
                     raise ConnectionAbortedError
                 made._sock.settimeout(timeout)
                 made.send_packed_command(_packed(commands), check_health=False)
                 return [made.read_response(disable_decoding=True) for _ in commands]
             except BaseException as error:
                 # Whatever it was: replies may be on their way that are nobody's.
-                ended = self._ended
                 self._drop()
-                raise self._meant(error, ended) from None
+                raise self._meant(error) from None
             finally:
                 if self._closed:
                     self._drop()
@@ -311,17 +233,6 @@ class RedisStream:
         self._made = made
         made.connect()
         made._sock.settimeout(self._timeout)
-        if self._own:
-            # What an earlier connection has sent may be on its way still, as to a server that was
-            # stopped: it must not be written behind what is sent now.
-            self._told(b"CLIENT", b"KILL", *self._own)
-        self._own = ()
-        told = self._told(b"CLIENT", b"INFO") or b""
-        if made._sock.family != socket.AF_UNIX:
-            # By its address too: behind a failover the number is another client's.
-            info = dict(one.partition(b"=")[::2] for one in told.split())
-            if b"id" in info and b"addr" in info:
-                self._own = (b"ID", info[b"id"], b"ADDR", info[b"addr"])
         return made
 
     def _told(self, *command: Any) -> Any:
@@ -335,15 +246,15 @@ class RedisStream:
             return None
 
     def _drop(self) -> None:
-        made, self._made, self._ended, self._from = self._made, None, False, None
+        made, self._made, self._from = self._made, None, None
         if made is not None:
             made.disconnect()
 
-    def _meant(self, error: BaseException, ended: bool) -> BaseException:
+    def _meant(self, error: BaseException) -> BaseException:
         from redis.exceptions import RedisError
 
-        if (self._closed or ended) and isinstance(error, Exception):
-            return StreamUnavailable(self._text("closed" if self._closed else "interrupted"))
+        if self._closed and isinstance(error, Exception):
+            return StreamUnavailable(self._text("closed"))
         if isinstance(error, RedisError):
             refused = transport.refusal(error)
             if refused is not None:
@@ -374,7 +285,3 @@ def _entry(found: Any) -> Entry:
     """Return an entry as the server gave it."""
     ident, fields = found
     return Entry(ident.decode(), int(ident.partition(b"-")[0]), fields[1])
-
-
-def _mark(entry: bytes) -> str:
-    return hashlib.sha1(entry[:_MARKED], usedforsecurity=False).hexdigest()[:8]
