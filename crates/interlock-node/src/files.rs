@@ -34,12 +34,14 @@ pub fn lock<D: Disk>(disk: &D) -> Result<D::Lock, StoreError> {
     for folder in disk.make_folder("").map_err(wrong)? {
         disk.sync_folder(&folder).map_err(wrong)?;
     }
-    disk.lock("lock").map_err(wrong)?.ok_or_else(|| {
+    disk.lock(LOCK).map_err(wrong)?.ok_or_else(|| {
         let error = io::Error::from(io::ErrorKind::ResourceBusy);
         let advice = "another node has this folder: give each node a folder of its own";
         StoreError::advised("taking", &disk.describe(""), error, advice)
     })
 }
+
+const LOCK: &str = "lock";
 
 /// The numbers of the files whose names begin so, in their order.
 fn numbered<D: Disk>(disk: &D, prefix: &str) -> Result<Vec<u64>, StoreError> {

@@ -5,6 +5,7 @@
 //! A client is answered when the node has read its own entry and has what it applied in its ring file.
 
 mod acks;
+mod disk;
 mod keeping;
 mod outside;
 mod places;
@@ -13,7 +14,7 @@ mod taking;
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use interlock_log::apply::Answer;
@@ -82,7 +83,10 @@ pub struct Node<M, D: Disk, C> {
     /// The position of the newest checkpoint, and of the one that was begun last.
     saved: u64,
     begun: u64,
-    is_disk_bad: bool,
+    /// Since when the ring cannot be written.
+    disk_bad: Option<Instant>,
+    /// The moment at which it looked whether its folder is there.
+    looked_at: Instant,
     /// An empty entry was appended, by which it learns the log time of now.
     is_greeted: bool,
     /// An entry was read since.
@@ -108,13 +112,18 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         projection: Box<dyn Projection<M>>,
         pace: Pace,
     ) -> Result<Self, StoreError> {
-        let (mut memory, mut reports) = (Memory::new(MOST_KEPT), Vec::new());
-        let see = |one: crate::files::Kept| {
-            if let Ok(record) = Record::decode(&one.bytes) {
-                memory.restore(record);
-            }
+        let (mut memory, mut reports, mut unread) = (Memory::new(MOST_KEPT), Vec::new(), 0);
+        let see = |one: crate::files::Kept| match Record::decode(&one.bytes) {
+            Ok(record) => memory.restore(record),
+            Err(_) => unread += 1,
         };
         let ring = Ring::open(disk.clone(), Limits::default(), see, &mut reports)?;
+        if unread > 0 {
+            let text = format!(
+                "{unread} records are of another version of the program, and are passed over"
+            );
+            reports.push(Report { path: "the ring".to_owned(), text });
+        }
         let ring = Arc::new(Mutex::new(ring));
         let checkpoints = Checkpoints::open(disk, pace.reach)?;
         let newest = older(&checkpoints, u64::MAX, &mut reports)?;
@@ -162,7 +171,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             written_at: Instant::now(),
             saved,
             begun: saved,
-            is_disk_bad: false,
+            disk_bad: None,
+            looked_at: Instant::now(),
             is_greeted: false,
             knows_time: false,
             keeping: Keeping::new(point.bytes),
@@ -210,7 +220,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if self.log.is_open() && self.log.under_way().0 == 0 {
             wake = self.again.map_or(wake, |again| wake.min(again));
         }
-        if self.is_disk_bad {
+        if self.disk_bad.is_some() {
             wake = wake.min(now + RETRY);
         }
         let wait = wake.saturating_duration_since(now);
@@ -230,7 +240,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             && !self.is_other
             && !self.drains
             && self.knows_time
-            && !self.is_disk_bad
+            && self.disk_bad.is_none()
             && self.waiting.is_empty()
             && self.has_place()
     }
@@ -473,30 +483,6 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let bytes = found.as_ref().map_or(0, |(point, _)| point.bytes);
         self.go_on(found.map(|(_, found)| found), bytes);
         self.clients.tell(News::GoesBack(self.replica.place().mark.position));
-    }
-
-    /// Nobody is answered before what was applied is in the ring file.
-    fn write_ring(&mut self, now: Instant) {
-        self.take_answers(now);
-        let written = self.ring.lock().unwrap_or_else(PoisonError::into_inner).write();
-        match written {
-            Ok(()) => {
-                if std::mem::take(&mut self.is_disk_bad) {
-                    self.told.ends("disk");
-                }
-                self.acks.written();
-                if !self.answers.is_empty() {
-                    self.clients.answer(std::mem::take(&mut self.answers));
-                }
-            }
-            Err(error) => {
-                if !self.is_disk_bad {
-                    self.told.begins("disk", error.to_string());
-                    self.clients.tell(News::Disk(error.to_string()));
-                }
-                self.is_disk_bad = true;
-            }
-        }
     }
 
     /// Appends again, in its order, what is pending and may be lost, when nothing is under way.

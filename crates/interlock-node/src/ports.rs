@@ -101,7 +101,7 @@ pub enum Refused {
 pub enum News {
     /// The engine or its log.
     Trouble(crate::trouble::Trouble),
-    /// A file of the node, or its disk. Nobody is answered until it can write its ring.
+    /// A file of the node, or its disk.
     Disk(String),
     /// The table of the machine could not be written; this is tried again.
     Table(String),

@@ -364,6 +364,27 @@ fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
     other.end();
 }
 
+#[test]
+fn while_its_disk_is_full_nobody_waits_longer_than_a_write_may_take() {
+    let server = Server::start("redis-server", &[]);
+    let disk = Simulated::new(1);
+    let node = Running::on(&server, disk.clone(), "a", acks(0, 500));
+    let other = Running::start(&server, "b", Pace::default());
+    other.incr("y", 1);
+    node.incr("x", 1);
+    disk.set_faults(Faults { read_only: true, ..Faults::default() });
+    assert_eq!(node.tried("x", 1, None), [Ok(Answer::Unknown)]);
+    disk.set_faults(Faults::default());
+    assert_eq!(sums(&node.incr("x", 1)), [3]);
+    disk.set_faults(Faults { read_only: true, ..Faults::default() });
+    let lacking = node.tried("x", 1, Some(1)).remove(0).unwrap_err();
+    assert!(matches!(lacking, Unacknowledged::InTime { wanted: 1, .. }), "{lacking:?}");
+    disk.set_faults(Faults::default());
+    assert_eq!(sums(&node.incr("x", 1)), [5]);
+    node.end();
+    other.end();
+}
+
 fn acks(acks: usize, timeout: u64) -> Pace {
     Pace { acks, timeout: Duration::from_millis(timeout), ..Pace::default() }
 }

@@ -218,7 +218,7 @@ class NodeFigures:
     def state(self, found: dict[str, Any]) -> str:
         """Return ``serving``, ``joining``, ``stuck`` or ``read-only``."""
         kinds = {kind for kind, _, _ in found["trouble"]}
-        if self.fault or "settings" in kinds:
+        if self.fault or kinds & {"settings", "disk"}:
             return "read-only"
         if "stuck" in kinds:
             return "stuck"

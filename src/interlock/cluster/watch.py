@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from interlock import _core
 from interlock.cluster.feed import log_shown
@@ -18,6 +19,8 @@ LOOKED = 0.2
 """Seconds between two looks at a node's news."""
 OF_ANOTHER = ("the table's name:", "the data centre:", "the columns:", "another version")
 """Settings that a log keeps for ever; as the difference begins with them."""
+OF_FILES = {"disk", "checkpoint"}
+"""Kinds of trouble of the node's folder."""
 REPEATED = 60.0
 """Seconds after which a trouble of the engine that has not ended is logged again."""
 
@@ -47,6 +50,7 @@ class Watch:
         self._serves = False
         self._said: dict[str, float] = {}
         """Troubles of the engine that have not ended, and from when on each is logged again."""
+        self._failing: set[str] = set()
         self._put_back = 0
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-watch", daemon=True)
@@ -69,6 +73,7 @@ class Watch:
             if self._said and not found["trouble"]:
                 self._said.clear()
                 logger.info("node %s: the engine of its log works again", self._settings.name)
+            self._look_at_files(found)
             if self._put_back < found["put_back"]:
                 more, self._put_back = found["put_back"] - self._put_back, found["put_back"]
                 logger.warning("node %s has put back %s lost entries", self._settings.name, more)
@@ -85,6 +90,12 @@ class Watch:
             if last:
                 return
 
+    def _look_at_files(self, found: dict[str, Any]) -> None:
+        failing = {kind for kind, _, _ in found["trouble"]} & OF_FILES
+        if self._failing - failing:
+            logger.info("node %s: its files can be written again", self._settings.name)
+        self._failing = failing
+
     def _told(self, kind: str, text: str) -> None:
         name = self._settings.name
         match kind:
@@ -93,9 +104,7 @@ class Watch:
                 if now >= self._said.get(text, now):
                     self._said[text] = now + REPEATED
                     logger.warning("node %s, the engine of its log: %s", name, text)
-            case "disk":
-                logger.error("node %s: %s; writes are not answered until it can", name, text)
-            case "table":
+            case "disk" | "table":
                 logger.error("node %s: %s", name, text)
             case "back":
                 is_asked, self._figures.resyncs = self._figures.resyncs, False

@@ -71,6 +71,11 @@ impl<D: Disk> Checkpoints<D> {
         Ok(Checkpoints { disk, reach, kept, lost: Vec::new(), last })
     }
 
+    /// The folder was made again: there is none any more.
+    pub fn are_gone(&mut self) {
+        (self.kept, self.lost) = Default::default();
+    }
+
     /// Saves one. When it returns, it is on disk, and all but three are removed.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::io;
 use interlock_stores::disk::{read_at, Access, Disk, File};
 use interlock_stores::StoreError;
 
-use crate::files::{long, name, numbered, word, Report};
+use crate::files::{lock, long, name, numbered, word, Report, LOCK};
 
 pub struct Ring<D: Disk> {
     disk: D,
@@ -22,6 +22,8 @@ pub struct Ring<D: Disk> {
     ends: End,
     /// Behind a write that failed there may be a part of it.
     is_torn: bool,
+    /// Of a folder that was made again.
+    lock: Option<D::Lock>,
 }
 
 /// The sizes of a ring, in bytes.
@@ -78,7 +80,8 @@ impl<D: Disk> Ring<D> {
         reports: &mut Vec<Report>,
     ) -> Result<Ring<D>, StoreError> {
         let (files, file, waiting, ends) = Default::default();
-        let mut ring = Ring { disk, limits, files, file, waiting, ends, is_torn: false };
+        let (is_torn, lock) = (false, None);
+        let mut ring = Ring { disk, limits, files, file, waiting, ends, is_torn, lock };
         let numbers = numbered(&ring.disk, PREFIX)?;
         for (index, number) in numbers.iter().copied().enumerate() {
             let is_last = index + 1 == numbers.len();
@@ -105,9 +108,16 @@ impl<D: Disk> Ring<D> {
         content.truncate(found);
         let mut segment = Segment { number, length: 0, end: End::default() };
         let mut at = 0;
-        while let Some((kept, next)) = record(&content, at, number) {
-            segment.end.include(End { position: kept.position, time: kept.time });
-            see(kept);
+        loop {
+            while let Some((kept, next)) = record(&content, at, number) {
+                segment.end.include(End { position: kept.position, time: kept.time });
+                see(kept);
+                at = next;
+            }
+            let Some(next) = next_record(&content, at, number, segment.end.position) else { break };
+            let lost = next - at;
+            let text = format!("what begins at byte {at} is damaged: {lost} bytes are passed over");
+            reports.push(Report { path: place.clone(), text });
             at = next;
         }
         segment.length = at as u64;
@@ -176,6 +186,40 @@ impl<D: Disk> Ring<D> {
         self.waiting.clear();
         self.waiting.shrink_to(KEPT);
         Ok(())
+    }
+
+    /// Looks whether what was written can be found again: its folder may have been removed or replaced.
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    pub fn look(&self) -> Result<(), StoreError> {
+        let (Some(file), Some(segment)) = (&self.file, self.files.last()) else { return Ok(()) };
+        let path = name(PREFIX, segment.number);
+        if self.disk.holds(&path, file) {
+            return Ok(());
+        }
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        let advice = "the node's folder was removed or replaced: bring it back, or remove what is in its place";
+        Err(StoreError::advised("writing", &self.disk.describe(&path), error, advice))
+    }
+
+    /// Takes its folder anew where it was removed, and makes it if need be; what was written there is gone, and
+    /// nothing waits. Returns whether it has done so.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be made or taken.
+    pub fn renew(&mut self) -> Result<bool, StoreError> {
+        let wrong = |error| StoreError::new("looking at", &self.disk.describe(""), error);
+        // Whatever has a lock is another node's, or this one's with files that are not its own.
+        if self.look().is_ok() || self.disk.exists(LOCK).map_err(wrong)? {
+            return Ok(false);
+        }
+        self.lock = Some(lock(&self.disk)?);
+        (self.files, self.file, self.is_torn) = Default::default();
+        (self.waiting, self.ends) = Default::default();
+        Ok(true)
     }
 
     /// Has what was written survive a stop of the machine.
@@ -250,6 +294,14 @@ fn record(content: &[u8], at: usize, number: u64) -> Option<(Kept, usize)> {
     Some((Kept { position, time, bytes: whole[HEAD..].to_vec() }, end))
 }
 
+/// The place of the next record behind one that is damaged, if there is any. Positions tell most places that are
+/// none.
+fn next_record(content: &[u8], damaged: usize, number: u64, last: u64) -> Option<usize> {
+    let near = last.saturating_sub(FAR)..=last.saturating_add(FAR);
+    let may_be = |at: &usize| long(content, *at + 8).is_some_and(|found| near.contains(&found));
+    (damaged + 1..content.len()).filter(may_be).find(|at| record(content, *at, number).is_some())
+}
+
 /// Gives records their checksums.
 fn seal(records: &mut [u8], number: u64) {
     let mut at = 0;
@@ -268,6 +320,8 @@ fn checksum(record: &[u8], number: u64) -> u32 {
 }
 
 const PREFIX: &str = "ring-";
+/// Two records of a file have positions that are no further apart.
+const FAR: u64 = 1 << 32;
 /// Bytes in front of a record's own: length, checksum, position, time.
 const HEAD: usize = 24;
 /// Bytes of room that are kept when all is written.

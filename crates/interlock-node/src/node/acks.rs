@@ -158,13 +158,24 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// Acknowledges to others what is in this node's files.
     fn say(&mut self, now: Instant) {
         let is_said = self.acks.said.is_some_and(|(_, since)| now < since + ASKED);
-        if !self.replica.is_asked() || is_said || self.is_other || self.is_disk_bad {
+        if !self.replica.is_asked() || is_said || self.is_other || self.disk_bad.is_some() {
             return;
         }
         if self.log.is_open() && self.waiting.is_empty() {
             let entry = self.replica.acknowledge();
             self.acks.said = Some((log::mark(&entry), now));
             self.waiting.push_back(entry);
+        }
+    }
+
+    /// Those who have waited long enough for the ring file are told so.
+    pub(super) fn lack_unwritten(&mut self, now: Instant) {
+        let fresh = std::mem::take(&mut self.acks.fresh);
+        let (over, waiting) = fresh.into_iter().partition(|(_, held)| held.until <= now);
+        self.acks.fresh = waiting;
+        for (wanted, held) in over as Vec<(usize, Held)> {
+            let have = self.replica.acknowledging(held.position);
+            self.lack(held.ticket, Unacknowledged::InTime { wanted, have });
         }
     }
 

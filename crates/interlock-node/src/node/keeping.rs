@@ -24,6 +24,8 @@ pub(super) struct Keeping {
     ended: Option<Instant>,
     /// Another node needs one, and there is none.
     is_wanted: bool,
+    /// One could not be written: when to try it again.
+    again: Option<Instant>,
     /// The places that were asked for, and when.
     asked: Option<(Instant, Vec<Place>)>,
     next: Instant,
@@ -48,6 +50,7 @@ impl Keeping {
             begun: bytes,
             ended,
             is_wanted: false,
+            again: None,
             asked,
             next,
             cuts,
@@ -60,7 +63,7 @@ impl Keeping {
 
     /// The history behind a moment is not the log's any more.
     pub(super) fn go_back(&mut self, bytes: u64) {
-        *self = Keeping { is_wanted: self.is_wanted, ..Keeping::new(bytes) };
+        *self = Keeping { is_wanted: self.is_wanted, again: self.again, ..Keeping::new(bytes) };
     }
 
     /// The place before which to trim so that a number of entries stay: one to which it could be trimmed.
@@ -92,8 +95,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             }
             Some(Err(text)) => {
                 self.keeping.ended = Some(now);
-                self.told.begins("checkpoint", text.clone());
-                self.clients.tell(News::Disk(text));
+                self.unsaved(text, now);
             }
             None => {}
         }
@@ -103,15 +105,29 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             || keeping.bytes >= keeping.begun + self.pace.checkpoint_bytes;
         // A large state is not written all the time.
         let rests = keeping.ended.is_some_and(|ended| now < ended + SELDOM * self.saver.took);
-        let is_due = (is_due && !rests) || keeping.is_wanted;
+        // One that could not be written is tried again later, and soon enough however few entries come.
+        let is_due = match keeping.again {
+            Some(again) => now >= again,
+            None => (is_due && !rests) || keeping.is_wanted,
+        };
         if !is_due || self.saver.is_busy() || self.is_reading_for != ReadingFor::State {
             return;
         }
         let Some(later) = self.replica.checkpoint_later() else { return };
         self.begun = place.mark.position;
-        keeping.begun = keeping.bytes;
+        (keeping.begun, keeping.again) = (keeping.bytes, None);
         let point = Point { place, time: self.replica.state().now, bytes: keeping.bytes };
         if let Err(text) = self.saver.begin(point, later) {
+            self.unsaved(text, now);
+        }
+    }
+
+    /// A checkpoint could not be written.
+    fn unsaved(&mut self, text: String, now: Instant) {
+        self.keeping.again = Some(now + UNSAVED.max(SELDOM * self.saver.took));
+        let known = self.told.troubles.iter().any(|one| one.kind == "checkpoint");
+        self.told.begins("checkpoint", text.clone());
+        if !known {
             self.clients.tell(News::Disk(text));
         }
     }
@@ -258,6 +274,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 const LOOKED: Duration = Duration::from_secs(1);
 /// After which what the engine has refused is tried again.
 const LATER: Duration = Duration::from_secs(10);
+/// After which a checkpoint that could not be written is tried again at the soonest.
+const UNSAVED: Duration = Duration::from_secs(2);
 /// After which what was asked for is taken for lost.
 const LOST: Duration = Duration::from_secs(30);
 /// A checkpoint takes this part of the time at most.
