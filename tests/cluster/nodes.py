@@ -71,6 +71,12 @@ class NodeProcess:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def freeze(self) -> None:
+        freeze(self.process.pid)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         # A process that is stopped ends by nothing else.
         self.process.kill()
@@ -169,6 +175,17 @@ def node_cluster(folder: Path, *names: str, flags: tuple[str, ...] = ()) -> Iter
         if names:
             made.start(*names, flags=flags)
         yield made
+
+
+def freeze(pid: int) -> None:
+    """Stop a process, and wait until all its threads stand: one may be at work still."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    eventually(
+        lambda: all(
+            (one / "stat").read_text().rpartition(") ")[2][0] in "Tt" for one in threads.iterdir()
+        )
+    )
 
 
 def eventually(what: Callable[[], Any], why: Callable[[], str] = str, wait: float = 60) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.cluster.nodes import freeze
 from tests.hub.servers import free_port, missing
 
 PATIENCE = 60.0
@@ -29,18 +31,10 @@ def eventually(done: Callable[[], object], what: str | Callable[[], str] = "") -
         time.sleep(0.01)
 
 
-def _stands(thread: Path) -> bool:
-    return (thread / "stat").read_text().rpartition(") ")[2][0] in "Tt"
-
-
 class Engine:
     """A server with its data in a folder, on a port that stays the same."""
 
     program = ""
-    refuses_late = True
-    """Entries taken up when it thaws do not come behind what was appended later."""
-    counts = True
-    """It trims by the number of entries."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,15 +76,19 @@ class Engine:
             self.process.wait(PATIENCE)
             self.process = None
 
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        if self.process is not None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.process.wait(PATIENCE)
+            self.process = None
+
     def close(self) -> None:
         # What it would still write is nobody's.
         self.stop(signal.SIGKILL)
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-        # A thread of it may still be at work.
-        threads = Path(f"/proc/{self.pid}/task")
-        eventually(lambda: all(_stands(one) for one in threads.iterdir()))
+        freeze(self.pid)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -140,8 +138,17 @@ class Nats(Engine):
     def command(self) -> list[str]:
         return [
             self.program, "-js", "-a", "127.0.0.1", "-p", str(self.port),
-            "-sd", str(self.folder / "data"),
+            "-sd", str(self.folder / "data"), *self._flags(),
         ]  # fmt: skip
+
+    def _flags(self) -> list[str]:
+        told = subprocess.run([self.program, "-v"], capture_output=True, text=True).stdout
+        if tuple(map(int, re.findall(r"\d+", told)[:2])) < (2, 10):
+            return []
+        # It has the setting that the documentation asks for.
+        settings = self.folder / "settings"
+        settings.write_text("jetstream { sync_interval: always }\n")
+        return ["-c", str(settings)]
 
     def ready(self) -> bool:
         return super().ready() and "Server is ready" in self.said()
@@ -149,7 +156,6 @@ class Nats(Engine):
 
 class Rabbitmq(Engine):
     program = "/usr/lib/rabbitmq/bin/rabbitmq-server"
-    counts = refuses_late = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -216,7 +222,6 @@ class Rabbitmq(Engine):
 
 class Kafka(Engine):
     program = "java"
-    refuses_late = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

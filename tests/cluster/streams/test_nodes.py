@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from tests.cluster.streams.engines import Redis as EngineRedis
 from tests.cluster.streams.test_logs import with_nats
 from tests.hub.servers import needs_hub, redis_server
 
-Start = Callable[[str], NodeProcess]
+Start = Callable[..., NodeProcess]
 
 
 @pytest.fixture
@@ -41,8 +40,8 @@ def start(engine: Engine, dc: str, tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
         _, port = stack.enter_context(redis_server(tmp_path))
 
-        def begin(name: str) -> NodeProcess:
-            flags = ("--stream", engine.url, "--dc", dc)
+        def begin(name: str, *more: str) -> NodeProcess:
+            flags = ("--stream", engine.url, "--dc", dc, *more)
             url = f"redis://127.0.0.1:{port}"
             made = NodeProcess(name, url, tmp_path, *flags)
             stack.callback(made.close)
@@ -230,11 +229,11 @@ def test_a_log_is_trimmed_and_whoever_lacks_what_was_cut_off_takes_a_snapshot(
     # A broker may have sent it some entries before they are read.
     beyond = (number + 700,) if isinstance(engine, Rabbitmq) else (number,)
     assert beyond > begin
-    c.process.send_signal(signal.SIGSTOP)
+    c.freeze()
     try:
         value = trims(log, beyond, a, b)
     finally:
-        c.process.send_signal(signal.SIGCONT)
+        c.thaw()
     eventually(partial(has, c, "n", value), lambda: c.log)
     eventually(lambda: places(c) == places(a), lambda: f"{places(c)} {places(a)} {c.log}")
     c.says("node c takes a snapshot of node")
@@ -261,7 +260,7 @@ def test_a_log_that_somebody_else_has_trimmed_is_told_and_never_read_on(
     a = start("a")
     for n in range(1, 21):
         assert raised(a, "n") == n
-    a.process.send_signal(signal.SIGSTOP)
+    a.freeze()
     b = start("b")
     for n in range(21, 41):
         assert raised(b, "n") == n
@@ -269,7 +268,7 @@ def test_a_log_that_somebody_else_has_trimmed_is_told_and_never_read_on(
     assert ends is not None
     last = f"{ends[1].id}."
     assert log.stream.trim([last]) > 0
-    a.process.send_signal(signal.SIGCONT)
+    a.thaw()
     # Nobody has a checkpoint but b, who makes one when it is asked.
     eventually(lambda: "a takes a snapshot of node b" in a.log, lambda: a.log + b.log)
     eventually(partial(has, a, "n", 40), lambda: a.log + b.log)

@@ -1,0 +1,76 @@
+"""Writes that other machines are to have, on each engine of a log; test_acks has all of Redis."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+import pytest
+from redis import RedisError, ResponseError
+
+from tests.cluster.nodes import NodeProcess
+from tests.cluster.streams.engines import Engine, eventually
+from tests.cluster.streams.engines import Redis as EngineRedis
+from tests.cluster.streams.test_logs import delete
+from tests.cluster.streams.test_nodes import Start, client, dc, has, start, status
+
+__all__ = ["dc", "start"]
+
+IN_TIME = "NOACK it was done, and 0 of 1 other machines have acknowledged it in time"
+
+
+def increased(node: NodeProcess) -> int:
+    with client(node) as asked:
+        return int(asked.hincrby("presence:n", "unread", 1))
+
+
+def acked(node: NodeProcess) -> int:
+    """Write until another machine has acknowledged it."""
+    found: list[int] = []
+
+    def is_acked() -> bool:
+        try:
+            found.append(increased(node))
+        except RedisError as error:
+            if not any(word in str(error) for word in ("NOACK", "it was not done", "UNANSWERED")):
+                raise
+        return bool(found)
+
+    eventually(is_acked, lambda: node.log)
+    return found[0]
+
+
+@pytest.mark.watchdog(180)
+def test_a_write_is_answered_once_another_machine_has_it_and_outlives_log_and_machine(
+    engine: Engine, start: Start, dc: str
+) -> None:
+    if isinstance(engine, EngineRedis):
+        pytest.skip("tests/cluster/test_acks.py has this engine")
+    a = start("a", "--machine", "m-a", "--ack", "1", "--timeout", "1")
+    with pytest.raises(ResponseError, match=IN_TIME):
+        increased(a)
+    b = start("b", "--machine", "m-b")
+    acked(a)
+    with client(a) as asked:
+        barrier = ("TABLE", "BARRIER", "presence", "ACKS")
+        assert asked.execute_command(*barrier, "1") == "OK"
+        with pytest.raises(ResponseError, match="NOACK it was done, and 1 of 2 other"):
+            asked.execute_command(*barrier, "2")
+    b.freeze()
+    with pytest.raises(ResponseError, match=IN_TIME):
+        increased(a)
+    b.thaw()
+    acked(a)
+    # What the broker kept is acknowledged as before, and what is written next.
+    engine.kill()
+    engine.start()
+    last = acked(a)
+    a.kill()
+    shutil.rmtree(a.data)
+    delete(engine, "presence", dc)
+    eventually(lambda: "begins the log" in b.log or has(b, "n", last), lambda: b.log)
+    with client(b) as asked:
+        eventually(partial(has, b, "n", last), lambda: b.log)
+    a = start("a", "--machine", "m-a", "--ack", "1", "--timeout", "1")
+    assert acked(a) > last
+    eventually(lambda: status(a)["rows_checksum"] == status(b)["rows_checksum"])
