@@ -175,14 +175,14 @@ impl<M: Machine> Whole<M> {
                 let furthest = self.furthest(limits);
                 let deadlines = commands.iter().map(|command| command.deadline);
                 let latest = deadlines.filter(|deadline| *deadline <= furthest).max();
-                match self.count(entry, latest.unwrap_or(0), limits, rules) {
+                match self.count(entry, latest.unwrap_or(0), None, limits, rules) {
                     Fate::Counted => self.do_all(entry, commands, is_wanted, limits, rules),
                     fate => Applied::new(fate),
                 }
             }
             Body::PutBack(lost) => {
                 let latest = lost.done.iter().map(|done| done.command.deadline).max();
-                match self.count(entry, latest.unwrap_or(0), limits, rules) {
+                match self.count(entry, latest.unwrap_or(0), Some(lost), limits, rules) {
                     Fate::Gap => Applied::new(Fate::Gap),
                     Fate::Full => Applied::new(Fate::Full),
                     fate => self.put_back(entry, lost, fate, is_wanted, limits, rules),
@@ -221,16 +221,28 @@ impl<M: Machine> Whole<M> {
         Fate::Taken
     }
 
-    /// Rule 2: counts an entry that is the next of its name.
-    fn count(&mut self, entry: &Entry, latest: u64, limits: &Limits, rules: Rules) -> Fate {
+    /// Rule 2: counts an entry that is the next of its name, or one that is missing since a later one was put back.
+    fn count(
+        &mut self,
+        entry: &Entry,
+        latest: u64,
+        lost: Option<&PutBack>,
+        limits: &Limits,
+        rules: Rules,
+    ) -> Fate {
         let last = self.sessions.last(&entry.name);
-        if rules.numbers && entry.number != last + 1 {
+        let counts = entry.number == last + 1
+            || (lost.is_some_and(|lost| lost.leaps) && entry.number > last)
+            || self.sessions.is_missing(&entry.name, entry.number);
+        if rules.numbers && !counts {
             return if entry.number > last { Fate::Gap } else { Fate::Repeat };
         }
-        if last == 0 && self.sessions.names.len() >= limits.names {
+        // A put-back is not refused for want of room.
+        let has_room = lost.is_some() && rules.room;
+        if last == 0 && self.sessions.names.len() >= limits.names && !has_room {
             return Fate::Full;
         }
-        self.sessions.count(&entry.name, entry.number.max(last), self.busy, latest);
+        self.sessions.count(&entry.name, entry.number, self.busy, latest);
         Fate::Counted
     }
 
@@ -444,7 +456,7 @@ impl<M: Machine> Whole<M> {
                 let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else {
                     return Err(Damaged);
                 };
-                let judge = Judge::new(&self.sessions, &theirs.sessions, rules.own_order);
+                let judge = Judge::new(&self.sessions, &theirs.sessions, rules);
                 self.reading = self.reading.max(ours.join(machine, &judge));
                 self.sources.insert(source.name.clone(), source.mark);
             }
@@ -468,7 +480,7 @@ impl<M: Machine> Whole<M> {
         let is_whole = rules.within && self.genesis == theirs.genesis && self.is_within(&theirs);
         let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else { return };
         let before = ours.changes();
-        let judge = Judge::new(&self.sessions, &theirs.sessions, rules.own_order);
+        let judge = Judge::new(&self.sessions, &theirs.sessions, rules);
         let highest =
             if is_whole { ours.replace(machine, self.now) } else { ours.join(machine, &judge) };
         let lifted = judge.lifted.into_inner();

@@ -132,6 +132,8 @@ pub struct PutBack {
     /// The places of the writes without a client that it did not do, in increasing order. Another
     /// history may have done them.
     pub denied: Vec<u64>,
+    /// It counts though entries of its name before it are missing: nobody who can be reached has them.
+    pub leaps: bool,
 }
 
 /// The owner of the rows of a state entry, when they are not this data centre's own.
@@ -220,6 +222,7 @@ impl PutBack {
         for index in &self.denied {
             put_number(out, *index);
         }
+        out.push(u8::from(self.leaps));
     }
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -234,10 +237,11 @@ impl PutBack {
         let denied = (0..count).map(|_| reader.number()).collect::<Result<Vec<_>, _>>()?;
         let is_sorted = done.windows(2).all(|two| two[0].index < two[1].index)
             && denied.windows(2).all(|two| two[0] < two[1]);
-        if !is_sorted {
+        let leaps = reader.byte()?;
+        if !is_sorted || leaps > 1 {
             return Err(Damaged);
         }
-        Ok(Self { time, busy, writer, done, denied })
+        Ok(Self { time, busy, writer, done, denied, leaps: leaps == 1 })
     }
 }
 
@@ -376,6 +380,7 @@ mod tests {
             writer: 6,
             done: vec![Done { index: 2, stamp: 99, command: command.clone() }],
             denied: vec![1, 3],
+            leaps: true,
         };
         let plain = Command { client: None, ..command.clone() };
         let source = Source { name: b"north".to_vec(), mark: Mark { position: 3, checksum: 8 } };

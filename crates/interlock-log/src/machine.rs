@@ -1,7 +1,6 @@
 //! A log drives a deterministic machine, and tells it of each command when and for whom it is done.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use crate::codec::Damaged;
 use crate::session::{Client, Sessions, Standing};
@@ -49,12 +48,16 @@ pub struct Rules {
     pub first_date: bool,
     /// Rule 4: among the writes of one client the higher number wins.
     pub own_order: bool,
+    /// Rule 4: where two writes have one stamp, a value is taken to be of the client that wrote the other, too.
+    pub twins: bool,
     /// Rule 5: what no ring has is joined as a state.
     pub states: bool,
     /// Log time does not fall below what an entry's writer has seen.
     pub seen: bool,
     /// A command is skipped past its deadline.
     pub deadlines: bool,
+    /// Entries before which one is missing that nobody has are put back without it.
+    pub leaps: bool,
     /// Records are kept for long enough.
     pub records: bool,
     /// A write whose record may have been dropped is not done.
@@ -91,9 +94,11 @@ impl Rules {
         puts_back: true,
         first_date: true,
         own_order: true,
+        twins: true,
         states: true,
         seen: true,
         deadlines: true,
+        leaps: true,
         records: true,
         forgets: true,
         latest: true,
@@ -217,14 +222,19 @@ impl Moment<'_> {
     }
 }
 
+/// The stamp, client and number of a write.
+type Author<'a> = (u64, &'a [u8], u64);
+/// A client, and the number of its write.
+type Numbered<'a> = (&'a [u8], u64);
+
 /// Decides which of two values wins when states are joined.
 #[derive(Debug)]
 pub struct Judge<'a> {
     ours: &'a Sessions,
     theirs: &'a Sessions,
-    our_authors: HashMap<u64, (&'a [u8], u64)>,
-    their_authors: HashMap<u64, (&'a [u8], u64)>,
-    own_order: bool,
+    our_authors: Vec<Author<'a>>,
+    their_authors: Vec<Author<'a>>,
+    rules: Rules,
     pub(crate) lifted: RefCell<Vec<(Vec<u8>, u64, u64)>>,
 }
 
@@ -236,19 +246,18 @@ pub enum Winner {
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(ours: &'a Sessions, theirs: &'a Sessions, own_order: bool) -> Self {
+    pub(crate) fn new(ours: &'a Sessions, theirs: &'a Sessions, rules: Rules) -> Self {
         let (our_authors, their_authors) = (ours.authors(), theirs.authors());
         let lifted = RefCell::default();
-        Self { ours, theirs, our_authors, their_authors, own_order, lifted }
+        Self { ours, theirs, our_authors, their_authors, rules, lifted }
     }
 
     /// Decides between two values: that of one client with the higher number wins; between clients,
     /// the side that knew of the other's write; otherwise the later stamp.
     pub fn place(&self, ours: u64, theirs: u64) -> Winner {
-        let our = self.our_authors.get(&ours).copied();
-        let their = self.their_authors.get(&theirs).copied();
+        let (our, their) = self.authors(ours, theirs);
         let (mut they_knew, mut we_knew) = (false, false);
-        if self.own_order && our != their {
+        if self.rules.own_order && our != their {
             if let (Some((our_client, our_number)), Some((their_client, their_number))) =
                 (our, their)
             {
@@ -271,10 +280,28 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// The writers of two values, by their stamps. Where two histories gave one stamp to writes of different clients, the
+    /// values of a row are taken to be of the client that could have written both.
+    fn authors(&self, ours: u64, theirs: u64) -> (Option<Numbered<'a>>, Option<Numbered<'a>>) {
+        let our = with_stamp(&self.our_authors, ours);
+        let their = with_stamp(&self.their_authors, theirs);
+        let pairs = our.iter().flat_map(|one| their.iter().map(move |other| (one, other)));
+        let same = pairs.filter(|(one, other)| one.1 == other.1 && self.rules.twins).last();
+        let (one, other) = same.map_or((our.last(), their.last()), |(a, b)| (Some(a), Some(b)));
+        let author = |one: &Author<'a>| (one.1, one.2);
+        (one.map(author), other.map(author))
+    }
+
     fn lift(&self, author: Option<(&[u8], u64)>, stamp: u64) -> u64 {
         if let Some((client, number)) = author {
             self.lifted.borrow_mut().push((client.to_vec(), number, stamp));
         }
         stamp
     }
+}
+
+fn with_stamp<'b, 'a>(authors: &'b [Author<'a>], stamp: u64) -> &'b [Author<'a>] {
+    let from = authors.partition_point(|author| author.0 < stamp);
+    let to = authors.partition_point(|author| author.0 <= stamp);
+    &authors[from..to]
 }

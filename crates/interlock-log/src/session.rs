@@ -5,7 +5,7 @@
 //! were not done, and the stamps and replies of recent numbers. Both are dropped when the log has been busy for long enough since their last use.
 //! All of it is part of the state: every node decides the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{MOST_BYTES, MOST_NAME};
@@ -35,9 +35,29 @@ pub struct Named {
     /// Writes without a client that were counted and not done: the numbers of their entries, and
     /// their places in these. Another history may have done them.
     denied: Vec<(u64, u64)>,
+    /// Ranges of numbers below the last that were not counted: nobody had them when later ones were put back.
+    missing: Vec<(u64, u64)>,
 }
 
 impl Named {
+    fn count(&mut self, number: u64) {
+        if number <= self.last {
+            take_out(&mut self.missing, number);
+            return;
+        }
+        if number > self.last + 1 {
+            self.missing.push((self.last + 1, number - 1));
+            drop_lowest(&mut self.missing);
+        }
+        self.last = number;
+    }
+
+    /// The ranges of numbers up to one that were not counted.
+    fn uncounted(&self, up_to: u64) -> Vec<(u64, u64)> {
+        let beyond = (self.last < up_to).then_some((self.last + 1, up_to));
+        self.missing.iter().copied().chain(beyond).collect()
+    }
+
     fn deny(&mut self, number: u64, index: u64) {
         if let Err(at) = self.denied.binary_search(&(number, index)) {
             self.denied.insert(at, (number, index));
@@ -54,6 +74,8 @@ impl Named {
         let theirs = other.denied.iter().filter(|one| knows(self, one)).copied();
         let theirs: Vec<_> = theirs.collect();
         self.denied.retain(|one| knows(&other, one));
+        let last = self.last.max(other.last);
+        self.missing = in_both(&self.uncounted(last), &other.uncounted(last));
         for (number, index) in theirs {
             self.deny(number, index);
         }
@@ -117,7 +139,7 @@ impl Client {
         let is_done = match below {
             0 => true,
             1..=WINDOW => self.bit(below - 1),
-            _ => self.missing_at(number).is_none(),
+            _ => range_at(&self.missing, number).is_none(),
         };
         match is_done {
             true => Standing::Done,
@@ -125,20 +147,12 @@ impl Client {
         }
     }
 
-    /// The place of the range that has a number.
-    fn missing_at(&self, number: u64) -> Option<usize> {
-        let at = self.missing.partition_point(|range| range.1 < number);
-        self.missing.get(at).is_some_and(|range| range.0 <= number).then_some(at)
-    }
-
     fn miss(&mut self, from: u64, to: u64) {
         match self.missing.last_mut() {
             Some(last) if last.1 + 1 == from => last.1 = to,
             _ => self.missing.push((from, to)),
         }
-        if self.missing.len() > MOST_MISSING {
-            self.missing.remove(0);
-        }
+        drop_lowest(&mut self.missing);
     }
 
     /// Keeps what leaves the window when a number becomes the highest.
@@ -180,16 +194,7 @@ impl Client {
             return;
         }
         let number = self.highest - 1 - index;
-        let Some(at) = self.missing_at(number) else { return };
-        let (from, to) = self.missing.remove(at);
-        for (from, to) in [(number + 1, to), (from, number - 1)] {
-            if from <= to {
-                self.missing.insert(at, (from, to));
-            }
-        }
-        if self.missing.len() > MOST_MISSING {
-            self.missing.remove(0);
-        }
+        take_out(&mut self.missing, number);
     }
 
     fn raise(&mut self, number: u64) {
@@ -252,6 +257,29 @@ impl Client {
     }
 }
 
+/// The place of the range that has a number.
+fn range_at(ranges: &[(u64, u64)], number: u64) -> Option<usize> {
+    let at = ranges.partition_point(|range| range.1 < number);
+    ranges.get(at).is_some_and(|range| range.0 <= number).then_some(at)
+}
+
+fn take_out(ranges: &mut Vec<(u64, u64)>, number: u64) {
+    let Some(at) = range_at(ranges, number) else { return };
+    let (from, to) = ranges.remove(at);
+    for (from, to) in [(number + 1, to), (from, number - 1)] {
+        if from <= to {
+            ranges.insert(at, (from, to));
+        }
+    }
+    drop_lowest(ranges);
+}
+
+fn drop_lowest(ranges: &mut Vec<(u64, u64)>) {
+    if ranges.len() > MOST_MISSING {
+        ranges.remove(0);
+    }
+}
+
 /// The numbers that are in ranges of both.
 fn in_both(ours: &[(u64, u64)], theirs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let both = ours.iter().flat_map(|a| theirs.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
@@ -282,8 +310,20 @@ impl Sessions {
             Some(named) => named,
             None => self.names.entry(name.to_vec()).or_default(),
         };
-        (named.last, named.used) = (number, busy);
+        named.count(number);
+        named.used = busy;
         named.latest = named.latest.max(deadline);
+    }
+
+    /// True if a number of a name was not counted, and a later one was.
+    pub fn is_missing(&self, name: &[u8], number: u64) -> bool {
+        let named = self.names.get(name);
+        named.is_some_and(|named| range_at(&named.missing, number).is_some())
+    }
+
+    /// The ranges of a name's numbers up to one that were not counted.
+    pub fn uncounted(&self, name: &[u8], up_to: u64) -> Vec<(u64, u64)> {
+        self.names.get(name).unwrap_or(&Named::default()).uncounted(up_to)
     }
 
     /// Notes that a write without a client was counted and not done.
@@ -377,7 +417,10 @@ impl Sessions {
         }
         for (name, ours) in &self.names {
             for (number, index) in &ours.denied {
-                if others.last(name) >= *number && !others.was_denied(name, *number, *index) {
+                if others.last(name) >= *number
+                    && !others.is_missing(name, *number)
+                    && !others.was_denied(name, *number, *index)
+                {
                     undone.insert((name.clone(), *number, Some(*index)));
                 }
             }
@@ -397,7 +440,9 @@ impl Sessions {
             let theirs = others.names.get(name);
             theirs.is_some_and(|theirs| {
                 let mut denied = theirs.denied.iter().filter(|(number, _)| *number <= named.last);
+                let miss = in_both(&theirs.missing, &[(1, named.last)]);
                 named.last <= theirs.last
+                    && miss == in_both(&miss, &named.missing)
                     && denied.all(|(number, index)| self.was_denied(name, *number, *index))
             })
         };
@@ -430,14 +475,15 @@ impl Sessions {
         client.add(Recent { number, stamp, refused, reply });
     }
 
-    /// The client and the number of each recent write, by its stamp.
-    pub fn authors(&self) -> HashMap<u64, (&[u8], u64)> {
-        let mut authors = HashMap::new();
+    /// The client and the number of each recent write, in the order of stamps. Two histories may have given one
+    /// stamp to different writes.
+    pub fn authors(&self) -> Vec<(u64, &[u8], u64)> {
+        let mut authors = Vec::new();
         for (name, client) in &self.clients {
-            for recent in client.recent.iter().filter(|recent| !recent.refused) {
-                authors.insert(recent.stamp, (name.as_slice(), recent.number));
-            }
+            let recent = client.recent.iter().filter(|recent| !recent.refused);
+            authors.extend(recent.map(|recent| (recent.stamp, name.as_slice(), recent.number)));
         }
+        authors.sort_unstable();
         authors
     }
 
@@ -453,6 +499,7 @@ impl Sessions {
                 put_number(out, *number);
                 put_number(out, *index);
             }
+            put_ranges(out, &named.missing);
         }
         put_number(out, self.clients.len() as u64);
         for (name, client) in &self.clients {
@@ -463,11 +510,7 @@ impl Sessions {
             for word in client.window {
                 put_number(out, word);
             }
-            put_number(out, client.missing.len() as u64);
-            for (from, to) in &client.missing {
-                put_number(out, *from);
-                put_number(out, *to);
-            }
+            put_ranges(out, &client.missing);
             put_number(out, client.recent.len() as u64);
             for recent in &client.recent {
                 put_number(out, recent.number);
@@ -482,7 +525,7 @@ impl Sessions {
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let mut sessions = Self { forgotten: reader.number()?, ..Self::default() };
-        for _ in 0..reader.count(5)? {
+        for _ in 0..reader.count(6)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
             let (last, used, latest) = (reader.number()?, reader.number()?, reader.number()?);
             let count = reader.count(2)?;
@@ -491,7 +534,8 @@ impl Sessions {
             if count > MOST_DENIED || denied.windows(2).any(|two| two[0] >= two[1]) {
                 return Err(Damaged);
             }
-            sessions.names.insert(name, Named { last, used, latest, denied });
+            let missing = ranges(reader, last)?;
+            sessions.names.insert(name, Named { last, used, latest, denied, missing });
         }
         for _ in 0..reader.count(22)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
@@ -501,20 +545,7 @@ impl Sessions {
             for word in &mut client.window {
                 *word = reader.number()?;
             }
-            let count = reader.count(2)?;
-            let missing = (0..count).map(|_| Ok((reader.number()?, reader.number()?)));
-            client.missing = missing.collect::<Result<_, _>>()?;
-            let is_sorted = client.missing.windows(2).all(|two| two[0].1 < two[1].0);
-            let is_right = |range: &(u64, u64)| 0 < range.0 && range.0 <= range.1;
-            let lowest = client.highest.saturating_sub(WINDOW);
-            let is_below = client.missing.last().is_none_or(|range| range.1 < lowest);
-            if count > MOST_MISSING
-                || !is_sorted
-                || !is_below
-                || !client.missing.iter().all(is_right)
-            {
-                return Err(Damaged);
-            }
+            client.missing = ranges(reader, client.highest.saturating_sub(WINDOW))?;
             let count = reader.count(3)?;
             if count > RECENT {
                 return Err(Damaged);
@@ -530,6 +561,27 @@ impl Sessions {
         }
         Ok(sessions)
     }
+}
+
+fn put_ranges(out: &mut Vec<u8>, ranges: &[(u64, u64)]) {
+    put_number(out, ranges.len() as u64);
+    for (from, to) in ranges {
+        put_number(out, *from);
+        put_number(out, *to);
+    }
+}
+
+/// Ranges of numbers below a number.
+fn ranges(reader: &mut Reader<'_>, below: u64) -> Result<Vec<(u64, u64)>, Damaged> {
+    let count = reader.count(2)?;
+    let ranges = (0..count).map(|_| Ok((reader.number()?, reader.number()?)));
+    let ranges = ranges.collect::<Result<Vec<_>, _>>()?;
+    let is_sorted = ranges.windows(2).all(|two| two[0].1 < two[1].0);
+    let is_right = |range: &(u64, u64)| 0 < range.0 && range.0 <= range.1 && range.1 < below;
+    if count > MOST_MISSING || !is_sorted || !ranges.iter().all(is_right) {
+        return Err(Damaged);
+    }
+    Ok(ranges)
 }
 
 #[cfg(test)]

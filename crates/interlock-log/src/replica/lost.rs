@@ -7,9 +7,9 @@ use super::{Batch, Phase, Replica};
 use crate::apply::{Answer, Whole};
 use crate::checkpoint::{Checkpoint, Place};
 use crate::codec::{checksum, Reader};
-use crate::entry::Body;
+use crate::entry::{Body, PutBack};
 use crate::machine::{Machine, Rules};
-use crate::ring::Ring;
+use crate::ring::{Kept, Ring};
 use crate::session::Sessions;
 
 /// The entries of a name that the ring has and the state has not.
@@ -198,8 +198,12 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         mine.is_deep
             || mine.state.sessions.names.iter().any(|(name, named)| {
                 let before = mine.lasts.get(name).copied().unwrap_or(0);
-                let last = self.state.sessions.last(name).max(before);
-                (last + 1..=named.last).any(|number| !self.ring.has(name, number))
+                let uncounted = self.state.sessions.uncounted(name, named.last);
+                let mut numbers =
+                    uncounted.into_iter().flat_map(|(from, to)| from.max(before + 1)..=to);
+                numbers.any(|number| {
+                    !self.ring.has(name, number) && !mine.state.sessions.is_missing(name, number)
+                })
             })
             || self.lacks_writes(&mine.state.sessions)
             || self.denies_writes(&mine.state.sessions)
@@ -228,7 +232,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     fn denies_writes(&self, mine: &Sessions) -> bool {
         let mut denies = false;
         self.ring.each(&mut |kept| {
-            let is_next = kept.number > self.state.sessions.last(&kept.name)
+            let sessions = &self.state.sessions;
+            let is_next = (kept.number > sessions.last(&kept.name)
+                || sessions.is_missing(&kept.name, kept.number))
                 && kept.number <= mine.last(&kept.name);
             let is_denied = |index: &u64| mine.was_denied(&kept.name, kept.number, *index);
             denies = is_next && !kept.did.denied.iter().all(is_denied);
@@ -241,6 +247,11 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     /// an entry before it is missing.
     fn put_back(&self, most: usize, entries: &mut Vec<Vec<u8>>) -> bool {
         let sessions = &self.state.sessions;
+        let is_young = |kept: &Kept| {
+            let latest = kept.did.done.iter().map(|done| done.command.deadline).max();
+            latest.unwrap_or(kept.did.time) > sessions.forgotten
+        };
+        let leaps = self.resorts && self.setup.rules.leaps;
         // What is too old is put back only where something later of its name hangs on it.
         let mut names: BTreeMap<Vec<u8>, Owed> = BTreeMap::new();
         self.ring.each(&mut |kept| {
@@ -249,8 +260,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                 let owed = names.entry(kept.name.clone()).or_default();
                 owed.last = last;
                 owed.numbers.insert(kept.number);
-                let latest = kept.did.done.iter().map(|done| done.command.deadline).max();
-                if latest.unwrap_or(kept.did.time) > sessions.forgotten {
+                if is_young(kept) {
                     owed.highest = kept.number.max(owed.highest);
                 }
             }
@@ -260,11 +270,18 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             .values()
             .any(|owed| (owed.last + 1..=owed.highest).any(|it| !owed.numbers.contains(&it)));
         self.ring.each(&mut |kept| {
+            let mut over_gap = false;
             let is_next = names.get_mut(&kept.name).is_some_and(|owed| {
-                let is_next = kept.number == owed.last + 1 && kept.number <= owed.highest;
-                owed.last += u64::from(is_next);
+                let next = owed.numbers.range(owed.last + 1..).next();
+                let is_next = next == Some(&kept.number) && kept.number <= owed.highest;
+                over_gap = is_next && kept.number > owed.last + 1;
+                let is_next = is_next && (leaps || !over_gap);
+                if is_next {
+                    owed.last = kept.number;
+                }
                 is_next
             });
+            let is_missing = sessions.is_missing(&kept.name, kept.number) && is_young(kept);
             let is_repeat = kept.number <= sessions.last(&kept.name)
                 && kept.did.done.iter().any(|done| {
                     let is_missing = match &done.command.client {
@@ -273,8 +290,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                     };
                     is_missing && done.command.deadline > sessions.forgotten
                 });
-            if is_next || is_repeat {
-                let body = Body::PutBack(kept.did.clone());
+            if is_next || is_missing || is_repeat {
+                let did = PutBack { leaps: over_gap, ..kept.did.clone() };
+                let body = Body::PutBack(did);
                 entries.push(self.entry(kept.name.clone(), kept.number, body));
             }
             entries.len() < most

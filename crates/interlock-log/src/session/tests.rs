@@ -92,3 +92,29 @@ fn sessions_come_back_from_bytes() {
     sessions.drop_unused(2001);
     assert_eq!((sessions.forgotten, sessions.standing(b"c", 5)), (2005, Standing::New));
 }
+
+/// The numbers of a name that were not counted, in any order of put-backs, and joined with another history's.
+#[test]
+fn a_name_knows_which_numbers_below_its_last_are_missing() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..500 {
+        let mut pair = [(); 2].map(|()| (Named::default(), BTreeSet::new()));
+        for (named, counted) in &mut pair {
+            for _ in 0..random.u64(..30) {
+                let number = random.u64(1..40);
+                named.count(number);
+                counted.insert(number);
+            }
+        }
+        let [(mut a, counted_a), (b, counted_b)] = pair;
+        for last in [false, true] {
+            let counted = if last { &counted_a | &counted_b } else { counted_a.clone() };
+            assert_eq!(a.last, counted.last().copied().unwrap_or(0));
+            for number in 1..60 {
+                let is_missing = number < a.last && !counted.contains(&number);
+                assert_eq!(range_at(&a.missing, number).is_some(), is_missing, "{number} of {a:?}");
+            }
+            a.join(b.clone());
+        }
+    }
+}

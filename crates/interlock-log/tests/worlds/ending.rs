@@ -10,6 +10,8 @@ use crate::world::{Node, World};
 /// The narrower guarantees.
 const SHARED: &str = "around a loss, an older write of another client";
 const OLDER: &str = "log time fell by more than the span, an older write of a client";
+const OLD: &str =
+    "an older write, whose record was dropped, and every node says that rows were merged";
 const MERGED: &str = "a wrong sum, and every node says that rows were merged";
 
 impl World {
@@ -107,6 +109,12 @@ impl World {
                     && there.client == client
                     && number > there.number
                 {
+                    // A state was joined that had it still, and not the record of whose it was.
+                    let forgotten = first.replica.state().sessions.forgotten;
+                    if there.deadline <= forgotten && self.merged_everywhere() {
+                        narrowed.insert(OLD);
+                        continue;
+                    }
                     // Where log time has fallen so far, the record of the newer one could be dropped before
                     // the older one came back.
                     if there.deadline > other.time + self.limits().timeout + self.limits().span {
@@ -143,12 +151,16 @@ impl World {
         if sum == toy.writes.len() as u64 {
             return Ok(narrowed);
         }
-        // Every node says that rows were merged.
-        if self.nodes.iter().all(|node| node.replica.merged() > 0) {
+        if self.merged_everywhere() {
             narrowed.insert(MERGED);
             return Ok(narrowed);
         }
         Err(format!("sum: {sum} of {} writes, and nobody says so", toy.writes.len()))
+    }
+
+    /// Every node says that rows were merged.
+    fn merged_everywhere(&self) -> bool {
+        self.nodes.iter().all(|node| node.replica.merged() > 0)
     }
 
     fn describe(&self, write: u64) -> String {

@@ -9,28 +9,19 @@
 //! - Around a loss of the engine, a value of one client may lie over a write of another that began after its answer.
 //! - A client's older write may come back over a newer one if log time fell by more than the span of the ring plus the
 //!   longest timeout between them, and the record of the newer one was dropped.
-//! - A sum may be wrong where two histories were joined each of which had writes that the other lacked. Every node
-//!   then says that rows were merged ([`interlock_log::replica::Replica::merged`]).
+//! - A sum may be wrong, and a client's older write may win if its record was dropped, where two histories were joined
+//!   each of which had writes that the other lacked. Every node then says that rows were merged ([`interlock_log::replica::Replica::merged`]).
 //!
-//! Of 60,000 worlds of each of the ten kinds (600,000), 11 broke a promise, all with short times:
-//!
-//! | kind | broken | worlds | first |
-//! |---|---|---|---|
-//! | short | a write is gone: a name's record was dropped while its later entries were still to be put back | 1 | 44281 |
-//! | short | an older write of a client over a newer one, outside of the condition above (not understood) | 3 | 25224 |
-//! | everything | a write is gone, not yet looked into | 1 | 44281 |
-//! | everything | an older write of a client over a newer one, outside of the condition above (not understood) | 6 | 25224 |
+//! The narrower guarantees were needed in so many of 20,000 worlds of each kind; nothing broke:
 //!
 //! | kind | narrower guarantee needed | worlds | first |
 //! |---|---|---|---|
-//! | shared | an older write of another client | 1,162 | 10 |
-//! | trims | a wrong sum, said by every node | 7 | 19354 |
-//! | short | a wrong sum, said by every node | 246 | 69 |
-//! | ring | a wrong sum, said by every node | 43 | 1529 |
-//! | everything | a wrong sum, said by every node | 309 | 5 |
-//! | everything | an older write of a client, log time fell | 2 | 16742 |
-//!
-//! The share that CI runs (200 of each kind) is too small to meet any of those eleven.
+//! | shared | an older write of another client | 387 | 10 |
+//! | trims | a wrong sum, said by every node | 2 | 19354 |
+//! | short | a wrong sum, said by every node | 87 | 69 |
+//! | ring | a wrong sum, said by every node | 11 | 1529 |
+//! | everything | a wrong sum, said by every node | 100 | 5 |
+//! | everything | an older write of a client, log time fell | 1 | 16742 |
 //!
 //! `INTERLOCK_SHORTEST=KIND:WHAT` and `shortest_world` make the worlds in which something breaks smaller, and
 //! print the smallest for `INTERLOCK_WORLD` (KIND:SEED:STEP,STEP...).
@@ -185,13 +176,13 @@ fn kinds_hold() {
 #[test]
 fn every_rule_is_needed() {
     let mut idle = Vec::new();
-    for (rule, kind, leave_out) in RULES {
+    for (rule, kind, first, leave_out) in RULES {
         let mut rules = Rules::ALL;
         leave_out(&mut rules);
         // The first world that breaks and holds with all rules is enough.
         let kind = self::kind(kind);
         let run = |seed, rules| outcome(seed, kind, rules, &all());
-        let found = (0..20 * count()).find_map(|seed| {
+        let found = (first..first + 20 * count()).find_map(|seed| {
             let what = run(seed, rules)?;
             run(seed, Rules::ALL).is_none().then_some((seed, what))
         });
@@ -204,28 +195,30 @@ fn every_rule_is_needed() {
 }
 
 type LeaveOut = fn(&mut Rules);
-/// Each rule, and a kind of worlds that need it.
-const RULES: [(&str, &str, LeaveOut); 20] = [
-    ("numbers", "plain", |rules| rules.numbers = false),
-    ("clients", "plain", |rules| rules.clients = false),
-    ("goes_back", "plain", |rules| rules.goes_back = false),
-    ("puts_back", "plain", |rules| rules.puts_back = false),
-    ("first_date", "shared", |rules| rules.first_date = false),
-    ("own_order", "short", |rules| rules.own_order = false),
-    ("states", "short", |rules| rules.states = false),
-    ("seen", "short", |rules| rules.seen = false),
-    ("deadlines", "short", |rules| rules.deadlines = false),
-    ("records", "short", |rules| rules.records = false),
-    ("forgets", "short", |rules| rules.forgets = false),
-    ("within", "short", |rules| rules.within = false),
-    ("keeps_states", "everything", |rules| rules.keeps_states = false),
-    ("denied", "short", |rules| rules.denied = false),
-    ("waits", "ring", |rules| rules.waits = false),
-    ("room", "capacity", |rules| rules.room = false),
-    ("checksums", "shared", |rules| rules.checksums = false),
-    ("nonces", "plain", |rules| rules.nonces = false),
-    ("gaps", "trims", |rules| rules.gaps = false),
-    ("two", "calm", |rules| rules.two = false),
+/// Each rule, a kind of worlds that need it, and the seed at which to begin.
+const RULES: [(&str, &str, u64, LeaveOut); 22] = [
+    ("numbers", "plain", 0, |rules| rules.numbers = false),
+    ("clients", "plain", 0, |rules| rules.clients = false),
+    ("goes_back", "plain", 0, |rules| rules.goes_back = false),
+    ("puts_back", "plain", 0, |rules| rules.puts_back = false),
+    ("first_date", "shared", 0, |rules| rules.first_date = false),
+    ("own_order", "short", 90, |rules| rules.own_order = false),
+    ("twins", "short", 25224, |rules| rules.twins = false),
+    ("states", "short", 20, |rules| rules.states = false),
+    ("seen", "short", 12, |rules| rules.seen = false),
+    ("deadlines", "short", 60, |rules| rules.deadlines = false),
+    ("records", "short", 14, |rules| rules.records = false),
+    ("forgets", "short", 0, |rules| rules.forgets = false),
+    ("leaps", "short", 44281, |rules| rules.leaps = false),
+    ("within", "short", 99, |rules| rules.within = false),
+    ("keeps_states", "everything", 560, |rules| rules.keeps_states = false),
+    ("denied", "short", 279, |rules| rules.denied = false),
+    ("waits", "ring", 1259, |rules| rules.waits = false),
+    ("room", "capacity", 0, |rules| rules.room = false),
+    ("checksums", "shared", 117, |rules| rules.checksums = false),
+    ("nonces", "plain", 949, |rules| rules.nonces = false),
+    ("gaps", "trims", 23, |rules| rules.gaps = false),
+    ("two", "calm", 3123, |rules| rules.two = false),
 ];
 
 /// The rule "latest", whose worlds are too rare to wait for: an earlier write with a later deadline comes back long after
