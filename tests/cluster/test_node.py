@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -187,7 +189,7 @@ def test_a_killed_node_whose_engine_has_lost_all_puts_back_what_its_files_have(
 def test_without_an_engine_a_node_answers_that_it_did_nothing_or_that_nobody_knows(
     nodes: Nodes,
 ) -> None:
-    a = nodes.start("a")
+    a = nodes.start("a", "--timeout", "2")
     increased(a, "n")
     nodes._engine.close()
     with (
@@ -199,6 +201,24 @@ def test_without_an_engine_a_node_answers_that_it_did_nothing_or_that_nobody_kno
         assert one.hget("presence:n", "unread") == "1"
     nodes.lose_all()
     eventually(lambda: increased(a, "n", 0) in (1, 2))
+
+
+def test_writes_behind_those_that_a_frozen_engine_holds_wait_no_longer(nodes: Nodes) -> None:
+    # The connection to the engine would be given up after five seconds.
+    a = nodes.start("a", "--timeout", "1")
+    increased(a, "n")
+
+    def write(_: int) -> None:
+        with client(a, timeout=4) as one, pytest.raises(ResponseError, match=r"not done|been done"):
+            one.hincrby("presence:n", "unread", 1)
+
+    pid = Redis(port=nodes.port).info("server")["process_id"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(write, range(8)))
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:

@@ -67,10 +67,11 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.log.largest().filter(|found| found.bytes < own.bytes).unwrap_or(own)
     }
 
-    /// Clients that wait for longer than a write may take, for the node can take none, need not wait on.
+    /// Clients need not wait on for longer than a write may take, whatever is under way: an engine that is frozen
+    /// answers nothing.
     pub(super) fn refuse(&mut self, now: Instant) {
         if !self.drains {
-            if self.takes() || self.log.under_way().0 > 0 {
+            if self.takes() {
                 self.takes_none = None;
                 return;
             }

@@ -53,7 +53,7 @@ pub fn numbered(call: &mut Call<'_, '_>) {
     let command = match catalog::find(arguments) {
         Ok(command) if goes_to_writer(command) => command,
         Ok(command) => {
-            let text = format!("ERR '{}' is no command that writes rows", command.name);
+            let text = format!("ERR '{}' does not write rows", command.name);
             return call.error(&text);
         }
         Err(unknown) => return call.error_bytes(&unknown.text(arguments)),
@@ -101,10 +101,10 @@ fn client(arguments: Arguments<'_>) -> Result<Numbered, &'static str> {
     };
     let name = arguments[2].to_vec();
     if !(1..=MOST_NAME).contains(&name.len()) {
-        return Err("ERR the client's name is not of 1 to 128 bytes");
+        return Err("ERR the client's name is empty or too long; allowed: 1 to 128 bytes");
     }
-    let number_of = number(3, 1).ok_or("ERR the number is not of 1 to 2^63 - 1")?;
-    let deadline = number(4, 0).ok_or("ERR the deadline is no time in ms")?;
+    let number_of = number(3, 1).ok_or("ERR the number is out of range; allowed: 1 to 2^63 - 1")?;
+    let deadline = number(4, 0).ok_or("ERR the deadline is not a time in ms")?;
     Ok(Numbered { name, number: number_of, deadline })
 }
 
