@@ -177,8 +177,9 @@ class Directory:
                 if error.code == "NOTABLE":
                     raise NotATable(
                         f"{engine.target.shown} is a hub without the table {TABLE!r}, in which "
-                        f"nodes announce themselves; give it one: [[table]] name = {TABLE!r}, "
-                        f"columns = {COLUMNS!r}, key_size = 128"
+                        f"nodes announce themselves. Name the engine that the nodes have as "
+                        f"--cluster; if that is this hub, give it the table: [[table]] name = "
+                        f"{TABLE!r}, columns = {COLUMNS!r}, key_size = 128"
                     ) from None
                 if "unknown command" not in str(error):
                     self._refused(error)

@@ -122,6 +122,14 @@ class ClusterRows(WireRows[W]):
         """See `WireRows`."""
         return (yield from self._answered(session, command, _Patience(self), again))[1]
 
+    def _error(self, error: Refused) -> Exception:
+        if error.code in ("NOAUTH", "WRONGPASS"):
+            return EngineUnavailable(
+                f"the nodes of {self._named()} refuse the login: {error}; name a user of theirs in "
+                f"the URL: ?user=USER&password=PASSWORD"
+            )
+        return super()._error(error)
+
     def _answered(
         self,
         session: Session[Any],
@@ -245,6 +253,10 @@ class ClusterRows(WireRows[W]):
             elif patience.left() <= 0:
                 raise patience.over()
 
+    def _named(self) -> str:
+        cluster, shown = self._members.cluster, self._engine.target.shown
+        return f"table {self._name!r} of cluster {cluster!r} ({shown})"
+
     def _level(self, session: Session[Any], node: str, patience: _Patience) -> Request[None]:
         """See to it that a new home has all that the one before it had.
 
@@ -347,9 +359,7 @@ class _Patience:
         return EngineUnavailable(f"{self._named()}: {error}", unknown=True)
 
     def _named(self) -> str:
-        rows = self._rows
-        cluster, shown = rows._members.cluster, rows._engine.target.shown
-        return f"table {rows._name!r} of cluster {cluster!r} ({shown})"
+        return self._rows._named()
 
 
 def is_read(command: tuple[Argument, ...]) -> bool:

@@ -226,7 +226,7 @@ def _timeout(url: str, query: dict[str, str]) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        _wrong(url, f"its timeout is {_short(text)!r}; allowed: seconds, more than 0")
+        _wrong(url, f"its timeout is {_short(text)!r}; allowed: seconds, 0 to 1,000,000")
     return seconds
 
 

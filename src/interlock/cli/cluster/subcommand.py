@@ -99,6 +99,8 @@ class Cluster:
                 yield node
         except ReplyError as error:
             text = str(error).removeprefix("NODE ").removeprefix("ERR ")
+            if text.startswith("NOAUTH"):
+                text = "it asks for a login"
             raise Refusal(f"{place}: {text}{_advice(error)}") from None
         except OSError as error:
             raise Unanswered(f"{place} does not answer: {error.strerror or error}") from None
