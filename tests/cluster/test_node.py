@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from interlock import SharedTable
+from interlock.cli import main
 from tests.cluster.nodes import NodeProcess, Presence, eventually
 from tests.hub.manager import manager
 from tests.hub.servers import INTERLOCK, needs_hub, redis_server
@@ -326,14 +327,20 @@ def _row(folder: Path) -> Path:
     return path
 
 
-def test_wrong_flags_are_told(tmp_path: Path) -> None:
+def test_wrong_flags_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     row = f"presence={_row(tmp_path)}:Presence"
     broken = tmp_path / "broken.py"
     broken.write_text("import nothing_of_that_name")
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
     for flags, said in (
         (("--table", row, "--cluster", "redis://h", "--link", "west"), "DC=URL"),
         (("--table", row, "--cluster", "redis://h", "--ack", "some"), "allowed: a whole number"),
+        (("--table", row, "--cluster", "redis://h", "--keep", "-1"), "allowed: a whole number"),
+        (("--table", row, "--cluster", "redis://h", "--advertise", "h"), "allowed: HOST:PORT"),
         (("--table", row, "--cluster", "http://h"), "allowed: redis://HOST"),
+        (("--table", row, "--cluster", "kafka://h"), "--stream puts the log on NATS, Kafka"),
         (("--table", "presence", "--cluster", "redis://h"), "NAME=FILE.py:CLASS"),
         (("--table", f"p={broken}:P", "--cluster", "redis://h"), "cannot be imported"),
         (("--table", "p=nowhere.py:P", "--cluster", "redis://h"), "there is no file"),
@@ -341,13 +348,25 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
          "own data centre"),
         (("--table", row, "--cluster", "redis://h", "--max-staleness", "0.1"), "2 s or more"),
     ):  # fmt: skip
-        ended = subprocess.run(
-            [INTERLOCK, "node", *flags], capture_output=True, text=True, timeout=60, cwd=tmp_path,
-            env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        )  # fmt: skip
-        assert ended.returncode == 2, (flags, ended.stderr)
-        assert said in ended.stderr, (flags, ended.stderr)
+        try:
+            code = main(["node", *flags])
+        except SystemExit as ended:
+            code = ended.code  # type: ignore[assignment]
+        told = capsys.readouterr().err
+        assert code == 2, (flags, told)
+        assert said in told, (flags, told)
     assert not (tmp_path / "state").exists()
+
+
+def test_a_node_that_never_reached_its_engine_ends_without_an_error(tmp_path: Path) -> None:
+    # Nothing listens at port 1.
+    node = NodeProcess("a", "redis://127.0.0.1:1?timeout=0.1", tmp_path)
+    try:
+        node.wait()
+        node.process.send_signal(signal.SIGTERM)
+        assert node.process.wait(30) == 0, node.log
+    finally:
+        node.close()
 
 
 def test_a_node_says_to_its_service_manager_when_it_is_ready_alive_and_stopping(

@@ -29,7 +29,7 @@ def _link(text: str) -> tuple[str, str]:
     return dc, url
 
 
-def _ack(text: str) -> int:
+def _whole(text: str) -> int:
     if text.isdecimal():
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r}; allowed: a whole number")
@@ -45,6 +45,23 @@ def _seconds(text: str) -> float:
     return number
 
 
+def _cluster(text: str) -> str:
+    scheme = text.partition(":")[0]
+    if scheme in ENGINES:
+        return text
+    raise argparse.ArgumentTypeError(
+        f"{text!r}; allowed: redis://HOST:PORT, rediss://HOST:PORT, unix:///PATH, or a hub at "
+        f"interlock://HOST:PORT; --stream puts the log on NATS, Kafka or RabbitMQ"
+    )
+
+
+def _place(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if host and port.isdecimal() and 0 < int(port) <= 65535:
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r}; allowed: HOST:PORT")
+
+
 def _http(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
@@ -52,11 +69,14 @@ def _http(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
+ENGINES = ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix", "redis+unix", "interlock",
+           "interlock+unix")  # fmt: skip
+"""Schemes of engines in which nodes announce themselves."""
 FLAGS = (
     Flag("--table", "name of the table, and the class of its rows in a file or module",
          "NAME=FILE.py:CLASS", required=True),
     Flag("--cluster", "engine shared by the nodes of this data centre, for their "
-         "announcements and the log", "URL", required=True),
+         "announcements and the log", "URL", _cluster, required=True),
     Flag("--stream", "another engine for the log: redis://, nats://, kafka://, "
          "rabbitmq+stream://", "URL"),
     Flag("--name", "name of the node (the machine's)", "NAME"),
@@ -66,7 +86,7 @@ FLAGS = (
     Flag("--link-stream", "engine with the log of another data centre, if it is not that of "
          "--link", "DC=URL", _link, many=True),
     Flag("--ack", "number of other machines that must have a write before the client is answered "
-         "(0)", "N", _ack, default=0),
+         "(0)", "N", _whole, default=0),
     Flag("--machine", "machine, rack or zone of the node: several with the same one count once for "
          "--ack and for trimming the log (the machine it runs on)", "NAME", default=""),
     Flag("--database", "database to which rows are written behind the log: sqlite:///FILE, "
@@ -82,7 +102,7 @@ FLAGS = (
     Flag("--timeout", "seconds within which a write is done, or not at all (10)", "SECONDS",
          _seconds),
     Flag("--keep", "entries to keep in the log beyond those that nodes need (0)", "N",
-         positive, default=0),
+         _whole, default=0),
     Flag("--tombstone-age", "seconds to remember a deleted row (604800)", "SECONDS",
          _seconds, default=604_800.0),
     Flag("--capacity", "maximum number of rows (1,000,000)", "N", positive,
@@ -98,7 +118,7 @@ FLAGS = (
     Flag("--http", "port for /ready, /health and /metrics over HTTP", "PORT",
          _http),
     Flag("--advertise", "address at which clients and other nodes reach it, if it is not the one "
-         "it listens on", "HOST:PORT"),
+         "it listens on", "HOST:PORT", _place),
     Flag("--peer-user", "user for the hubs of other nodes, with the password in "
          "INTERLOCK_PEER_PASSWORD", "NAME"),
     Flag("--peer-ca", "file of the authority that signed the certificates of other nodes; turns "

@@ -33,6 +33,7 @@ class Membership:
         self._dc = dc
         self._own = own
         self._name = ""
+        """Its id, once it is announced."""
         self._changed = threading.Event()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-membership", daemon=True)
@@ -52,8 +53,9 @@ class Membership:
         self._changed.set()
         if self._thread.is_alive():
             self._thread.join()
-        with contextlib.suppress(InterlockError, OSError):
-            withdraw(self._client, self._cluster, self._name)
+        if self._name:
+            with contextlib.suppress(InterlockError, OSError):
+                withdraw(self._client, self._cluster, self._name)
 
     def wake(self) -> None:
         """Announce the node at once: what it announces has changed."""
