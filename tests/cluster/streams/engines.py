@@ -222,6 +222,9 @@ class Rabbitmq(Engine):
 
 class Kafka(Engine):
     program = "java"
+    listener = ""
+    """One more listener, as NAME://HOST:PORT, and what it needs."""
+    more = ""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -244,18 +247,19 @@ class Kafka(Engine):
         ]
         if not settings.exists():
             broker, controller = (f"127.0.0.1:{port}" for port in (self.port, self._controller))
+            here = ",".join(filter(None, (f"PLAINTEXT://{broker}", self.listener)))
             settings.write_text(
                 f"process.roles=broker,controller\nnode.id=1\n"
                 f"controller.quorum.voters=1@{controller}\n"
-                f"listeners=PLAINTEXT://{broker},CONTROLLER://{controller}\n"
-                f"advertised.listeners=PLAINTEXT://{broker}\n"
+                f"listeners={here},CONTROLLER://{controller}\nadvertised.listeners={here}\n"
                 f"controller.listener.names=CONTROLLER\n"
-                f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+                f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
+                f"SASL_PLAINTEXT:SASL_PLAINTEXT\n"
                 f"inter.broker.listener.name=PLAINTEXT\nlog.dirs={self.folder}/data\n"
                 f"offsets.topic.replication.factor=1\n"
                 f"transaction.state.log.replication.factor=1\n"
                 f"transaction.state.log.min.isr=1\nlog.retention.check.interval.ms=500\n"
-                f"log.initial.task.delay.ms=500\nlog.segment.delete.delay.ms=100\n"
+                f"log.initial.task.delay.ms=500\nlog.segment.delete.delay.ms=100\n{self.more}"
             )
             made = subprocess.run(
                 [*java, "kafka.tools.StorageTool", "format", "-t", "aW50ZXJsb2Nrc3RyZWFtcw",

@@ -17,6 +17,7 @@ from interlock.cluster.streams.kafka_settings import LOG, READING, client_settin
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
+    LOGIN,
     Entry,
     Found,
     PositionLost,
@@ -57,12 +58,13 @@ _READ = 8 << 20
 _FIRST = 128
 _LOOK = 1.0
 """Seconds after which a reader looks whether the topic is the same still."""
+_SETTINGS = 5.0
+"""Seconds after which a reader asks for the topic's settings again."""
 _LARGEST = 8_000_000
 """Bytes of an entry with what is around it."""
 _AROUND = 1000
 _DENIED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 )
 _SILENT = (
@@ -99,9 +101,11 @@ class KafkaStream:
         self._producer: Any = None
         self._consumer: Any = None
         self._admin: Any = None
-        self._said = ""
+        self._said: KafkaError | None = None
         """The last error of the client that explains why nothing is answered."""
         self._made = False
+        self._made_at = 0.0
+        """The moment at which its settings were last asked for."""
         self._at: str | None = None
         self._looked = 0.0
         self._count = _FIRST
@@ -183,6 +187,11 @@ class KafkaStream:
             return Found([], True)
         offset = _offset(after)
         if self._consumer is None or after != self._at or now - self._looked > _LOOK:
+            if now - self._made_at > _SETTINGS:
+                # They may have been changed.
+                self._made = False
+                if not self._is_there():
+                    raise PositionLost(after, "", "")
             if not self._look(after):
                 return Found([], True)
             self._looked = time.monotonic()
@@ -230,13 +239,17 @@ class KafkaStream:
         found = [first]
         if count > 1:
             found += self._consumer.consume(count - 1, 0.0)
+        entries = []
         for message in found:
             error = message.error()
-            if error is not None:
-                if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
-                    raise self._lost(self._at or "")
-                raise StreamUnavailable(self._text(error.str()))
-        return found
+            if error is None:
+                entries.append(message)
+            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+                raise self._lost(self._at or "")
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                # The client asks for a group whether it is in one or not.
+                raise self._failed(error)
+        return entries
 
     def _look(self, after: str) -> bool:
         """Check that the topic has a position, and begin to consume behind it.
@@ -266,7 +279,7 @@ class KafkaStream:
             self._check()
             for message in self._some(1):
                 return self._entry_of(message)
-        raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
+        raise self._silent()
 
     def _ends_now(self) -> tuple[int, int]:
         """Return the first offset that is kept, and the one that comes next."""
@@ -389,7 +402,7 @@ class KafkaStream:
                     f"entry that one broker has counts as kept: set it to 2"
                 )
             )
-        self._made = True
+        self._made, self._made_at = True, time.monotonic()
         return True
 
     def _unfit(self, name: str, found: str) -> StreamUnfit:
@@ -434,10 +447,15 @@ class KafkaStream:
         with self._using:
             try:
                 self._check()
-                return call()
+                done = call()
+                self._said = None
+                return done
             except PositionLost:
                 raise
             except BaseException as error:
+                # Calls that do not poll have heard nothing.
+                for client in filter(None, (self._admin, self._producer, self._consumer)):
+                    client.poll(0)
                 self._drop()
                 if isinstance(error, StreamUnavailable):
                     raise
@@ -451,24 +469,38 @@ class KafkaStream:
     def _failed(self, error: Any) -> StreamUnavailable:
         """Return what an error of Kafka means."""
         if not isinstance(error, KafkaError):
-            return StreamUnavailable(self._text(str(error)))
+            return self._silent(str(error))
         if error.code() in _DENIED:
-            return StreamDenied(self._text(f"its user may not: {error.str()}"))
-        # What the client has logged says more of a silence, as of a login that fails.
-        said = self._said if error.code() in _SILENT else ""
-        return StreamUnavailable(self._text(said or error.str()))
+            needed = "Read, Write, Create, Delete and DescribeConfigs"
+            text = f"its user may not: {error.str()}: a node needs {needed} of its topic"
+            return StreamDenied(self._text(text))
+        if error.code() == KafkaError._AUTHENTICATION:
+            return StreamDenied(self._text(f"{LOGIN}: {error.str()}"))
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            text = f"{error.str()}: raise max.message.bytes of the topic to {self._most}"
+            return StreamUnavailable(self._text(text))
+        if error.code() in _SILENT:
+            return self._silent(error.str())
+        return StreamUnavailable(self._text(error.str()))
+
+    def _silent(self, text: str = "") -> StreamUnavailable:
+        """Return why nobody has answered, as far as the client has heard."""
+        said, self._said = self._said, None
+        if said is not None:
+            return self._failed(said)
+        return StreamUnavailable(self._text(text or f"no answer in {self._timeout:.3g} s"))
 
     def _heard(self, error: Any) -> None:
         """Keep what is behind a silence."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE):
-            self._said = error.str()
+            self._said = error
 
     def _until(self, done: Callable[[], bool]) -> None:
         until = time.monotonic() + self._timeout + 1.0
         while not done():
             self._check()
             if time.monotonic() > until:
-                raise StreamUnavailable(self._text(f"no answer in {self._timeout:.3g} s"))
+                raise self._silent()
 
     def _check(self) -> None:
         if self._closed:
@@ -490,7 +522,6 @@ class KafkaStream:
         consumer, self._consumer = self._consumer, None
         self._admin, self._at, self._made = None, None, False
         self._known.clear()
-        self._said = ""
         if producer is not None:
             # What it has not delivered would come behind what is appended next.
             with contextlib.suppress(KafkaException):

@@ -60,8 +60,7 @@ class Looped:
                 if isinstance(error, concurrent.futures.CancelledError):
                     raise StreamUnavailable(self._text("the connection was lost")) from None
                 if isinstance(error, Exception):
-                    why = str(error) or type(error).__name__
-                    raise StreamUnavailable(self._text(why)) from error
+                    raise self._meant(error) from error
                 raise
             finally:
                 self._asked = None
@@ -74,6 +73,10 @@ class Looped:
                 return await make()
         except TimeoutError:
             raise StreamUnavailable(self._text(self._silent(limit))) from None
+
+    def _meant(self, error: Exception) -> StreamUnavailable:
+        """Return what an error of the client means."""
+        return StreamUnavailable(self._text(str(error) or type(error).__name__))
 
     def _silent(self, limit: float) -> str:
         """Return what is known of why nobody has answered."""

@@ -18,6 +18,7 @@ from interlock.cluster.streams.looped import Looped
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
+    LOGIN,
     Entry,
     Found,
     PositionLost,
@@ -128,7 +129,7 @@ class NatsStream(Looped):
             answer = json.loads((await reply).data)
             error = answer.get("error")
             if error is not None:
-                raise StreamUnavailable(self._text(_meant(error)))
+                raise StreamUnavailable(self._text(_told(error)))
             ids.append(str(answer["seq"]))
         return ids
 
@@ -309,16 +310,20 @@ class NatsStream(Looped):
     # -- The connection -----------------------------------------------------------------------
 
     async def _state(self) -> Any:
-        return (await self._stream.stream_info(self._name)).state
+        """Return what the log has. StreamUnfit: entries of it may be dropped."""
+        info = await self._stream.stream_info(self._name)
+        self._check_config(info.config)
+        return info.state
 
     async def _is_there(self) -> bool:
         """Return whether there is such a log. StreamUnfit: entries of it may be dropped."""
-        if self._checked:
-            return True
-        try:
-            config = (await self._stream.stream_info(self._name)).config
-        except errors.NotFoundError:
-            return False
+        if not self._checked:
+            with contextlib.suppress(errors.NotFoundError):
+                await self._state()
+                self._checked = True
+        return self._checked
+
+    def _check_config(self, config: Any) -> None:
         for name in ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject"):
             limit = getattr(config, name)
             # Old entries stay where new ones are refused, but for those that are too old.
@@ -336,8 +341,6 @@ class NatsStream(Looped):
                 raise StreamUnfit(self._text(f"its {name} is {found}; a log needs {wanted}"))
         if config.mirror or config.sources:
             raise StreamUnfit(self._text("it is fed by another stream; a log is written by nodes"))
-        self._checked = True
-        return True
 
     async def _connected(self) -> None:
         if self._client is not None and self._client.is_connected:
@@ -376,6 +379,11 @@ class NatsStream(Looped):
             self._inbox = client.new_inbox()
             await client.subscribe(f"{self._inbox}.*", cb=self._acknowledged)
 
+    def _meant(self, error: Exception) -> StreamUnavailable:
+        if "authorization" in str(error).lower():
+            return StreamDenied(self._text(f"{LOGIN}: {error}"))
+        return super()._meant(error)
+
     async def _forget_consumer(self) -> None:
         consumer, self._consumer, self._at = self._consumer, None, None
         if consumer is not None:
@@ -392,7 +400,7 @@ class NatsStream(Looped):
                 await client.close()
 
 
-def _meant(error: dict[str, Any]) -> str:
+def _told(error: dict[str, Any]) -> str:
     """Return what an error of JetStream says, and what to do."""
     text = str(error.get("description", error))
     if error.get("err_code") in _FULL or "maximum" in text:

@@ -17,6 +17,9 @@ LEAST = 1_000_000
 """Bytes that an entry of a log may have on each engine at least."""
 
 
+LOGIN = "its login is refused, check the user and the password in the URL"
+
+
 class StreamUnavailable(InterlockError, ConnectionError):
     """The engine of a stream did not answer in time, refused, or the stream was closed.
 

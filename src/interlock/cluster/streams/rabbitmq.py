@@ -21,10 +21,12 @@ from interlock.cluster.streams.looped import Looped
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
+    LOGIN,
     Entry,
     Found,
     PositionLost,
     Role,
+    StreamDenied,
     StreamMissing,
     StreamUnavailable,
     StreamUnfit,
@@ -37,7 +39,15 @@ from interlock.installation import needs
 aio_pika: Any
 try:
     import aio_pika
-    from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed, PublishError
+    from aiormq.exceptions import (
+        AuthenticationError,
+        ChannelAccessRefused,
+        ChannelNotFoundEntity,
+        ChannelPreconditionFailed,
+        ConnectionNotAllowed,
+        ProbableAuthenticationError,
+        PublishError,
+    )
 except ImportError as error:
     raise ImportError(
         f"a stream of RabbitMQ needs aio-pika: {needs('rabbitmq')} ({error})"
@@ -376,6 +386,13 @@ class RabbitmqStream(Looped):
         channel = await self._connection.channel(on_return_raises=True)
         await channel.declare_queue(self._queue, durable=True, arguments=self._arguments)
         self._channel, self._is_there = channel, True
+
+    def _meant(self, error: Exception) -> StreamUnavailable:
+        if isinstance(error, (AuthenticationError, ProbableAuthenticationError)):
+            return StreamDenied(self._text(f"{LOGIN}: {error}"))
+        if isinstance(error, (ChannelAccessRefused, ConnectionNotAllowed)):
+            return StreamDenied(self._text(f"its user may not: {error}"))
+        return super()._meant(error)
 
     def _silent(self, limit: float) -> str:
         # The client tells it in its own log alone.
