@@ -62,7 +62,7 @@ announcement with `error`.
 
 | command | names |
 |---|---|
-| `nodes` | `id`, `dc`, `role`, `address`, `http`, `position`, `rows_checksum`, `lag_entries`, `machine`, `lag_ms`, `since`, `version`, `table`, `draining` |
+| `nodes` | `id`, `dc`, `role`, `address`, `http`, `position`, `rows_checksum`, `log_checksum`, `lag_entries`, `machine`, `lag_ms`, `since`, `version`, `table`, `draining` |
 | `status` | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (id of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (its position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `largest_entry` (bytes that the engine takes), `largest_entry_setting` (the setting that says so), `untrimmed` (why nodes do not trim the log on this engine; empty: they do), `waiting`, `waiting_for_acks`, `noack_replies`, `other_machines`, `cut` (the position before which the log may be trimmed), `keepers` (`id`, `machine`, `checkpoint`: nodes that report checkpoints), `awaited` (those of them without which nothing is trimmed), `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
 | `drain` | `node`, `others` (that take reads and writes), `seconds` |
 | `resync` | `node`, `rows`, `seconds` |

@@ -15,7 +15,7 @@ import pytest
 
 import interlock
 from interlock.cli import main
-from interlock.cluster import figures
+from interlock.cluster import metrics as of_nodes
 from interlock.hub import metrics
 from interlock.hub.figures import FIGURES, PREFIX, STORE_FIGURES, TABLE_FIGURES
 from interlock.metrics import shipped
@@ -33,9 +33,14 @@ NAME = re.compile(r"\b(interlock_\w+|process_\w+)\b")
 
 def known() -> set[str]:
     """The names of all samples that a worker, an exporter, a hub and a node may tell."""
-    told = (*figures.GAUGES, *figures.COUNTERS, *figures.LINKS, *figures.DATABASE)
-    found = {f"{figures.PREFIX}{name}" for name, _ in told}
-    found.add(f"{figures.PREFIX}trouble")
+    told = (
+        *of_nodes.GAUGES,
+        *of_nodes.COUNTERS,
+        *of_nodes.LINKS,
+        *of_nodes.DATABASE,
+    )
+    found = {f"{of_nodes.PREFIX}{name}" for name, _ in told}
+    found.add(f"{of_nodes.PREFIX}trouble")
     found |= {figure.metric for figure in FIGURES if figure.metric} | {f"{PREFIX}info"}
     for family in (*WORKER_FAMILIES.values(), *EXPORTER_FAMILIES, *QUEUE_FAMILIES):
         if family.kind == "histogram":

@@ -286,7 +286,7 @@ def _serve(node: Any, log: Log, notifier: Notifier) -> int:
                 reload(node.hub)
                 notifier.ready()
     notifier.stopping("answering what clients have asked")
-    # The command SHUTDOWN is no second signal.
+    # The command SHUTDOWN must not count as a second signal.
     node.hub.on_shutdown = lambda: None
     # A second one ends it at once.
     for number in STOPPING:

@@ -1,7 +1,7 @@
-"""Comparison of the rows of two nodes: which differ, in what, and which are only on their way.
+"""Comparison of the rows of two nodes.
 
-While clients write, two nodes are never alike. A row differs when a node lacks, later on, what the
-other had before: to join that with what it has changes it.
+While clients write, two nodes never hold the same rows at the same moment. So a row differs only if
+a node still lacks later what the other had before: joining that state changes its own.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Difference:
 
     key: bytes
     columns: dict[str, tuple[Any, Any]]
-    """The values of both in the columns that differ; ``_expires`` is among them, in ms since 1970.
-    Empty: the rows are alike, and what stands behind them is not, such as a stamp."""
+    """The values of both in the columns that differ, and ``_expires`` in ms since 1970. Empty if
+    only stamps differ."""
     absent: int | None = None
-    """The one of the two that has no row, 0 or 1."""
+    """Index of the node without the row, 0 or 1."""
 
 
 def suspects(first: States, second: States) -> set[bytes]:
-    """Return the keys whose states are not the same bytes."""
+    """Return the keys whose states differ in any byte."""
     found = {key for key, state in first.items() if second.get(key) != state}
     found.update(key for key in second if key not in first)
     return found
@@ -46,7 +46,7 @@ def differences(
 
     Args:
         before: states of both nodes.
-        after: the same at a time by which each should have what the other had before.
+        after: their states once each should have what the other had before.
         now_ms: the time, in ms since 1970.
     """
     for key in sorted(suspects(*before) & suspects(*after)):
@@ -59,11 +59,11 @@ def differences(
 
 
 def _has(rules: StateRules, state: bytes | None, other: bytes | None, now_ms: int) -> bool:
-    """Return whether a state has all that another had."""
+    """Return whether a state includes all changes of another."""
     if other is None:
         return True
     if state is None:
-        # What is gone is forgotten by one node sooner than by another.
+        # Nodes forget deleted rows at different times.
         return rules.shown(other, now_ms)[0] is None
     return rules.join(state, other) is state
 

@@ -20,9 +20,9 @@ from interlock.errors import InterlockError
 
 logger = logging.getLogger("interlock.cluster")
 TAKEN = 2_000
-"""Commands that are taken at once."""
+"""Maximum number of commands taken at once."""
 FORGOTTEN = 5.0
-"""Seconds in which the log must take what is appended for FORGET."""
+"""Seconds to wait until the log has the entry of FORGET."""
 NO_PRIMARY = (
     "ERR every node takes writes; there is no primary to move. To take a node out: interlock "
     "cluster drain ID"

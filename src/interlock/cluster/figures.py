@@ -1,7 +1,7 @@
-"""Figures of a node: what it tells by ``NODE STATUS``, over HTTP, and in its announcement.
+"""State of a node, for ``NODE STATUS``, the pages over HTTP, and its announcement.
 
-Nodes of one data centre at the same position are equal to the byte. Each compares what others
-announce with what it had itself at that position; a difference is an alarm.
+Nodes of one data centre at the same position are equal to the byte. Each compares the checksums
+that others announce with its own at that position; a difference is an alarm.
 """
 
 from __future__ import annotations
@@ -16,58 +16,24 @@ from typing import Any
 import interlock
 from interlock import _core
 from interlock.cluster.membership import ANNOUNCED, Membership, machine
+from interlock.cluster.metrics import database_lines, link_lines, node_lines
 from interlock.cluster.pacing import pace
 from interlock.cluster.pages import Standing
 from interlock.cluster.settings import NodeSettings
 from interlock.engine.announcements import Announcement, Role
-from interlock.hub.metrics import escaped, metric
 
 logger = logging.getLogger("interlock.cluster")
 RESTS = 1.5
-"""Seconds since it last read, up to which a node at the end of its log is not behind: a log that
-rests is looked at every second."""
+"""Seconds since the last read for which a node at the end of its log counts as not behind: it reads
+an idle log every second."""
 CLOCKS = 1.0
-"""Seconds between the clocks of the machine and of the log, beyond which that is told."""
+"""Difference in seconds between the clocks of machine and log beyond which it is reported."""
 REMEMBERED = 256
-"""Positions whose checksum a node remembers, to compare it with what others announce."""
-GAUGES = (
-    ("serves", "1 while the node takes reads and writes, else 0"),
-    ("position", "entries of its log that the node has applied"),
-    ("lag_entries", "entries that the most advanced node has applied and this one has not"),
-    ("lag_seconds", "seconds the node is behind its log"),
-    ("rows", "rows of the table"),
-    ("tombstones", "deleted rows that are remembered"),
-    ("checkpoint_position", "position of the newest checkpoint"),
-    ("ring_entries", "entries that the node could put back"),
-    ("waiting_writes", "writes waiting for their answers"),
-    ("ack_waiting_writes", "writes waiting for other machines to acknowledge them"),
-    ("clients", "clients that number their writes"),
-    ("checksum_mismatch", "1 if a node at the same position has other rows: an alarm; else 0"),
-)
-COUNTERS = (
-    ("went_back_total", "times the node went back because the log had lost entries"),
-    ("put_back_total", "lost entries that the node has put back"),
-    ("merged_rows_total", "rows that were merged after a loss deeper than every ring"),
-    ("noack_replies_total", "writes answered before enough machines had acknowledged them"),
-    ("appended_entries_total", "entries that the node has appended"),
-    ("appended_bytes_total", "bytes of entries that the node has appended"),
-)
-LINKS = (
-    ("link_cut", "1 while the link to a data centre is cut, else 0"),
-    ("link_lag_seconds", "seconds for which the oldest row that the node has not sent there waits"),
-)
-DATABASE = (
-    ("database_failing", "1 while nothing can be written to the database, else 0"),
-    ("database_lag_seconds", "seconds for which the oldest row not written to the database waits"),
-    ("database_waiting_rows", "rows that are not written to the database yet"),
-)
-TROUBLES = ("engine", "append", "trim", "disk", "checkpoint", "table", "stuck", "settings", "clock",
-            "checksum", "ack", "name", "growth")  # fmt: skip
-"""Kinds of trouble, each a value of the label ``kind``."""
+"""Number of positions whose checksums a node remembers, to compare them with announced ones."""
 
 
 class NodeFigures:
-    """Looks at one node, which is set once it has started."""
+    """The state of one node; `node` is set once it has started."""
 
     def __init__(
         self,
@@ -82,11 +48,11 @@ class NodeFigures:
         self.since = time.time()
         self.draining = False
         self.resyncs = False
-        """An operator has had it read its log again, and it has not begun to."""
+        """An operator asked for a resync, and it has not begun yet."""
         self.fault = ""
-        """The reason why the node cannot go on; empty: it can."""
+        """Reason why the node cannot continue; empty if it can."""
         self.lacking = ""
-        """The reason why a node that needs a snapshot of another has none; empty: it needs none."""
+        """Reason why the node has not received the snapshot it needs; empty if it needs none."""
         self._settings = settings
         self._rules = rules
         self._address = address
@@ -94,19 +60,23 @@ class NodeFigures:
         self._links = links
         self._machine = settings.machine or machine()
         self._lock = threading.Lock()
-        self._sums: OrderedDict[int, str] = OrderedDict()
+        self._sums: OrderedDict[int, tuple[str, str]] = OrderedDict()
+        """Checksums of its rows and its log, by position."""
+        self._forked: dict[str, tuple[float, float]] = {}
+        """Nodes with another history at the same position: when that was first and last seen, by
+        the monotonic clock."""
         self._mismatches: dict[str, tuple[int, float]] = {}
         self._clocks = 0.0
         """Seconds by which the machine's clock is ahead of the log."""
         self._clocks_since = 0.0
         self._lacks_machines: float | None = None
-        """Since when there are fewer other machines than `ack` needs; None: there are enough."""
+        """Since when fewer other machines serve than `ack` needs; None if enough do."""
         self._is_lack_told = False
         self._twin_since = 0.0
         self._hindered_since = 0.0
         self._grown = UNTRIMMED * pace()["checkpoint"] + settings.keep
         self._ended_at: float | None = None
-        """The last moment at the end of its log, by the monotonic clock; None: it serves not."""
+        """Last moment at the end of its log, by the monotonic clock; None unless it serves."""
 
     @property
     def name(self) -> str:
@@ -114,7 +84,7 @@ class NodeFigures:
         return self._settings.name
 
     def look(self) -> dict[str, Any]:
-        """Return the node as it stands, and compare it with others."""
+        """Return the node's current figures, after comparing it with others."""
         assert self.node is not None
         with self._lock:
             found: dict[str, Any] = self.node.figures()
@@ -131,13 +101,13 @@ class NodeFigures:
 
     def _note(self, position: int, found: dict[str, Any]) -> None:
         if self._sums and next(reversed(self._sums)) > position:
-            # It has gone back: what it had is no part of the log.
+            # It has gone back: the log has lost its history.
             self._sums.clear()
-        self._sums[position] = f"{found['rows_checksum']:032x}"
+        self._sums[position] = _sums(found)
         while len(self._sums) > REMEMBERED:
             self._sums.popitem(last=False)
         if found["at_end"] and self._ended_at is not None:
-            # The entry was written at some time since the log was last read to its end.
+            # The entry was written after the log was last read to its end.
             ahead = time.time() - found["log_time"] / 1000
             least = max(0.0, ahead - (time.monotonic() - self._ended_at))
             self._clocks = min(ahead, least)
@@ -151,11 +121,14 @@ class NodeFigures:
             for id in self._mismatches.keys() - there:
                 del self._mismatches[id]
         for one in near:
-            ours = self._sums.get(one.position)
-            if ours is None or not one.rows_checksum:
+            ours, log = self._sums.get(one.position, ("", ""))
+            if not ours or not one.rows_checksum:
                 continue
             if ours == one.rows_checksum:
                 self._mismatches.pop(one.id, None)
+                self._forked.pop(one.id, None)
+            elif one.log_checksum not in ("", log) and self._may_go_back(one):
+                continue
             elif one.id not in self._mismatches:
                 self._mismatches[one.id] = one.position, time.time()
                 logger.critical(
@@ -165,8 +138,20 @@ class NodeFigures:
                     self._settings.name, one.id, one.position,
                 )  # fmt: skip
 
+    def _may_go_back(self, other: Announcement) -> bool:
+        """Return whether a node with another history may still go back, or this one.
+
+        Two nodes that read different logs never do.
+        """
+        now = time.monotonic()
+        since, seen = self._forked.get(other.id, (now, now))
+        if now > seen + GOES_BACK:
+            since = now
+        self._forked[other.id] = since, now
+        return now < since + GOES_BACK
+
     def _machines(self) -> int:
-        """Return how many other machines of the data centre have a node that serves."""
+        """Return the number of other machines of the data centre with a node that serves."""
         found = {one.machine for one in self._near() if one.role == "serving" and one.machine}
         return len(found - {self._machine})
 
@@ -195,7 +180,7 @@ class NodeFigures:
             logger.error("node %s: %s", self._settings.name, _same_name(twin))
 
     def _awaited(self, found: dict[str, Any]) -> list[str]:
-        """Return the nodes that are not announced, and without which the log is not trimmed."""
+        """Return the nodes that hold up trimming and are not announced."""
         there = {one.id for one in self._near()} | {self._settings.name}
         keepers: list[tuple[str, str, int | None]] = found["keepers"]
         machines = {machine for _, machine, _ in keepers}
@@ -225,21 +210,21 @@ class NodeFigures:
         return "serving" if found["serves"] and found["at_end"] is not None else "joining"
 
     def lag(self, found: dict[str, Any]) -> tuple[int, float]:
-        """Return how many entries, and seconds, the node is behind."""
+        """Return how far the node is behind, in entries and seconds."""
         last = max((one.position for one in self._near()), default=0)
         behind = time.time() - self.since if found["behind"] is None else float(found["behind"])
         is_at_end = found["at_end"] and behind <= RESTS
         return max(0, last - int(found["position"])), 0.0 if is_at_end else behind
 
     def fresh(self, found: dict[str, Any]) -> float | None:
-        """Return for how many seconds it may be read; None: for ever."""
+        """Return the seconds for which it may still answer reads; None if for ever."""
         longest = self._settings.max_staleness
         if longest is None:
             return None
         return 0.0 if found["behind"] is None else max(0.0, longest - float(found["behind"]))
 
     def trouble(self, found: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return what keeps the node from its work now: kind, text, since."""
+        """Return its current troubles: kind, text, since."""
         told = [
             {"kind": kind, "text": self._full(kind, text), "since": since / 1000}
             for kind, text, since in found["trouble"]
@@ -267,7 +252,7 @@ class NodeFigures:
         return f"{text}; {self.lacking}" if kind == "stuck" and self.lacking else text
 
     def standing(self) -> Standing:
-        """Return what its pages over HTTP tell."""
+        """Return the state that its pages over HTTP show."""
         found = self.look()
         entries, seconds = self.lag(found)
         return Standing(
@@ -285,7 +270,7 @@ class NodeFigures:
         )
 
     def status(self) -> dict[str, Any]:
-        """Return what ``NODE STATUS`` tells."""
+        """Return the reply to ``NODE STATUS``."""
         found, settings = self.look(), self._settings
         entries, seconds = self.lag(found)
         return {
@@ -346,10 +331,11 @@ class NodeFigures:
         }  # fmt: skip
 
     def announcement(self, http: str) -> Announcement:
-        """Return what others are told."""
+        """Return the node's announcement."""
         found = self.look()
         entries, seconds = self.lag(found)
         role: Role = "serving" if self.state(found) == "serving" else "joining"
+        rows_checksum, log_checksum = _sums(found)
         return Announcement(
             id=self._settings.name,
             dc=self._settings.dc,
@@ -357,7 +343,8 @@ class NodeFigures:
             address=self._address(),
             http=http,
             position=found["position"],
-            rows_checksum=f"{found['rows_checksum']:032x}",
+            rows_checksum=rows_checksum,
+            log_checksum=log_checksum,
             machine=self._machine,
             lag_entries=entries,
             lag_ms=round(seconds * 1000, 1),
@@ -371,9 +358,8 @@ class NodeFigures:
         """Yield the lines of /metrics about the node."""
         found = self.look()
         entries, seconds = self.lag(found)
-        trouble = self.trouble(found)
-        kinds = {one["kind"] for one in trouble}
-        values = {
+        kinds = {one["kind"] for one in self.trouble(found)}
+        state = {
             **found,
             "serves": int(self.state(found) == "serving"),
             "lag_entries": entries,
@@ -385,33 +371,13 @@ class NodeFigures:
             "noack_replies": found["unacknowledged_answers"],
             "checksum_mismatch": int("checksum" in kinds),
         }
-        for kind, figures in (("gauge", GAUGES), ("counter", COUNTERS)):
-            for name, help in figures:
-                yield from metric(f"{PREFIX}{name}", kind, help)
-                yield f"{PREFIX}{name} {values[name.removesuffix('_total')]}"
-        yield from metric(f"{PREFIX}trouble", "gauge", "1 while something hinders the "
-                          "node, by its kind; else 0")  # fmt: skip
-        for one in TROUBLES:
-            yield f'{PREFIX}trouble{{kind="{escaped(one)}"}} {int(one in kinds)}'
-        yield from self._metrics_of_links()
-        yield from self._metrics_of_database()
+        yield from node_lines(state, kinds)
+        yield from link_lines(self._links())
+        yield from database_lines(self._database())
 
-    def _metrics_of_links(self) -> Iterator[str]:
-        links = self._links()
-        for name, help in LINKS if links else ():
-            yield from metric(f"{PREFIX}{name}", "gauge", help)
-            for one in links:
-                is_cut = int(one["state"] == "cut")
-                value = is_cut if name == "link_cut" else one["lag_ms"] / 1000
-                yield f'{PREFIX}{name}{{dc="{escaped(one["dc"])}"}} {value}'
 
-    def _metrics_of_database(self) -> Iterator[str]:
-        if (found := self._database()) is None:
-            return
-        values = (int(found["error"] != ""), found["delay_ms"] / 1000, found["waiting"])
-        for (name, help), value in zip(DATABASE, values, strict=True):
-            yield from metric(f"{PREFIX}{name}", "gauge", help)
-            yield f"{PREFIX}{name} {value}"
+def _sums(found: dict[str, Any]) -> tuple[str, str]:
+    return f"{found['rows_checksum']:032x}", f"{found['log_checksum']:016x}"
 
 
 def _growth(awaited: list[str], found: dict[str, Any]) -> str:
@@ -434,7 +400,8 @@ def _same_name(twin: Announcement) -> str:
 
 
 UNTRIMMED = 10
-"""Intervals of checkpoints; the log grows if more entries are kept for a node that is away."""
+"""Intervals of checkpoints beyond which entries kept for an absent node are reported."""
 GATHERED = 3 * ANNOUNCED
-"""Seconds that other nodes have to be announced before this one says that there are too few."""
-PREFIX = "interlock_node_"
+"""Seconds to wait for other nodes' announcements before reporting that too few serve."""
+GOES_BACK = 10.0
+"""Seconds in which a node notices that the engine has lost entries, and goes back."""

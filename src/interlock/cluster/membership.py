@@ -1,4 +1,4 @@
-"""The nodes of a cluster as this one knows them, and its own announcement, made again and again."""
+"""The other nodes of a cluster, and this node's own announcement."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from interlock.errors import EngineUnavailable, InterlockError
 
 logger = logging.getLogger("interlock.cluster")
 ANNOUNCED = 1.0
-"""Seconds between two announcements; one is forgotten after three times that."""
+"""Seconds between two announcements; one expires after three times that."""
 
 
 class Membership:
-    """A thread that announces a node, and looks who else is announced."""
+    """A thread that announces a node and reads the announcements of others."""
 
     def __init__(
         self, client: Client, cluster: str, dc: str, own: Callable[[], Announcement]
     ) -> None:
         self.others: list[Announcement] = []
-        """All but this node, of whatever data centre they say to be."""
+        """All other nodes of the cluster, in any data centre."""
         self.twin: Announcement | None = None
-        """Another node with this one's id, announced since this one was."""
+        """Another node that announces itself under this node's id."""
         self._client = client
         self._cluster = cluster
         self._dc = dc
@@ -39,7 +39,7 @@ class Membership:
         self._thread = threading.Thread(target=self._run, name="node-membership", daemon=True)
 
     def start(self) -> None:
-        """Announce the node, and begin.
+        """Announce the node, and start the thread.
 
         Raises:
             NotATable: the engine is a hub that serves no table ``nodes``.
@@ -48,7 +48,7 @@ class Membership:
         self._thread.start()
 
     def close(self) -> None:
-        """Withdraw the node, and end."""
+        """Withdraw the announcement, and stop the thread."""
         self._ends.set()
         self._changed.set()
         if self._thread.is_alive():
@@ -58,7 +58,7 @@ class Membership:
                 withdraw(self._client, self._cluster, self._name)
 
     def wake(self) -> None:
-        """Announce the node at once: what it announces has changed."""
+        """Announce the node at once, because its state has changed."""
         self._changed.set()
 
     def near(self) -> list[Announcement]:
@@ -66,7 +66,7 @@ class Membership:
         return [one for one in self.others if one.dc == self._dc]
 
     def ask(self) -> list[Announcement]:
-        """Return the nodes of the data centre as the engine has them now, this one among them.
+        """Ask the engine for the nodes of the data centre, including this one.
 
         Raises:
             EngineUnavailable: it does not answer.
@@ -99,7 +99,7 @@ class Membership:
 
 
 def machine() -> str:
-    """Return what tells this machine from others; containers of one machine have the same."""
+    """Return an id of this machine, the same in all its containers."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

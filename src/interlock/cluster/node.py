@@ -1,7 +1,7 @@
-"""A node: it has a table's rows from the log of its data centre, and serves them to clients.
+"""A node: reads a table's rows from the log of its data centre, and serves them to clients.
 
-Its checkpoints, and the entries that it could put back, are in a folder of its own: that of
-``--data``, or one under the state directory of the machine or the user.
+Its checkpoints and its ring are in a folder of its own: that of ``--data``, or one under the state
+directory of the machine or the user.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from interlock.table.table import SharedTable
 
 logger = logging.getLogger("interlock.cluster")
 DRAINED = 5.0
-"""Seconds for which the end of a node waits for what clients have asked."""
+"""Seconds that a stopping node waits for the writes of its clients."""
 FAR_TIMEOUT = 3.0
-"""Seconds that the engine of another data centre has for an answer."""
+"""Seconds to wait for an answer of another data centre's engine."""
 Closing = Callable[[], object]
 
 
@@ -51,8 +51,8 @@ class Node:
         shared: the table, opened as its keeper; it stays open for as long as the node lives.
         place: the table's name in shared memory, or its file.
         mode: rights of the table's file.
-        folder: where its checkpoints are; it is made. No other node may have it.
-        advertise: ``HOST:PORT`` at which others reach its hub. Default: where it listens.
+        folder: folder of its checkpoints and ring; made if needed. Each node needs its own.
+        advertise: ``HOST:PORT`` at which others reach its hub. Default: the address it listens on.
 
     Raises:
         ValueError: the settings ask for what a node cannot do.
@@ -74,7 +74,7 @@ class Node:
         self.settings = settings
         self.hub = hub
         self.ended = threading.Event()
-        """It cannot go on; its figures say why."""
+        """Set when it cannot continue; `figures.fault` says why."""
         self._advertise = advertise
         self._keeper = keeper
         self._shared = shared
@@ -104,11 +104,11 @@ class Node:
         self._parts = ExitStack()
 
     def start(self) -> None:
-        """Read what the folder has, and take part; where that fails, all is closed again.
+        """Read the folder and join the cluster. On failure everything is closed again.
 
         Raises:
-            OSError: it cannot listen, or have its folder, or the engine is not there.
-            ValueError: the engine or a setting is not fit for nodes.
+            OSError: it cannot listen, or another node has its folder.
+            ValueError: nodes cannot use this engine or setting.
         """
         if self.settings.max_staleness is not None:
             self._keeper.set_fresh(0.0)
@@ -127,7 +127,7 @@ class Node:
         """Yield how each part starts and closes, in the order in which they start."""
 
         def no_more_clients() -> None:
-            # Those that wait are answered first.
+            # Clients that wait get their answers first.
             node.stop()
             self._keeper.close()
             self.hub.stop()
@@ -153,7 +153,7 @@ class Node:
         return self._advertise or self.settings.peers.own(self.hub.addresses)
 
     def close(self) -> None:
-        """Tell clients to go, answer what is under way, and end."""
+        """Announce that it drains, answer the writes under way, and stop."""
         node = self.figures.node
         if node is not None:
             self.figures.draining = True

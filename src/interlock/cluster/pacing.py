@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 PACE = "INTERLOCK_NODE_PACE"
-"""Variable for tests: entries from a checkpoint to the next, and ms that the oldest goes back."""
+"""Variable for tests: entries between two checkpoints, and ms that the oldest goes back."""
 CHECKPOINT = 20_000
-"""Entries from a checkpoint to the next."""
+"""Entries between two checkpoints."""
 REACH = 600_000
-"""Milliseconds that the oldest checkpoint of a node goes back at least."""
+"""Milliseconds that a node's oldest checkpoint goes back, at least."""
 
 
 def pace() -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Pages of a node over HTTP, for load balancers: whether it is to be used."""
+"""Pages of a node over HTTP: load balancers ask whether to send it clients."""
 
 from __future__ import annotations
 
@@ -26,25 +26,24 @@ class Standing:
     lag_ms: float = 0.0
     lag_entries: int = 0
     fresh: bool = True
-    """It may be read: it has read its log to the end within what it was told."""
+    """It answers reads: it has read its log to the end within `--max-staleness`."""
     draining: bool = False
     fault: str = ""
-    """The reason why it cannot go on; empty: it can."""
+    """Reason why it cannot continue; empty if it can."""
     trouble: tuple[str, ...] = ()
-    """All that keeps it from its work now, in words."""
+    """Texts of its current troubles."""
 
     def told(self) -> dict[str, Any]:
-        """Return it as the pages tell it."""
+        """Return it as JSON has it."""
         return asdict(self)
 
 
 class NodePages:
     """The pages of a node, in front of those of its hub.
 
-    ``/ready`` is 200 where the node serves, with ``?max_lag=MS`` where it is no more than so many
-    milliseconds behind its log. ``/health`` is the hub's with the node in it, and ``/metrics`` the
-    hub's with the figures of the node. Who asks for a primary or a replica is told that there is
-    none.
+    ``/ready`` answers 200 if the node serves and, with ``?max_lag=MS``, is at most that many
+    milliseconds behind its log. ``/health`` and ``/metrics`` are the hub's with the node added.
+    ``/primary`` and ``/replica`` answer 410: every node takes reads and writes.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class NodePages:
         self._metrics = metrics
 
     def __call__(self, path: str, query: str, of_hub: Callable[[str], Page | None]) -> Page | None:
-        """Return the page at a path; None if there is none."""
+        """Return the page at a path; None for an unknown path."""
         if path in ("/primary", "/replica"):
             return Page(f"{EVERY}\n", status=HTTPStatus.GONE)
         page = of_hub(path)
@@ -87,7 +86,7 @@ EVERY = "every node takes reads and writes; use /ready?max_lag=MS"
 
 
 def _most_lag(path: str, query: str) -> float | Page:
-    """Return the milliseconds that a node may be behind, or the page that says what is wrong."""
+    """Return `max_lag` in milliseconds, or a page with the error."""
     given = parse_qs(query, keep_blank_values=True)
     most = given.pop("max_lag", ["inf"])[-1]
     try:

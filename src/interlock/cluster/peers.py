@@ -1,4 +1,4 @@
-"""The way to other nodes: with which login, and whether over TLS."""
+"""Login and TLS for the hubs of other nodes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from interlock.hub.url import Address, parse
 
 @dataclass(frozen=True)
 class Peers:
-    """Settings that the nodes of a cluster share, to reach each other's hubs."""
+    """Settings of the connections to other nodes."""
 
     user: str = ""
-    """Of those hubs, with the right of administration; empty: the default user, or nobody."""
+    """A user with the right to ``NODE``; empty for the default user."""
     password: str | None = None
     ca: str = ""
-    """The file of the authority that signed their certificates; empty: they are reached in the
-    clear, unless `tls` says otherwise."""
+    """File of the authority that signed their certificates; empty: no TLS, unless `tls` is set."""
     tls: bool = False
 
     def address(self, announced: str) -> Address:
-        """Return the place of a node, from the ``HOST:PORT`` that it announced."""
+        """Return the address of a node from its announced ``HOST:PORT``."""
         return replace(
             parse(announced),
             user=self.user,
@@ -30,10 +29,10 @@ class Peers:
         )
 
     def own(self, addresses: list[str]) -> str:
-        """Return the address that a hub which listens on these is announced by.
+        """Return the one of a hub's addresses that its node announces.
 
         Raises:
-            ValueError: it listens on none that others could use.
+            ValueError: other nodes could use none of them.
         """
         wanted = "tls:" if self.tls or self.ca else ""
         for one in addresses:

@@ -1,4 +1,4 @@
-"""The class of a table's rows, by its reference: ``presence.py:Presence``, ``module:Class``."""
+"""Loads the class of a table's rows: ``presence.py:Presence``, ``module:Class``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def load_row(reference: str) -> type[Row]:
     """Return the class that a reference names.
 
     Raises:
-        ValueError: there is no such file, module or class, it cannot be imported, or it is no class
+        ValueError: the file, module or class does not exist, cannot be imported, or is not a class
             of rows.
     """
     place, colon, name = reference.rpartition(":")

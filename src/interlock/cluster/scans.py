@@ -1,4 +1,4 @@
-"""States of all rows of a node as they were at one moment, page by page: ``NODE SCAN``."""
+"""``NODE SCAN``: states of all rows of a node at one moment, page by page."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from interlock.hub.resp import ReplyError
 from interlock.hub.url import Address
 
 MOST_ROWS = 2_000
-"""Rows of a page at most."""
+"""Maximum rows of a page."""
 MOST_BYTES = 4 << 20
-"""Bytes of a page, and a row more, at most."""
+"""Bytes after which a page ends."""
 MOST_SCANS = 8
 UNUSED = 60.0
-"""Seconds after which a scan that nobody continues ends."""
+"""Seconds after which an unused scan is closed."""
 NOWHERE = 0, 1, 0
-"""A place of no history: whoever is there lacks all rows."""
+"""A place before all history: everything has changed since."""
 WAIT = 1.0
-"""Seconds that the node's loop has for an answer; as a rule it takes a millisecond."""
+"""Seconds to wait for the node's loop, which usually answers in a millisecond."""
 
 
 class ScanLost(InterlockError):
-    """A node cannot give its rows, or not all of them."""
+    """A node could not return all its rows."""
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Scans:
 
 
 STEP = 100
-"""Rows that are taken at once."""
+"""Rows taken at once."""
 
 
 def scan(

@@ -44,22 +44,21 @@ class NodeSettings:
     """URLs of databases that rows are written to, behind; several: by the hash of the key."""
     partitions: str | None = None
     from_database: bool = False
-    """Take what a database has, though it is of another history than the log's, and old."""
+    """Merge the rows of a database even if it is old and its history differs from the log's."""
     max_staleness: float | None = None
-    """Reads are refused when the node has not read its log to the end for this many seconds.
-    None: never."""
+    """Seconds without reading the log to its end after which reads are refused. None: never."""
     timeout: float = 10.0
     """Seconds within which a write is done, or not at all."""
     keep: int = 0
-    """Entries that the log keeps at least behind those that nodes need; 0: no more than these."""
+    """Entries to keep in the log beyond those that nodes need."""
     tombstone_age: float = TOMBSTONE_AGE
-    """Seconds for which a deleted row is remembered."""
+    """Seconds to remember a deleted row."""
     tombstones: int = 1_000_000
-    """The most that are remembered."""
+    """Maximum number of deleted rows to remember."""
     peers: Peers = field(default_factory=Peers)
-    """The way to the other nodes' hubs."""
+    """Login and TLS for the other nodes' hubs."""
     capacity: int = 1_000_000
-    """Rows beyond which new ones are refused."""
+    """Maximum number of rows."""
     key_size: int = 32
     ttl: float | None = None
 

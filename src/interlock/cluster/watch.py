@@ -16,7 +16,7 @@ from interlock.cluster.settings import NodeSettings
 
 logger = logging.getLogger("interlock.cluster")
 LOOKED = 0.2
-"""Seconds between two looks at a node's news."""
+"""Seconds between two looks at a node."""
 OF_ANOTHER = ("the table's name:", "the data centre:", "the columns:", "another version")
 """Settings that a log keeps for ever; as the difference begins with them."""
 OF_FILES = {"disk", "checkpoint"}

@@ -1,8 +1,8 @@
-"""Announcements: the nodes of a cluster say in the engine that they are there, and what they are.
+"""Announcements: the nodes of a cluster describe themselves in the engine.
 
-On Redis and Valkey each is a key that expires, beside a set with the ids, so that nobody looks
-through all keys; on a hub it is a row with a time to live in the table ``nodes``, whose columns are
-`COLUMNS`. What a node does not say again in time is gone.
+On Redis and Valkey an announcement is a key that expires; a set holds the ids, so that clients need
+not scan all keys. On a hub it is a row with a time to live in the table ``nodes``, with the columns
+`COLUMNS`. An announcement that is not renewed in time expires.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """One node, as it described itself. Unknown fields of a newer release are passed over."""
+    """One node, as it described itself. Unknown fields of a newer release are skipped."""
 
     id: str
     dc: str
@@ -38,15 +38,18 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     """``HOST:PORT`` of its hub."""
     http: str = ""
-    """``HOST:PORT`` of its pages; empty: it has none."""
+    """``HOST:PORT`` of its pages; empty without `--http`."""
     position: int = 0
     """The number of entries of its log that it has applied."""
     rows_checksum: str = ""
-    """Of all rows at that position, on which it is the same on all nodes; in hexadecimal."""
+    """Checksum of all rows at that position, the same on all nodes; in hexadecimal."""
+    log_checksum: str = ""
+    """Checksum of all entries up to that position. Nodes with different ones have different
+    histories: the engine has lost entries, and one is about to go back."""
     lag_entries: int = 0
-    """The entries that it lacks of those that the node furthest on has."""
+    """Entries that the most advanced node has applied and this one has not."""
     machine: str = ""
-    """The machine that it runs on; nodes of one count once for ``--ack``."""
+    """The machine that it runs on; nodes with the same one count once for ``--ack``."""
     lag_ms: float = 0.0
     since: float = 0.0
     """The time at which it started, in seconds since 1970, by its clock."""
@@ -54,19 +57,19 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """Its release of Interlock."""
     table: str = ""
     draining: bool = False
-    """It is about to go: nobody new should use it."""
+    """It takes no more writes, and clients should leave it."""
 
 
 def announce(client: Client, cluster: str, announcement: Announcement, ttl_ms: int) -> None:
-    """Announce a node, or announce it again.
+    """Announce a node, or renew its announcement.
 
     Args:
         client: of the engine: Redis, Valkey or a hub.
         cluster: the name of the cluster.
-        ttl_ms: milliseconds after which it is forgotten, if it is not announced again.
+        ttl_ms: milliseconds after which the announcement expires unless it is renewed.
 
     Raises:
-        ValueError: a name is none.
+        ValueError: a name is not valid.
         EngineUnavailable: the engine did not answer in the client's timeout.
         NotATable: it is a hub that serves no table ``nodes``.
     """
@@ -75,12 +78,12 @@ def announce(client: Client, cluster: str, announcement: Announcement, ttl_ms: i
 
 
 def withdraw(client: Client, cluster: str, id: str) -> None:
-    """Have a node be gone at once; raises as `announce`."""
+    """Withdraw a node's announcement; raises as `announce`."""
     client._sessions.run(None, Directory(client._engine, cluster).withdraw, id)
 
 
 def announcements(client: Client, cluster: str) -> list[Announcement]:
-    """Return the nodes that are announced, by their ids; raises as `announce`."""
+    """Return the announced nodes, sorted by id; raises as `announce`."""
     return client._sessions.run(None, Directory(client._engine, cluster).announced)
 
 
@@ -108,7 +111,7 @@ class Directory:
             return
         key = f"{self._prefix}{announcement.id}"
         yield from self._ask(session, until, "SET", key, text, "PX", ttl_ms)
-        # Each time: the engine may have been emptied, or its replica have taken its place.
+        # Each time, because the engine may have lost it.
         yield from self._ask(session, until, "SADD", self._index, announcement.id)
         yield from self._ask(session, until, "PEXPIRE", self._index, max(ttl_ms, INDEX_LIVES))
 
@@ -140,12 +143,12 @@ class Directory:
             raise nonsense(found)
         gone = [one for one, text in zip(ids, found, strict=True) if text is None]
         if len(gone) > FORGOTTEN:
-            # Who comes back in this moment says its id again with its next announcement.
+            # A node that returns just now adds its id again with its next announcement.
             yield from self._tidy(session, until, gone)
         return _sorted([text for text in found if text is not None])
 
     def _tidy(self, session: Session[Any], until: float, gone: list[bytes]) -> Request[None]:
-        # It may be a user who may only read.
+        # The user may have no right to write.
         with contextlib.suppress(InterlockError):
             yield from self._ask(session, until, "SREM", self._index, *gone)
 
@@ -247,7 +250,7 @@ class Directory:
 
 
 def check_name(argument: str, name: object) -> None:
-    """Raise TypeError or ValueError if this is no name of a cluster, a node or a data centre."""
+    """Raise TypeError or ValueError unless this can name a cluster, a node or a data centre."""
     if not isinstance(name, str):
         raise TypeError(f"{argument} is {type(name).__name__}; allowed: str")
     wrong = not name.isprintable() or any(char in " {}:/" for char in name)
@@ -264,18 +267,18 @@ def _sorted(texts: list[bytes]) -> list[Announcement]:
         try:
             found.append(_decoder.decode(text))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # of a release that says it otherwise
+            continue  # written by an incompatible release
     return sorted(found, key=lambda one: one.id)
 
 
 TABLE = "nodes"
-"""Of a hub: its key is ``CLUSTER/ID``."""
+"""Table of a hub; its keys are ``CLUSTER/ID``."""
 COLUMN = "told"
 COLUMNS = f"{COLUMN}: str[2048]"
 MOST_NAME = 60
 """Bytes."""
 INDEX_LIVES = 86_400_000
-"""Milliseconds for which ids are kept of a cluster that has gone."""
+"""Milliseconds after which the ids of a cluster without nodes expire."""
 FORGOTTEN = 16
-"""Ids without an announcement that are left in the index: of nodes that are away for a while."""
+"""Ids without an announcement that may stay in the index: their nodes may return."""
 _decoder = msgspec.json.Decoder(Announcement)

@@ -1,8 +1,8 @@
-"""Rows of a table that a cluster of nodes serves: each call at the client's home, or elsewhere.
+"""Rows of a table that a cluster of nodes serves.
 
-A call is sent again, there or to another node, where that does no harm: it reads, it has a number
-that a log counts once, it may be done twice, or it was surely not done. Else its end is told as not
-known.
+Each call goes to the client's home. It is sent again, there or to another node, if that does no
+harm: it is a read, has a number, may be done twice, or was surely not done. Otherwise
+`EngineUnavailable` says that its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class ClusterRows(WireRows[W]):
         first = self._text.schema.columns[0]
         same = column_text(first, _NOTHING.get(first.kind, 0))
         self._nothing: tuple[Argument, ...] = ("TABLE", "CAS", self._key(b"\0"), first.name)
-        """A write that changes nothing, even if there is such a row."""
+        """A write that changes nothing, even if the row exists."""
         self._nothing += (same, same)
 
     def delete(self, session: Session[Any], keys: Sequence[bytes]) -> Request[int]:
-        """See `Rows`. Sent again, what is gone then counts as deleted: it is."""
+        """See `Rows`. If it was sent twice, keys without a row count as deleted."""
         count = 0
         for start in range(0, len(keys), MANY):
             some = keys[start : start + MANY]
@@ -74,7 +74,7 @@ class ClusterRows(WireRows[W]):
     def page(
         self, session: Session[Any], cursor: Any, count: int
     ) -> Request[tuple[Any, list[tuple[bytes, W]]]]:
-        """See `Rows`. A cursor is of one node: with that the rows begin anew at another."""
+        """See `Rows`. A cursor belongs to one node; at another the rows start over."""
         at = cursor
         while True:
             try:
@@ -108,7 +108,7 @@ class ClusterRows(WireRows[W]):
         patience: _Patience,
         only: str = "",
     ) -> Request[Asked]:
-        """Send what may be done twice, for a known table; see `_answered`."""
+        """Send a call that may be done twice; see `_answered`."""
         if not self._known:
             yield from self._check(session)
         try:
@@ -138,12 +138,12 @@ class ClusterRows(WireRows[W]):
         again: bool,
         only: str = "",
     ) -> Request[Asked]:
-        """Send a command, and again until it is answered or its time is up.
+        """Send a command, repeatedly until it is answered or its time is up.
 
         Raises:
-            _Elsewhere: `only` one node was to be asked, and it does not answer.
+            _Elsewhere: the node `only` does not answer.
             EngineUnavailable: its time is up, or it may have been done and must not be done twice.
-            Refused: it is not worth asking again.
+            Refused: asking again would not help.
         """
         write = None if is_read(command) else Write(self._members.numbers, command)
         try:
@@ -202,7 +202,7 @@ class ClusterRows(WireRows[W]):
                 if write is not None and not (patience.sent or course in ("unsure", "lost")):
                     write.refused()
                 if counted and course == "wait":
-                    # A node that drains, or is cut from its log: others are not.
+                    # It drains, or is cut off from its log; others are not.
                     course = "elsewhere"
                 if write is not None and course in ("anew", "forget"):
                     patience.failed(node, str(error))
@@ -258,9 +258,9 @@ class ClusterRows(WireRows[W]):
         return f"table {self._name!r} of cluster {cluster!r} ({shown})"
 
     def _level(self, session: Session[Any], node: str, patience: _Patience) -> Request[None]:
-        """See to it that a new home has all that the one before it had.
+        """Make sure that a new home has everything the previous one had.
 
-        A node answers a write when it has itself all that was before it.
+        A node answers a write once it has applied all earlier ones.
         """
         members = self._members
         try:
@@ -270,7 +270,7 @@ class ClusterRows(WireRows[W]):
         except Refused as error:
             if members.linearizable or (course_of(error) != "raise" and members.wrote):
                 raise
-            # As of a user who may only read; or nobody can tell, and nothing was written here.
+            # A user who may only read; or it cannot be known, and this client wrote nothing.
         except Broken:
             if members.wrote or members.linearizable or session.interrupted:
                 raise
@@ -278,11 +278,11 @@ class ClusterRows(WireRows[W]):
 
 
 class _Elsewhere(Exception):
-    """The node of a cursor does not answer any more."""
+    """The node of a cursor no longer answers."""
 
 
 class _Patience:
-    """The time that one call has, and what was tried in it."""
+    """The time of one call, and its failed attempts."""
 
     def __init__(self, rows: ClusterRows[Any]) -> None:
         self._rows = rows
@@ -292,24 +292,23 @@ class _Patience:
         self._tired = False
         self.tries = 0
         self.sent = False
-        """It may have been done, and the answer was lost."""
+        """It may have been done: an answer was lost."""
         self.twice = False
-        """So it is, and no number has it done once: sent again it may be done twice."""
+        """It may have been done and has no number: sent again, it may be done twice."""
 
     def left(self) -> float:
         return self.until - time.monotonic()
 
     def may_be_done(self, counted: bool) -> None:
-        """Note that an attempt was not answered; `counted`: it had a number."""
+        """Note an attempt without an answer; `counted`: it had a number."""
         self.sent = True
         self.twice = self.twice or not counted
 
     def share(self, reads: bool, again: bool, counted: bool = False) -> float:
         """Return the seconds for one attempt.
 
-        A write may have to wait for a node that takes it, and one that must not be sent twice is
-        not given up before its time. A read is answered at once, or the node is gone; one with a
-        number may be asked for elsewhere.
+        A write that must not be sent twice gets all the time that is left. A read is answered at
+        once or the node is gone, and a numbered write may be sent elsewhere.
         """
         left = self.left()
         if reads or counted:
@@ -319,7 +318,7 @@ class _Patience:
         return max(left, 0.001)
 
     def tired(self) -> bool:
-        """Return True once, when half of the time is over: another node may do it."""
+        """Return True once, when half of the time is over: then another node is tried."""
         if self._tired or self.left() > self._timeout / 2:
             return False
         self._tired = True
@@ -332,7 +331,7 @@ class _Patience:
             self._reasons = [*self._reasons[-3:], said]
 
     def pause(self) -> float:
-        """Return the seconds until the next attempt; EngineUnavailable if there is no time."""
+        """Return the seconds until the next attempt; raises EngineUnavailable if time is up."""
         longest = min(0.05 * 2 ** min(self.tries - 1, 5), 0.5)
         seconds: float = longest * random.uniform(0.5, 1.0)
         if self.left() <= seconds:
@@ -363,17 +362,17 @@ class _Patience:
 
 
 def is_read(command: tuple[Argument, ...]) -> bool:
-    """Return whether a command of a table leaves it as it is."""
+    """Return whether a command only reads."""
     return (command[1] if command[0] == "TABLE" else command[0]) in READS
 
 
 def course_of(error: Refused) -> str:
     """Return what to do after an error reply of a node.
 
-    ``wait``: ask again in a while; ``unsure``: and it may have been done. ``elsewhere``: ask
-    another; ``lost``: and it may have been done. ``done``: it is, but not as safely as it should.
-    ``anew``: it is not done, and will not be under its number. ``forget``: the time of the log is
-    another than was thought. ``raise``: it is so.
+    ``wait``: ask again later; ``unsure``: the same, but it may have been done. ``elsewhere``: ask
+    another node; ``lost``: the same, but it may have been done. ``done``: it is done, but not
+    acknowledged or its reply is gone. ``anew``: it was not done and never will be under its number.
+    ``forget``: ask for the log's time again. ``raise``: raise the error.
     """
     known = COURSES.get(error.code)
     if known is not None:
@@ -391,18 +390,18 @@ COURSES = {
     "STALE": "elsewhere",
     # Its node has ended.
     "NODE": "elsewhere",
-    # The node was lost before it answered.
+    # The node has not read it in the log.
     "UNANSWERED": "unsure",
-    # It is done, and fewer machines than wanted have it.
+    # It is done, but too few machines have acknowledged it, or its reply is no longer kept.
     "NOACK": "done",
     "NOREPLY": "done",
-    # Under this number it never will be.
+    # It was not done, and never will be under this number.
     "PAST": "anew",
     "LATE": "anew",
-    # The node does not know such a deadline, or no numbers any more: it did nothing.
+    # The node did nothing: the deadline is too far ahead for it, or it takes no numbers.
     "TOOFAR": "forget",
     "NOLOG": "forget",
 }
 HASTY = 4
-"""Attempts without a pause, at different nodes."""
+"""Attempts at different nodes before the first pause."""
 _NOTHING: dict[str, Any] = {"bool": False, "str": "", "bytes": b""}

@@ -1,8 +1,8 @@
-"""The nodes of a cluster as a client knows them, and which of them it uses: its home.
+"""The nodes of a cluster as a client knows them, and the one that it uses: its home.
 
-A client reads and writes at one node, so that it reads its own writes. It moves when that fails,
-drains or falls behind, and looks now and then whether another is nearer. What it knows of the nodes
-outlives the engine that told it.
+A client reads and writes at one node, so that it reads its own writes. It moves when that node
+fails, drains or falls behind, and measures now and then whether another is nearer. It remembers the
+nodes while the engine is down.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Members:
         self, engine: Engine, cluster: str, table: str, dc: str, linearizable: bool = False
     ) -> None:
         self.linearizable = linearizable
-        """A read has all that any node answered before it began."""
+        """Each read shows everything that any node answered before it began."""
         self.numbers = Numbers(table)
         self._directory = Directory(engine, cluster)
         self._table = table
@@ -47,12 +47,12 @@ class Members:
         self._choose_at = 0.0
         self._looking_until = 0.0
         self._shunned: dict[str, tuple[float, float]] = {}
-        """Until when, and how long the last time."""
+        """By address: until when it is passed over, and for how long the last time."""
         self._trips: dict[str, float] = {}
         self.trouble = ""
-        """The reason why there is no home."""
+        """Reason why the client has no home."""
         self.wrote = False
-        """This client wrote: another home may lack that."""
+        """The client has written, which another home may not have applied."""
 
     @property
     def cluster(self) -> str:
@@ -61,13 +61,13 @@ class Members:
 
     @property
     def known(self) -> Sequence[Announcement]:
-        """The nodes, as they were last heard of."""
+        """The nodes as they were last announced."""
         return self._known
 
     def home(self, session: Session[Any], until: float) -> Request[str]:
-        """Return the address of the node to ask; empty if there is none, for which see `trouble`.
+        """Return the address of the node to ask; empty if none is known: see `trouble`.
 
-        `until`: the end of the call's time, by the monotonic clock.
+        `until`: end of the call's time, by the monotonic clock.
         """
         now = time.monotonic()
         if self._home and now < self._look_at:
@@ -78,7 +78,7 @@ class Members:
         return self._home
 
     def even(self, address: str) -> bool:
-        """Return whether a node has surely all that this client read and wrote elsewhere."""
+        """Return whether a node surely has everything this client read and wrote elsewhere."""
         return self._even or address != self._home
 
     def dcs(self, address: str) -> frozenset[str]:
@@ -98,19 +98,19 @@ class Members:
         return ""
 
     def answered(self, address: str, *, wrote: bool) -> None:
-        """Note a reply of a node. One to a write has all before it in it."""
+        """Note a reply of a node. A reply to a write shows that it has all earlier ones."""
         if self._shunned:
             self._shunned.pop(address, None)
         if wrote:
             self.wrote = True
         if address != self._home:
-            # It was under way while others moved: the home may lack what it found or wrote.
+            # The client moved during this call: the home may lack what the call read or wrote.
             self._even = False
         elif wrote:
             self._even = True
 
     def levelled(self, address: str) -> None:
-        """Note that a node has all that the others had."""
+        """Note that a node has everything the others had."""
         if address == self._home:
             self._even = True
 
@@ -127,14 +127,14 @@ class Members:
         return any(not self._is_shunned(one.address, now) for one in self._known)
 
     def doubt(self) -> None:
-        """Have the announcements be asked for again: nodes drain, or have come, perhaps."""
+        """Read the announcements again before the next call: nodes may drain, or be new."""
         self._look_at = 0.0
 
     # -- Choosing -----------------------------------------------------------------------------
 
     def _look(self, session: Session[Any], now: float, until: float) -> Request[None]:
-        """Ask the engine who is there; who is known stays so if it does not say."""
-        # With somebody to ask, nobody waits for an engine that is away.
+        """Read the announcements; keep the known nodes if the engine does not answer."""
+        # If a node is known, do not wait for an engine that is down.
         left = until - now
         within = min(left, QUICK) if self._home or self._known else left
         self._looking_until = now + within
@@ -145,7 +145,7 @@ class Members:
         else:
             serving = [one for one in found if one.table in ("", self._table)]
             self.trouble = self._said(found, serving)
-            # An engine that came back empty has lost what it knew, and not the nodes.
+            # An engine that restarted empty has lost the announcements, not the nodes.
             self._known = serving or self._known
             places: dict[str, frozenset[str]] = {}
             for one in serving:
@@ -163,12 +163,12 @@ class Members:
         return f"no node of cluster {self.cluster!r} has announced itself"
 
     def _choose(self, session: Session[Any], until: float) -> Request[None]:
-        """Choose the home: of the best class the nearest, and of several any."""
+        """Choose the home: among the nearest nodes of the best class at random."""
         now = time.monotonic()
         classes: dict[tuple[bool, ...], list[Announcement]] = {}
         for one in self._known:
             classes.setdefault(self._class(one, now), []).append(one)
-        # Each shunned one is its own's last resort: better to ask in vain than nobody.
+        # Nodes that failed come last: better to ask one of them than none.
         for kind in sorted(classes):
             some = classes[kind]
             at_home = any(one.address == self._home for one in some)
@@ -176,14 +176,14 @@ class Members:
                 return
             near = yield from self._near(session, some, until)
             if any(one.address == self._home for one in near) and now < self._choose_at:
-                return  # somebody else has chosen meanwhile
+                return  # another thread has chosen meanwhile
             if near:
                 self._move(random.choice(near).address)
                 self._choose_at = now + AGAIN * random.uniform(0.8, 1.2)
                 return
 
     def _class(self, one: Announcement, now: float) -> tuple[bool, ...]:
-        """Return what makes a node worse than others, the worst first."""
+        """Return a sort key: reasons against a node, the strongest first."""
         return (
             self._is_shunned(one.address, now),
             one.role == "joining",
@@ -195,9 +195,9 @@ class Members:
     def _near(
         self, session: Session[Any], some: list[Announcement], until: float
     ) -> Request[list[Announcement]]:
-        """Return the nodes that are about as near as the nearest."""
+        """Return the nodes that are about as near as the nearest one."""
         if len(some) > 1:
-            # Not all of a large cluster.
+            # In a large cluster, measure some only.
             some = random.sample(some, min(len(some), MEASURED))
             for one in some:
                 yield from self._measure(session, one.address, until)
@@ -212,13 +212,13 @@ class Members:
         left = until - time.monotonic()
         ask = Ask(NODE + address, ("PING",), max(min(QUICK, left / 2), 0.001))
         try:
-            # The first connects.
+            # The first call connects.
             yield ask
             began = time.monotonic()
             yield ask
             self._trips[address] = time.monotonic() - began
         except Refused:
-            # It answers; what it minds, the call itself is told.
+            # It answers, and the call itself will get its error.
             self._trips[address] = QUICK
         except Broken:
             if session.interrupted:
@@ -228,7 +228,7 @@ class Members:
     def _move(self, address: str) -> None:
         if address == self._home:
             return
-        # Nothing was read or written before the first.
+        # Before the first home nothing was read or written.
         self._even = not self._moved_before
         self._moved_before = True
         self._dcs = self._dcs or self.dcs(address)
@@ -240,16 +240,16 @@ class Members:
 
 
 EACH = 10.0
-"""Seconds after which the announcements are asked for again."""
+"""Seconds after which the announcements are read again."""
 AGAIN = 60.0
-"""Seconds after which the home is chosen anew, so that a node that came back has its share."""
+"""Seconds after which the home is chosen again, so that a restarted node gets its share."""
 QUICK = 0.25
-"""Seconds for what is not worth more: there is another to ask."""
+"""Seconds to wait where another node could be asked instead."""
 FIRST_SHUN = 0.5
 LONGEST_SHUN = 8.0
 LAGS = 2000.0
-"""Milliseconds behind which a node comes after those that are not."""
+"""Milliseconds of lag beyond which other nodes are preferred."""
 NOISE = 0.0005
-"""Seconds of a round trip that make no difference."""
+"""Difference of round trips, in seconds, that does not count."""
 MEASURED = 8
-"""Most nodes whose round trip is measured."""
+"""Maximum number of nodes measured at once."""

@@ -1,8 +1,8 @@
-"""Writes with numbers: sent to one node of a log after another, each is done once.
+"""Numbered writes: sent to one node of a log after another, each is done once.
 
-A session's name and the number of its call say which write it is, and a deadline, in the time of
-the log, when it is too late for it: under the same three it is sent again. A node then says that it
-is done, that it never will be, or that nobody knows yet.
+A write has the name of its session, the number of its call and a deadline in log time. It is sent
+again with the same three. A node then answers that it is done, that it never will be, or that this
+is not known yet.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Numbers:
-    """The nodes of one table that take numbers, for all threads and loops of a client."""
+    """State of numbered writes at the nodes of one table, for all threads and loops of a client."""
 
     def __init__(self, table: str) -> None:
         self._table = table
         self._takes: dict[str, float] = {}
-        """The nodes that were asked: 0 for one that takes numbers, else until when it does not."""
+        """By node: 0 if it takes numbers, else the time at which to ask it again."""
         self._times: dict[str, tuple[int, float]] = {}
         """The log time in ms that each node answered last, and when, by the monotonic clock."""
         self._owed: dict[bytes, tuple[int, frozenset[str]]] = {}
@@ -41,10 +41,10 @@ class Numbers:
     def look(self, session: Session[Any], node: str, within: float) -> Request[bool]:
         """Ask a node for the log's time; False: it takes no numbers.
 
-        When it has told the time it shows all that any node of its data centre had answered.
+        Afterwards it shows everything that any node of its data centre had answered before.
 
         Raises:
-            Refused, Broken: it cannot tell now.
+            Refused, Broken: it cannot answer now.
         """
         if self._takes.get(node, 0) > time.monotonic():
             return False
@@ -62,29 +62,29 @@ class Numbers:
         return True
 
     def forget(self, node: str) -> None:
-        """Have a node be asked again: it may take no numbers any more, or the time be another."""
+        """Ask a node again before the next write: its time, or whether it takes numbers."""
         self._takes.pop(node, None)
 
     def deadline(self, node: str, within: float) -> int:
-        """Return the time of a node's log in so many seconds from now, in ms."""
+        """Return the time of a node's log `within` seconds from now, in ms."""
         found, at = self._times[node]
         return found + int((time.monotonic() - at + min(within, FURTHEST)) * 1000)
 
     def owe(self, session: Session[Any], dcs: frozenset[str]) -> None:
-        """Note that nobody knows the end of the session's last write, in that data centre."""
+        """Note that the outcome of the session's last write is unknown, in that data centre."""
         session.calls += 1
         self._owed[session.consumer] = session.calls, dcs
 
     def settle(
         self, session: Session[Any], node: str, dcs: frozenset[str], within: float
     ) -> Request[None]:
-        """See to it that no write whose end is not known comes behind what is asked from now on.
+        """Make sure that no write with an unknown outcome is done later than what follows.
 
-        A node takes a number of a client only if it took no higher one. Writes that were sent in
-        another data centre than the node's stay owed.
+        A log takes no number of a client below its last one, so a barrier with a higher number
+        ends the write. Writes that were sent in another data centre stay owed.
 
         Raises:
-            Refused, Broken: a node does not say that it is so.
+            Refused, Broken: the node did not confirm it.
         """
         for name, owed in list(self._owed.items()):
             number, there = owed
@@ -115,7 +115,7 @@ class Write:
 
     @property
     def has_number(self) -> bool:
-        """Return whether it was sent under a number of which nobody said that it is not done."""
+        """Return whether it has a number that no node has refused for good."""
         return self._numbered is not None
 
     def words(
@@ -127,7 +127,7 @@ class Write:
         """
         if self._numbered is None or not self.dcs & dcs:
             session.calls += 1
-            # Behind it there is time to hear what became of it.
+            # The rest of the time is for finding out whether it was done.
             deadline = self._numbers.deadline(node, left * DONE_WITHIN)
             self._numbered = numbered(session.consumer, session.calls, deadline, self._command)
             self.dcs = dcs
@@ -135,7 +135,7 @@ class Write:
         return self._numbered
 
     def ended(self) -> None:
-        """Note that it is done, or will never be done under this number."""
+        """Note that it is done, or never will be under this number."""
         self._numbered = self.session = None
 
     def refused(self) -> None:
@@ -143,7 +143,7 @@ class Write:
         self.session = None
 
     def leave(self) -> None:
-        """Note that nobody asks any more what became of it."""
+        """Note that the caller has left: if it may be under way, its outcome is unknown."""
         if self.session is not None:
             self._numbers.owe(self.session, self.dcs)
             self.session = None
@@ -157,8 +157,8 @@ def numbered(
 
 
 ASKED_AGAIN = 60.0
-"""Seconds after which a node that takes no numbers is asked again."""
+"""Seconds after which a node that took no numbers is asked again."""
 FURTHEST = 50.0
-"""Seconds that a deadline is ahead at most: nodes take no more than a minute."""
+"""Maximum seconds to a deadline: nodes take up to a minute."""
 DONE_WITHIN = 0.6
-"""The part of a call's time in which its write is done or not at all."""
+"""Share of a call's time in which its write is done or not at all."""

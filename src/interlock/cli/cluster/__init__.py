@@ -1,4 +1,4 @@
-"""`interlock cluster SUBCOMMAND`: look at a cluster, and operate it. A module a subcommand."""
+"""`interlock cluster SUBCOMMAND`: inspect and operate a cluster. One module for each subcommand."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _diff(cluster: Cluster, given: argparse.Namespace) -> int:
 def _by_checksum(
     cluster: Cluster, places: tuple[Address, Address], given: argparse.Namespace
 ) -> bool:
-    """Return whether nodes on one log have the same rows at the same position; tell it."""
+    """Return whether nodes of one log have the same rows at the same position, and print it."""
     known: list[dict[int, dict[str, Any]]] = [{}, {}]
     both: set[int] = set()
 
@@ -78,7 +78,7 @@ def _by_checksum(
         return bool(both)
 
     if until(is_met, given.settle) is None:
-        # Their rows may be equal; that is seen by reading them.
+        # Their rows may be equal: read them.
         return False
     at = max(both)
     first, second = known[0][at], known[1][at]

@@ -1,4 +1,4 @@
-"""`interlock cluster failover`: says that there is no primary to move."""
+"""`interlock cluster failover`: explain that there is nothing to fail over."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _forget(cluster: Cluster, given: argparse.Namespace) -> int:
 
 
 def _ask_one(cluster: Cluster, nodes: Sequence[Announcement], id: str) -> None:
-    """Ask the first that answers: one that has just gone is announced for some seconds."""
+    """Ask the first node that answers: one that was killed is announced for a few seconds more."""
     for node in nodes:
         try:
             cluster.call(cluster.address(node.address), "FORGET", id, timeout=10)

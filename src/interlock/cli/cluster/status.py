@@ -1,4 +1,4 @@
-"""`interlock cluster status`: the whole cluster at a glance."""
+"""`interlock cluster status`: show all nodes, links and databases."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _rows(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
 
 
 def _links(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
-    """Yield a row for each link: of the node that sends, or of one that rests if none does."""
+    """Yield a row for each link, of the node that sends or else of an idle one."""
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
     for one, status in told:
         for link in (status.get("links") or ()) if isinstance(status, dict) else ():
@@ -194,11 +194,15 @@ def _awaited(told: Sequence[Told]) -> Iterator[str]:
 
 
 def _alarms(told: Sequence[Told]) -> Iterator[str]:
-    """Yield the differences that must not be: other rows at the same position."""
+    """Yield the nodes that differ at the same position."""
     known = set()
     statuses = [(one, status) for one, status in told if isinstance(status, dict)]
     for (one, status), (other, theirs) in combinations(statuses, 2):
-        same = one.dc == other.dc and status.get("position") == theirs.get("position")
+        # With different log checksums one is about to go back. If not, both report it as a
+        # trouble.
+        same = one.dc == other.dc and all(
+            status.get(name) == theirs.get(name) for name in ("position", "log_checksum")
+        )
         if same and status.get("rows_checksum") != theirs.get("rows_checksum"):
             known.add(frozenset((one.id, other.id)))
             yield _alarm(one.id, other.id, status.get("position"))
@@ -223,8 +227,8 @@ HEAD = ("node", "dc", "state", "address", "position", "behind", "lag", "rows", "
 LINKS = ("link", "node", "state", "lag", "heard", "changes", "position", "")
 DATABASES = ("node", "database", "delay", "waiting", "written", "")
 LONG_CUT = 60_000.0
-"""Milliseconds for which a link may be cut."""
+"""Milliseconds after which a cut link counts as an error."""
 NEVER = 1e12
-"""Milliseconds that mean never."""
+"""`silent_ms` of a link that never reached the other data centre."""
 SHOWN = 8
-"""Digits of a checksum that are shown to people."""
+"""Digits of a checksum in the table."""

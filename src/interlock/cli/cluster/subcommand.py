@@ -1,4 +1,4 @@
-"""The common part of the subcommands of `interlock cluster`: flags, the nodes, errors, answers."""
+"""Common parts of the subcommands of `interlock cluster`: flags, nodes, errors, output."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cluster:
         return sorted(found, key=lambda one: (one.dc, one.id))
 
     def node(self, id: str) -> Announcement:
-        """Return the node with this id; Refusal if there is none."""
+        """Return the node with this id; raises Refusal for an unknown id."""
         found = self.nodes()
         for one in found:
             if one.id == id:
@@ -77,11 +77,11 @@ class Cluster:
         )
 
     def place(self, node: str) -> Address:
-        """Return the place of a node by its id, or of one that is named by HOST:PORT."""
+        """Return the address of a node, given its id or HOST:PORT."""
         return self.address(node if ":" in node else self.node(node).address)
 
     def address(self, text: str) -> Address:
-        """Return an address with who asks there."""
+        """Return an address with the login for it."""
         from interlock.cluster.peers import Peers
 
         members = self._members
@@ -89,7 +89,7 @@ class Cluster:
 
     @contextmanager
     def opened(self, place: Address, timeout: float | None = None) -> Iterator[NodeClient]:
-        """Connect to a node. Raises Refusal with what it says, or Unanswered."""
+        """Connect to a node. Raises Refusal with its error reply, or Unanswered."""
         from interlock.hub.client import Client
         from interlock.hub.resp import ReplyError
 
@@ -106,12 +106,12 @@ class Cluster:
             raise Unanswered(f"{place} does not answer: {error.strerror or error}") from None
 
     def call(self, place: Address, *words: str, timeout: float | None = None) -> Any:
-        """Ask a node; raises as `opened`."""
+        """Call ``NODE`` at a node; raises as `opened`."""
         with self.opened(place, timeout) as node:
             return node.call("NODE", *words)
 
     def status(self, place: Address, timeout: float | None = None) -> dict[str, Any]:
-        """Return what a node says of itself; raises as `opened`."""
+        """Return the status of a node; raises as `opened`."""
         told = self.call(place, "STATUS", timeout=timeout)
         try:
             found: dict[str, Any] = json.loads(told)
@@ -122,7 +122,7 @@ class Cluster:
     def statuses(
         self, nodes: Sequence[Announcement], timeout: float | None = None
     ) -> list[dict[str, Any] | Refusal]:
-        """Return what nodes say of themselves, or why they do not; all are asked at once."""
+        """Return the status of each node, or why it is unknown; asks all at once."""
 
         def one(node: Announcement) -> dict[str, Any] | Refusal:
             try:
@@ -157,7 +157,7 @@ def declare(
 
 
 def ask(given: argparse.Namespace, work: Work) -> int:
-    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
+    """Run `work` and return its exit code; print errors."""
     from interlock.engine.client import connect
     from interlock.errors import InterlockError
 
@@ -181,7 +181,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
 
 
 def until(what: Callable[[], bool], wait: float) -> float | None:
-    """Wait until something is so; return how many seconds it took, or None if too many."""
+    """Wait until a condition holds; return the seconds it took, or None if `wait` has passed."""
     began = time.monotonic()
     while not what():
         if time.monotonic() - began > wait:
@@ -197,13 +197,13 @@ def emit(record: object) -> None:
 
 
 def failed(text: str, code: int = 1) -> int:
-    """Tell what kept it, and return the exit code."""
+    """Print an error, and return the exit code."""
     print(f"interlock: {printable(text)}", file=sys.stderr, flush=True)
     return code
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time as people say it."""
+    """Return a duration for people to read."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -211,12 +211,12 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int, one: str) -> str:
-    """Return a number with what it counts."""
+    """Return a number with its noun."""
     return f"{number:,} {one if number == 1 else one + 's'}"
 
 
 def milliseconds(ms: float) -> str:
-    """Return milliseconds, in a larger unit where they are many."""
+    """Return milliseconds, in a larger unit from 10 s on."""
     return f"{ms:.0f} ms" if ms < 10_000 else duration(ms / 1000)
 
 
