@@ -425,7 +425,7 @@ impl Far {
         let after = last.or(after);
         state.reads = Some(after);
         state.read += size(&entries);
-        self.shared.tell(&mut state, Event::Read { entries, at_end });
+        self.shared.tell(&mut state, Event::Read { entries, at_end, as_of: Instant::now() });
         Some(Order { number: order, after })
     }
 

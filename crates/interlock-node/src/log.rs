@@ -156,9 +156,9 @@ pub enum Event {
     Refused { number: u64, trouble: Trouble },
     /// The connection ended: these entries may be in the log or not.
     Unknown { first: u64, last: u64, trouble: Trouble },
-    /// Entries behind those that were read before. `at_end`: no more was there at that moment. Without entries
-    /// it says that the log has no more.
-    Read { entries: Vec<Entry>, at_end: bool },
+    /// Entries behind those that were read before. `at_end`: no more was there at that moment, which was
+    /// `as_of` or later. Without entries it says that the log has no more.
+    Read { entries: Vec<Entry>, at_end: bool, as_of: Instant },
     /// The log cannot be read now. Of history ([`crate::trouble::Kind::is_of_history`]): nothing is read until
     /// [`LogPort::read_from`]. Otherwise it is tried again.
     Trouble(Trouble),

@@ -54,6 +54,7 @@ pub struct Node<M, D: Disk, C> {
     drains: bool,
     /// There is more to do that no descriptor tells: what was sent last was answered at once.
     has_more: bool,
+    /// Readers see all that the log had then.
     at_end: Option<Instant>,
     is_at_end: bool,
     /// The moment at which it last told the time, and the ms for which another may do so before.
@@ -342,14 +343,20 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                     self.go_back();
                 }
             }
-            Event::Read { entries, at_end } => {
+            Event::Read { entries, at_end, as_of } => {
                 if self.log.is_open() {
                     self.told.ends("engine");
                 }
                 match self.is_reading_for {
                     ReadingFor::Nothing => {}
                     ReadingFor::Comparison => self.compare(&entries, at_end),
-                    ReadingFor::State => self.apply(&entries, at_end, now),
+                    ReadingFor::State => {
+                        self.apply(&entries, at_end, now);
+                        // Before, readers of the table see what was there before it went back.
+                        if at_end && self.is_settled() {
+                            self.at_end = Some(as_of);
+                        }
+                    }
                 }
             }
             Event::Looked(there) => self.looked(&there),
@@ -383,7 +390,6 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if !at_end {
             return;
         }
-        self.at_end = Some(now);
         // It has caught up: what it may have gone back to before is of no interest any more.
         self.tried = u64::MAX;
         let has_state = self.replica.state().machine.is_some();

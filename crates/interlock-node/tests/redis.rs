@@ -41,7 +41,7 @@ fn entries_are_read_in_the_order_in_which_they_were_appended() {
         let server = Server::start(program, &[]);
         let (mut writer, mut reader) = (opened(server.settings()), opened(server.settings()));
         until(&mut reader, |event| match event {
-            Event::Read { entries, at_end } => (entries.is_empty() && at_end).then_some(()),
+            Event::Read { entries, at_end, .. } => (entries.is_empty() && at_end).then_some(()),
             _ => None,
         });
         let bytes = |number: u64| [number.to_string().as_bytes(), b"\0\r\n$-1\r\n"].concat();
@@ -91,6 +91,31 @@ fn long_entries_are_read_in_smaller_portions() {
 }
 
 #[test]
+fn an_answer_that_was_long_on_its_way_tells_of_no_later_moment_than_its_question() {
+    let server = Server::start("redis-server", &[]);
+    let (mut log, mut writer) = (filled(&server, &["5-1"]), opened(server.settings()));
+    let read = |event| match event {
+        Event::Read { entries, at_end, as_of } => Some((entries.len(), at_end, as_of)),
+        _ => None,
+    };
+    // It waits for more.
+    let (count, at_end, first) = until(&mut log, read);
+    assert_eq!((count, at_end), (0, true));
+    log.drive(Instant::now());
+    server.signal(libc::SIGSTOP);
+    writer.append(b"x").unwrap();
+    writer.drive(Instant::now());
+    let before = Instant::now();
+    server.signal(libc::SIGCONT);
+    let (count, at_end, as_of) = until(&mut log, read);
+    assert_eq!((count, at_end), (1, true));
+    assert!(first <= as_of && as_of <= before, "{first:?} {as_of:?} {before:?}");
+    // What waited in vain tells of the end of its wait.
+    let (count, _, later) = until(&mut log, read);
+    assert!(count == 0 && later >= before, "{later:?} {before:?}");
+}
+
+#[test]
 fn an_engine_that_was_killed_and_has_its_data_is_read_on() {
     for program in PROGRAMS {
         let mut server =
@@ -136,7 +161,7 @@ fn an_engine_that_has_lost_its_data_is_noticed() {
     // It is read again from where its owner says.
     log.read_from(None);
     until(&mut log, |event| match event {
-        Event::Read { entries, at_end } => (entries.is_empty() && at_end).then_some(()),
+        Event::Read { entries, at_end, .. } => (entries.is_empty() && at_end).then_some(()),
         _ => None,
     });
     server.add("7-1", "new");

@@ -24,7 +24,7 @@ pub struct Standing {
     pub is_awaited: bool,
     /// It takes no more writes.
     pub drains: bool,
-    /// The last moment at which it had read all that there was.
+    /// The last moment of which readers see all that the log had.
     pub at_end: Option<Instant>,
     /// It has read nothing since: it waits for more.
     pub is_at_end: bool,

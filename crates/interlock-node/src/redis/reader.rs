@@ -11,7 +11,10 @@ pub struct Reader {
     state: State,
     position: Option<Position>,
     /// The last read found that there is no more: the next one may wait.
-    is_at_end: bool,
+    may_wait: bool,
+    /// The moment at which the last read was asked for, and whether that waits for entries.
+    asked_at: Instant,
+    is_waiting: bool,
     /// Entries that the next read asks for, and that the last one has asked for.
     count: usize,
     asked: usize,
@@ -36,7 +39,9 @@ impl Default for Reader {
     fn default() -> Self {
         let (position, read, checked) = Default::default();
         let state = State::Stopped;
-        Reader { state, position, is_at_end: false, count: FIRST, asked: FIRST, read, checked }
+        let (asked_at, is_waiting, may_wait) = (Instant::now(), false, false);
+        let (count, asked) = (FIRST, FIRST);
+        Reader { state, position, may_wait, asked_at, is_waiting, count, asked, read, checked }
     }
 }
 
@@ -83,7 +88,7 @@ impl Reader {
 
     fn lose_replies(&mut self) {
         self.read = None;
-        self.is_at_end = false;
+        self.may_wait = false;
         self.checked = None;
     }
 
@@ -114,11 +119,11 @@ impl Reader {
             }
             Some(_) => {}
         }
-        self.asked = self.count;
+        (self.asked, self.asked_at, self.is_waiting) = (self.count, now, self.may_wait);
         let (id, count) = (self.id().to_string(), self.count.to_string());
         let (id, count) = (id.as_bytes(), count.as_bytes());
         let block = BLOCK.as_millis().to_string();
-        if self.is_at_end {
+        if self.is_waiting {
             let read: [&[u8]; 8] =
                 [b"XREAD", b"COUNT", count, b"BLOCK", block.as_bytes(), b"STREAMS", stream, id];
             link.ask(Asked::Read, &read);
@@ -184,14 +189,22 @@ impl Reader {
             let most = entries.iter().map(|one| one.bytes.len()).max().unwrap_or(0) + SMALL;
             self.count = (READ / most).clamp(1, MANY);
         }
-        self.is_at_end = entries.len() < self.asked;
+        let at_end = entries.len() < self.asked;
+        // An answer may have been on its way for long. One that waited in vain did so to its end.
+        let waited = if self.is_waiting && entries.is_empty() { BLOCK } else { Duration::ZERO };
+        let as_of = (self.asked_at + waited).min(Instant::now());
+        // Where entries are rare, the next one tells at once that there is no more since.
+        let was_long = self.is_waiting && as_of.elapsed() > SHORT;
+        self.may_wait = at_end && !was_long;
         self.state = State::Idle;
-        Ok(Event::Read { entries, at_end: self.is_at_end })
+        Ok(Event::Read { entries, at_end, as_of })
     }
 }
 
 /// For which a read waits at most.
 pub const BLOCK: Duration = Duration::from_secs(1);
+/// Behind a read that has waited for longer, the next one does not.
+const SHORT: Duration = Duration::from_millis(100);
 /// Between two looks at whether the engine is a primary that keeps the log.
 const CHECKED: Duration = Duration::from_secs(1);
 /// Entries that a read asks for before their size is known.
