@@ -15,6 +15,7 @@ from interlock.hub.client import Client
 from interlock.hub.resp import ProtocolError, ReplyError
 from tests.cluster.faults.clock import library
 from tests.cluster.faults.cluster import Cluster
+from tests.cluster.faults.delay import FOR_EVER
 from tests.cluster.faults.rows import TABLE
 from tests.cluster.faults.servers import ENGINE_PORT, Node
 
@@ -55,6 +56,9 @@ def drawn(
     while at < seconds:
         lasts = chance.choice((0.1, 0.5, 1.0, 2.0, 3.0)) * chance.uniform(0.5, 1.5)
         kind = chance.choice(kinds)
+        if kind in LASTING:
+            least, most = LASTING[kind]
+            lasts = chance.uniform(least, most) * (1.0 if kind == "started apart" else timeout)
         if kind == "frozen":
             # 1, 2 and 5 times the time that a node may take for a write.
             lasts = chance.choice((1, 1, 2, 2, 5)) * timeout * chance.uniform(0.9, 1.1)
@@ -176,11 +180,7 @@ class Chaos:
         proxy.delay, proxy.jitter = fault.draw * 0.4, fault.draw * 0.2
         if fault.draw > 0.8:
             proxy.cut()
-
-        def undo() -> None:
-            proxy.delay = proxy.jitter = 0.0
-
-        return undo
+        return proxy.calm
 
     def clock(self, fault: Fault, node: Node) -> Undo | None:
         if library() is None:
@@ -200,6 +200,30 @@ class Chaos:
         node.kill()
         node.lose_disk()
         return node.start
+
+    def unheard(self, _fault: Fault, node: Node) -> Undo | None:
+        """What a node appends is done, and before it hears of it the connection breaks."""
+        gate = self._cluster.gates.get(node.host)
+        if gate is None:
+            return None
+        gate.deaf = True
+        return lambda: self._through(node)
+
+    def start_apart(self, fault: Fault, node: Node) -> Undo | None:
+        """Of a machine that has lost its memory the node starts, and cannot read its log yet."""
+        gate = self._cluster.gates.get(node.host)
+        if gate is None:
+            return None
+        node.kill()
+        gate.delay = FOR_EVER
+        self._again(node, forget=fault.draw < 0.7)
+        return lambda: self._through(node)
+
+    def _through(self, node: Node) -> None:
+        """What was held is lost; from now on all comes."""
+        gate = self._cluster.gates[node.host]
+        gate.calm()
+        gate.cut()
 
     def terminate(self, _fault: Fault, node: Node) -> Undo | None:
         node.terminate()
@@ -235,9 +259,20 @@ class Chaos:
             gate.cut()
 
         def undo() -> None:
-            gate.delay = gate.jitter = 0.0
+            gate.calm()
+            if fault.draw > 0.3:
+                # What it was sent last it never hears.
+                gate.cut()
 
         return undo
+
+    def late_appends(self, fault: Fault, node: Node) -> Undo | None:
+        """What a node appends comes around the time at which it gives up; it reads as ever."""
+        gate = self._cluster.gates.get(node.host)
+        if gate is None:
+            return None
+        gate.late = (0.7 + 1.3 * fault.draw) * node.settings.timeout
+        return gate.calm
 
     def full_disk(self, _fault: Fault, node: Node) -> Undo | None:
         node.disk.fill()
@@ -436,6 +471,9 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "stop": Chaos.stop,
     "frozen": Chaos.stop,
     "late stream": Chaos.late_stream,
+    "late appends": Chaos.late_appends,
+    "unheard": Chaos.unheard,
+    "started apart": Chaos.start_apart,
     "full disk": Chaos.full_disk,
     "engine full": Chaos.engine_full,
     "resync": Chaos.resync,
@@ -470,5 +508,9 @@ LOSING = ("promote", "engine emptied", "tail lost", "tails lost in turn")
 """The engine has less than it had."""
 CUTTING = ("trim", "trim away")
 """The log begins later than it did."""
+GATED = ("late stream", "late appends", "unheard", "started apart")
+"""They need a way to the log of each node's own."""
+LASTING = {"late appends": (1.5, 3.0), "unheard": (0.4, 0.9), "started apart": (2.0, 4.0)}
+"""Timeouts of a write, or seconds: a node is to give up meanwhile, or not yet, or to start."""
 DEADLY = ("disk lost", "resync")
 """A node has less than it had."""

@@ -195,7 +195,7 @@ class Cluster:
         """End all faults; everything runs, with the right clock, a whole network and free disks."""
         self.network.heal()
         for proxy in (*self.proxies.values(), *self.gates.values()):
-            proxy.delay = proxy.jitter = 0.0
+            proxy.calm()
         for engine in (one for pair in self.engines.values() for one in pair):
             engine.disk.free()
             engine.set_clock(0.0)

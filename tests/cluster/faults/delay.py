@@ -23,18 +23,27 @@ MOST_HELD = 4 << 20
 """Bytes under way in one direction of a connection; more is not read until some arrived."""
 
 
+FOR_EVER = 1e6
+"""Seconds."""
+
+
 class DelayProxy:
     """Listens at one machine and connects from there to an address.
 
     Attributes:
         delay: seconds that each byte takes, in each direction; may be changed at any time.
         jitter: up to so many seconds more, of each piece anew.
+        late: seconds more for what is appended to a log. It comes though its sender has given up
+            the connection meanwhile, as what is under way in a network does.
+        deaf: what is answered is held.
     """
 
     def __init__(self, network: Network | None, host: str, target: tuple[str, int]) -> None:
         """Listen at any free port of `host`; without a network on loopback."""
         self.delay = 0.0
         self.jitter = 0.0
+        self.late = 0.0
+        self.deaf = False
         self._network = network
         self._host = host
         self._target = target
@@ -115,9 +124,15 @@ class DelayProxy:
                 with self._lock:
                     self._open -= {near, far}
 
-    def due(self) -> float:
+    def due(self, *, appends: bool, answers: bool) -> float:
         """The moment at which what comes now is to go out."""
-        return time.monotonic() + self.delay + random.random() * self.jitter
+        late = self.late if appends else FOR_EVER if answers and self.deaf else 0.0
+        return time.monotonic() + self.delay + random.random() * self.jitter + late
+
+    def calm(self) -> None:
+        """Have all come at once again."""
+        self.delay = self.jitter = self.late = 0.0
+        self.deaf = False
 
     def has_ended(self) -> bool:
         return self._ended.is_set()
@@ -125,7 +140,7 @@ class DelayProxy:
 
 def _pass_on(proxy: DelayProxy, near: socket.socket, far: socket.socket) -> None:
     """Pass on both directions of a connection until one ends."""
-    ways = [_Way(near, far), _Way(far, near)]
+    ways = [_Way(near, far), _Way(far, near, answers=True)]
     for one in (near, far):
         one.setblocking(False)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -139,7 +154,7 @@ def _pass_on(proxy: DelayProxy, near: socket.socket, far: socket.socket) -> None
         )
         for way in ways:
             if way.source in readable:
-                way.take(proxy.due())
+                way.take(proxy)
             if way.target in writable:
                 way.give()
 
@@ -147,13 +162,16 @@ def _pass_on(proxy: DelayProxy, near: socket.socket, far: socket.socket) -> None
 class _Way:
     """One direction."""
 
-    def __init__(self, source: socket.socket, target: socket.socket) -> None:
-        self.source, self.target = source, target
+    def __init__(
+        self, source: socket.socket, target: socket.socket, *, answers: bool = False
+    ) -> None:
+        self.source, self.target, self._answers = source, target, answers
         self.held: deque[tuple[float, bytes]] = deque()
         self.size = 0
         self.ended = False
         self.done = False
         self._newest = 0.0
+        self._appends = False
 
     def wants_more(self) -> bool:
         return not self.ended and self.size < MOST_HELD
@@ -161,21 +179,31 @@ class _Way:
     def is_due(self, now: float) -> bool:
         return bool(self.held) and self.held[0][0] <= now
 
-    def take(self, due: float) -> None:
-        piece = self.source.recv(PIECE)
+    def take(self, proxy: DelayProxy) -> None:
+        try:
+            piece = self.source.recv(PIECE)
+        except ConnectionError:
+            piece = b""
         self.ended = not piece
+        self._appends = self._appends or b"XADD" in piece
         # Never before what came earlier.
-        self._newest = max(due, self._newest)
+        self._newest = max(proxy.due(appends=self._appends, answers=self._answers), self._newest)
         self.held.append((self._newest, piece))
         self.size += len(piece)
 
     def give(self) -> None:
         due, piece = self.held.popleft()
-        if not piece:
-            self.target.shutdown(socket.SHUT_WR)
-            self.done = True
+        try:
+            if not piece:
+                self.done = True
+                self.target.shutdown(socket.SHUT_WR)
+                return
+            sent = self.target.send(piece)
+        except OSError:
+            # Nobody hears it any more; what goes the other way still comes.
+            self.held.clear()
+            self.ended = self.done = True
             return
-        sent = self.target.send(piece)
         self.size -= sent
         if sent < len(piece):
             self.held.appendleft((due, piece[sent:]))

@@ -35,6 +35,8 @@ SURELY_NOT = ("STALE", "TRYAGAIN", "TABLEFULL", "OVERFLOW", "NODE")
 NOT_DONE = "it was not done"
 """So a node says that its log did not take a write in time."""
 
+BURST = 8
+"""Increments that are sent at once."""
 SHARED = 3
 """Keys of each kind that everybody writes."""
 
@@ -73,6 +75,10 @@ class Known:
             if kind in self.kinds
             for number in range(SHARED)
         ]
+
+
+class NotSent(Exception):
+    """There was no connection."""
 
 
 class Guest:
@@ -135,36 +141,49 @@ class Guest:
 
     def do(self, kind: str, key: str, value: int, words: Sequence[Word], id: str = "") -> Operation:
         """One operation, and its line in the history."""
-        id = id or f"<{self.name}.{next(self.known.numbers)}>"
+        return self.do_all([(kind, key, value, words)], id)[0]
+
+    def do_all(
+        self, asked: Sequence[tuple[str, str, int, Sequence[Word]]], id: str = ""
+    ) -> list[Operation]:
+        """Operations sent at once, and their lines."""
         start = time.monotonic()
-        reply: int | None = None
-        row = None
-        error = ""
+        said: list[Any]
         try:
             connected = self._connected()
         except OSError as failure:
             # Nothing was sent.
-            answer, error = FAILED, repr(failure)
+            said = [NotSent(repr(failure))] * len(asked)
         else:
             try:
-                said = connected.call(*words)
-            except ReplyError as failure:
-                error = str(failure)
-                surely = error.startswith(SURELY_NOT) or NOT_DONE in error
-                answer = FAILED if surely or kind == READ else UNKNOWN
+                said = list(connected.pipeline([words for *_, words in asked]))
             except (OSError, ProtocolError) as failure:
-                answer, error = FAILED if kind == READ else UNKNOWN, repr(failure)
+                said = [failure] * len(asked)
                 self.leave()
-            else:
-                answer = OK
-                self.done += 1
-                if kind == READ:
-                    row = shown(said)
-                elif isinstance(said, int):
-                    reply = said
+        end = time.monotonic()
+        return [
+            self._done(one, reply, start, end, id) for one, reply in zip(asked, said, strict=True)
+        ]
+
+    def _done(
+        self, asked: tuple[str, str, int, Sequence[Word]], said: Any, start: float, end: float,
+        id: str,
+    ) -> Operation:  # fmt: skip
+        kind, key, value, _ = asked
+        answer, error, reply, row = OK, "", None, None
+        if isinstance(said, Exception):
+            error = str(said) if isinstance(said, ReplyError | NotSent) else repr(said)
+            surely = isinstance(said, NotSent) or error.startswith(SURELY_NOT) or NOT_DONE in error
+            answer = FAILED if surely or kind == READ else UNKNOWN
+        else:
+            self.done += 1
+            if kind == READ:
+                row = shown(said)
+            elif isinstance(said, int):
+                reply = said
         operation = Operation(
-            id, self.name, self._place.name, self._place.dc, kind, key,
-            start, time.monotonic(), answer, value, reply, row, error,
+            id or f"<{self.name}.{next(self.known.numbers)}>", self.name, self._place.name,
+            self._place.dc, kind, key, start, end, answer, value, reply, row, error,
         )  # fmt: skip
         self._recorder.add(operation)
         return operation
@@ -204,7 +223,7 @@ class Writer(Guest):
 
     def step(self) -> None:
         kind = self.chance.choice([one for one in self.known.kinds if one != "cas"])
-        done = getattr(self, f"_{kind}")()
+        done = self._burst() if self.chance.random() < 0.3 else getattr(self, f"_{kind}")()
         if done.answer != OK:
             self.move()
             self.known.stop.wait(self.chance.random() * 0.2)
@@ -217,6 +236,13 @@ class Writer(Guest):
     def _incr(self) -> Operation:
         key, by = self._shared("sum"), self.chance.randrange(1, 10)
         return self.do("incr", key, by, ("HINCRBY", self.place(key), "count", by))
+
+    def _burst(self) -> Operation:
+        """Many increments at once: what is done twice, or too late, is many then."""
+        adds = [(self._shared("sum"), self.chance.randrange(1, 10)) for _ in range(BURST)]
+        return self.do_all(
+            [("incr", key, by, ("HINCRBY", self.place(key), "count", by)) for key, by in adds]
+        )[-1]
 
     def _net(self) -> Operation:
         key, by = self._shared("net"), self.chance.choice((-7, -1, 1, 5))
@@ -443,25 +469,25 @@ class Numbered(Guest):
     def _asked(self, lane: str) -> Ask:
         """Return the next call; lane: who alone writes its own keys, one call at a time."""
         draw = self.chance.random()
-        if draw < 0.3:
+        if draw < 0.25:
             keys = self.known.keys
             key = self.chance.choice(keys if self.chance.random() < 0.4 else keys[-8:])
             if self.chance.random() < 0.5:
                 key = f"own-{lane}"
             return Ask(READ, key, 0, "get")
-        if draw < 0.5:
+        if draw < 0.45:
             return self._register(lane)
-        if draw < 0.65:
+        if draw < 0.7:
             return self._count(lane)
-        if draw < 0.8:
+        if draw < 0.85:
             return self._swap()
-        if draw < 0.9:
+        if draw < 0.92:
             value = next(self.known.numbers) + self.chance.randrange(1, 50)
             key = f"max-{self.chance.randrange(SHARED)}"
             return Ask("high", key, value, "patch", (), {"high": value})
         id = f"<{self.name}.{next(self.known.numbers)}>"
         key = f"any-{self.chance.randrange(SHARED)}"
-        if draw < 0.95:
+        if draw < 0.96:
             lives = self.chance.randrange(50, 1500)
             return Ask("expire", key, lives, "expire", (lives / 1000,), {}, id)
         return Ask("put", key, 0, "patch", (), {"who": id}, id)
