@@ -202,7 +202,7 @@ class Chaos:
         return node.start
 
     def unheard(self, _fault: Fault, node: Node) -> Undo | None:
-        """What a node appends is done, and before it hears of it the connection breaks."""
+        """Have the connection break when a node has not heard yet of what it appended."""
         gate = self._cluster.gates.get(node.host)
         if gate is None:
             return None
@@ -220,7 +220,7 @@ class Chaos:
         return lambda: self._through(node)
 
     def _through(self, node: Node) -> None:
-        """What was held is lost; from now on all comes."""
+        """Lose what was held; from now on all comes."""
         gate = self._cluster.gates[node.host]
         gate.calm()
         gate.cut()
@@ -267,7 +267,7 @@ class Chaos:
         return undo
 
     def late_appends(self, fault: Fault, node: Node) -> Undo | None:
-        """What a node appends comes around the time at which it gives up; it reads as ever."""
+        """Have what a node appends come when it may have given it up; it reads as ever."""
         gate = self._cluster.gates.get(node.host)
         if gate is None:
             return None
