@@ -416,6 +416,17 @@ def test_where_engines_lose_entries_answers_may_be_of_another_history() -> None:
     assert found(told, final, Promise(one_history=False)) == set()
 
 
+def test_an_increment_that_found_no_row_may_find_one_in_another_history() -> None:
+    told = Told()
+    told.add("incr", "sum-0", 3, reply=3)
+    told.add("incr", "sum-0", 5, answer=FAILED)
+    told.made[-1] = dataclasses.replace(told.made[-1], error="no row")
+    told.read("sum-0", {"count": 8})
+    final = both({"sum-0": {"count": 8}})
+    assert found(told, final) == {"sums"}
+    assert found(told, final, Promise(one_history=False)) == set()
+
+
 def test_rows_of_another_data_centre_may_go_back_where_engines_lose_them() -> None:
     told = Told()
     told.add("incr", "sum-1", 5, reply=5, dc="west", node="b1")

@@ -308,7 +308,9 @@ def sums(
                 least[one.key] += one.value
                 most[one.key] += one.value
             else:
-                may = one.value if one.answer != FAILED else 0
+                # Put back into another history, what found no row may find one.
+                again = not promise.one_history and one.error == "no row"
+                may = one.value if one.answer != FAILED or again else 0
                 least[one.key] += min(may, 0)
                 most[one.key] += max(may, 0)
         for node, rows in final.items():
@@ -319,7 +321,13 @@ def sums(
                     yield Violation("sums", text)
     # Of a growing sum, at any time: no more than was asked for.
     asked = sorted(
-        (one for one in history if one.kind == "incr" and one.answer != FAILED), key=_start
+        (
+            one
+            for one in history
+            if one.kind == "incr"
+            and (one.answer != FAILED or (not promise.one_history and one.error == "no row"))
+        ),
+        key=_start,
     )
     by_key: dict[str, list[Operation]] = defaultdict(list)
     for one in asked:

@@ -222,5 +222,6 @@ def promise_of(plan: Plan, cluster: Cluster) -> Promise:
         one_history=not plan.loses,
         far=not plan.loses,
         excused=frozenset(excused) if plan.loses else frozenset(),
-        staleness=None if stale is None else stale + BEHIND,
+        # Of what an engine has lost, a node may know less than another did.
+        staleness=None if stale is None or plan.loses else stale + BEHIND,
     )
