@@ -22,9 +22,11 @@ from tests.hub.servers import free_port, missing
 PATIENCE = 60.0
 
 
-def eventually(done: Callable[[], object], what: str | Callable[[], str] = "") -> None:
+def eventually(
+    done: Callable[[], object], what: str | Callable[[], str] = "", wait: float = PATIENCE
+) -> None:
     """Wait until something is so."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + wait
     while not done():
         if time.monotonic() >= until:
             raise AssertionError(f"not in time: {(what() if callable(what) else what) or done}")
@@ -35,6 +37,8 @@ class Engine:
     """A server with its data in a folder, on a port that stays the same."""
 
     program = ""
+    starts = PATIENCE
+    """Seconds that its start may take."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,7 +64,7 @@ class Engine:
                 stderr=log,
                 cwd=self.folder,
             )
-        eventually(self.ready, f"{self.program}: {(self.folder / 'log').read_text()[-2000:]}")
+        eventually(self.ready, lambda: f"{self.program}: {self.said()}", self.starts)
 
     def ready(self) -> bool:
         assert self.process is not None and self.process.poll() is None, self.said()
@@ -156,6 +160,7 @@ class Nats(Engine):
 
 class Rabbitmq(Engine):
     program = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+    starts = 3 * PATIENCE
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -34,6 +34,8 @@ from tests.cluster.test_node import client
 from tests.hub.servers import needs_hub, redis_server
 
 KEYS = [f"k{number}" for number in range(8)]
+PATIENT = 240
+"""Seconds in which a write of the cluster's client is done: a broker may take long to start."""
 PROGRESS = 40
 """Writes that are answered between two faults."""
 
@@ -71,7 +73,7 @@ class ClusterWriter:
     """A thread that counts, and sets a number, by a client that sends a write until it is done."""
 
     def __init__(self, run: Run, url: str) -> None:
-        self._client = run.stack.enter_context(interlock.connect(f"{url}?timeout=60"))
+        self._client = run.stack.enter_context(interlock.connect(f"{url}?timeout={PATIENT}"))
         self._table = self._client.table("presence", Presence)
         self._run = run
         self.done: Counter[str] = Counter()
@@ -85,7 +87,9 @@ class ClusterWriter:
             assert found == last, f"{found} after {self.last} writes: one is lost, or counts twice"
             self._table["last"] = Presence(app_id=last)
         except EngineUnavailable as error:
-            raise AssertionError(f"a write of the cluster's client took 60 s: {error}") from None
+            raise AssertionError(
+                f"a write of the cluster's client took {PATIENT} s: {error}"
+            ) from None
         self.last = last
         self.done["once"] += 1
 
@@ -235,7 +239,7 @@ class Run:
                 sum(now) > sum(before) + PROGRESS
             )
 
-        eventually(is_so, self._why)
+        eventually(is_so, self._why, PATIENT)
 
     def _why(self) -> str:
         tables = {

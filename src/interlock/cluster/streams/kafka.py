@@ -136,6 +136,8 @@ class KafkaStream:
                     "acks": "all",
                     "enable.idempotence": True,
                     "enable.gapless.guarantee": True,
+                    # A broker would make a topic that was deleted, with its own settings.
+                    "allow.auto.create.topics": False,
                     "linger.ms": 0,
                     "message.max.bytes": _LARGEST,
                     "message.timeout.ms": round(self._timeout * 1000),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Sequence
@@ -52,6 +53,10 @@ except ImportError as error:
     raise ImportError(
         f"a stream of RabbitMQ needs aio-pika: {needs('rabbitmq')} ({error})"
     ) from None
+
+for _name in ("aio_pika", "aiormq"):
+    # What the client would log at each attempt to connect comes by what is asked.
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 _AHEAD = 200
 """Entries that the broker sends before they are asked for."""
