@@ -28,22 +28,26 @@ class Authority:
         openssl("req", "-x509", *NEW_KEY, "-keyout", self._key, "-out", self.cert, "-days", "2",
                 "-subj", f"/CN={name}")  # fmt: skip
 
-    def sign(self, name: str) -> Pair:
-        """A certificate for 127.0.0.1 and localhost."""
+    def sign(
+        self, name: str, *, names: str = "IP:127.0.0.1,DNS:localhost", days_ago: int = 0
+    ) -> Pair:
+        """A certificate for 127.0.0.1 and localhost, or other names, made some days ago for two."""
         stem = self._folder / f"{self._name}-{name}"
-        cert, key, request, names = (
+        cert, key, request, ext = (
             stem.with_suffix(ending) for ending in (".pem", ".key", ".csr", ".ext")
         )
-        names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        ext.write_text(f"subjectAltName={names}\n")
         openssl("req", *NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         openssl("x509", "-req", "-in", request, "-CA", self.cert, "-CAkey", self._key,
-                "-CAcreateserial", "-out", cert, "-days", "2", "-extfile", names)  # fmt: skip
+                "-CAcreateserial", "-out", cert, "-days", "2", "-extfile", ext,
+                days_ago=days_ago)  # fmt: skip
         return Pair(cert, key)
 
 
-def openssl(*words: str | Path) -> None:
+def openssl(*words: str | Path, days_ago: int = 0) -> None:
+    then = [program("faketime"), f"{days_ago} days ago"] if days_ago else []
     done = subprocess.run(
-        [program("openssl"), *words], capture_output=True, text=True, timeout=30, check=False
+        [*then, program("openssl"), *words], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -53,6 +53,8 @@ class NodeFigures:
         """Reason why the node cannot continue; empty if it can."""
         self.lacking = ""
         """Reason why the node has not received the snapshot it needs; empty if it needs none."""
+        self.peers: dict[str, str] = {}
+        """Nodes that would give this one no snapshot, and why."""
         self._settings = settings
         self._rules = rules
         self._address = address
@@ -74,6 +76,8 @@ class NodeFigures:
         self._is_lack_told = False
         self._twin_since = 0.0
         self._hindered_since = 0.0
+        self._unannounced_since = 0.0
+        self._cut_off_since = 0.0
         self._grown = UNTRIMMED * pace()["checkpoint"] + settings.keep
         self._ended_at: float | None = None
         """Last moment at the end of its log, by the monotonic clock; None unless it serves."""
@@ -94,6 +98,9 @@ class NodeFigures:
             self._compare()
             self._count_machines()
             self._look_for_twin()
+            is_announced = self.membership is None or not self.membership.trouble
+            self._unannounced_since = _since(self._unannounced_since, not is_announced)
+            self._cut_off_since = _since(self._cut_off_since, bool(self.peers))
             self._look_at_growth(found)
             knows = found["serves"] and found["at_end"] and found["behind"] is not None
             self._ended_at = time.monotonic() - float(found["behind"]) if knows else None
@@ -238,6 +245,13 @@ class NodeFigures:
         twin = self.membership.twin if self.membership is not None else None
         if twin is not None and self._twin_since:
             told.append({"kind": "name", "text": _same_name(twin), "since": self._twin_since})
+        if self._unannounced_since and self.membership is not None and self.membership.trouble:
+            text = f"it is not announced, so clients do not find it: {self.membership.trouble}"
+            told.append({"kind": "announcement", "text": text, "since": self._unannounced_since})
+        if self._cut_off_since and self.peers:
+            text = "; ".join(f"node {id} would give it no snapshot: {why}"
+                             for id, why in sorted(self.peers.items()))  # fmt: skip
+            told.append({"kind": "peer", "text": text, "since": self._cut_off_since})
         if self._hindered_since:
             text = _growth(self._awaited(found), found)
             told.append({"kind": "growth", "text": text, "since": self._hindered_since})
@@ -378,6 +392,10 @@ class NodeFigures:
 
 def _sums(found: dict[str, Any]) -> tuple[str, str]:
     return f"{found['rows_checksum']:032x}", f"{found['log_checksum']:016x}"
+
+
+def _since(since: float, is_so: bool) -> float:
+    return (since or time.time()) if is_so else 0.0
 
 
 def _growth(awaited: list[str], found: dict[str, Any]) -> str:

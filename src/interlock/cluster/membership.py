@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,9 @@ class Membership:
         """All other nodes of the cluster, in any data centre."""
         self.twin: Announcement | None = None
         """Another node that announces itself under this node's id."""
+        self.trouble = ""
+        """The reason why its announcement has expired, or will soon; empty: it has not."""
+        self._announced_at = time.monotonic()
         self._client = client
         self._cluster = cluster
         self._dc = dc
@@ -80,7 +84,7 @@ class Membership:
             try:
                 self._announce()
             except (InterlockError, OSError) as error:
-                logger.debug("announcements: %s", error)
+                self._failed(error)
 
     def _announce(self) -> None:
         own = self._own()
@@ -92,10 +96,22 @@ class Membership:
             announce(self._client, self._cluster, own, round(3 * ANNOUNCED * 1000))
             found = announcements(self._client, self._cluster)
         except EngineUnavailable as error:
-            logger.debug("announcements: %s", error)
+            self._failed(error)
             return
         self._name = own.id
+        self._announced_at = time.monotonic()
+        if self.trouble:
+            self.trouble = ""
+            logger.info("node %s is announced again", own.id)
         self.others = [one for one in found if one.id != own.id]
+
+    def _failed(self, error: Exception) -> None:
+        logger.debug("announcements: %s", error)
+        if time.monotonic() < self._announced_at + 3 * ANNOUNCED:
+            return
+        is_new, self.trouble = not self.trouble, str(error)
+        if is_new:
+            logger.warning("the node is not announced, so clients do not find it: %s", error)
 
 
 def machine() -> str:

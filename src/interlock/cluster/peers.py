@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 
 from interlock.hub.url import Address, parse
@@ -43,3 +44,30 @@ class Peers:
         raise ValueError(
             f"the hub listens on {', '.join(addresses)}: other nodes need a port {kind}"
         )
+
+
+def broken(error: OSError, address: Address) -> str:
+    """Return why a node cannot be reached, and what to do about it."""
+    text = (error.strerror or str(error)) if not _is_of_tls(error) else str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        # As OpenSSL says it, behind the names of its error.
+        why = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return f"its certificate is refused: {why or text}; {OF_CERTIFICATES}"
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+        return "it does not speak TLS at this port: give its hub a certificate ([tls] in --config)"
+    if isinstance(error, ConnectionResetError) and not address.tls:
+        return f"{text}; {OF_TLS}"
+    return text or type(error).__name__
+
+
+def _is_of_tls(error: OSError) -> bool:
+    # Whoever has not loaded ssl has had no such error.
+    ssl = sys.modules.get("ssl")
+    return ssl is not None and isinstance(error, ssl.SSLError)
+
+
+OF_CERTIFICATES = (
+    "the file of its authority is that of --peer-ca (ca=FILE in a URL), and its name that of "
+    "--advertise"
+)
+OF_TLS = "if it wants TLS, name its authority (--peer-ca FILE, or ?tls=nodes&ca=FILE in a URL)"

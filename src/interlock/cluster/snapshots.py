@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import secrets
 import threading
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 from interlock import _core
 from interlock.cluster.figures import NodeFigures
 from interlock.cluster.membership import Membership
+from interlock.cluster.peers import broken
 from interlock.cluster.reply import array, bulk, error
 from interlock.cluster.settings import NodeSettings
 from interlock.engine.announcements import Announcement
@@ -39,7 +41,21 @@ TIMEOUT = 10.0
 """Seconds for another node to answer."""
 INCOMING = "unfinished-00000000000000000000"
 """Name of a file that is under way; a node removes it when it starts."""
+PEERS = 30.0
+"""Seconds between two looks at whether others would give a snapshot."""
+SOON = 5.0
+"""Seconds to the next look if there is nobody, or one refuses."""
+QUICK = 3.0
+"""Seconds for another node to answer who looks."""
+MOST_PEERS = 8
+"""Nodes that are looked at together, at most."""
 LOGIN = ("WRONGPASS", "NOAUTH", "NOPERM")
+
+
+def _refused(refusal: ReplyError) -> str:
+    if str(refusal).split(" ", 1)[0] in LOGIN:
+        return f"its hub refuses the login ({refusal}): check --peer-user"
+    return str(refusal)
 
 
 class SnapshotLost(InterlockError):
@@ -154,6 +170,9 @@ class Snapshots:
         self._membership = membership
         self._path = folder / INCOMING
         self._tried: set[tuple[int, int]] = set()
+        self._peers_at = 0.0
+        self._failing: dict[str, str] = {}
+        """Nodes that refused when they were asked last."""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-snapshots", daemon=True)
 
@@ -175,6 +194,43 @@ class Snapshots:
             elif found["serves"]:
                 self._figures.lacking = ""
                 self._tried.clear()
+                self._look_at_peers()
+
+    def _look_at_peers(self) -> None:
+        """Look whether others would give a snapshot, before one is needed."""
+        if time.monotonic() < self._peers_at:
+            return
+        near = self._membership.near()
+        failing = {}
+        for one in random.sample(near, min(len(near), MOST_PEERS)):
+            if self._ends.is_set():
+                return
+            if why := self._refusal(one):
+                failing[one.id] = why
+        # Who has just ended is announced for a while.
+        told = {id: why for id, why in failing.items() if id in self._failing}
+        self._failing = failing
+        if told.keys() - self._figures.peers.keys():
+            for id, why in sorted(told.items()):
+                logger.error("node %s: node %s would give it no snapshot: %s",
+                             self._settings.name, id, why)  # fmt: skip
+        self._figures.peers = told
+        soon = not near or failing
+        self._peers_at = time.monotonic() + (SOON if soon else PEERS)
+
+    def _refusal(self, one: Announcement) -> str:
+        """Return why a node would give no snapshot; empty: it would."""
+        address = self._settings.peers.address(one.address)
+        try:
+            with Client(address, timeout=QUICK) as client:
+                client.call("NODE", "HELP")
+        except ReplyError as refusal:
+            return _refused(refusal)
+        except OSError as failure:
+            return broken(failure, address)
+        except (ProtocolError, ValueError) as failure:
+            return str(failure)
+        return ""
 
     def _get(self) -> None:
         near = sorted(self._membership.near(), key=lambda one: one.role != "serving")
@@ -195,13 +251,14 @@ class Snapshots:
 
     def _from(self, one: Announcement) -> str | None:
         """Take that of one node; return why not."""
+        address = self._settings.peers.address(one.address)
         try:
-            mark = fetch(self._settings.peers.address(one.address), self._path, self._tried)
+            mark = fetch(address, self._path, self._tried)
         except ReplyError as refusal:
-            if str(refusal).split(" ", 1)[0] in LOGIN:
-                return f"its hub refuses the login ({refusal}): check --peer-user"
-            return str(refusal)
-        except (OSError, SnapshotLost, ProtocolError, ValueError) as failure:
+            return _refused(refusal)
+        except OSError as failure:
+            return broken(failure, address)
+        except (SnapshotLost, ProtocolError, ValueError) as failure:
             return str(failure) or type(failure).__name__
         if mark is None:
             return "its checkpoint is not part of the log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -49,7 +50,8 @@ class Watch:
         self._failed = failed
         self._serves = False
         self._said: dict[str, float] = {}
-        """Troubles of the engine that have not ended, and from when on each is logged again."""
+        """Troubles of the engine that have not ended, whatever numbers they name, and from when on
+        each is logged again."""
         self._failing: set[str] = set()
         self._put_back = 0
         self._ends = threading.Event()
@@ -100,9 +102,9 @@ class Watch:
         name = self._settings.name
         match kind:
             case "engine" | "log":
-                now = time.monotonic()
-                if now >= self._said.get(text, now):
-                    self._said[text] = now + REPEATED
+                now, alike = time.monotonic(), re.sub(r"\d+", "0", text)
+                if now >= self._said.get(alike, now):
+                    self._said[alike] = now + REPEATED
                     logger.warning("node %s, the engine of its log: %s", name, text)
             case "disk" | "table":
                 logger.error("node %s: %s", name, text)

@@ -1,6 +1,7 @@
 //! A connection to the engine that is made again after a failure, with what it was asked.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::{Duration, Instant};
 
 use interlock_stores::network::request;
@@ -281,13 +282,25 @@ impl Link {
             let text = format!("{address} has sent what was not asked: is it a Redis or Valkey?");
             return Err(Trouble::new(Kind::NotUnderstood, text));
         }
-        driven.map_err(|error| unreachable(address, &error))?;
+        // What does not speak TLS, or nothing else, is as silent as a server that is gone.
+        let hint = match settings.tls {
+            _ if *is_up => "",
+            Some(_) => "; if it has no TLS at this port, its URL begins with redis://",
+            None => "; if it wants TLS, its URL begins with rediss://",
+        };
+        driven.map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                let Trouble { kind, text } = unreachable(address, &error);
+                Trouble::new(kind, text + hint)
+            }
+            _ => unreachable(address, &error),
+        })?;
         if connection.has_ended() {
-            let text = format!("{address} has closed the connection");
+            let text = format!("{address} has closed the connection{hint}");
             return Err(Trouble::new(Kind::Unreachable, text));
         }
         if !asked.is_empty() && now >= *moved + settings.timeout + slack {
-            let text = format!("{address} has not answered for {:?}", settings.timeout);
+            let text = format!("{address} has not answered for {:?}{hint}", settings.timeout);
             return Err(Trouble::new(Kind::Unreachable, text));
         }
         Ok(())
@@ -439,9 +452,9 @@ fn address(settings: &Settings, turn: usize) -> &str {
     addresses.get(turn % addresses.len().max(1)).map_or("", String::as_str)
 }
 
-fn unreachable(address: &str, error: &std::io::Error) -> Trouble {
+fn unreachable(address: &str, error: &io::Error) -> Trouble {
     let why = match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+        io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
         _ => error.to_string(),
     };
     Trouble::new(Kind::Unreachable, format!("{address}: {why}"))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
 
 /// Authorities that are trusted, our certificate, and the name that is to be reached.
 #[derive(Clone, Debug)]
@@ -87,6 +87,35 @@ fn read(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
+/// The meaning of an error for whoever runs the server or the client. The text is the same each time.
+fn meaning(error: Error) -> String {
+    use CertificateError as Wrong;
+    let Error::InvalidCertificate(wrong) = error else {
+        return match error {
+            Error::InvalidMessage(_) => "it does not speak TLS at this port".to_owned(),
+            other => other.to_string(),
+        };
+    };
+    match wrong {
+        Wrong::Expired | Wrong::ExpiredContext { .. } => {
+            "its certificate has expired: renew it, or correct the clock of this machine".to_owned()
+        }
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
+            "its certificate is not valid yet: correct the clock of this machine, or wait"
+                .to_owned()
+        }
+        Wrong::UnknownIssuer => {
+            "no authority that is trusted here has signed its certificate: name the file of \
+                                 the authority that has (ca)"
+                .to_owned()
+        }
+        name @ (Wrong::NotValidForName | Wrong::NotValidForNameContext { .. }) => {
+            format!("{name}: reach it by a name that its certificate has, or give it one with this name")
+        }
+        other => format!("its certificate is refused: {other}"),
+    }
+}
+
 /// One connection's TLS: it neither opens a socket nor waits for one.
 pub struct Session {
     connection: ClientConnection,
@@ -105,7 +134,7 @@ impl Session {
                 return Ok(0);
             }
             if let Err(error) = self.connection.process_new_packets() {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, meaning(error)));
             }
         }
     }

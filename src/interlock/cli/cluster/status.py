@@ -32,9 +32,9 @@ def add_to(commands: Any) -> None:
         "status",
         lambda given: ask(given, lambda cluster: _status(cluster, given)),
         "show all nodes, links and databases",
-        about="Asks every node. Exits with 1 if a node does not answer, is stuck, or has "
-        "other rows than another at the same position, if a link is cut for more than 60 s, or if "
-        "a database cannot be written.",
+        about="Asks every node. Exits with 1 if a node does not answer, is stuck or read-only, "
+        "reports trouble, or has other rows than another at the same position, if a link is cut "
+        "for more than 60 s, or if a database cannot be written.",
     )
 
 
@@ -48,7 +48,7 @@ def _status(cluster: Cluster, given: argparse.Namespace) -> int:
         or next(_alarms(told), None) is not None
         or any(link["state"] == "cut" and float(link["silent_ms"]) > LONG_CUT
                for status in statuses for link in status.get("links") or ())
-        or any(_error(status.get("database")) for status in statuses)
+        or any(_error(status.get("database")) or status.get("trouble") for status in statuses)
     )  # fmt: skip
     code = 0 if told and len(statuses) == len(told) and not is_wrong else 1
     if given.json:

@@ -90,6 +90,7 @@ class Cluster:
     @contextmanager
     def opened(self, place: Address, timeout: float | None = None) -> Iterator[NodeClient]:
         """Connect to a node. Raises Refusal with its error reply, or Unanswered."""
+        from interlock.cluster.peers import broken
         from interlock.hub.client import Client
         from interlock.hub.resp import ReplyError
 
@@ -103,7 +104,7 @@ class Cluster:
                 text = "it asks for a login"
             raise Refusal(f"{place}: {text}{_advice(error)}") from None
         except OSError as error:
-            raise Unanswered(f"{place} does not answer: {error.strerror or error}") from None
+            raise Unanswered(f"{place} does not answer: {broken(error, place)}") from None
 
     def call(self, place: Address, *words: str, timeout: float | None = None) -> Any:
         """Call ``NODE`` at a node; raises as `opened`."""
