@@ -10,6 +10,7 @@ use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, Source, MOST_BYTES
 use crate::keepers::Keepers;
 use crate::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
+use crate::stamp::BELIEVED_MS;
 
 /// Between the stamps of two commands there is room for late put-backs and for values that are
 /// dated just above others, so that a stamp tells whose write it is.
@@ -555,6 +556,11 @@ impl<M: Machine> Whole<M> {
         whole.lineage = reader.number()?;
         whole.merged = reader.number()?;
         whole.swept = reader.number()?;
+        // What it writes from there on must be readable too.
+        let times = [whole.now, whole.busy, whole.swept, whole.reading >> 16];
+        if times.into_iter().any(|time| time > BELIEVED_MS) {
+            return Err(Damaged);
+        }
         whole.sessions = Sessions::decode(reader)?;
         for _ in 0..reader.count(10)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
@@ -562,7 +568,8 @@ impl<M: Machine> Whole<M> {
         }
         whole.keepers = Keepers::decode(reader)?;
         let begun = reader.byte()?;
-        let bytes = reader.bytes(MOST_BYTES)?;
+        // A table has no bound in bytes.
+        let bytes = reader.bytes(usize::MAX)?;
         if begun == 1 {
             whole.machine = Some(M::decode(bytes)?);
         }

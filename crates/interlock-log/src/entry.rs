@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::codec::{checksum, put_bytes, put_number, Bytes, Damaged, Reader};
 use crate::keepers::Report;
+use crate::stamp::{BELIEVED_MS, COUNTER_BITS};
 
 const VERSION: u8 = 1;
 const GENESIS: u8 = 1;
@@ -238,7 +239,8 @@ impl PutBack {
         let is_sorted = done.windows(2).all(|two| two[0].index < two[1].index)
             && denied.windows(2).all(|two| two[0] < two[1]);
         let leaps = reader.byte()?;
-        if !is_sorted || leaps > 1 {
+        let highest = done.iter().map(|one| one.stamp >> COUNTER_BITS).max().unwrap_or(0);
+        if !is_sorted || leaps > 1 || time.max(busy).max(highest) > BELIEVED_MS {
             return Err(Damaged);
         }
         Ok(Self { time, busy, writer, done, denied, leaps: leaps == 1 })

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
-use crate::entry::{PutBack, MOST_BYTES, MOST_NAME};
+use crate::entry::{PutBack, MOST_NAME};
 
 /// The effects of an entry when it was applied, and where that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Record {
             ENTRY => Record::Entry(Kept::decode(&mut reader)?),
             STATE => {
                 let position = reader.number()?;
-                Record::State { position, bytes: reader.bytes(MOST_BYTES)?.to_vec() }
+                Record::State { position, bytes: reader.bytes(usize::MAX)?.to_vec() }
             }
             SAVED => Record::Saved { position: reader.number()? },
             _ => return Err(Damaged),

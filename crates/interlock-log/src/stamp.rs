@@ -10,6 +10,8 @@ pub const COUNTER_BITS: u32 = 16;
 pub const READINGS: u64 = 1 << 62;
 /// The last ms since 1970 that has readings.
 pub const LATEST_MS: u64 = (READINGS - 1) >> COUNTER_BITS;
+/// The last ms that is believed of others: behind it there is room for the readings of all writes to come.
+pub const BELIEVED_MS: u64 = LATEST_MS / 2;
 /// Between a data centre and a lineage in a writer's name.
 pub const LINEAGE: u8 = b'.';
 /// Longest name of a data centre, in bytes.

@@ -3,6 +3,7 @@
 use super::table::{Rows, When};
 use crate::codec::Damaged;
 use crate::machine::{Image, Judge, Machine, Moment, Outcome, Winner};
+use crate::stamp::{BELIEVED_MS, COUNTER_BITS};
 
 impl Machine for Rows {
     fn begin(genesis: &[u8]) -> Result<Self, Damaged> {
@@ -65,6 +66,10 @@ impl Machine for Rows {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Rows::read(bytes)
+        let read = Rows::read(bytes)?;
+        if read.store().newest() >> COUNTER_BITS > BELIEVED_MS {
+            return Err(Damaged);
+        }
+        Ok(read)
     }
 }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod driven;
+mod hostile;
 
 use std::collections::BTreeMap;
 
