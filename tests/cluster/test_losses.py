@@ -28,7 +28,7 @@ def status_of_others(asked: Any) -> bytes:
 
 
 def test_increments_count_once_while_nodes_read_their_log_anew_and_end(nodes: Nodes) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     increased(b, "n", 0)
     with client(a) as one:
         eventually(lambda: b'"serving"' in status_of_others(one))
@@ -49,7 +49,7 @@ def test_increments_count_once_while_nodes_read_their_log_anew_and_end(nodes: No
 def test_two_losses_in_turn_with_absent_nodes_leave_all_writes_and_equal_nodes(
     nodes: Nodes,
 ) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     for _ in range(20):
         increased(a, "n")
         increased(b, "n")

@@ -45,6 +45,15 @@ class Nodes:
         node.wait()
         return node
 
+    def start_both(self, *flags: str) -> tuple[NodeProcess, NodeProcess]:
+        """Start nodes a and b at the same time."""
+        a, b = (NodeProcess(name, self.url, self.folder, *flags) for name in "ab")
+        for node in (a, b):
+            self.stack.callback(node.close)
+        for node in (a, b):
+            node.wait()
+        return a, b
+
     def lose_all(self) -> None:
         """The engine ends, and begins with nothing."""
         self._engine.close()
@@ -111,7 +120,7 @@ def watched(table: SharedTable[Presence], key: str) -> Iterator[list[int]]:
 
 
 def test_behind_a_barrier_a_node_shows_what_another_has_answered(nodes: Nodes) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     increased(a, "ann", 0)
     increased(b, "ann", 0)
     with client(a) as one, client(b) as other:
@@ -122,7 +131,7 @@ def test_behind_a_barrier_a_node_shows_what_another_has_answered(nodes: Nodes) -
 
 
 def test_each_node_takes_writes_and_its_table_has_those_of_all(nodes: Nodes) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     with client(a) as one, client(b) as other:
         assert one.hset("presence:ann", mapping={"app_id": 7, "token": "x"}) == 2
         assert other.hincrby("presence:ann", "unread", 2) == 2
@@ -143,7 +152,7 @@ def test_each_node_takes_writes_and_its_table_has_those_of_all(nodes: Nodes) -> 
 def test_no_reader_of_a_table_goes_back_when_its_node_is_killed_and_starts_again(
     nodes: Nodes,
 ) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     increased(a, "n")
     with nodes.table("a") as table, watched(table, "n") as seen:
         for _ in range(2):
@@ -161,7 +170,7 @@ def test_no_reader_of_a_table_goes_back_when_its_node_is_killed_and_starts_again
 
 
 def test_writes_that_an_engine_loses_come_back_and_no_reader_misses_them(nodes: Nodes) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     for _ in range(50):
         increased(a, "n")
         increased(b, "n")
@@ -238,7 +247,7 @@ def test_a_node_with_other_settings_ends_and_says_which(nodes: Nodes) -> None:
 def test_a_log_gets_other_settings_when_it_is_deleted_while_all_nodes_are_stopped(
     nodes: Nodes,
 ) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     for number in range(20):
         increased(a, "n")
         increased(b, f"k{number}")
@@ -251,7 +260,7 @@ def test_a_log_gets_other_settings_when_it_is_deleted_while_all_nodes_are_stoppe
     with Redis.from_url(nodes.url) as engine:
         assert engine.delete("il:log:{presence.main}") == 1
     more = ("--link", "west=redis://127.0.0.1:1", "--capacity", "20000")
-    for node in (nodes.start("a", *more), nodes.start("b", *more)):
+    for node in nodes.start_both(*more):
         eventually(partial(has, node, "n", 20), lambda: node.log)  # noqa: B023
         assert increased(node, "k19", 0) == 1
         with client(node) as one:

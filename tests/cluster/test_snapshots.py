@@ -64,7 +64,7 @@ def trims(nodes: Nodes, node: NodeProcess, *others: NodeProcess) -> int:
 
 
 def test_whoever_lacks_what_was_cut_off_takes_a_snapshot_and_is_equal(nodes: Nodes) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     increased(b, "n")
     trims(nodes, a, b)
     # A node that is new.
@@ -95,7 +95,7 @@ def test_whoever_lacks_what_was_cut_off_takes_a_snapshot_and_is_equal(nodes: Nod
 def test_a_log_is_not_cut_behind_what_a_node_has_that_is_away_and_a_lost_folder_waits_for_it(
     nodes: Nodes,
 ) -> None:
-    a, b = nodes.start("a"), nodes.start("b")
+    a, b = nodes.start_both()
     increased(b, "n")
     trims(nodes, a, b)
     at = place(status(a)["log_id"])
