@@ -25,13 +25,13 @@ number_of() {
     case $1 in
         east) echo 1 ;;
         west) echo 2 ;;
-        *) fail "there is no data centre '$1'; there are east, west" ;;
+        *) fail "unknown data centre '$1'; allowed: east, west" ;;
     esac
 }
 
 up() {
     for space in "$switch" "$lab-east" "$lab-west"; do
-        if [ -e "/run/netns/$space" ]; then fail "$space is there already: namespaces.sh down"; fi
+        if [ -e "/run/netns/$space" ]; then fail "$space exists already: namespaces.sh down"; fi
     done
     ip netns add "$switch"
     ip -n "$switch" link add bridge type bridge
@@ -64,7 +64,7 @@ start() {
     done
 }
 
-# What is sent goes nowhere, and nobody is told, as where a cable is cut on its way.
+# Packets are lost without an error, as if a cable were cut.
 cut() {
     ip -n "$switch" link set to-west nomaster
 }
@@ -86,7 +86,7 @@ word=${1:-}
 if [ $# -gt 0 ]; then shift; fi
 case $word in
     up | cut | heal | down)
-        if [ $# -gt 0 ]; then fail "$word takes no more words"; fi
+        if [ $# -gt 0 ]; then fail "$word takes no arguments"; fi
         "$word"
         ;;
     in)

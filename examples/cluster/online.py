@@ -190,7 +190,7 @@ class Apps:
         self._thread.start()
 
     def enter(self, user: str, session: float = PATIENT) -> None:
-        """Log a user in, who is gone after so many seconds of silence."""
+        """Log a user in; without renewals the login ends after `session` seconds."""
         with self._renews:
             so(f"{user} is logged in", lambda: self._call("login", user, session) == 200)
             self._there[user] = session
@@ -237,7 +237,7 @@ def demo(cluster: Cluster) -> None:
 
         killed = NODES[-1]
         counted, unknown = messages(cluster, at=MESSAGES // 3, then=lambda: cluster.kill(killed))
-        print(f"{killed} was killed; the other nodes went on")
+        print(f"{killed} was killed; the other nodes continued")
         cluster.start_node(killed)
         print(f"{counted} messages counted, {unknown} with an unknown outcome")
 
@@ -313,7 +313,7 @@ def python(name: str) -> list[str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody has just now."""
+    """Return a port that is free just now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]

@@ -25,7 +25,7 @@ PAGE = Path(__file__).with_name("page.html")
 LOOK = 0.1
 """Seconds between two looks at who is online, for each page that is open."""
 SILENCE = 2.0
-"""Seconds after which a page is told again, so that it is noticed when it is gone."""
+"""Seconds between two messages to a page, which show whether it is still open."""
 
 
 class Pushes:

@@ -142,8 +142,8 @@ def test_commands_that_the_script_does_not_know_are_named(tmp_path: Path) -> Non
         pytest.skip("no ip: install iproute2")
     for words, said in (
         (["around"], "'around'; allowed: up, in, start, cut, heal, down"),
-        (["in", "north", "true"], "there is no data centre 'north'; there are east, west"),
-        (["up", "now"], "up takes no more words"),
+        (["in", "north", "true"], "unknown data centre 'north'; allowed: east, west"),
+        (["up", "now"], "up takes no arguments"),
     ):
         run = subprocess.run([SCRIPT, *words], text=True, capture_output=True, cwd=tmp_path)
         assert run.returncode == 1

@@ -27,7 +27,7 @@ def test_the_demo_kills_a_node_and_loses_nothing(tmp_path: Path) -> None:
     needs_hub()
     program("redis-server")
     printed = run([sys.executable, PROGRAM, "--demo"], tmp_path).splitlines()
-    assert re.fullmatch(r"a\d was killed; the other nodes went on", printed[1])
+    assert re.fullmatch(r"a\d was killed; the other nodes continued", printed[1])
     counted, unknown = map(int, re.findall(r"(\d+) messages counted, (\d+) with", printed[2])[0])
     (shown,) = re.findall(r"^(\d+) unread", printed[3])
     assert counted + unknown == 200

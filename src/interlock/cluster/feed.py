@@ -1,8 +1,8 @@
 """The engine of a node's log: Redis, to which the node speaks, or another, to which Python does.
 
 For another, threads stand between the node's bridge and its stream. One appends what the node
-gives, all that waits at once; the second reads; the third looks for entries and trims. None is in
-the way of the node or of another: they go on while it waits for the engine.
+gives, all that waits at once; the second reads; the third looks for entries and trims. None
+blocks the node or another thread while it waits for the engine.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Feed:
             except (StreamDenied, StreamUnfit) as error:
                 bridge.trimmed(0, f"{error}; the log is not trimmed")
             except Exception as error:
-                # If nobody answers, the other threads say so.
+                # The other threads report an engine that does not answer.
                 _trouble(error)
                 bridge.skipped()
                 time.sleep(PAUSE[1])
@@ -179,7 +179,7 @@ class Feed:
         self._reader.close()
 
     def _persistently(self, call: Callable[[], None], failed: Callable[[str, str], None]) -> bool:
-        """Call until it is done; false if nobody wants it any more."""
+        """Call until it succeeds; return False if the bridge is closed first."""
         pause = PAUSE[0]
         while not self.bridge.closed:
             try:

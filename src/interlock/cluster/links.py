@@ -119,11 +119,11 @@ class FarLog:
         except StreamUnavailable:
             self._most = None
             raise
-        # What is there now is behind what was appended.
+        # Whatever it finds now was written after the last append.
         return self._log.last() if ids is None else _position(ids[-1], entries[-1])
 
     def place(self) -> LinkPlace | None:
-        """Return the place that was noted. None: there is none, or the log has lost its entry."""
+        """Return the noted place; None without one, or if the log has lost its entry."""
         self._read_notes()
         place = self._place
         if place is None or not place.last:
@@ -263,7 +263,7 @@ class Link:
         asked_at, place = time.monotonic(), self._far.place()
         self.figures.heard = asked_at
         if place is not None and place != self._place and place.writer != self._writer:
-            # Another node sends. Once it does not go on, this one does.
+            # Another node sends. If it stops, this one takes over.
             self._place = place
             self.figures.state, self.figures.error = "idle", ""
             self._since = None

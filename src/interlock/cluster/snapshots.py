@@ -34,7 +34,7 @@ PIECE = 1 << 20
 """Bytes of a file that are given at once, at most."""
 MOST_TRANSFERS = 16
 UNUSED = 60.0
-"""Seconds for which a file that nobody goes on with is open."""
+"""Seconds after which an unused transfer is closed."""
 LOOKED = 0.5
 """Seconds between two looks at whether the node needs one."""
 TIMEOUT = 10.0

@@ -1,4 +1,4 @@
-"""The watch on a node: logs its news, limits reads of stale rows, ends it if it cannot go on."""
+"""Watches a node: logs its news, limits stale reads, ends it if it cannot continue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Watch:
     """A thread that looks at one node.
 
     Args:
-        failed: called with the reason when the node cannot go on.
+        failed: called with the reason if the node cannot continue.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 comes from them.
 
 Each write is conditional on the mark that the database had before, so any number of nodes may write
-to one: those that lose rest, and look again whether the winner goes on.
+to one: the others pause, and check whether the winner continues.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class WriteBehind:
         return [writer.figures() for writer in self._writers]
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all that was applied is written, or so many seconds; tell which."""
+        """Wait until everything applied is written; return False if `seconds` pass first."""
         since = time.monotonic()
         done = [writer.flush(since, since + timeout) for writer in self._writers]
         return all(done)
@@ -254,7 +254,7 @@ class _Writer:
             self._hurry.clear()
 
     def _look(self) -> None:
-        """Read the mark; where another node writes, wait for as long as it goes on."""
+        """Read the mark; while another node writes, wait."""
         if not self._rests:
             self._mark = self._database.mark()
             return
@@ -369,7 +369,7 @@ class _Writer:
 
 
 def parts(rows: Sequence[tuple[bytes, bytes]], most: int) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Divide rows into lists of so many bytes each."""
+    """Divide rows into lists of limited size."""
     part: list[tuple[bytes, bytes]] = []
     size = 0
     for row in rows:

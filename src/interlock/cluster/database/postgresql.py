@@ -159,7 +159,7 @@ class PostgresqlDatabase:
             if f"{self._tables.name}_p{day:%Y%m%d}" not in found:
                 for statement in self._tables.partition(day):
                     connection.execute(statement)
-        # What a failure undoes is looked for again.
+        # After a failure, look for it again.
         self._days = set() if len(self._days) > 1000 else self._days | (days & self._known(found))
 
     def _known(self, found: set[str]) -> set[dt.date]:
@@ -172,7 +172,7 @@ class PostgresqlDatabase:
 
     def _values(self, row: SavedRow, state: bytes, epoch: int) -> tuple[Any, ...]:
         tables = self._tables
-        # Whoever reads by SQL looks at the time itself.
+        # Readers by SQL must compare the time themselves.
         values: Any
         values, expires, forget, newest = self._rules.shown(state, 0)
         alive = values is not None

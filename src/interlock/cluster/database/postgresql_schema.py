@@ -106,7 +106,7 @@ class Tables:
         ((partitions, part),) = connection.execute(asked).fetchall()
         check_part(self._url, self.name, part, self._part)
         if self.partitions is None:
-            # As whoever made it wanted it.
+            # As it was created.
             self.partitions = partitions or None
         elif self.partitions != partitions:
             raise SchemaMismatch(

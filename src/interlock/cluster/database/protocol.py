@@ -88,7 +88,7 @@ class Database(Protocol):
         """
 
     def forget(self, now_ms: int, most: int) -> int:
-        """Delete up to so many rows that no node need remember; return how many were."""
+        """Delete rows that no node needs to remember, up to a limit; return their number."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -167,7 +167,7 @@ class SqliteDatabase:
             database.executemany(f"DELETE FROM {quoted(self._name)} WHERE {KEY} = ?", deleted)
 
     def _values(self, key: bytes, state: bytes, seq: int, epoch: int) -> tuple[Any, ...]:
-        # Whoever reads by SQL looks at the time itself.
+        # Readers by SQL must compare the time themselves.
         values, expires, forget, _ = self._rules.shown(state, 0)
         alive = values is not None
         if values is None:
@@ -231,7 +231,7 @@ class SqliteDatabase:
             )
             try:
                 database.execute("PRAGMA journal_mode = WAL")
-                # What a power failure takes comes again from the stream: the mark goes with it.
+                # A power failure takes the mark too, so lost rows are read from the log again.
                 database.execute("PRAGMA synchronous = NORMAL")
             except BaseException:
                 database.close()

@@ -64,8 +64,7 @@ def open_log(
 
     It connects when it is first used. Nothing is trimmed but by ``trim``, and nothing is made but
     by ``begin``. Of Redis it is the stream ``il:log:{TABLE.DC}``, elsewhere ``il-log-TABLE__DC``,
-    where what is no ASCII letter, digit or ``-`` is ``_`` and the two hexadecimal digits of each
-    byte.
+    where each byte that is not an ASCII letter, digit or ``-`` is ``_`` and two hex digits.
 
     Args:
         role: ``"append"`` or ``"read"``. Default ``"read"``.

@@ -158,7 +158,7 @@ class KafkaStream:
         self._until(lambda: self._polled(left))
         if failed:
             raise self._failed(failed[0])
-        # One partition and one producer: they are told in the order in which they were sent.
+        # One partition and one producer: reports come in the order of sending.
         return [str(offset) for offset in offsets]
 
     def _polled(self, left: list[int]) -> bool:
@@ -486,7 +486,7 @@ class KafkaStream:
         return StreamUnavailable(self._text(error.str()))
 
     def _silent(self, text: str = "") -> StreamUnavailable:
-        """Return why nobody has answered, as far as the client has heard."""
+        """Return why no answer came, as far as the client knows."""
         said, self._said = self._said, None
         if said is not None:
             return self._failed(said)

@@ -32,7 +32,7 @@ class Looped:
         raise NotImplementedError
 
     def _run(self, make: Callable[[], Coroutine[Any, Any, T]], limit: float) -> T:
-        """Run a coroutine to its end, for so many seconds at most."""
+        """Run a coroutine to its end, within a time limit."""
         with self._using:
             self._check()
             self._reason = None
@@ -79,7 +79,7 @@ class Looped:
         return StreamUnavailable(self._text(str(error) or type(error).__name__))
 
     def _silent(self, limit: float) -> str:
-        """Return what is known of why nobody has answered."""
+        """Return why no answer came, as far as it is known."""
         return f"no answer in {limit:.3g} s"
 
     def _abort(self, reason: Exception) -> None:

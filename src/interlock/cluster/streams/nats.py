@@ -348,7 +348,7 @@ class NatsStream(Looped):
         await self._drop()
 
         async def ended(*_: Any) -> None:
-            # Nobody answers any more what was asked.
+            # Pending requests will get no answer.
             asked = self._asked
             if asked is not None and self._client is client:
                 asked.cancel()

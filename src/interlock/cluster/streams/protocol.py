@@ -10,11 +10,11 @@ from interlock.errors import InterlockError
 
 Role = Literal["append", "read"]
 ABSENT = 0.1
-"""Seconds for which a read waits where there is no log yet."""
+"""Seconds that a read waits if the log does not exist yet."""
 TIMEOUT = 5.0
-"""Seconds that an engine has for an answer, beyond what a read waits."""
+"""Seconds to wait for an answer, in addition to the wait of a read."""
 LEAST = 1_000_000
-"""Bytes that an entry of a log may have on each engine at least."""
+"""Bytes of the largest entry that every engine must take."""
 
 
 LOGIN = "its login is refused, check the user and the password in the URL"
@@ -23,12 +23,12 @@ LOGIN = "its login is refused, check the user and the password in the URL"
 class StreamUnavailable(InterlockError, ConnectionError):
     """The engine of a stream did not answer in time, refused, or the stream was closed.
 
-    Of an append nobody knows how many of its entries were written: a reader finds out.
+    If an append raises it, any number of its entries may have been written: only a reader can see.
     """
 
 
 class StreamMissing(StreamUnavailable):
-    """There is no log yet, or not any more: only ``begin`` makes one."""
+    """The log does not exist yet, or was deleted: only ``begin`` makes one."""
 
 
 class StreamUnfit(StreamUnavailable):
@@ -46,8 +46,8 @@ class PositionLost(InterlockError, LookupError):
     promoted replica may have, or that was emptied.
 
     Attributes:
-        first: position of the first entry that is kept; ``""`` if there is none.
-        last: position of the last entry; ``""`` if there is none.
+        first: position of the first entry that is kept; ``""`` in an empty log.
+        last: position of the last entry; ``""`` in an empty log.
     """
 
     def __init__(self, after: str, first: str, last: str) -> None:
@@ -76,11 +76,11 @@ class Found(NamedTuple):
 
     entries: list[Entry]
     at_end: bool
-    """There was no more at that moment."""
+    """They reach the end of the log at that moment."""
 
 
 def log_name(table: str, dc: str, source: str | None = None) -> str:
-    """Return the name of a log of which no engine refuses a letter, another for each table."""
+    """Return the name of a table's log, in characters that every engine takes."""
 
     def plain(name: str) -> str:
         return re.sub(
@@ -125,20 +125,20 @@ class ChangeStream(Protocol):
     """One stream as one object reads or appends to it.
 
     An object is for one role and one thread at a time; ``close`` is for any thread. It connects
-    when it is first used, and again after each ``StreamUnavailable``. What one object appends is in
-    the log in that order. An entry whose append failed may come later, or twice.
+    when it is first used, and again after each ``StreamUnavailable``. Entries of one object are in
+    the log in the order of its appends. An entry whose append failed may appear later, or twice.
     """
 
     def append(self, entries: Sequence[bytes]) -> list[str] | None:
-        """Append entries; return when the engine has all: their ids, if it tells them.
+        """Append entries; once the engine has all, return their ids, if it reports them.
 
         Raises:
-            StreamMissing: none was written, for there is no such log.
+            StreamMissing: the log does not exist; nothing was written.
             StreamUnavailable: it is unknown which of them were written.
         """
 
     def begin(self, entry: bytes) -> list[str] | None:
-        """Append the first entry of a log, which is made if it is not there; as ``append``."""
+        """Append the first entry of a log, creating it if needed; as ``append``."""
 
     def entries(self, after: str, most: int, wait: float) -> Found:
         """Return entries behind a position, oldest first.
@@ -147,8 +147,8 @@ class ChangeStream(Protocol):
             after: the position of an entry; ``ID.``: behind whichever entry has that id, and
                 whether it is there or not; ``""``: from the first that is kept.
             most: the most entries that are returned; fewer may be where they are large.
-            wait: seconds to wait for the first one; 0: not at all. It may be shorter to say for the
-                first time that no more is there, and while there is no log.
+            wait: seconds to wait for the first one; 0: not at all. It may be shorter the first time
+                it reaches the end, and while the log does not exist.
 
         Raises:
             PositionLost: entries behind ``after`` are gone, or the log ends before it.
@@ -156,22 +156,22 @@ class ChangeStream(Protocol):
         """
 
     untrimmed: str
-    """The reason why ``trim`` cuts off nothing on this engine; empty: it does."""
+    """Reason why ``trim`` does nothing on this engine; empty if it works."""
 
     def largest(self) -> tuple[int, str]:
-        """Return the bytes of an entry at most, and the engine's setting that says so.
+        """Return the maximum bytes of an entry, and the engine's setting for it.
 
         Raises:
-            StreamUnfit: it takes too little for a log.
+            StreamUnfit: that is too little for a log.
         """
 
     def look(self, positions: Sequence[str]) -> list[bool]:
-        """Return of each position whether its entry is in the log as it was."""
+        """Return for each position whether its entry is in the log unchanged."""
 
     def trim(self, positions: Sequence[str]) -> int:
-        """Cut off what comes before the last of some positions, if all of them are in the log.
+        """Trim the log before the last of some positions, if all of them are in the log.
 
-        Returns how many entries; of some engines only a part of it.
+        Returns the number of entries removed; some engines remove fewer.
 
         Raises:
             StreamUnfit: this engine cannot.
@@ -180,10 +180,10 @@ class ChangeStream(Protocol):
         """
 
     def ends(self) -> tuple[Entry, Entry] | None:
-        """Return the first and the last entry, None if there is none."""
+        """Return the first and the last entry; None in an empty log."""
 
     def last(self) -> str:
-        """Return the position of the last entry, ``""`` if there is none."""
+        """Return the position of the last entry; ``""`` in an empty log."""
 
     def close(self) -> None:
         """Close the connection. A call under way ends with ``StreamUnavailable``."""

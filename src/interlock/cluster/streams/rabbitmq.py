@@ -169,7 +169,7 @@ class RabbitmqStream(Looped):
                     )
                 )
         except PublishError:
-            raise StreamMissing(self._text("the queue is not there any more")) from None
+            raise StreamMissing(self._text("the queue no longer exists")) from None
 
     # -- Reading ------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class RabbitmqStream(Looped):
         made = await aio_pika.connect(self._url, timeout=self._timeout)
 
         def ended(*_: Any) -> None:
-            # Nobody answers any more what was asked.
+            # Pending requests will get no answer.
             asked = self._asked
             if asked is not None and self._connection is made:
                 asked.cancel()
@@ -425,7 +425,7 @@ class _Consumed:
         self._came: asyncio.Queue[Any] = asyncio.Queue()
         self.tag = ""
         self.told_end = False
-        """There was no more, and nothing has come since."""
+        """Everything was read, and nothing has arrived since."""
 
     async def put(self, message: Any) -> None:
         self._came.put_nowait(message)
@@ -440,7 +440,7 @@ class _Consumed:
         return None if self._came.empty() else self._came.get_nowait()
 
     async def is_ended(self) -> bool:
-        """Return whether the broker sends nothing any more: the queue was deleted or has moved."""
+        """Return whether the broker has stopped sending: the queue was deleted or has moved."""
         return self.tag not in (await self._channel.get_underlay_channel()).consumers
 
     async def fence(self) -> None:

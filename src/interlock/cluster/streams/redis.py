@@ -166,7 +166,7 @@ class RedisStream:
         setting = "proto-max-bulk-len"
         self._asked([(b"PING",)], self._timeout)
         found = self._told(b"CONFIG", b"GET", setting.encode())
-        # Who may not ask takes what it is by default.
+        # Without the right to ask, assume the default.
         bytes_ = int(found[1]) if isinstance(found, list) and len(found) == 2 else 512 << 20
         if bytes_ < LEAST:
             raise StreamUnfit(self._text(f"its {setting} is {bytes_}; a log needs {LEAST}"))
@@ -216,7 +216,7 @@ class RedisStream:
                 made.send_packed_command(_packed(commands), check_health=False)
                 return [made.read_response(disable_decoding=True) for _ in commands]
             except BaseException as error:
-                # Whatever it was: replies may be on their way that are nobody's.
+                # Replies to earlier commands may still be on their way.
                 self._drop()
                 raise self._meant(error) from None
             finally:
