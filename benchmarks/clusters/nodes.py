@@ -94,7 +94,6 @@ def started(
         *("--table", f"{TABLE}={Path(__file__)}:{Presence.__name__}"),
         *("--cluster", f"redis://127.0.0.1:{engine.port}", "--name", name, "--port", "0"),
         *("--capacity", str(capacity), "--path", str(path), "--data", str(place / f"{name}.data")),
-        *("--database", "none"),
         *flags,
     ]
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}

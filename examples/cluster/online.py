@@ -109,7 +109,6 @@ class Cluster:
                 "--data",
                 str(self._folder / f"{name}.data"),
             ),
-            *("--database", "none"),
         ]
         self._run(name, command, "ready on " if wait else "")
 

@@ -11,7 +11,14 @@ from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, final
 from typing_extensions import disjoint_base
 
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
-from interlock._core_log import LogBridge, LogNode, RowsImage, RowsIterator, TableKeeper
+from interlock._core_log import (
+    BroughtRows,
+    LogBridge,
+    LogNode,
+    RowsImage,
+    RowsIterator,
+    TableKeeper,
+)
 from interlock._core_serving import (
     Engine,
     EngineError,
@@ -43,6 +50,7 @@ __all__ = [
     "AsyncLease",
     "AsyncLeaseBatch",
     "Batch",
+    "BroughtRows",
     "Done",
     "Engine",
     "EngineError",

@@ -178,6 +178,12 @@ class RowsIterator:
         """Return the next keys, states and numbers of changes, so many at most."""
 
 @final
+class BroughtRows:
+    """Rows of another place, as many as one entry of a log has."""
+
+    def __len__(self) -> int: ...
+
+@final
 class RowsImage:
     """All rows of a node as they were at one moment."""
 
@@ -185,13 +191,29 @@ class RowsImage:
         """Return those that changed behind a number, in the order of their last change."""
 
     def compare(
-        self, rows: Sequence[tuple[bytes, bytes]]
-    ) -> tuple[list[tuple[bytes, bytes, int]], list[tuple[bytes, bytes, int]], list[bytes]]:
+        self, rows: Sequence[tuple[bytes, bytes]], joined: bool = False
+    ) -> tuple[list[BroughtRows], list[tuple[bytes, bytes, int]], list[bytes]]:
         """Compare rows of another place, each key once in all calls.
+
+        Args:
+            joined: what they have was joined before; where it differs nevertheless, they lack the
+                row here.
 
         Returns:
             Those that have something that is not here, those here that have something that is not
             there, and the keys that are not here.
+        """
+
+    def compare_copied(
+        self, copied: bytes, joined: bool = False
+    ) -> tuple[list[BroughtRows], list[tuple[bytes, bytes, int]], list[bytes]]:
+        """Compare as ``compare`` does, the rows of a binary COPY of PostgreSQL.
+
+        Args:
+            copied: whole rows of two columns, key and state, without the header and the end.
+
+        Raises:
+            ValueError: it is something else.
         """
 
     def rest(self) -> RowsIterator:
@@ -244,7 +266,7 @@ class LogNode:
             node has not caught up with its log.
         """
 
-    def append_states(self, rows: Sequence[tuple[bytes, bytes]], seconds: float) -> bool:
+    def append_states(self, rows: BroughtRows, seconds: float) -> bool:
         """Have all nodes join rows; return whether they are in this node's state in time.
 
         Where they may not be, to append them again does no harm.

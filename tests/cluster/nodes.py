@@ -38,7 +38,7 @@ class NodeProcess:
             [
                 *(INTERLOCK, "node", "--table", f"presence={Path(__file__)}:Presence"),
                 *("--cluster", url, "--name", name, "--port", "0", "--http", "0"),
-                *("--data", self.data, "--database", "none"),
+                *("--data", self.data),
                 *("--capacity", "10000", "--path", folder / name),
                 *flags,
             ],

@@ -100,8 +100,10 @@ impl InTable {
         for key in gone {
             self.table.delete(&key)?;
         }
-        for row in rows.store().all() {
-            self.put(rows, row.key, row.state, true)?;
+        // Of a table in which nothing was shown no row need be looked up.
+        let compares = self.table.position().is_some();
+        for row in rows.store().iter() {
+            self.put(rows, row.key, row.state, compares)?;
         }
         Ok(())
     }

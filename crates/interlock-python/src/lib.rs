@@ -108,6 +108,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     {
         module.add_class::<log_bridge::LogBridge>()?;
         module.add_class::<log_node::LogNode>()?;
+        module.add_class::<log_rows::BroughtRows>()?;
         module.add_class::<log_rows::RowsImage>()?;
         module.add_class::<log_rows::RowsIterator>()?;
         module.add_class::<log_states::StateRules>()?;

@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::hub_keeper::TableKeeper;
 use crate::log_bridge::LogBridge;
-use crate::log_rows::{self, Found};
+use crate::log_rows::{self, BroughtRows, Found};
 use crate::table::{duration, failure, location};
 
 #[pyclass(module = "interlock._core", frozen)]
@@ -148,13 +148,8 @@ impl LogNode {
 
     /// Has all nodes join rows; returns whether they are in this node's state within so many seconds. Where
     /// they may not be, to append them again does no harm.
-    fn append_states(
-        &self,
-        py: Python<'_>,
-        rows: Vec<(PyBackedBytes, PyBackedBytes)>,
-        seconds: f64,
-    ) -> bool {
-        log_rows::append_states(py, &self.running, &rows, duration(seconds).min(LONGEST))
+    fn append_states(&self, py: Python<'_>, rows: &BroughtRows, seconds: f64) -> bool {
+        log_rows::append_states(py, &self.running, rows, duration(seconds).min(LONGEST))
     }
 
     /// Returns an entry with rows for the log of another data centre. `source`: this data centre, and the

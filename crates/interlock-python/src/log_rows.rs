@@ -7,6 +7,7 @@ use interlock_log::entry::{Mark, Source};
 use interlock_log::rows::{Comparison, Held, Image};
 use interlock_node::node::{Changes, Lacking, Stand};
 use interlock_node::running::Running;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -24,9 +25,36 @@ pub struct RowsImage {
     comparison: Mutex<Option<Arc<Mutex<Comparison>>>>,
 }
 
-/// The rows that differ: those with something that is lacking here, those here with something that is
-/// lacking there, and keys that are not known here.
-type Differing<'py> = (Vec<Row<'py>>, Vec<Row<'py>>, Vec<Bound<'py, PyBytes>>);
+/// The rows of another place that differ: those with something that is lacking here, for entries, those here with something
+/// that is lacking there, and keys that are not known here.
+type Differing<'py> = (Vec<BroughtRows>, Vec<Row<'py>>, Vec<Bound<'py, PyBytes>>);
+
+/// Rows of another place that are not copied into Python, as many as one entry has.
+#[pyclass(module = "interlock._core", frozen)]
+#[derive(Default)]
+pub struct BroughtRows {
+    rows: Vec<(Box<[u8]>, Box<[u8]>)>,
+    bytes: usize,
+}
+
+impl BroughtRows {
+    fn put(parts: &mut Vec<BroughtRows>, key: &[u8], state: &[u8]) {
+        if parts.last().is_none_or(|last| last.bytes >= MOST_BROUGHT) {
+            parts.push(BroughtRows::default());
+        }
+        if let Some(last) = parts.last_mut() {
+            last.rows.push((key.into(), state.into()));
+            last.bytes += key.len() + state.len();
+        }
+    }
+}
+
+#[pymethods]
+impl BroughtRows {
+    fn __len__(&self) -> usize {
+        self.rows.len()
+    }
+}
 
 #[pymethods]
 impl RowsImage {
@@ -36,29 +64,30 @@ impl RowsImage {
         RowsIterator { rows: Mutex::new(rows.into_iter()) }
     }
 
-    /// Compares rows of another place, each key once in all calls.
+    /// Compares rows of another place, each key once in all calls. `joined`: what they have was joined before;
+    /// where it differs nevertheless, they lack the row here.
+    #[pyo3(signature = (rows, joined=false))]
     fn compare<'py>(
         &self,
         py: Python<'py>,
         rows: Vec<(PyBackedBytes, PyBackedBytes)>,
+        joined: bool,
     ) -> Differing<'py> {
-        let comparison = self.comparison(py);
-        let found: Vec<_> = py.detach(|| {
-            let mut comparison = lock(&comparison);
-            rows.iter().map(|(key, state)| comparison.row(key, state)).collect()
-        });
-        let (mut brings, mut lacks, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-        for ((key, state), found) in rows.iter().zip(found) {
-            let Some(found) = found else { continue };
-            if found.brings {
-                brings.push((PyBytes::new(py, key), PyBytes::new(py, state), 0));
-            }
-            lacks.extend(found.lacks.map(|held| row(py, &held)));
-            if found.is_unknown {
-                unknown.push(PyBytes::new(py, key));
-            }
-        }
-        (brings, lacks, unknown)
+        self.compared(py, &borrowed(&rows), joined)
+    }
+
+    /// Compares the rows of a COPY in PostgreSQL's binary format, of two columns: key and state. It has whole rows, without
+    /// the header and the end.
+    #[pyo3(signature = (copied, joined=false))]
+    fn compare_copied<'py>(
+        &self,
+        py: Python<'py>,
+        copied: &[u8],
+        joined: bool,
+    ) -> PyResult<Differing<'py>> {
+        let rows = py.detach(|| rows_of_copy(copied));
+        let rows = rows.ok_or_else(|| PyValueError::new_err("no rows of COPY with two columns"))?;
+        Ok(self.compared(py, &rows, joined))
     }
 
     /// Returns the rows that were not compared.
@@ -67,6 +96,51 @@ impl RowsImage {
         let rows: Vec<Held> = py.detach(|| lock(&comparison).rest().collect());
         RowsIterator { rows: Mutex::new(rows.into_iter()) }
     }
+}
+
+impl RowsImage {
+    fn compared<'py>(
+        &self,
+        py: Python<'py>,
+        rows: &[(&[u8], &[u8])],
+        is_joined: bool,
+    ) -> Differing<'py> {
+        let comparison = self.comparison(py);
+        let (mut brought, mut lacking, mut strange) = (Vec::new(), Vec::new(), Vec::new());
+        py.detach(|| {
+            let mut comparison = lock(&comparison);
+            for (key, state) in rows {
+                let Some(found) = comparison.row(key, state, is_joined) else { continue };
+                if found.brings {
+                    BroughtRows::put(&mut brought, key, state);
+                }
+                lacking.extend(found.lacks);
+                if found.is_unknown {
+                    strange.push(*key);
+                }
+            }
+        });
+        let lacks = lacking.iter().map(|held| row(py, held)).collect();
+        let unknown = strange.into_iter().map(|key| PyBytes::new(py, key)).collect();
+        (brought, lacks, unknown)
+    }
+}
+
+/// The rows of a COPY: of each the number of its columns, and before each of these its length.
+fn rows_of_copy(mut copied: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    fn field<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let (length, rest) = from.split_first_chunk()?;
+        let length = usize::try_from(i32::from_be_bytes(*length)).ok()?;
+        let (field, rest) = rest.split_at_checked(length)?;
+        *from = rest;
+        Some(field)
+    }
+    let mut rows = Vec::with_capacity(copied.len() / 128);
+    while !copied.is_empty() {
+        copied = copied.strip_prefix(&2u16.to_be_bytes())?;
+        rows.push((field(&mut copied)?, field(&mut copied)?));
+    }
+    Some(rows)
 }
 
 impl RowsImage {
@@ -132,11 +206,14 @@ pub fn changed<'py>(
 pub fn append_states(
     py: Python<'_>,
     running: &Running,
-    rows: &[(PyBackedBytes, PyBackedBytes)],
+    brought: &BroughtRows,
     wait: Duration,
 ) -> bool {
     let until = Instant::now() + wait;
-    py.detach(|| running.bring(&borrowed(rows), until))
+    py.detach(|| {
+        let rows: Vec<_> = brought.rows.iter().map(|(key, state)| (&**key, &**state)).collect();
+        running.bring(&rows, until)
+    })
 }
 
 /// An entry of rows for the log of another data centre.
@@ -168,3 +245,6 @@ fn row<'py>(py: Python<'py>, held: &Held) -> Row<'py> {
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Bytes of rows in an entry from which on there are no more: every engine takes twice as many.
+const MOST_BROUGHT: usize = 1 << 19;

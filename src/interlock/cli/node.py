@@ -10,7 +10,6 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from interlock.cli.flags import Flag, positive
 from interlock.cli.hub import RETURNING, reload
@@ -90,9 +89,10 @@ FLAGS = (
     Flag("--machine", "machine, rack or zone of the node: several with the same one count once for "
          "--ack and for trimming the log (the machine it runs on)", "NAME", default=""),
     Flag("--database", "database to which rows are written behind the log: sqlite:///FILE, "
-         "postgresql://...; several share the rows by the hash of the key; none", "URL", many=True),
-    Flag("--data", "folder for checkpoints and the ring, and for a SQLite database unless "
-         "--database is given (a folder under the state directory, no database)", "FOLDER"),
+         "postgresql://...; several share the rows by the hash of the key (none)", "URL",
+         many=True),
+    Flag("--data", "folder for checkpoints and the ring (a folder under the state directory)",
+         "FOLDER"),
     Flag("--from-database", "merge the rows of a database even if it is old and its history "
          "differs from the log's"),
     Flag("--partitions", "partitions of a PostgreSQL database: hash:N, time:day, time:month",
@@ -176,7 +176,7 @@ def run(given: argparse.Namespace) -> int:
             link_streams=dict(given.link_stream or ()),
             ack=given.ack,
             machine=given.machine,
-            databases=_databases(given, name),
+            databases=tuple(given.database or ()),
             partitions=given.partitions,
             from_database=given.from_database,
             max_staleness=given.max_staleness,
@@ -239,14 +239,6 @@ def run(given: argparse.Namespace) -> int:
     notifier = Notifier.of(os.environ)
     notifier.ready(f"ready on {', '.join(node.hub.addresses)}")
     return _serve(node, log, notifier)
-
-
-def _databases(given: argparse.Namespace, table: str) -> tuple[str, ...]:
-    if given.database:
-        return tuple(url for url in given.database if url != "none")
-    if not given.data:
-        return ()
-    return (f"sqlite://{quote(str(Path(given.data).resolve() / f'{table}.sqlite'))}",)
 
 
 def _hub(given: argparse.Namespace, table: dict[str, object]) -> dict[str, config.Raw]:

@@ -287,6 +287,8 @@ class NodeFigures:
         """Return the reply to ``NODE STATUS``."""
         found, settings = self.look(), self._settings
         entries, seconds = self.lag(found)
+        # Unknown until the engine has answered.
+        largest, setting = found["largest"] or (0, "")
         return {
             "id": settings.name,
             "dc": settings.dc,
@@ -320,8 +322,8 @@ class NodeFigures:
             "merged_rows": found["merged_rows"],
             "clients": found["clients"],
             "clients_limit": found["clients_limit"],
-            "largest_entry": found["largest"][0],
-            "largest_entry_setting": found["largest"][1],
+            "largest_entry": largest,
+            "largest_entry_setting": setting,
             "untrimmed": found["untrimmed"] or "",
             "waiting": found["waiting"],
             "waiting_for_acks": found["unacknowledged"],

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock._core import StateRules
-from interlock.cluster.database import Database, open_database
-from interlock.cluster.database.behind import Figures, WriteBehind
+from interlock.cluster.database import Database, DatabaseUnavailable, open_database
+from interlock.cluster.database.behind import Figures, WriteBehind, migrated
 from interlock.cluster.settings import NodeSettings
 
 logger = logging.getLogger("interlock.cluster")
@@ -25,11 +25,17 @@ def write_behind(
 
     Raises:
         SchemaMismatch: one has a column of a type that cannot hold the row's.
-        DatabaseUnavailable: one cannot be reached.
+        DatabaseUnavailable: one refuses the node. One that is away is written once it is there.
     """
     databases = _opened(settings, rules)
     for database in databases:
-        _migrated(database)
+        try:
+            migrated(database)
+        except DatabaseUnavailable as error:
+            if error.refused:
+                raise
+            # Whoever writes to it does that once it is there.
+            logger.debug("%s", error)
     return WriteBehind(
         databases, age_ms=rules.age_ms, takes_all=settings.from_database, released=released,
         refused=refused,
@@ -57,9 +63,3 @@ def _opened(settings: NodeSettings, rules: StateRules) -> list[Database]:
         )
         for n, url in enumerate(settings.databases)
     ]  # fmt: skip
-
-
-def _migrated(database: Database) -> None:
-    for line in database.migrations():
-        logger.info("%s: %s", database.url, line)
-    database.migrate()

@@ -50,3 +50,19 @@ def saved(database: Database, rows: list[SavedRow], at: LogMark) -> None:
 
 def rows(count: int, start: int = 0, seq: int = 1) -> list[SavedRow]:
     return [SavedRow(b"key:%d" % n, state_of(n), seq) for n in range(start, start + count)]
+
+
+def pairs(batch: list[tuple[bytes, bytes]] | bytes) -> list[tuple[bytes, bytes]]:
+    """Return the keys and states of a batch, of whatever form it is."""
+    if not isinstance(batch, bytes):
+        return batch
+    found, at = [], 0
+    while at < len(batch):
+        assert batch[at : at + 2] == b"\0\2"
+        at, fields = at + 2, []
+        for _ in range(2):
+            size = int.from_bytes(batch[at : at + 4], "big")
+            fields.append(batch[at + 4 : at + 4 + size])
+            at += 4 + size
+        found.append((fields[0], fields[1]))
+    return found

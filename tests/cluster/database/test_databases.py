@@ -12,14 +12,24 @@ from interlock import U8, U32, U64, Flags, Row, SchemaMismatch, Size, Sum
 from interlock.cluster.database import Database, LogMark, SavedRow
 from interlock.cluster.rules import state_rules
 from tests.cluster.database.conftest import Place
-from tests.cluster.database.rows import NAIVE, RULES, Presence, deleted, mark, rows, saved, state_of
+from tests.cluster.database.rows import (
+    NAIVE,
+    RULES,
+    Presence,
+    deleted,
+    mark,
+    pairs,
+    rows,
+    saved,
+    state_of,
+)
 from tests.cluster.naive.state import TableRules
 
 
 def loaded(database: Database) -> tuple[LogMark, dict[bytes, bytes]]:
-    pairs = [pair for batch in database.rows() for pair in batch]
-    assert len(dict(pairs)) == len(pairs)
-    return database.mark(), dict(pairs)
+    found = [pair for batch in database.rows() for pair in pairs(batch)]
+    assert len(dict(found)) == len(found)
+    return database.mark(), dict(found)
 
 
 def test_what_is_written_is_loaded(place: Place) -> None:
@@ -107,8 +117,8 @@ def test_a_load_is_of_one_moment(place: Place) -> None:
     batches = database.rows()
     first = next(batches)
     saved(other, rows(10_500, start=500, seq=2), mark(2))
-    pairs = [*first, *(pair for batch in batches for pair in batch)]
-    assert len(pairs) == 10_500
+    found = [*pairs(first), *(pair for batch in batches for pair in pairs(batch))]
+    assert len(found) == 10_500
     assert loaded(database)[0] == mark(2)
     assert len(loaded(database)[1]) == 11_000
 

@@ -278,7 +278,8 @@ class Node(Server):
         if own.ack != "0":
             flags += ["--ack", own.ack]
         flags += ["--data", str(self.data), "--path", f"/dev/shm/{TABLE}"]
-        flags += ["--database", f"sqlite://{self.database}" if own.database else "none"]
+        if own.database:
+            flags += ["--database", f"sqlite://{self.database}"]
         if own.max_staleness is not None:
             flags += ["--max-staleness", str(own.max_staleness)]
         address = self.network.address[self.host]

@@ -283,8 +283,8 @@ impl Column {
     /// Returns whether these cells could have been written here, in their only form.
     ///
     /// `lives`: the state has a time to live, for whose stamp a mark may stand.
-    pub fn check(&self, cells: &[Cell<'_>], lives: bool, born: bool) -> bool {
-        let cell = |at: usize| &*cells[self.at + at];
+    pub fn check<C: AsRef<[u8]>>(&self, cells: &[C], lives: bool, born: bool) -> bool {
+        let cell = |at: usize| cells[self.at + at].as_ref();
         if self.is_register() {
             let (value, mark) = (cell(0), cell(1));
             let is_mark = match mark {

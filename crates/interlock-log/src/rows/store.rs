@@ -79,10 +79,17 @@ struct Entry {
     both: Arc<[u8]>,
     /// The number of its last change.
     changed: u64,
+    /// Of the key: tables grow without a look at keys.
+    hash: u32,
     key_size: u16,
     is_alive: bool,
     /// Its last change came from another data centre, which has the row as it is.
     is_theirs: bool,
+}
+
+/// A hash of the width that tables take: they look at its first and its last bits.
+fn wide(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
 }
 
 impl Entry {
@@ -207,15 +214,18 @@ impl Store {
         if place.is_some_and(|slot| self.goes_on(slot, state)) {
             return;
         }
+        let hash_of_key = match place.and_then(|slot| self.entry(slot)) {
+            Some(entry) => entry.hash,
+            None => self.hash(key),
+        };
         let slot = place.unwrap_or_else(|| {
             let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
             if slot as usize == self.entries.len() {
                 self.entries.add();
             }
-            let (entries, hasher) = (&self.entries, &self.hasher);
-            self.by_key.insert_unique(hasher.hash_one(key), slot, |slot| {
-                entries.get(*slot as usize).map_or(0, |entry| hasher.hash_one(entry.key()))
-            });
+            let entries = &self.entries;
+            let hash = |slot: &u32| entries.get(*slot as usize).map_or(0, |entry| entry.hash);
+            self.by_key.insert_unique(wide(hash_of_key), slot, |slot| wide(hash(slot)));
             slot
         });
         self.take_out(slot);
@@ -223,7 +233,8 @@ impl Store {
         self.both.extend_from_slice(key);
         self.both.extend_from_slice(state.as_bytes());
         let (both, key_size) = (self.both[..].into(), key.len() as u16);
-        let entry = Entry { both, changed: 0, key_size, is_alive: false, is_theirs: false };
+        let (changed, hash, is_alive, is_theirs) = (0, hash_of_key, false, false);
+        let entry = Entry { both, changed, hash, key_size, is_alive, is_theirs };
         *self.entries.get_mut(slot as usize) = Some(entry);
         self.number(slot);
         self.put_in(slot);
@@ -347,6 +358,15 @@ impl Store {
         self.unshown.clear();
     }
 
+    /// All that is remembered, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = Changed<'_>> {
+        self.entries.iter().map(|entry| Changed {
+            number: entry.changed,
+            key: entry.key(),
+            state: entry.state(),
+        })
+    }
+
     /// All that is remembered, in the order of its last change.
     pub fn all(&self) -> Vec<Changed<'_>> {
         self.changed_since(0, usize::MAX)
@@ -391,6 +411,7 @@ impl Store {
         let newest = from.number()?;
         store.dropped = from.number()?;
         let count = from.count(3)?;
+        store.by_key.reserve(count, |_| 0);
         for _ in 0..count {
             let number = from.number()?;
             let key = from.bytes(MAX_KEY)?;
@@ -399,7 +420,7 @@ impl Store {
                 return Err(Damaged);
             }
             store.changes = number - 1;
-            store.put(key, &state, 0);
+            store.put_at(None, key, &state, 0);
             if store.changes != number {
                 return Err(Damaged);
             }
@@ -413,9 +434,15 @@ impl Store {
     }
 
     fn find(&self, key: &[u8]) -> Option<u32> {
-        let hash = self.hasher.hash_one(key);
-        let is_it = |slot: &u32| self.entry(*slot).is_some_and(|entry| entry.key() == key);
-        self.by_key.find(hash, is_it).copied()
+        let hash = self.hash(key);
+        let is_it = |slot: &u32| {
+            self.entry(*slot).is_some_and(|entry| entry.hash == hash && entry.key() == key)
+        };
+        self.by_key.find(wide(hash), is_it).copied()
+    }
+
+    fn hash(&self, key: &[u8]) -> u32 {
+        self.hasher.hash_one(key) as u32
     }
 
     fn entry(&self, slot: u32) -> Option<&Entry> {
@@ -511,8 +538,7 @@ impl Store {
 
     fn drop_slot(&mut self, slot: u32) {
         let Some(entry) = self.entries.get_mut(slot as usize).take() else { return };
-        let hash = self.hasher.hash_one(entry.key());
-        if let Ok(found) = self.by_key.find_entry(hash, |one| *one == slot) {
+        if let Ok(found) = self.by_key.find_entry(wide(entry.hash), |one| *one == slot) {
             found.remove();
         }
         self.forgot = self.forgot.max(entry.changed);

@@ -102,15 +102,14 @@ impl Rows {
         &self.settings
     }
 
-    /// A table with rows of elsewhere alone, for others to take in. Rows that are none of such a table are
+    /// A table with rows of elsewhere alone, for others to take in; those check them. Keys that no table has are
     /// left out.
     pub fn of<'a>(settings: Settings, rows: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Rows {
         let mut made = Rows::new(settings);
         for (key, state) in rows.filter(|(key, _)| (1..=MAX_KEY).contains(&key.len())) {
-            if let Ok(state) = made.settings.rules.check(state) {
-                let newest = stamp::reading(made.settings.rules.newest(&state));
-                made.store.put(key, &state, newest);
-            }
+            let newest = stamp::reading(made.settings.rules.newest_of(state));
+            let state = made.settings.rules.trust(state.into());
+            made.store.put(key, &state, newest);
         }
         made
     }
@@ -325,13 +324,14 @@ impl Rows {
                 let dc = &self.settings.dc;
                 theirs = rules.without(theirs, |name| is_of(name, dc, self.own_from));
             }
-            let joined = match self.store.get(row.key) {
+            let at = self.store.place(row.key);
+            let joined = match at.and_then(|at| self.store.state_at(at)) {
                 Some(ours) => rules.join_placed(ours, &theirs, place),
                 None => Some(theirs.clone()),
             };
             if let Some(joined) = joined {
                 let newest = stamp::reading(rules.newest(&joined));
-                self.store.put(row.key, &joined, newest);
+                self.store.put_at(at, row.key, &joined, newest);
                 if !is_own && joined == theirs {
                     self.store.is_theirs(row.key);
                 }

@@ -153,6 +153,9 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
             return;
         }
         let now = Instant::now();
+        if self.outside.asked.iter().any(|ask| self.is_ahead(ask)) {
+            self.read_now();
+        }
         for ask in std::mem::take(&mut self.outside.asked) {
             let found = self.changes(&ask).filter(|changes| {
                 let is_nothing = matches!(&changes.lacking, Lacking::Rows(rows) if rows.is_empty());
@@ -173,6 +176,21 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
         self.outside.asked.iter().map(|ask| ask.until).min()
     }
 
+    /// A place further on may be in the log: another node that has read on gave rows up to there. Only who has
+    /// read to the end since knows that it is not.
+    fn is_ahead(&self, ask: &Ask) -> bool {
+        ask.mark.position > self.replica.place().mark.position
+            && self.at_end.is_none_or(|at_end| at_end < ask.asked_at)
+    }
+
+    /// Appends an empty entry if nothing is under way: a log that rests is read to its end once a second.
+    fn read_now(&mut self) {
+        if self.is_settled() && !self.is_other && self.can_send() && self.log.under_way().0 == 0 {
+            self.waiting.push_back(self.replica.append());
+            self.has_more = true;
+        }
+    }
+
     fn changes(&self, ask: &Ask) -> Option<Changes> {
         if !self.is_settled() || self.is_other {
             return None;
@@ -181,9 +199,7 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
         let store = state.machine.as_ref()?.store();
         let (mark, last) = (self.replica.place().mark, store.changes());
         let mut stand = Stand { mark, number: last, lineage: state.lineage, time: state.now };
-        // A place further on may be in the log: another node that has read on gave rows up to there.
-        let is_ahead = ask.mark.position > mark.position;
-        if is_ahead && self.at_end.is_none_or(|at_end| at_end < ask.asked_at) {
+        if self.is_ahead(ask) {
             return None;
         }
         let is_known = self.replica.has_mark(ask.mark) == Some(true) && ask.number <= last;

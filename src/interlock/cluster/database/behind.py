@@ -38,8 +38,6 @@ _MARK = 5.0
 """Seconds between two marks when no row changes."""
 _FORGET = 60.0
 _FORGOTTEN = 5_000
-_APPENDED = 1 << 20
-"""Bytes of rows in an entry."""
 _AT_ONCE = 3
 """Entries with rows of a database that are appended before the first is applied."""
 _DAY_MS = 86_400_000
@@ -70,7 +68,7 @@ class WriteBehind:
     """Writes the rows of one node to its databases. Without any it does nothing.
 
     Args:
-        databases: migrated; with several of them a row is in that of its key's hash, for ever.
+        databases: with several of them a row is in that of its key's hash, for ever.
         age_ms: for how long nodes remember a deleted row. Rows of another history that are older
             than half of it are not taken.
         takes_all: take them whatever their age.
@@ -125,6 +123,18 @@ class WriteBehind:
         self._released()
 
 
+def migrated(database: Database) -> None:
+    """Bring a database to the row's class, and log what changes in it.
+
+    Raises:
+        SchemaMismatch: it cannot be brought there.
+        DatabaseUnavailable: it cannot be reached, or refuses.
+    """
+    for line in database.migrations():
+        logger.info("%s: %s", database.url, line)
+    database.migrate()
+
+
 def part_of(key: bytes, count: int) -> int:
     """Return which of `count` databases has a key's row, from 0."""
     return zlib.crc32(key) % count
@@ -153,9 +163,11 @@ class _Writer:
         self._node: _core.LogNode | None = None
         self._ends = threading.Event()
         self._hurry = threading.Event()
-        self._has_caught_up = False
+        self._has_caught_up = self._is_migrated = self._is_found = False
         self._rests = False
         self._mark: LogMark | None = None
+        self._joined: tuple[LogMark, int] | None = None
+        """The mark with which all rows there were joined, and how often the node had gone back."""
         # What others read. All of it changes one by one, and none needs the others.
         self._waiting = self._written = 0
         self._since: float | None = None
@@ -218,11 +230,15 @@ class _Writer:
                 self._error = str(error) or type(error).__name__
                 # It may be done, or not.
                 self._mark = None
+                self._go_without()
                 self._ends.wait(random.uniform(longest / 2, longest))
             else:
                 failures, self._error = 0, ""
 
     def _step(self) -> None:
+        if not self._is_migrated:
+            migrated(self._database)
+            self._is_migrated = True
         if self._mark is None or self._rests:
             self._look()
             return
@@ -257,6 +273,7 @@ class _Writer:
         """Read the mark; while another node writes, wait."""
         if not self._rests:
             self._mark = self._database.mark()
+            self._is_found = True
             return
         if self._hurry.wait(RESTED):
             self._hurry.clear()
@@ -277,6 +294,14 @@ class _Writer:
         self._waiting = found[1] - self._mark.number
         if not self._waiting:
             self._all_written_at = asked_at
+
+    def _go_without(self) -> None:
+        """Let the node serve though the database was never there, if the log has rows."""
+        assert self._node is not None
+        if not self._has_caught_up and not self._is_found:
+            found = self._node.changed((0, 0, 0), 1, 0.0)
+            if found is not None and found[1]:
+                self._served()
 
     def _served(self) -> None:
         if not self._has_caught_up:
@@ -309,7 +334,13 @@ class _Writer:
                     return
                 mark = later
             return
-        takes = kind == "other"
+        if self._joined is not None:
+            # Figures may be older than the image by some milliseconds.
+            self._ends.wait(PAUSE)
+        went_back = self._went_back()
+        # What came from there has changed rows here: a second comparison tells what changed since.
+        is_joined = self._joined == (mark, went_back)
+        takes = kind == "other" and not is_joined
         # From here on, what this history has replaces what is there.
         claimed = msgspec.structs.replace(mark, epoch=mark.epoch + 1)
         if not self._save([], claimed, mark):
@@ -318,29 +349,35 @@ class _Writer:
         with closing(self._database.rows()) as batches, ThreadPoolExecutor(_AT_ONCE) as pool:
             under_way: deque[Future[bool]] = deque()
             for batch in batches:
-                brings, lacks, unknown = image.compare(batch)
+                compare = image.compare_copied if isinstance(batch, bytes) else image.compare
+                brings, lacks, unknown = compare(batch, is_joined)  # type: ignore[arg-type]
                 if brings and takes:
                     self._check_age(mark, stand)
-                    brought += len(brings)
-                    for part in parts([row[:2] for row in brings], _APPENDED):
+                    for part in brings:
+                        brought += len(part)
                         under_way.append(pool.submit(self._bring, part))
                         if len(under_way) > _AT_ONCE and not under_way.popleft().result():
                             return
                 found = self._own(lacks)
-                if not takes:
+                if kind == "all":
                     found += [SavedRow(key, None, 0) for key in unknown]
                 if found and not self._save(found, claimed, claimed):
                     return
             if not all(one.result() for one in under_way):
                 return
+        self._served()
         if brought:
             logger.info("loaded %d rows from %s", brought, self._database.url)
-        self._served()
+            self._joined = claimed, went_back
+            return
         for rows in _batches(image.rest()):
             if not self._save(self._own(rows), claimed, claimed):
                 return
-        # What came from there has changed since, and is written again.
         self._save([], msgspec.structs.replace(stand, epoch=claimed.epoch), claimed)
+
+    def _went_back(self) -> int:
+        assert self._node is not None
+        return int(self._node.figures()["went_back"])
 
     def _check_age(self, mark: LogMark, stand: LogMark) -> None:
         age = stand.time - mark.time
@@ -352,7 +389,7 @@ class _Writer:
             f"node an empty database, or take them all the same: --from-database"
         )
 
-    def _bring(self, rows: Sequence[tuple[bytes, bytes]]) -> bool:
+    def _bring(self, rows: _core.BroughtRows) -> bool:
         """Have all nodes join rows; False if this writer ends first."""
         assert self._node is not None
         while not self._node.append_states(rows, 5.0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,31 @@ except ImportError as error:
         f"a database of PostgreSQL needs psycopg: {needs('postgresql')} ({error})"
     ) from None
 
+from interlock.cluster.database.copy_out import copied  # noqa: E402 - it needs psycopg
+
+_LOGIN = "check the user and the password in --database"
+_RIGHTS = (
+    "the user needs CREATE on the schema, or SELECT, INSERT, UPDATE and DELETE on the three tables"
+)
+_WAYS = {
+    "28P01": _LOGIN,
+    "28000": _LOGIN,
+    "42501": _RIGHTS,
+    "25006": "it takes no writes: name the primary in --database",
+    "53100": "free some space on its disk; the node goes on by itself",
+    "42P01": "its tables are not as the node left them: restore them, or drop what is left of all "
+    "three and start the node again, which then writes all rows",
+}
+"""What to do, by the code of PostgreSQL."""
+_WAYS_IN = {
+    "authentication failed": _LOGIN,
+    "no password supplied": _LOGIN,
+    "does not exist": "create it, or correct --database",
+    "Connection refused": "start it; the node goes on by itself",
+}
+"""The same for those without a code: of a connection that was not made."""
+_PASSING = re.compile("starting up|shutting down|in recovery|too many (clients|connections)")
+"""Refusals that end by themselves."""
 _NUL = "\u2400"
 """For a NUL, which no text of PostgreSQL holds."""
 
@@ -204,29 +230,29 @@ class PostgresqlDatabase:
 
     def rows(self) -> Batches:
         """See ``Database``."""
-        tables = self._tables
         # A connection of its own: the batches are of one moment while others write.
         connection = self._connected(load=True)
-        batch: list[Any] = []
         try:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            found = connection.execute(f"SELECT id, layout FROM {tables.layouts}").fetchall()
-            layouts = Layouts(self.url, self._rules, found)
+            asked = f"SELECT id, layout FROM {self._tables.layouts}"
+            layouts = Layouts(self.url, self._rules, connection.execute(asked).fetchall())
             columns = f"{KEY}, interlock_state" + ", interlock_layout" * bool(layouts)
-            copied = f"COPY (SELECT {columns} FROM {tables.rows}) TO STDOUT (FORMAT BINARY)"
-            with connection.cursor() as cursor, cursor.copy(copied) as copy:
-                copy.set_types(["bytea", "bytea"] + ["int4"] * bool(layouts))
-                for row in copy.rows():
-                    batch.append(row)
-                    if len(batch) == BATCH:
-                        yield layouts.relaid(batch) if layouts else batch
-                        batch = []
-            if batch:
-                yield layouts.relaid(batch) if layouts else batch
+            query = f"COPY (SELECT {columns} FROM {self._tables.rows}) TO STDOUT (FORMAT BINARY)"
+            if layouts:
+                yield from self._relaid(connection, query, layouts)
+            else:
+                yield from copied(connection, query.encode(), self._timeout)
         except psycopg.Error as error:
             raise self._unavailable(error) from None
         finally:
             connection.close()
+
+    def _relaid(self, connection: Any, query: str, layouts: Layouts) -> Batches:
+        with connection.cursor() as cursor, cursor.copy(query) as copy:
+            copy.set_types(["bytea", "bytea", "int4"])
+            rows = copy.rows()
+            while batch := list(itertools.islice(rows, BATCH)):
+                yield layouts.relaid(batch)
 
     # -- The connection -----------------------------------------------------------------------
 
@@ -243,9 +269,10 @@ class PostgresqlDatabase:
 
     def _connected(self, load: bool = False) -> Any:
         limit = round(self._timeout * 1000)
-        options = (
-            {} if load else {"options": f"-c statement_timeout={limit} -c lock_timeout={limit}"}
-        )
+        # A node that is frozen in the middle of a write must not keep the others from writing.
+        limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+        given = " ".join(f"-c {name}={limit}" for name in limits)
+        options = {} if load else {"options": given}
         try:
             return psycopg.connect(
                 self._url,
@@ -269,5 +296,10 @@ class PostgresqlDatabase:
         with self._lock:
             self._drop()
 
-    def _unavailable(self, error: Exception) -> DatabaseUnavailable:
-        return DatabaseUnavailable(f"{self.url}: {str(error).strip()}")
+    def _unavailable(self, error: psycopg.Error) -> DatabaseUnavailable:
+        text = " ".join(str(error).split())
+        way = _WAYS.get(error.sqlstate or "") or next(
+            (way for words, way in _WAYS_IN.items() if words in text), ""
+        )
+        refused = bool(error.sqlstate or "FATAL:" in text) and not _PASSING.search(text)
+        return DatabaseUnavailable(f"{self.url}: {text}{way and f'; {way}'}", refused=refused)

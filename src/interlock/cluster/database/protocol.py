@@ -9,14 +9,23 @@ import msgspec
 
 from interlock.errors import InterlockError
 
-Batches = Generator[list[tuple[bytes, bytes]], None, None]
+Batches = Generator[list[tuple[bytes, bytes]] | bytes, None, None]
+"""Keys and states; or a binary COPY of both, as ``RowsImage.compare_copied`` takes it."""
 TIMEOUT = 10.0
 BATCH = 10_000
 """Rows that ``rows`` hands out at once."""
 
 
 class DatabaseUnavailable(InterlockError, ConnectionError):
-    """The database could not be reached, or did not do what it was asked: nothing was changed."""
+    """The database could not be reached, or did not do what it was asked: nothing was changed.
+
+    Args:
+        refused: it answered that it does not do that, which somebody has to change.
+    """
+
+    def __init__(self, text: str, *, refused: bool = False) -> None:
+        super().__init__(text)
+        self.refused = refused
 
 
 class LogMark(msgspec.Struct, frozen=True):

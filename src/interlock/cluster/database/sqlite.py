@@ -31,6 +31,14 @@ from interlock.cluster.database.protocol import (
 from interlock.table.schema import Schema
 
 _INT = 1 << 63
+_WAYS = {
+    "SQLITE_READONLY": "give the node's user the right to write the file and its folder",
+    "SQLITE_CANTOPEN": "its folder must be there, and the node's user may write it",
+    "SQLITE_FULL": "free some space on its disk; the node goes on by itself",
+    "SQLITE_NOTADB": "name another file in --database",
+    "SQLITE_BUSY": "somebody else keeps it locked",
+}
+"""What to do, by the name of the error."""
 DIALECT = Dialect(
     types={
         **dict.fromkeys(("U8", "U16", "U32", "I8", "I16", "I32", "I64"), "INTEGER"),
@@ -252,7 +260,10 @@ class SqliteDatabase:
             self._drop()
 
     def _unavailable(self, error: sqlite3.Error) -> DatabaseUnavailable:
-        return DatabaseUnavailable(f"{self.url}: {error}")
+        code = getattr(error, "sqlite_errorname", "")
+        way = next((way for name, way in _WAYS.items() if code.startswith(name)), "")
+        refused = code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_NOTADB"))
+        return DatabaseUnavailable(f"{self.url}: {error}{way and f'; {way}'}", refused=refused)
 
 
 @contextlib.contextmanager

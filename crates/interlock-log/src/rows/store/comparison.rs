@@ -39,8 +39,9 @@ impl Comparison {
         Comparison { seen: vec![false; rows.len()], image, rows, by_key, hasher }
     }
 
-    /// Compares a row. `None`: it is no state of such a table.
-    pub fn row(&mut self, key: &[u8], theirs: &[u8]) -> Option<Difference> {
+    /// Compares a row. `None`: it is no state of such a table. `is_joined`: what they have was joined before, and
+    /// where it differs nevertheless, the row here is the right one.
+    pub fn row(&mut self, key: &[u8], theirs: &[u8], is_joined: bool) -> Option<Difference> {
         let is_it = |number: &usize| self.rows[*number].key() == key;
         let found = self.by_key.find(self.hasher.hash_one(key), is_it).copied();
         let ours = found.map(|number| {
@@ -51,6 +52,9 @@ impl Comparison {
             return Some(Difference::default());
         }
         let held = || ours.cloned().map(Held);
+        if is_joined {
+            return Some(Difference { lacks: held(), ..Difference::default() });
+        }
         let Ok(theirs) = self.image.rules.check(theirs) else {
             // What is no state is written over where there is one.
             let lacks = held();
