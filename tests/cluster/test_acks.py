@@ -17,7 +17,7 @@ import interlock
 from interlock.errors import EngineUnavailable
 from tests.cluster.nodes import NodeProcess, Presence, eventually
 from tests.cluster.test_node import Nodes, client, increased
-from tests.cluster.test_operating import page, status
+from tests.cluster.test_operating import figure, status
 from tests.hub.servers import needs_hub
 
 ACK = ("--ack", "1", "--timeout", "0.5")
@@ -53,11 +53,6 @@ def acked(node: NodeProcess, key: str) -> None:
             return False
 
     eventually(is_acked, lambda: node.log)
-
-
-def figure(node: NodeProcess, name: str) -> int:
-    lines = page(node, "/metrics")[1].splitlines()
-    return int(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
 def test_a_write_waits_for_another_machine_and_is_done_without(nodes: Nodes) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from tests.cluster.nodes import NodeProcess, eventually
 from tests.cluster.test_node import Nodes, client, has, increased
-from tests.cluster.test_operating import page
+from tests.cluster.test_operating import figure, status
 from tests.hub.servers import needs_hub
-from tests.worker.postgresql import postgresql
+from tests.worker.postgresql import Server, postgresql
 
 
 @pytest.fixture
@@ -198,16 +198,60 @@ def test_a_database_that_takes_nothing_is_a_figure_until_it_does(nodes: Nodes, u
     a = nodes.start("a", "--database", url)
     increased(a, "n")
     written(url, {"n": 1}, a)
-
-    def figure(name: str) -> float:
-        lines = page(a, "/metrics")[1].splitlines()
-        return float(next(one for one in lines if one.startswith(f"{name} ")).split()[1])
-
+    failing = partial(figure, a, "interlock_node_database_failing")
     asked(url, "ALTER TABLE presence RENAME TO elsewhere")
     increased(a, "n")
-    eventually(lambda: figure("interlock_node_database_failing") == 1, lambda: a.log)
-    assert figure("interlock_node_database_waiting_rows") == 1
-    assert figure("interlock_node_database_lag_seconds") > 0
+    eventually(lambda: failing() == 1, lambda: a.log)
+    assert figure(a, "interlock_node_database_waiting_rows") == 1
+    assert figure(a, "interlock_node_database_lag_seconds") > 0
     asked(url, "ALTER TABLE elsewhere RENAME TO presence")
     written(url, {"n": 2}, a)
-    eventually(lambda: figure("interlock_node_database_failing") == 0, lambda: a.log)
+    eventually(lambda: failing() == 0, lambda: a.log)
+
+
+def test_nodes_start_and_go_on_while_their_database_is_away(nodes: Nodes) -> None:
+    with Server("-c", "fsync=off") as server:
+        flags = ("--database", server.url)
+        a = nodes.start("a", *flags)
+        increased(a, "n")
+        written(server.url, {"n": 1}, a)
+        server.kill()
+        increased(a, "n")
+        a.says("Connection refused; start it; the node goes on by itself")
+        a.kill()
+        # The log has the rows: only who finds it empty must wait for the database.
+        a = nodes.start("a", *flags)
+        assert increased(a, "n") == 3
+        assert "Connection refused" in status(a)["database"]["error"]
+        a.kill()
+        nodes.lose_all()
+        b = nodes.start("b", *flags)
+        b.says("Connection refused")
+        assert status(b)["state"] == "joining"
+        server.start()
+        assert increased(b, "n") == 2, "what the database had not received is lost with all else"
+        written(server.url, {"n": 2}, b)
+        assert status(b)["database"]["written"] == 1, "what came from there is not written back"
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_database_that_refuses_the_node_is_an_error_that_says_what_to_do(
+    nodes: Nodes, url: str
+) -> None:
+    a = nodes.start("a", "--database", url)
+    increased(a, "n")
+    written(url, {"n": 1}, a)
+    asked(url, "DROP ROLE IF EXISTS reader")
+    asked(url, "CREATE ROLE reader LOGIN")
+    reader = url.replace("//bank@", "//reader@")
+    for wrong, words in {
+        reader: "the user needs CREATE on the schema, or SELECT, INSERT, UPDATE and DELETE",
+        url.replace("/postgres", "/elsewhere"): "does not exist; create it, or correct --database",
+        f"{url}?options=-cdefault_transaction_read_only%3Don": "name the primary",
+        "sqlite:///proc/rows.db": "its folder must be there",
+    }.items():
+        b = NodeProcess("b", nodes.url, nodes.folder, "--database", wrong)
+        nodes.stack.callback(b.close)
+        if "read_only" not in wrong:
+            assert b.process.wait(60) == 1
+        b.says(words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
@@ -57,6 +56,12 @@ def page(node: NodeProcess, path: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def figure(node: NodeProcess, name: str) -> float:
+    """Return a figure of its metrics."""
+    lines = page(node, "/metrics")[1].splitlines()
+    return float(next(line for line in lines if line.startswith(f"{name} ")).split()[1])
 
 
 def run(
@@ -233,19 +238,6 @@ def test_clients_go_on_at_another_node_when_theirs_is_killed(nodes: NodeCluster)
                 victim.kill()
             if number == 30:
                 nodes.heal()
-
-    async def later() -> None:
-        nodes.heal()
-        async with interlock.connect(f"{nodes.url}?timeout=30") as connected:
-            table = connected.table("presence", Presence)
-            for number in range(40):
-                await table.set("k", Presence(app_id=number))
-                found = await table.get("k")
-                assert found is not None and found.app_id == number
-                if number == 20:
-                    await asyncio.to_thread(nodes.nodes["a"].kill)
-
-    asyncio.run(later())
 
 
 def test_a_node_says_what_it_lacks_for_as_long_as_it_does(

@@ -29,11 +29,14 @@ pub struct RowsImage {
 /// that is lacking there, and keys that are not known here.
 type Differing<'py> = (Vec<BroughtRows>, Vec<Row<'py>>, Vec<Bound<'py, PyBytes>>);
 
+/// A key and a state.
+type Pair = (Box<[u8]>, Box<[u8]>);
+
 /// Rows of another place that are not copied into Python, as many as one entry has.
 #[pyclass(module = "interlock._core", frozen)]
 #[derive(Default)]
 pub struct BroughtRows {
-    rows: Vec<(Box<[u8]>, Box<[u8]>)>,
+    rows: Vec<Pair>,
     bytes: usize,
 }
 

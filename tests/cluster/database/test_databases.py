@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import pytest
 
 from interlock import U8, U32, U64, Flags, Row, SchemaMismatch, Size, Sum
-from interlock.cluster.database import Database, LogMark, SavedRow
+from interlock.cluster.database import Database, DatabaseUnavailable, LogMark, SavedRow
 from interlock.cluster.rules import state_rules
 from tests.cluster.database.conftest import Place
 from tests.cluster.database.rows import (
@@ -267,3 +268,17 @@ class Reserved(Row):
 def test_a_column_may_not_have_the_name_of_ours(place: Place) -> None:
     with pytest.raises(ValueError, match="interlock_seq"):
         place.open(state_rules(Reserved))
+
+
+def test_who_is_frozen_in_the_middle_of_a_write_does_not_keep_others_from_writing(
+    place: Place,
+) -> None:
+    if place.url.startswith("sqlite"):
+        return
+    frozen, other = place.open(timeout=1), place.open(timeout=20)
+    frozen.migrate()
+    ended = contextlib.suppress(DatabaseUnavailable)
+    with ended, frozen._asked() as connection, connection.transaction():  # type: ignore[attr-defined]
+        frozen._mark(connection, " FOR UPDATE")  # type: ignore[attr-defined]
+        saved(other, rows(3), mark(1))
+    assert len(loaded(other)[1]) == 3
