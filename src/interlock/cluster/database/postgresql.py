@@ -50,7 +50,7 @@ _WAYS = {
     "42P01": "its tables are not as the node left them: restore them, or drop what is left of all "
     "three and start the node again, which then writes all rows",
 }
-"""What to do, by the code of PostgreSQL."""
+"""Advice by the code of PostgreSQL."""
 _WAYS_IN = {
     "authentication failed": _LOGIN,
     "no password supplied": _LOGIN,

@@ -38,7 +38,7 @@ _WAYS = {
     "SQLITE_NOTADB": "name another file in --database",
     "SQLITE_BUSY": "somebody else keeps it locked",
 }
-"""What to do, by the name of the error."""
+"""Advice by the name of the error."""
 DIALECT = Dialect(
     types={
         **dict.fromkeys(("U8", "U16", "U32", "I8", "I16", "I32", "I64"), "INTEGER"),
