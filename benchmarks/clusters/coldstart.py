@@ -47,18 +47,27 @@ def filled() -> Iterator[str]:
 
 
 def loaded(url: str) -> Sample:
-    """Measure the start of a node with an empty log: s until all rows are in its table."""
+    """Measure the start of a node with an empty log: s until it serves with all rows in its table.
+
+    `empty_s` is that of a node without a database, and `peak_mb` its memory at most.
+    """
+    with redis() as engine, memory_folder() as place:
+        clock = Clock()
+        with started("a0", engine, place, None, ROWS) as node:
+            until(lambda: node.status()["serves"])
+            empty = clock.seconds()
     with redis() as engine, memory_folder() as place:
         clock = Clock()
         with (
             started("a1", engine, place, None, ROWS, "--database", url) as node,
             node.rows() as table,
         ):
-            until(lambda: len(table) == ROWS)
+            until(lambda: len(table) == ROWS and node.status()["serves"])
             seconds = clock.seconds()
             some = range(0, ROWS, 7)
             wrong = sum(table.get_column(key(row), "unread") != row for row in some)
-    return Sample(seconds, ROWS, wrong)
+            details = {"empty_s": empty, "peak_mb": node.peak()}
+    return Sample(seconds, ROWS, wrong, details=details)
 
 
 def copied(url: str) -> Sample:

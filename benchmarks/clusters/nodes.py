@@ -56,6 +56,11 @@ class Node:
         """Return its table, as a process of its machine reads it."""
         return SharedTable.attach(self.path, Presence)
 
+    def peak(self) -> float:
+        """Return the most memory that its process had, in MB."""
+        status = Path(f"/proc/{self.server.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1000
+
     def kill(self) -> None:
         """End it as kill -9 does."""
         os.kill(self.server.pid, signal.SIGKILL)

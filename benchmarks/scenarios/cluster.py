@@ -21,6 +21,7 @@ from benchmarks.clusters.changes import (
     rows_set,
     token,
 )
+from benchmarks.clusters.coldstart import ROWS as COLD_ROWS
 from benchmarks.clusters.coldstart import copied, filled, loaded
 from benchmarks.clusters.nodes import TABLE, Cluster, Node, Presence, cluster, until
 from benchmarks.clusters.pipelined import added, raised
@@ -181,10 +182,10 @@ ROWS = (
     ),
     Row(
         name="cluster/cold-start",
-        title="a million rows from PostgreSQL into a node",
+        title=f"{COLD_ROWS:,} rows from PostgreSQL into a node, from the start of its process",
         table=HEADING,
         peer="COPY TO STDOUT of the same rows, psycopg",
-        bar=3,
+        bar=2,
         unit="s",
         unseen=False,
         longest=900,
