@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from interlock.hub.client import Client
 from interlock.hub.resp import ProtocolError, ReplyError
 from tests.cluster.faults.clock import library
-from tests.cluster.faults.cluster import Cluster
+from tests.cluster.faults.cluster import START_SECONDS, Cluster
 from tests.cluster.faults.delay import FOR_EVER
 from tests.cluster.faults.rows import TABLE
 from tests.cluster.faults.servers import ENGINE_PORT, Node
 
 Undo = Callable[[], None]
+READY = " ready on "
+"""So a node says that clients can connect."""
 SKEW = 4.0
 """Seconds by which a clock is ahead or behind at most."""
 
@@ -207,7 +209,7 @@ class Chaos:
         if gate is None:
             return None
         gate.deaf = True
-        return lambda: self._through(node)
+        return gate.calm
 
     def start_apart(self, fault: Fault, node: Node) -> Undo | None:
         """Of a machine that has lost its memory the node starts, and cannot read its log yet."""
@@ -216,14 +218,17 @@ class Chaos:
             return None
         node.kill()
         gate.delay = FOR_EVER
+        starts = node.all_said().count(READY)
         self._again(node, forget=fault.draw < 0.7)
-        return lambda: self._through(node)
 
-    def _through(self, node: Node) -> None:
-        """Lose what was held; from now on all comes."""
-        gate = self._cluster.gates[node.host]
-        gate.calm()
-        gate.cut()
+        def undo() -> None:
+            deadline = time.monotonic() + START_SECONDS
+            while node.all_said().count(READY) == starts and time.monotonic() < deadline:
+                time.sleep(0.05)  # Between two looks.
+            time.sleep(0.3)  # Somebody may read there now.
+            gate.calm()
+
+        return undo
 
     def terminate(self, _fault: Fault, node: Node) -> Undo | None:
         node.terminate()

@@ -130,9 +130,12 @@ class DelayProxy:
         return time.monotonic() + self.delay + random.random() * self.jitter + late
 
     def calm(self) -> None:
-        """Have all come at once again."""
+        """Have all come at once again; what was held for ever is lost, with its connections."""
+        is_lost = self.deaf or self.delay >= FOR_EVER
         self.delay = self.jitter = self.late = 0.0
         self.deaf = False
+        if is_lost:
+            self.cut()
 
     def has_ended(self) -> bool:
         return self._ended.is_set()
