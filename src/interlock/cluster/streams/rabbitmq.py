@@ -71,6 +71,9 @@ _COMES = 1.0
 """Seconds in which a broker that answers has sent the first of what there is."""
 _MORE = 0.3
 """Seconds in which more comes, if there is more."""
+_LOOK = 3.0
+"""Seconds without an entry after which a reader consumes anew: a broker that was killed may send
+nothing more to a consumer that it has."""
 _TIME = "il-time"
 """Header with the time of who writes, in ms."""
 _STAMP = "timestamp_in_ms"
@@ -130,6 +133,7 @@ class RabbitmqStream(Looped):
         self._channel: Any = None
         self._consumed: _Consumed | None = None
         self._at: str | None = None
+        self._looked = 0.0
         self._known = set[str]()
         self._is_there = False
         """The queue was found, or made."""
@@ -185,8 +189,10 @@ class RabbitmqStream(Looped):
                 raise PositionLost(after, "", "")
             await asyncio.sleep(min(wait, ABSENT))
             return Found([], True)
-        if self._consumed is None or after != self._at:
+        clock = asyncio.get_running_loop().time
+        if self._consumed is None or after != self._at or clock() - self._looked > _LOOK:
             await self._look(after)
+            self._looked = clock()
         consumed = self._consumed
         assert consumed is not None
         offset = _offset(after)
@@ -219,6 +225,7 @@ class RabbitmqStream(Looped):
             return Found([], True)
         await last.ack(multiple=True)
         consumed.told_end = False
+        self._looked = clock()
         if found:
             self._at = self._position(found[-1])
         return Found(found, False)
