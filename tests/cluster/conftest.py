@@ -13,6 +13,14 @@ from tests.hub.servers import needs_hub, redis_server
 from tests.hub.tables import new_name
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nodes that are given no folder leave none on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STATE_DIRECTORY", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def engine_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with redis_server(tmp_path_factory.mktemp("engine")) as (_, port):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import urllib.error
@@ -150,7 +151,7 @@ def refused(*flags: str) -> str:
         [INTERLOCK, "node", "--table", f"p={Path(__file__).with_name('nodes.py')}:Presence",
          "--cluster", "redis://127.0.0.1:1", "--port", "0", *flags],
         capture_output=True, text=True, timeout=60,
-        env={"PATH": "/usr/bin",
+        env={"PATH": "/usr/bin", "STATE_DIRECTORY": os.environ["STATE_DIRECTORY"],
              "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
