@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -42,6 +43,38 @@ def test_what_no_operator_says_is_refused(nodes: NodeCluster) -> None:
             with pytest.raises(ResponseError, match=re.escape(why)):
                 asked.execute_command("NODE", *words)
         assert asked.hincrby("presence:x", "unread", 1) == 1
+
+
+def test_damaged_entries_and_bytes_that_are_no_text_in_the_log_stop_no_node(
+    nodes: NodeCluster,
+) -> None:
+    nodes.start("a", "b")
+    with (
+        client(nodes.nodes["a"]) as a,
+        client(nodes.nodes["b"]) as b,
+        Redis.from_url(nodes.engine_url) as engine,
+    ):
+        assert a.hincrby("presence:x", "unread", 1) == 1
+        assert b.hset("presence:y", "token", "abc") >= 1
+        log = "il:log:{presence.main}"
+        known = [fields[b"e"] for _, fields in engine.xrange(log)][-4:]
+        for bytes_ in known:
+            for at in range(0, len(bytes_), 5):
+                engine.xadd(log, {"e": bytes_[:at] + b"\xff" + bytes_[at + 1 :]})
+            engine.xadd(log, {"e": bytes_.replace(b"presence:", b"presence\xff\xfe")})
+        engine.xadd(log, {"e": b"\xff" * 100})
+        engine.xadd(log, {"other": "e"})
+        for asked in (a, b):
+            assert asked.execute_command("TABLE", "BARRIER", "presence")
+            found = asked.hincrby("presence:x", "unread", 1)
+            assert asked.hincrby("presence:x", "unread", 2) == found + 2
+
+        def are_equal() -> bool:
+            told = [json.loads(asked.execute_command("NODE", "STATUS")) for asked in (a, b)]
+            names = ("position", "log_checksum", "rows_checksum", "state")
+            return len({tuple(one[name] for name in names) for one in told}) == 1
+
+        eventually(are_equal)
 
 
 def test_hup_reads_the_configuration_again_and_usr1_the_log(tmp_path: Path) -> None:

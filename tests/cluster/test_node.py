@@ -277,15 +277,17 @@ def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:
 
 
 def test_rows_beyond_the_capacity_are_refused(nodes: Nodes) -> None:
-    a = nodes.start("a", "--capacity", "20")
-    with client(a) as asked:
+    a, b = nodes.start_both("--capacity", "20")
+    with client(a) as one, client(b) as other:
+        # What one has not read of the other counts as well.
         for number in range(20):
-            asked.hset(f"presence:k{number}", "app_id", 1)
-        with pytest.raises(ResponseError, match="TABLEFULL"):
-            asked.hset("presence:more", "app_id", 1)
+            (one, other)[number % 2].hset(f"presence:k{number}", "app_id", 1)
+        for asked in (one, other):
+            with pytest.raises(ResponseError, match="TABLEFULL"):
+                asked.hset("presence:more", "app_id", 1)
+            assert not asked.exists("presence:more")
         # Of those that are there, anything is changed.
-        assert asked.hincrby("presence:k0", "unread", 1) == 1
-        assert not asked.exists("presence:more")
+        assert one.hincrby("presence:k0", "unread", 1) == 1
 
 
 def test_a_node_of_other_columns_ends_and_says_which(nodes: Nodes, tmp_path: Path) -> None:
