@@ -33,7 +33,8 @@ KINDS = ["sqlite", "postgresql", "postgresql hash:4", "postgresql time:day"]
 KEYS = [f"k{number}" for number in range(8)]
 MOST_BYTES = 4096
 """Of a file, while a node's disk is full."""
-Mark = tuple[int, int, int]
+Mark = tuple[int, int]
+"""Epoch, and log time: a position of a history that is lost may be higher than all later ones."""
 
 
 class Run:
@@ -48,7 +49,7 @@ class Run:
         self._server: Server | None = None
         self._serves = True
         self._copied: Mark | None = None
-        self._highest: Mark = (0, 0, 0)
+        self._highest: Mark = (0, 0)
         self._done: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
         name, _, partitions = kind.partition(" ")
@@ -140,7 +141,7 @@ class Run:
     def _restore(self) -> None:
         """Put the older copy in the place of the rows, while nodes write."""
         if self._serves and self._copied is not None:
-            self._highest = (0, 0, 0)
+            self._highest = (0, 0)
             self._asked(
                 "DELETE FROM presence",
                 "INSERT INTO presence SELECT * FROM copied",
@@ -187,7 +188,7 @@ class Run:
 
     def _mark(self) -> Mark:
         found = json.loads(self._asked("SELECT mark FROM presence_mark")[0][0])
-        return found.get("epoch", 0), found.get("position", 0), found.get("number", 0)
+        return found.get("epoch", 0), found.get("time", 0)
 
     def _check_mark(self) -> None:
         if self._serves:
