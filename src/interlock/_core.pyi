@@ -471,11 +471,7 @@ class AsyncFace(Generic[_T]):
 
 @final
 class AsyncLease(Generic[_T]):
-    """A lease whose settling is awaited, and that is entered with ``async with``; see ``Lease``.
-
-    What a call does is done when it returns; it is awaited for the sake of engines where that takes
-    time.
-    """
+    """A lease that is settled with ``await`` and entered with ``async with``; see ``Lease``."""
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     @property
@@ -515,10 +511,8 @@ class AsyncLease(Generic[_T]):
 
 @final
 class Waiter:
-    """One wait: looks, and in between ``call`` is called when it is worth to look again.
-
-    ``on_loop``: the number of the event loop that has to run for the look; 0 for a thread.
-    """
+    """One wait: ``call`` is called when it is worth to look again. ``on_loop``: the number of the
+    event loop that has to run for the look; 0 for a thread."""
 
     def __new__(
         cls,
@@ -601,8 +595,4 @@ def forked() -> None: ...
 def canonical(value: _Key, name: str = "key") -> bytes: ...
 def canonical_keys(value: _Keys, call: str, name: str) -> tuple[bytes, ...]: ...
 def replay(schedule: str) -> list[str]:
-    """The scheduler's answers to each call of a recorded schedule, a line each.
-
-    Raises:
-        ValueError: the text is not a schedule; it names the line and what is wrong.
-    """
+    """Replies to each call of a recorded schedule, a line each. Raises ValueError if it is none."""

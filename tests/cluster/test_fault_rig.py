@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from interlock.hub.client import Client
-from tests.cluster.faults import chaos, checker, clock, netns, rows, workload
+from tests.cluster.faults import chaos, checker, clock, ending, netns, rows, workload
 from tests.cluster.faults.delay import DelayProxy
 from tests.cluster.faults.history import OK, Recorder
 from tests.cluster.faults.netns import Network
@@ -240,8 +240,8 @@ def test_a_workload_without_faults_has_a_history_that_holds(tmp_path: Path) -> N
         ]
         deadline = time.monotonic() + SECONDS
         while len(recorder.operations) < 2000 and time.monotonic() < deadline:
-            assert not workload.settle(guests, deadline)
-        workload.end(guests, known)
+            assert not ending.settle(guests, deadline)
+        ending.end(guests, known)
         with Client(f"127.0.0.1:{hub.port}") as client:
             deadline = time.monotonic() + SECONDS
             while time.monotonic() < deadline:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.hub.resp import ReplyError
-from tests.cluster.faults import checker, quiet, workload
+from tests.cluster.faults import checker, ending, quiet
 from tests.cluster.faults.chaos import (
     CUTTING,
     DEADLY,
@@ -155,9 +155,9 @@ def run(plan: Plan, folder: Path) -> Result:
                 chaos.rage(plan.faults, plan.seconds)
             violations += watch.violations
             counts = chaos.counts
-            late = workload.settle(guests, time.monotonic() + SERVED_SECONDS)
+            late = ending.settle(guests, time.monotonic() + SERVED_SECONDS)
             violations += [Violation("unserved", f"{who}, when all was healed") for who in late]
-            workload.end(guests, known)
+            ending.end(guests, known)
             seen, took = quiet.wait(cluster, known.keys, AGREED_SECONDS)
             promise = promise_of(plan, cluster)
             violations += [
