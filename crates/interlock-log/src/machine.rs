@@ -81,6 +81,8 @@ pub struct Rules {
     pub nonces: bool,
     /// A log whose beginning is gone is not read from its middle.
     pub gaps: bool,
+    /// A node whose ring continues its checkpoint up to where the log begins goes on by itself.
+    pub continues: bool,
     /// A log is trimmed only up to what two keep.
     pub two: bool,
 }
@@ -110,6 +112,7 @@ impl Rules {
         checksums: true,
         nonces: true,
         gaps: true,
+        continues: true,
         two: true,
     };
 }

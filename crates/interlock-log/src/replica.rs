@@ -19,6 +19,7 @@
 //! found. What it appends may be lost, come late or come twice.
 
 mod acks;
+mod continued;
 mod kept;
 mod lost;
 mod owner;
@@ -27,6 +28,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::acks::Acks;
+pub use self::continued::Raws;
 use self::lost::Lost;
 use crate::apply::{Answer, Applied, Fate, Whole};
 use crate::checkpoint::{Checkpoint, Id, Place};
@@ -343,7 +345,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         if self.known.len() >= 2 * KNOWN {
             self.base = self.known.drain(..KNOWN).next_back().unwrap_or(self.base);
         }
-        let Ok(entry) = Entry::decode(bytes) else { return false };
+        let Ok(entry) = Entry::decode(bytes) else {
+            self.ring.read(self.place, time, self.state.busy, bytes, None);
+            return false;
+        };
         let (limits, rules) = (&self.setup.limits, self.setup.rules);
         let is_ours = |batch: &Batch| batch.number == entry.number && batch.name == entry.name;
         let is_wanted = self.pending.iter().any(is_ours);
@@ -354,10 +359,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let is_vain = is_vain && self.pending.iter().any(|batch| batch.name == entry.name);
         self.answer(&entry, &mut applied);
         self.heed(&entry);
-        if let Some(did) = applied.kept {
-            let position = self.place.mark.position;
-            self.ring.add(Kept { name: entry.name.clone(), number: entry.number, position, did });
-        }
+        let position = self.place.mark.position;
+        let (name, number) = (entry.name.clone(), entry.number);
+        let kept = applied.kept.map(|did| Kept { name, number, position, did });
+        self.ring.read(self.place, time, self.state.busy, bytes, kept);
         if let (Body::State { source: None, bytes }, Fate::Taken) = (&entry.body, applied.fate) {
             let sum = checksum(0, bytes);
             if self.setup.rules.keeps_states && applied.joined {

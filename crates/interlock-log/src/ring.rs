@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::checkpoint::Place;
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
-use crate::entry::{PutBack, MOST_NAME};
+use crate::entry::{Body, Done, Entry, PutBack, MOST_NAME};
 
 /// The effects of an entry when it was applied, and where that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,10 +38,22 @@ impl Kept {
     }
 }
 
+/// An entry as the log had it. A node goes on with these where its checkpoint ends and the log begins later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// The place behind it.
+    pub place: Place,
+    /// The engine's time of it.
+    pub time: u64,
+    pub bytes: Vec<u8>,
+}
+
 /// A line of a ring file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     Entry(Kept),
+    /// An entry that was read, and what it did.
+    Read(Raw, Option<Kept>),
     /// A state of this data centre that was joined, which no entry brings back, and the position behind it.
     State {
         position: u64,
@@ -55,6 +68,7 @@ pub enum Record {
 const ENTRY: u8 = 0;
 const STATE: u8 = 1;
 const SAVED: u8 = 2;
+const READ: u8 = 3;
 
 impl Record {
     /// The bytes of an entry's record.
@@ -64,10 +78,34 @@ impl Record {
         out
     }
 
+    /// The bytes of the record of an entry that was read. Its commands are in it once.
+    pub fn of_read(place: Place, time: u64, bytes: &[u8], kept: Option<&Kept>) -> Vec<u8> {
+        let mut out = vec![READ];
+        place.encode(&mut out);
+        put_number(&mut out, time);
+        put_bytes(&mut out, bytes);
+        out.push(u8::from(kept.is_some()));
+        if let Some(Kept { did, .. }) = kept {
+            for number in [did.time, did.busy, did.writer, did.done.len() as u64] {
+                put_number(&mut out, number);
+            }
+            for done in &did.done {
+                put_number(&mut out, done.index);
+                put_number(&mut out, done.stamp);
+            }
+            put_number(&mut out, did.denied.len() as u64);
+            did.denied.iter().for_each(|index| put_number(&mut out, *index));
+        }
+        out
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
             Record::Entry(kept) => return Record::of(kept),
+            Record::Read(Raw { place, time, bytes }, kept) => {
+                return Record::of_read(*place, *time, bytes, kept.as_ref());
+            }
             Record::State { position, bytes } => {
                 out.push(STATE);
                 put_number(&mut out, *position);
@@ -93,6 +131,15 @@ impl Record {
                 Record::State { position, bytes: reader.bytes(usize::MAX)?.to_vec() }
             }
             SAVED => Record::Saved { position: reader.number()? },
+            READ => {
+                let (place, time) = (Place::decode(&mut reader)?, reader.number()?);
+                let bytes = reader.bytes(usize::MAX)?.to_vec();
+                let kept = match reader.byte()? {
+                    0 => None,
+                    _ => Some(kept(&mut reader, place, &bytes)?),
+                };
+                Record::Read(Raw { place, time, bytes }, kept)
+            }
             _ => return Err(Damaged),
         };
         reader.end()?;
@@ -100,7 +147,39 @@ impl Record {
     }
 }
 
+/// Reads what an entry did.
+fn kept(reader: &mut Reader<'_>, place: Place, bytes: &[u8]) -> Result<Kept, Damaged> {
+    let entry = Entry::decode(bytes)?;
+    let command = |index: u64| match &entry.body {
+        Body::Commands(them) | Body::Asking(them) => {
+            them.get(usize::try_from(index).ok()?).cloned()
+        }
+        Body::PutBack(lost) => {
+            let at = lost.done.binary_search_by_key(&index, |done| done.index).ok()?;
+            Some(lost.done[at].command.clone())
+        }
+        _ => None,
+    };
+    let mut did = PutBack { time: reader.number()?, busy: reader.number()?, ..PutBack::default() };
+    did.writer = reader.number()?;
+    for _ in 0..reader.count(2)? {
+        let (index, stamp) = (reader.number()?, reader.number()?);
+        did.done.push(Done { index, stamp, command: command(index).ok_or(Damaged)? });
+    }
+    for _ in 0..reader.count(1)? {
+        did.denied.push(reader.number()?);
+    }
+    Ok(Kept { name: entry.name, number: entry.number, position: place.mark.position, did })
+}
+
 pub trait Ring {
+    /// Keeps an entry that was read at a busy time, and what it did.
+    fn read(&mut self, _place: Place, _time: u64, _busy: u64, _bytes: &[u8], kept: Option<Kept>) {
+        if let Some(kept) = kept {
+            self.add(kept);
+        }
+    }
+
     /// Keeps what an entry did, beside what the same entry did in another history.
     fn add(&mut self, kept: Kept);
 
@@ -141,7 +220,8 @@ impl Memory {
     /// Reads what a file has of it.
     pub fn restore(&mut self, record: Record) {
         match record {
-            Record::Entry(kept) => self.add(kept),
+            Record::Entry(kept) | Record::Read(_, Some(kept)) => self.add(kept),
+            Record::Read(_, None) => {}
             Record::State { position, bytes } => self.states.push((position, bytes)),
             Record::Saved { position } => {
                 self.drop_states(position);

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use interlock_log::checkpoint::Place;
 use interlock_log::ring::{Kept, Memory, Record, Ring as Keeps};
 use interlock_stores::disk::Disk;
 
@@ -14,6 +15,14 @@ pub struct InFile<D: Disk> {
 }
 
 impl<D: Disk> Keeps for InFile<D> {
+    fn read(&mut self, place: Place, time: u64, busy: u64, bytes: &[u8], kept: Option<Kept>) {
+        let record = Record::of_read(place, time, bytes, kept.as_ref());
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.add(place.mark.position, busy, &record);
+        drop(file);
+        self.memory.read(place, time, busy, bytes, kept);
+    }
+
     fn add(&mut self, kept: Kept) {
         let bytes = Record::of(&kept);
         let (position, time) = (kept.position, kept.did.busy);

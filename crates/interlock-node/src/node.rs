@@ -77,6 +77,8 @@ pub struct Node<M, D: Disk, C> {
     waits: Option<Instant>,
     is_genesis_under_way: bool,
     is_reading_for: ReadingFor,
+    /// It asks where the log begins: its ring may have what is before that.
+    asks_for_ends: bool,
     /// The number of the checkpoint that was gone back to; older ones are tried next.
     tried: u64,
     read_at: Instant,
@@ -167,6 +169,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             waits: None,
             is_genesis_under_way: false,
             is_reading_for: ReadingFor::State,
+            asks_for_ends: false,
             tried,
             read_at: Instant::now(),
             written_at: Instant::now(),
@@ -361,7 +364,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             }
             Event::Looked(there) => self.looked(&there),
             Event::Trimmed(done) => self.trimmed(done),
-            Event::Ends(_) => {}
+            Event::Ends(Some((first, _))) => self.continue_from(&first),
+            Event::Ends(None) => {}
         }
     }
 
@@ -430,7 +434,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             match self.replica.need() {
                 Need::Entries(_) if now == ReadingFor::State => return,
                 Need::Comparison(_) if now == ReadingFor::Comparison => return,
-                Need::Snapshot if now == ReadingFor::Nothing => return,
+                Need::Snapshot if now == ReadingFor::Nothing => {
+                    self.asks_for_ends = self.asks_for_ends && !self.log.ask_ends();
+                    return;
+                }
                 Need::Entries(_) => {
                     self.told.ends("stuck");
                     self.is_reading_for = ReadingFor::State;
@@ -448,6 +455,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                     self.is_reading_for = ReadingFor::Nothing;
                     self.told.begins("stuck", STUCK);
                     self.clients.tell(News::Stuck);
+                    self.asks_for_ends = true;
                     return;
                 }
             }

@@ -112,6 +112,8 @@ pub enum News {
     OtherSettings(Vec<u8>),
     /// The node goes back to this position: the log does not have what came behind, or not as it was read.
     GoesBack(u64),
+    /// It is not stuck any more: its ring has the entries from a checkpoint of its own to this position of the log.
+    GoesOn(u64),
     /// The log does not begin at its beginning, and no checkpoint of this node is in it: it needs one of another.
     Stuck,
     /// A checkpoint of another node could not be taken.

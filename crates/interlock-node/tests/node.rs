@@ -19,7 +19,7 @@ use interlock_node::node::{Clients, News, Node, Pace, Refused, Unacknowledged, W
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::disk::Disk;
-use server::Server;
+use server::{Server, STREAM};
 
 /// Counters by name and lineage: `INCR name`, whose reply is the sum.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -286,6 +286,35 @@ fn a_node_that_starts_again_goes_on_from_its_checkpoint() {
     let node = Running::start(&server, "a", pace);
     assert_eq!(sums(&node.incr("x", 1)), [count + 1]);
     assert!(node.shared.news.lock().unwrap().is_empty());
+    node.end();
+}
+
+/// The only node of a log that somebody has cut behind its checkpoint: its ring has what is between, also the second time.
+#[test]
+fn a_node_whose_ring_reaches_from_its_checkpoint_to_where_the_log_begins_goes_on() {
+    let server = Server::start("redis-server", &[]);
+    let node = Running::start(&server, "a", Pace { checkpoint: 10, ..Pace::default() });
+    let mut count = 0;
+    let is_checkpoint = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("checkpoint-");
+    let folder = || std::fs::read_dir(server.folder.join("a")).unwrap();
+    while count == 0 || !folder().any(|one| is_checkpoint(&one.unwrap().file_name())) {
+        count = sums(&node.incr("x", 1))[0];
+    }
+    node.end();
+    for left in [3, 1] {
+        let node = Running::start(&server, "a", Pace::default());
+        for _ in 0..20 {
+            count += 1;
+            assert_eq!(sums(&node.incr("x", 1)), [count]);
+        }
+        let found = node.shared.news.lock().unwrap().clone();
+        let goes_on = found.iter().any(|news| matches!(news, News::GoesOn(_)));
+        assert_eq!(goes_on, left == 1, "{found:?}");
+        node.end();
+        server.say(&format!("XTRIM {} MAXLEN {left}", String::from_utf8_lossy(STREAM)));
+    }
+    let node = Running::start(&server, "a", Pace::default());
+    assert_eq!(sums(&node.incr("x", 1)), [count + 1]);
     node.end();
 }
 

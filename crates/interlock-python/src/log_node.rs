@@ -214,6 +214,7 @@ impl LogNode {
             News::Disk(text) => ("disk", text),
             News::Table(text) => ("table", text),
             News::GoesBack(position) => ("back", position.to_string()),
+            News::GoesOn(position) => ("on", position.to_string()),
             News::Stuck => ("stuck", String::new()),
             News::NotInstalled(text) => ("snapshot", text),
             News::ReadersGoBack => ("readers", String::new()),

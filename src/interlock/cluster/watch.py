@@ -122,6 +122,11 @@ class Watch:
                     "node %s serves nothing: the log begins after its checkpoints, so it needs a "
                     "snapshot of another node", name,
                 )  # fmt: skip
+            case "on":
+                logger.info(
+                    "node %s goes on at position %s: its ring has the entries from its checkpoint to "
+                    "where the log begins", name, text,
+                )  # fmt: skip
             case "snapshot":
                 logger.error("node %s cannot take a snapshot: %s", name, text)
             case "settings":

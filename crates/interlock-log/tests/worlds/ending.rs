@@ -12,6 +12,7 @@ const SHARED: &str = "around a loss, an older write of another client";
 const OLDER: &str = "log time fell by more than the span, an older write of a client";
 const OLD: &str =
     "an older write, whose record was dropped, and every node says that rows were merged";
+const EMPTIED: &str = "all nodes were stuck, and an operator emptied the log";
 const MERGED: &str = "a wrong sum, and every node says that rows were merged";
 
 impl World {
@@ -45,6 +46,7 @@ impl World {
                 }
                 self.say(|| "the operator empties the log".into());
                 self.engine.lose_all();
+                self.emptied = true;
                 continue;
             }
             let after = self.engine.log.last().map(|held| held.id);
@@ -70,6 +72,9 @@ impl World {
 
     pub fn check(&self) -> Result<BTreeSet<&'static str>, String> {
         let mut narrowed = BTreeSet::new();
+        if self.emptied {
+            narrowed.insert(EMPTIED);
+        }
         let first = &self.nodes[0];
         let bytes = first.replica.checkpoint();
         let Some(toy) = &first.replica.state().machine else { return Err("no machine".into()) };

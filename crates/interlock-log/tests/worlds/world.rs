@@ -9,8 +9,8 @@ use interlock_log::codec::put_number;
 use interlock_log::entry::{Arguments, Command, Entry};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::{Need, Replica, Setup};
-use interlock_log::ring::Memory;
 
+use crate::disk::{Disk, InFile};
 use crate::engine::{tell, Engine};
 use crate::kind::Kind;
 use crate::machine::{arguments, Toy};
@@ -18,17 +18,9 @@ use crate::machine::{arguments, Toy};
 /// The span of the rings in worlds in which time is short.
 const SPAN: u64 = 60;
 
-#[derive(Default)]
-pub struct Disk {
-    pub checkpoints: Vec<(Place, Vec<u8>)>,
-    pub ring: Option<Memory>,
-    /// The writes that this disk's node has done.
-    pub did: BTreeSet<u64>,
-}
-
 pub struct Node {
     pub disk: Disk,
-    pub replica: Replica<Toy, Memory>,
+    pub replica: Replica<Toy, InFile>,
     pub cut: bool,
     pub again: bool,
     pub machine: u64,
@@ -73,6 +65,8 @@ pub struct World {
     pub step: u64,
     pub trace: bool,
     pub disks_lost: u64,
+    /// All nodes were stuck.
+    pub emptied: bool,
     /// The log was trimmed before all nodes had reported: those that had keep it.
     pub trimmed_early: bool,
 }
@@ -103,6 +97,7 @@ impl World {
             step: 0,
             trace,
             disks_lost: 0,
+            emptied: false,
             trimmed_early: false,
         };
         for i in 0..count {
@@ -136,7 +131,7 @@ impl World {
         let (node, machine) = (vec![i as u8], vec![i as u8]);
         let setup = Setup { name, node, machine, genesis, limits, rules: self.rules };
         let ring = disk.ring.take().filter(|_| !self.kind.forgets);
-        let ring = ring.unwrap_or_else(|| Memory::new(self.kind.ring));
+        let ring = ring.unwrap_or_else(|| InFile::new(self.kind.ring));
         if self.kind.forgets {
             disk.did.clear();
         }
@@ -373,6 +368,7 @@ impl World {
                     node.replica.go_back(found, engine.begins());
                     self.say(|| format!("node {i} goes back to {place:?}"));
                 }
+                Need::Snapshot if self.continues(i) => {}
                 Need::Snapshot => {
                     let from = self.random.usize(..self.nodes.len());
                     // The newest of what it keeps that the log has; one of now only if it has none.
@@ -398,6 +394,20 @@ impl World {
             }
         }
         self.hear(i);
+    }
+
+    /// Has a node go on with what its ring has, up to where the log begins.
+    fn continues(&mut self, i: usize) -> bool {
+        let Some(first) = self.engine.log.first() else { return false };
+        let raws = self.nodes[i].replica.ring().raws();
+        let node = &mut self.nodes[i];
+        let kept = node.disk.checkpoints.iter().rev();
+        let mut kept = kept.filter_map(|(_, bytes)| Checkpoint::decode(bytes).ok());
+        let done = kept.any(|it| node.replica.continue_from(it, &raws, (first.id, &first.bytes)));
+        if done {
+            self.say(|| format!("node {i} goes on by itself"));
+        }
+        done
     }
 
     /// True if nobody whom a node can reach will put back anything.

@@ -141,6 +141,24 @@ impl<D: Disk> Ring<D> {
         Ok(segment)
     }
 
+    /// Reads what is in its files, oldest first.
+    pub fn each(&self, mut see: impl FnMut(Kept)) -> Result<(), StoreError> {
+        for segment in &self.files {
+            let path = name(PREFIX, segment.number);
+            let wrong = |error| StoreError::new("reading", &self.disk.describe(&path), error);
+            let file = self.disk.open(&path, Access::Read).map_err(wrong)?;
+            let mut content = vec![0; segment.length as usize];
+            let found = read_at(&file, 0, &mut content).map_err(wrong)?;
+            content.truncate(found);
+            let mut at = 0;
+            while let Some((kept, next)) = record(&content, at, segment.number) {
+                see(kept);
+                at = next;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a record. It is written by [`Ring::write`].
     pub fn add(&mut self, position: u64, time: u64, bytes: &[u8]) {
         // The number of its file is not known yet: it is a part of the checksum when it is written.

@@ -81,7 +81,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         Ok(true)
     }
 
-    fn ring_file(&self) -> MutexGuard<'_, Ring<D>> {
+    pub(super) fn ring_file(&self) -> MutexGuard<'_, Ring<D>> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

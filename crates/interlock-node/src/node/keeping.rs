@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::machine::Machine;
-use interlock_log::replica::Need;
+use interlock_log::replica::{Need, Raws};
+use interlock_log::ring::Record;
 use interlock_stores::disk::Disk;
 
-use super::places::position;
+use super::places::{older, position};
 use super::{KeeperTold, Node, ReadingFor};
-use crate::files::{Checkpoints, Point};
-use crate::log::{Id, Position};
+use crate::files::{Checkpoints, Kept, Point};
+use crate::log::{self, Id, Position};
 use crate::ports::{Clients, News, Unacknowledged};
 use crate::trouble::Trouble;
 
@@ -251,10 +252,42 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         matches!(self.replica.need(), Need::Snapshot)
     }
 
+    /// Goes on by itself if its ring has the entries between one of its checkpoints and the log's first.
+    pub(super) fn continue_from(&mut self, first: &log::Entry) {
+        if !self.needs_snapshot() {
+            return;
+        }
+        let (mut raws, mut reports, mut before) = (Raws::default(), Vec::new(), u64::MAX);
+        let see = |one: Kept| {
+            if let Ok(Record::Read(raw, _)) = Record::decode(&one.bytes) {
+                raws.add(raw);
+            }
+        };
+        let read = self.ring_file().each(see);
+        if let Err(error) = read {
+            self.clients.tell(News::Disk(error.to_string()));
+        }
+        let first = ((first.id.ms, first.id.number), &first.bytes[..]);
+        loop {
+            let found = older::<M, D>(&self.saver.checkpoints(), before, &mut reports);
+            let Ok(Some((number, point, checkpoint))) = found else { return };
+            if self.replica.continue_from(checkpoint, &raws, first) {
+                self.tried = number;
+                self.clients.tell(News::GoesOn(self.replica.place().mark.position));
+                return self.reads_on(point.bytes);
+            }
+            before = number;
+        }
+    }
+
     /// Goes on from a checkpoint, of this node or another.
     pub(super) fn go_on(&mut self, found: Option<Checkpoint<M>>, bytes: u64) {
         // Whether the log begins at its beginning is seen when it is read from there.
         self.replica.go_back(found, true);
+        self.reads_on(bytes);
+    }
+
+    fn reads_on(&mut self, bytes: u64) {
         self.keeping.go_back(bytes);
         self.told.ends("stuck");
         let place = self.replica.place();

@@ -1,0 +1,82 @@
+//! A log may begin behind a node's newest checkpoint. Where the node's ring has what is between, it goes on by itself.
+
+use std::collections::BTreeMap;
+
+use super::{Phase, Replica};
+use crate::checkpoint::{Checkpoint, Id, Place};
+use crate::entry::Entry;
+use crate::machine::{Limits, Machine, Rules};
+use crate::ring::{Raw, Ring};
+
+/// Entries that a node has read, of all its histories.
+#[derive(Debug, Default)]
+pub struct Raws(BTreeMap<u64, Vec<Raw>>);
+
+impl Raws {
+    pub fn add(&mut self, raw: Raw) {
+        let there = self.0.entry(raw.place.mark.position).or_default();
+        if !there.iter().any(|one| one.place == raw.place) {
+            there.push(raw);
+        }
+    }
+
+    /// The entries between a place and the log's first entry, that one included; `None`: not all of them are here.
+    fn between(&self, from: Place, id: Id, bytes: &[u8]) -> Option<Vec<&Raw>> {
+        let all = self.0.values().flatten().filter(|raw| raw.place.is(id, bytes));
+        all.filter_map(|last| self.back(from, last)).next()
+    }
+
+    fn back<'a>(&'a self, from: Place, last: &'a Raw) -> Option<Vec<&'a Raw>> {
+        let mut found = vec![last];
+        loop {
+            let raw = *found.last()?;
+            let before = raw.place.mark.position.checked_sub(1)?;
+            if before <= from.mark.position {
+                found.reverse();
+                return (from.mark.then(&raw.bytes) == raw.place.mark).then_some(found);
+            }
+            let follows = |one: &&Raw| one.place.mark.then(&raw.bytes) == raw.place.mark;
+            found.push(self.0.get(&before)?.iter().find(follows)?);
+        }
+    }
+
+    /// What a checkpoint is after the log's first entry.
+    fn applied<M: Machine>(
+        &self,
+        checkpoint: Checkpoint<M>,
+        (id, bytes): (Id, &[u8]),
+        limits: &Limits,
+        rules: Rules,
+    ) -> Option<Checkpoint<M>> {
+        let Checkpoint { mut place, mut state } = checkpoint;
+        for raw in self.between(place, id, bytes)? {
+            place = raw.place;
+            if let Ok(entry) = Entry::decode(&raw.bytes) {
+                state.apply(&entry, place.mark, raw.time, false, limits, rules);
+            }
+        }
+        Some(Checkpoint { place, state })
+    }
+}
+
+impl<M: Machine, R: Ring> Replica<M, R> {
+    /// Goes on from a checkpoint that the log does not reach back to, with the entries that this node has read
+    /// itself, up to the log's first entry. Returns whether it could.
+    pub fn continue_from(
+        &mut self,
+        checkpoint: Checkpoint<M>,
+        raws: &Raws,
+        first: (Id, &[u8]),
+    ) -> bool {
+        if !matches!(self.phase, Phase::Stuck) || !self.setup.rules.continues {
+            return false;
+        }
+        let covered = checkpoint.place.mark.position;
+        let (limits, rules) = (&self.setup.limits, self.setup.rules);
+        let Some(found) = raws.applied(checkpoint, first, limits, rules) else { return false };
+        self.phase = Phase::Reads;
+        self.go_back(Some(found), true);
+        self.covered = covered;
+        true
+    }
+}
