@@ -83,6 +83,8 @@ pub struct Rules {
     pub gaps: bool,
     /// A node whose ring continues its checkpoint up to where the log begins goes on by itself.
     pub continues: bool,
+    /// An acknowledgement counts in the history alone in which it was made.
+    pub acks: bool,
     /// A log is trimmed only up to what two keep.
     pub two: bool,
 }
@@ -113,6 +115,7 @@ impl Rules {
         nonces: true,
         gaps: true,
         continues: true,
+        acks: true,
         two: true,
     };
 }

@@ -124,8 +124,8 @@ class Watch:
                 )  # fmt: skip
             case "on":
                 logger.info(
-                    "node %s goes on at position %s: its ring has the entries from its checkpoint to "
-                    "where the log begins", name, text,
+                    "node %s goes on at position %s: its ring has the entries from its checkpoint "
+                    "to where the log begins", name, text,
                 )  # fmt: skip
             case "snapshot":
                 logger.error("node %s cannot take a snapshot: %s", name, text)

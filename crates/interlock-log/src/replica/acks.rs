@@ -92,7 +92,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             }
             Body::Acks { machine } if *machine != self.setup.machine => {
                 // Of another history it is worth nothing.
-                if self.has_mark(entry.read) != Some(true) {
+                if self.has_mark(entry.read) != Some(true) && self.setup.rules.acks {
                     return;
                 }
                 let machines = &mut self.acks.machines;

@@ -40,7 +40,7 @@ impl Raws {
         }
     }
 
-    /// What a checkpoint is after the log's first entry.
+    /// A checkpoint as it is after the log's first entry.
     fn applied<M: Machine>(
         &self,
         checkpoint: Checkpoint<M>,

@@ -113,7 +113,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.used = self.used.min(self.state.busy);
         (self.waits, self.resorts) = (false, false);
         self.place = place;
-        self.acks.go_back();
+        if self.setup.rules.acks {
+            self.acks.go_back();
+        }
         if self.known_at(place.mark.position) == Some(place) {
             let keep = (place.mark.position - self.base.mark.position) as usize;
             self.known.truncate(keep);

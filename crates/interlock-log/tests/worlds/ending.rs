@@ -72,6 +72,9 @@ impl World {
 
     pub fn check(&self) -> Result<BTreeSet<&'static str>, String> {
         let mut narrowed = BTreeSet::new();
+        if let Some(write) = self.false_ack {
+            return Err(format!("acknowledged, and no other machine had it: write {write}"));
+        }
         if self.emptied {
             narrowed.insert(EMPTIED);
         }

@@ -21,6 +21,10 @@ pub struct Kind {
     pub forgets: bool,
     /// The engine loses nothing.
     pub calm: bool,
+    /// The most records of names and clients: more are refused until some are dropped.
+    pub records: usize,
+    /// Nodes ask for acknowledgements.
+    pub acks: bool,
 }
 
 impl Kind {
@@ -34,5 +38,7 @@ impl Kind {
         disks: false,
         forgets: false,
         calm: false,
+        records: 65_536,
+        acks: false,
     };
 }

@@ -12,16 +12,21 @@
 //! - A sum may be wrong, and a client's older write may win if its record was dropped, where two histories were joined
 //!   each of which had writes that the other lacked. Every node then says that rows were merged ([`interlock_log::replica::Replica::merged`]).
 //!
-//! The narrower guarantees were needed in so many of 20,000 worlds of each kind; nothing broke:
+//! Of 100,000 worlds of each of the first nine kinds and of `everything` none broke a promise. So many needed a narrower
+//! guarantee:
 //!
 //! | kind | narrower guarantee needed | worlds | first |
 //! |---|---|---|---|
-//! | shared | an older write of another client | 387 | 10 |
-//! | trims | a wrong sum, said by every node | 2 | 19354 |
-//! | short | a wrong sum, said by every node | 87 | 69 |
-//! | ring | a wrong sum, said by every node | 11 | 1529 |
-//! | everything | a wrong sum, said by every node | 100 | 5 |
-//! | everything | an older write of a client, log time fell | 1 | 16742 |
+//! | shared | an older write of another client | 1,929 | 10 |
+//! | trims | a wrong sum, said by every node | 12 | 19354 |
+//! | short | a wrong sum, said by every node | 427 | 69 |
+//! | ring | a wrong sum, said by every node | 67 | 1529 |
+//! | everything | a wrong sum, said by every node | 532 | 5 |
+//! | everything | an older write of a client whose record was dropped, said by every node | 2 | 34751 |
+//! | everything | an older write of a client, log time fell | 2 | 16742 |
+//!
+//! In `trims` and `everything` all nodes may be stuck after a loss, about 6 in 1,000: an operator then empties the log,
+//! and nothing is lost by that.
 //!
 //! `INTERLOCK_SHORTEST=KIND:WHAT` and `shortest_world` make the worlds in which something breaks smaller, and
 //! print the smallest for `INTERLOCK_WORLD` (KIND:SEED:STEP,STEP...).
@@ -61,6 +66,8 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("disks", Kind { disks: true, ..plain }),
         ("capacity", Kind { capacity: 2, ..plain }),
         ("calm", Kind { trims: true, disks: true, calm: true, ..plain }),
+        ("records", Kind { records: 4, short: true, ..plain }),
+        ("acks", Kind { acks: true, trims: true, ..plain }),
         ("everything", Kind { trims: true, short: true, disks: true, ring: 12, ..plain }),
     ]
 }
@@ -202,7 +209,7 @@ fn every_rule_is_needed() {
 
 type LeaveOut = fn(&mut Rules);
 /// Each rule, a kind of worlds that need it, and the seed at which to begin.
-const RULES: [(&str, &str, u64, LeaveOut); 23] = [
+const RULES: [(&str, &str, u64, LeaveOut); 24] = [
     ("numbers", "plain", 0, |rules| rules.numbers = false),
     ("clients", "plain", 0, |rules| rules.clients = false),
     ("goes_back", "plain", 0, |rules| rules.goes_back = false),
@@ -224,8 +231,9 @@ const RULES: [(&str, &str, u64, LeaveOut); 23] = [
     ("checksums", "shared", 117, |rules| rules.checksums = false),
     ("nonces", "plain", 949, |rules| rules.nonces = false),
     ("gaps", "trims", 23, |rules| rules.gaps = false),
-    ("continues", "trims", 0, |rules| rules.continues = false),
-    ("two", "calm", 3123, |rules| rules.two = false),
+    ("continues", "trims", 1672, |rules| rules.continues = false),
+    ("acks", "acks", 0, |rules| rules.acks = false),
+    ("two", "calm", 3408, |rules| rules.two = false),
 ];
 
 /// The rule "latest", whose worlds are too rare to wait for: an earlier write with a later deadline comes back long after

@@ -22,6 +22,8 @@ pub struct Node {
     pub disk: Disk,
     pub replica: Replica<Toy, InFile>,
     pub cut: bool,
+    /// Writes that it has answered, and where its history was then: to be acknowledged.
+    pub unacknowledged: Vec<(u64, u64)>,
     pub again: bool,
     pub machine: u64,
 }
@@ -65,6 +67,8 @@ pub struct World {
     pub step: u64,
     pub trace: bool,
     pub disks_lost: u64,
+    /// A write that was acknowledged, and that no other machine had.
+    pub false_ack: Option<u64>,
     /// All nodes were stuck.
     pub emptied: bool,
     /// The log was trimmed before all nodes had reported: those that had keep it.
@@ -98,6 +102,7 @@ impl World {
             trace,
             disks_lost: 0,
             emptied: false,
+            false_ack: None,
             trimmed_early: false,
         };
         for i in 0..count {
@@ -114,10 +119,12 @@ impl World {
     }
 
     pub(crate) fn limits(&self) -> Limits {
+        let (names, clients) = (self.kind.records, self.kind.records.div_ceil(4));
+        let limits = Limits { names, clients, ..Limits::default() };
         if self.kind.short {
-            Limits { timeout: 60, span: SPAN, pause: 60, ..Limits::default() }
+            Limits { timeout: 60, span: SPAN, pause: 60, ..limits }
         } else {
-            Limits::default()
+            limits
         }
     }
 
@@ -137,7 +144,14 @@ impl World {
         }
         let newest = disk.checkpoints.last().and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
         let replica = Replica::new(setup, ring, newest);
-        Node { disk, replica, cut: false, again: false, machine: self.born }
+        Node {
+            disk,
+            replica,
+            cut: false,
+            unacknowledged: Vec::new(),
+            again: false,
+            machine: self.born,
+        }
     }
 
     /// Runs the world. Returns which of the narrower guarantees it needed, or what it breaks.
@@ -252,6 +266,8 @@ impl World {
             match answer {
                 Answer::Done { refused: false, .. } => {
                     known.answered.get_or_insert(self.step);
+                    let position = self.nodes[node].replica.place().mark.position;
+                    self.nodes[node].unacknowledged.push((write, position));
                 }
                 Answer::Done { refused: true, .. } | Answer::Late | Answer::Past | Answer::Full => {
                     known.denied = true;
@@ -273,7 +289,13 @@ impl World {
             entries = node.replica.again();
             node.again = false;
         }
+        if self.kind.acks && node.replica.is_asked() {
+            entries.push(node.replica.acknowledge());
+        }
         if node.replica.serves() && self.random.bool() {
+            if self.kind.acks {
+                node.replica.ask();
+            }
             entries.push(node.replica.append());
         }
         if self.random.u8(..4) == 0 {
@@ -366,6 +388,7 @@ impl World {
                     let found = found.and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());
                     let place = found.as_ref().map(|it| it.place);
                     node.replica.go_back(found, engine.begins());
+                    node.unacknowledged.clear();
                     self.say(|| format!("node {i} goes back to {place:?}"));
                 }
                 Need::Snapshot if self.continues(i) => {}
@@ -394,6 +417,20 @@ impl World {
             }
         }
         self.hear(i);
+        self.heed(i);
+    }
+
+    /// Looks at which writes have been acknowledged: another machine has each in its files.
+    fn heed(&mut self, i: usize) {
+        let replica = &self.nodes[i].replica;
+        let is_acknowledged = |(_, position): &(u64, u64)| replica.acknowledging(*position) > 0;
+        let others = self.nodes.iter().enumerate().filter(|(other, _)| *other != i);
+        let mut lacking = self.nodes[i].unacknowledged.iter().filter(|it| is_acknowledged(it));
+        let found = lacking
+            .find(|(write, _)| !others.clone().any(|(_, node)| node.disk.did.contains(write)));
+        if let Some((write, _)) = found {
+            self.false_ack.get_or_insert(*write);
+        }
     }
 
     /// Has a node go on with what its ring has, up to where the log begins.
