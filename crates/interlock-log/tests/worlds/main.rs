@@ -25,8 +25,8 @@
 //! | everything | an older write of a client whose record was dropped, said by every node | 2 | 34751 |
 //! | everything | an older write of a client, log time fell | 2 | 16742 |
 //!
-//! In `trims` and `everything` all nodes may be stuck after a loss, about 6 in 1,000: an operator then empties the log,
-//! and nothing is lost by that.
+//! Where logs are trimmed, all nodes may be stuck after a loss of the engine or of disks, in about 1 world of 200: an
+//! operator then empties the log. Nothing that a living disk has is lost by that.
 //!
 //! `INTERLOCK_SHORTEST=KIND:WHAT` and `shortest_world` make the worlds in which something breaks smaller, and
 //! print the smallest for `INTERLOCK_WORLD` (KIND:SEED:STEP,STEP...).
