@@ -5,11 +5,11 @@ METRICS = """\
 
 # Metrics
 
-What a worker, an exporter and a hub tell Prometheus: [how to use them](../howto/metrics.md). All
-times are seconds. A counter only rises, from 0; a gauge rises and falls; a histogram has
+The Prometheus metrics of a worker, an exporter and a hub: [how to use them](../howto/metrics.md).
+Times are in seconds. A counter starts at 0 and only rises; a gauge rises and falls; a histogram has
 `_bucket`, `_sum` and `_count`.
 
-`GET /metrics` answers the text format of version 0.0.4, `/health` and `/ready` 200 or 503.
+`GET /metrics` returns text format version 0.0.4; `/health` and `/ready` return 200 or 503.
 
 """
 
@@ -17,8 +17,8 @@ WORKER = """\
 ## Of a worker
 
 `interlock worker --metrics [HOST:]PORT`, which needs `pip install '.[metrics]'`. With
-`--processes` one port tells the sum of all. What a process that ended had counted when it was
-last asked, which is each 5 seconds or oftener, is kept in the sum.
+`--processes`, one port serves the sum of all processes. The counts of a process are collected at
+least every 5 seconds, and stay in the sum after it ends.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
@@ -27,22 +27,22 @@ last asked, which is each 5 seconds or oftener, is kept in the sum.
 OUTCOMES_HEAD = """
 `outcome` is one of
 
-| outcome | means |
+| outcome | meaning |
 |---|---|
 """
 
 WORKER_TAIL = """
-The buckets of both histograms end at {bounds} and +Inf seconds. `task="unreadable"` is a message
-that is no call; `task="other"` sums what is beyond the first {tasks} tasks.
+The buckets of both histograms end at {bounds} and +Inf seconds. `task="unreadable"` counts messages
+that are not calls; `task="other"` sums all tasks after the first {tasks}.
 
-Quick handlers are run in batches, and of a batch up to {looks} waits are looked at, each for
-those behind it too: they were leased together. Where a batch has messages that were handled
-before, each is looked at.
+Quick handlers run in batches. The wait is measured for up to {looks} messages of a batch, and each
+measurement also counts for the messages after it, because they were leased together. In a batch
+with redelivered messages, every wait is measured.
 
-`/ready` is 200 from the engine's first answer to the end, as the ready file is there; with
-`--processes` while all are ready. `/health` is 200 with `{{"status": "ok"}}`, and with
-`--processes` `processes`, those that run, and `wanted`; it is 503 while a worker hangs or is
-broken.
+`/ready` returns 200 from the engine's first answer until the worker ends, like the ready file; with
+`--processes`, while all processes are ready. `/health` returns 200 with `{{"status": "ok"}}`, and
+with `--processes` also `processes`, the number that run, and `wanted`; it returns 503 while a
+worker hangs or is broken.
 
 ### WorkerCollector
 
@@ -50,8 +50,8 @@ broken.
 interlock.metrics.WorkerCollector(worker)
 ```
 
-Tells prometheus-client the same of a [worker](app.md) that runs in this program:
-`registry.register` takes it. The worker counts from then on. Raises ImportError where
+A prometheus-client collector with the same metrics for a [worker](app.md) in this program: pass it
+to `registry.register`. The worker starts counting when you create it. Raises ImportError if
 prometheus-client is not installed.
 
 """
@@ -59,35 +59,35 @@ prometheus-client is not installed.
 QUEUES = """\
 ## Of queues
 
-`interlock exporter` of any engine, and a hub's own [`/metrics`](hub-info.md). Counters begin when
-the queue is made. `queue="other"` sums the queues beyond the first {queues}; one that has lines
-of its own keeps them while it is there.
+Served by `interlock exporter` for any engine, and by a hub's own [`/metrics`](hub-info.md).
+Counters start when the queue is created. `queue="other"` sums all queues after the first {queues};
+a queue with its own lines keeps them while it exists.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
 """
 
 STATES = """
-`state` is {states}: [what they mean](message-states.md).
+`state` is {states}: see [message states](message-states.md).
 
 """
 
 EXPORTER = """\
 ## Of an exporter
 
-Beside those of queues:
+In addition to those of queues:
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
 """
 
 EXPORTER_TAIL = """
-`state` of a worker is `running`, `draining` or `unknown`, as it announced itself; of a key's
-name, what is not UTF-8 is escaped. An engine that is down is `interlock_up 0`, and nothing else,
-with status 200; why is in the log, once, and on `/ready`, which is 503 then. The age of a message
-is by the clock of the exporter's machine.
+The `state` of a worker is `running`, `draining` or `unknown`, from its announcement. Bytes of a key
+that are not UTF-8 are escaped. While the engine is down, the only metric is `interlock_up 0`, with
+status 200; the reason is logged once, and shown by `/ready`, which then returns 503. Ages of
+messages use the clock of the exporter's machine.
 
-The hub's own figures are on [a page of theirs](hub-info.md).
+The figures of a hub itself are on [another page](hub-info.md).
 """
 
 EXPORTER_CLI = """
@@ -104,7 +104,7 @@ interlock exporter --print-rules
 """
 
 EXPORTER_CLI_TAIL = """
-Once it serves it prints `interlock exporter: ENGINE on URL`. It exits with 0 after TERM or INT,
-with 1 where the address is taken, and with 2 for wrong usage. An engine that is not there is no
-reason to end.
+When it is ready it prints `interlock exporter: ENGINE on URL`. It exits with 0 after TERM or INT,
+with 1 if the address is in use, and with 2 for wrong usage. It keeps running while the engine is
+unreachable.
 """

@@ -247,12 +247,13 @@ CONFIGURATION = """\
 
 # The hub's configuration
 
-A hub needs none. Where a value is given more than once, a flag of [`interlock hub`](cli.md) or an
-argument of [`Hub`](hub.md) goes before the environment, that before the file, that before the
-default. (`Hub` looks at no environment.) `interlock hub --print-config` prints all keys, with what
-each is and where it came from, as a file that would give it.
+A hub needs no configuration. If a value is given more than once, a flag of
+[`interlock hub`](cli.md) or an argument of [`Hub`](hub.md) overrides the environment, the
+environment overrides the file, and the file overrides the default. (`Hub` ignores the environment.)
+`interlock hub --print-config` prints all keys as a configuration file, with the meaning and the
+source of each value.
 
-The file is TOML; a key with dots stands in a table:
+The file is TOML; a key with dots is written in a table:
 
 ```toml
 port = 6380
@@ -261,8 +262,8 @@ port = 6380
 hard = 67108864
 ```
 
-A wrong value, or a key that there is not, is refused with its name, where it came from and what is
-allowed; all faults are told at once.
+Invalid values and unknown keys are refused, with their name, their source and what is allowed; all
+errors are reported together.
 
 """
 
@@ -271,10 +272,10 @@ INFO = """\
 
 # The hub's figures
 
-What the command `INFO` and `Hub.info()` tell, and the names under which `/metrics` has it for
-Prometheus: [how to watch a hub](../howto/hub-watch.md). A counter only rises, from 0 at the start;
-a gauge rises and falls; a label tells which hub it is, and stands in `interlock_hub_info`; a text
-says something in words, and has no metric.
+The figures of the command `INFO` and of `Hub.info()`, and their names in `/metrics`, for
+Prometheus: [how to watch a hub](../howto/hub-watch.md). A counter starts at 0 with the hub and only
+rises; a gauge rises and falls; a label identifies the hub, and is a label of `interlock_hub_info`;
+a text has no metric.
 `interlock_hub_draining` is 1 while the hub stops.
 
 """
@@ -282,11 +283,11 @@ says something in words, and has no metric.
 INFO_TABLES = """
 ## Of each table
 
-A line `table_NAME` of `INFO`, such as `rows=5,slots=1248`; `Hub.tables()` has them as numbers, and
-`/metrics` with the label `table`. To count rows is to look at every slot. Of a table with up to
-16,384 slots that is done when it is asked for; of a larger one on a thread, when somebody asks,
-once a second at most and in no more than a fiftieth of the time: its figures are those of the count
-before, and those that are counted are missing in its first moments.
+`INFO` has a line `table_NAME` per table, such as `rows=5,slots=1248`; `Hub.tables()` has numbers,
+and `/metrics` has the label `table`. Counting rows means visiting every slot. Tables with up to
+16,384 slots are counted on each request. Larger tables are counted on a thread, on request, at most
+once a second and for at most a fiftieth of the time. Their figures are those of the previous count;
+before the first count, these figures are missing.
 
 """
 

@@ -5,21 +5,22 @@ STORE = """\
 
 # interlock store
 
-Looks at the files that [stores](../howto/hub-stores.md) of a hub have written, whether one runs or
-not. Data goes to standard output, all else to standard error.
+Reads the files that the [stores](../howto/hub-stores.md) of a hub have written, whether or not the
+hub runs. Data goes to standard output, everything else to standard error.
 
-## For all of them
+## All subcommands
 
 """
 
 STORE_HEAD = """
-A `PATH` is a folder with files of stores, or one of them: its data, compressed or not, or its
-index. A `POSITION` is that of a message in its topic, `1526919030474-0`, or a time in ISO 8601.
+A `PATH` is a folder with the files of stores, or one of these files: its data, compressed or not,
+or its index. A `POSITION` is the position of a message in its topic, `1526919030474-0`, or a time
+in ISO 8601.
 
-| code | means |
+| code | meaning |
 |---|---|
-| 0 | done; all of it is whole |
-| 1 | something is missing, damaged or cannot be read: a line says what, and at which position |
+| 0 | done; everything is intact |
+| 1 | something is missing, damaged or unreadable: a line gives the reason and the position |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 
@@ -28,13 +29,13 @@ index. A `POSITION` is that of a message in its topic, `1526919030474-0`, or a t
 STORE_COMMAND = """
 ## interlock store
 
-Looks at files that stores of a hub have written: [its own page](store-cli.md).
+Reads the files that the stores of a hub have written: [its own page](store-cli.md).
 """
 
 INFO_STORES = """
 ## Of each store
 
-A line `store_NAME` of `INFO`, such as `accepted=5,written=5`; `Hub.stores()` has them as numbers,
-and `/metrics` with the label `store`. They are counted from the store's beginning on.
+`INFO` has a line `store_NAME` per store, such as `accepted=5,written=5`; `Hub.stores()` has
+numbers, and `/metrics` has the label `store`. Counting starts when the store is opened.
 
 """

@@ -32,7 +32,8 @@ class Family:
 
 def counter(name: str, help: str) -> Family:
     """Return a family that only rises."""
-    return Family(f"interlock_queue_{name}_total", "counter", f"{help}, since the queue was made")
+    help = f"{help}, since the queue was created"
+    return Family(f"interlock_queue_{name}_total", "counter", help)
 
 
 def gauge(name: str, help: str) -> Family:
@@ -46,71 +47,71 @@ STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
 MESSAGES = Family(
     "interlock_queue_messages",
     "gauge",
-    "unsettled messages, by state; held ones keep their keys closed until somebody acts",
+    "unsettled messages, by state; held ones block their keys until an operator acts",
     ("queue", "state"),
 )
 OLDEST = {
     "oldest_ready": gauge(
         "oldest_ready_seconds",
-        "seconds for which the oldest ready message has been in its place; 0 while none is ready",
+        "seconds that the oldest ready message has been in its place; 0 while none is ready",
     ),
     "oldest_waiting": gauge(
         "oldest_waiting_seconds",
-        "seconds for which the oldest message waits behind others or a pause; 0 while none does",
+        "seconds that the oldest blocked or paused message has waited; 0 while none waits",
     ),
 }
 # By the names of `Roots.figures`: of a queue in which nothing is blocked there are none.
 STALLS = {
     "blocked": gauge(
         "blocked",
-        "messages that wait for the roots of the queue, each once; counted up to 2,000",
+        "messages that wait for the roots of the queue, each counted once; up to 2,000",
     ),
     "blocked_by_one": gauge(
-        "blocked_by_one", "messages that wait for the root that blocks most; counted up to 2,000"
+        "blocked_by_one", "messages that wait for the root that blocks most; up to 2,000"
     ),
     "slow_leases": gauge(
-        "slow_leases", "messages that have been leased for 60 seconds or longer; counted up to 100"
+        "slow_leases", "messages that have been leased for 60 seconds or longer; up to 100"
     ),
 }
 ROOTS = Family(
     "interlock_queue_roots",
     "gauge",
-    "messages and pauses that others wait for; leased ones that have been so for 60 seconds",
+    "messages and pauses that block others; leased messages count after 60 seconds",
     ("queue", "kind"),
 )
 KINDS = ("held", "leased", "backing_off", "paused")
 # By the names of il1_stats.
 GAUGES = {
-    "dead": gauge("dead", "dead letters that are kept"),
-    "bytes": gauge("bytes", "bytes of unsettled messages; 0 where the queue does not count them"),
+    "dead": gauge("dead", "dead letters"),
+    "bytes": gauge("bytes", "bytes of unsettled messages; 0 if the queue does not count them"),
     "lanes": gauge("keys", "keys with unsettled messages"),
-    "paused": gauge("paused", "keys that are paused, and one more while the queue itself is"),
-    "sealed": gauge("sealed", "1 while the queue takes no messages, else 0"),
-    "full": gauge("full", "1 while there is no room for one more message, else 0"),
-    "results": gauge("results", "results that are kept"),
-    "result_bytes": gauge("result_bytes", "bytes of the results that are kept"),
+    "paused": gauge("paused", "paused keys, plus one while the queue itself is paused"),
+    "sealed": gauge("sealed", "1 while the queue refuses puts, else 0"),
+    "full": gauge("full", "1 while the queue has no room for another message, else 0"),
+    "results": gauge("results", "results kept"),
+    "result_bytes": gauge("result_bytes", "bytes of the results kept"),
 }
 COUNTERS = {
     "puts": counter("puts", "messages put"),
     "leases": counter("leases", "messages leased"),
     "acks": counter("acks", "messages settled as handled"),
-    "retries": counter("retries", "messages put back with their attempt raised"),
-    "releases": counter("releases", "messages given back with their attempt unchanged"),
-    "leases_expired": counter("leases_expired", "leases that ran out"),
+    "retries": counter("retries", "messages returned for a further attempt"),
+    "releases": counter("releases", "messages returned with their attempt unchanged"),
+    "leases_expired": counter("leases_expired", "leases that expired"),
     "revoked": counter("revoked", "leases that were revoked"),
     "dead_lettered": counter("dead_lettered", "messages that became dead letters"),
     "cancelled": counter("cancelled", "messages cancelled"),
     "skipped": counter("skipped", "held messages that were skipped"),
-    "requeued": counter("requeued", "dead letters that were put again"),
-    "deduplicated": counter("deduplicated", "puts that named a dedup string known already"),
+    "requeued": counter("requeued", "dead letters that were requeued"),
+    "deduplicated": counter("deduplicated", "puts with a known dedup string"),
     "messages_expired": counter("messages_expired", "messages dropped because they had expired"),
-    "dead_expired": counter("dead_expired", "dead letters dropped because of their age"),
+    "dead_expired": counter("dead_expired", "dead letters removed because of their age"),
 }
-QUEUES = Family("interlock_queues", "gauge", "queues that there are", ())
+QUEUES = Family("interlock_queues", "gauge", "number of queues", ())
 CUT = Family(
     "interlock_queues_cut",
     "gauge",
-    'queues without lines of their own: they are summed as queue="other"',
+    'queues without their own lines, summed as queue="other"',
     (),
 )
 QUEUE_FAMILIES = (

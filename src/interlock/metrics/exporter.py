@@ -27,18 +27,18 @@ _log = logging.getLogger("interlock.exporter")
 
 UP = Family("interlock_up", "gauge", "1 while the engine answers, else 0", ())
 SECONDS = Family(
-    "interlock_exporter_scrape_seconds", "gauge", "seconds that it took to ask the engine", ()
+    "interlock_exporter_scrape_seconds", "gauge", "seconds that querying the engine took", ()
 )
 KEY_WAITING = Family(
     "interlock_queue_key_waiting",
     "gauge",
-    "unsettled messages on the keys with most of them; with --keys only, of the fullest queues",
+    "unsettled messages of the longest keys of the fullest queues; only with --keys",
     ("queue", "key"),
 )
 WORKERS = Family(
     "interlock_workers",
     "gauge",
-    "workers that announced themselves, by the first queue that they take from",
+    "announced workers, by the first queue that they lease from",
     ("queue", "state"),
 )
 EXPORTER_FAMILIES = (UP, SECONDS, KEY_WAITING, WORKERS)

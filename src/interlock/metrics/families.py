@@ -13,35 +13,36 @@ OF_A_TASK = ("queue", "task")
 
 WORKER_FAMILIES: dict[str, Family] = {
     "info": Family(
-        "interlock_worker_info", "gauge", "which worker this is; always 1", ("version", "pool")
+        "interlock_worker_info", "gauge", "version and pool of this worker; always 1",
+        ("version", "pool"),
     ),
     "processes": Family(
-        "interlock_worker_processes", "gauge", "worker processes that run, and have answered", ()
+        "interlock_worker_processes", "gauge", "worker processes that run and have reported", ()
     ),
     "ready": Family(
         "interlock_worker_ready", "gauge", "worker processes that the engine has answered", ()
     ),
     "restarts": Family(
         "interlock_worker_restarts_total", "counter",
-        "worker processes that ended unasked, and were started again", (),
+        "worker processes that ended unexpectedly and were restarted", (),
     ),
     "concurrency": Family(
-        "interlock_worker_concurrency", "gauge", "handlers that may run at once", ()
+        "interlock_worker_concurrency", "gauge", "maximum number of concurrent handlers", ()
     ),
-    "running": Family("interlock_worker_running", "gauge", "handlers that run"),
+    "running": Family("interlock_worker_running", "gauge", "running handlers"),
     "connected": Family(
         "interlock_worker_connected", "gauge",
-        "worker processes whose last call for the queue the engine has answered",
+        "worker processes whose last call for the queue was answered by the engine",
     ),
     "handled": Family(
         "interlock_worker_handled_total", "counter",
-        "messages that handlers were called for, by what came of them as the worker judged",
+        "messages that handlers were called for, by outcome as seen by the worker",
         (*OF_A_TASK, "outcome"),
     ),
     "wait": Family(
         "interlock_worker_wait_seconds", "histogram",
-        "seconds from the put of a message, or when its delay was over, to its lease; of first "
-        "attempts",
+        "seconds from the put of a message, or the end of its delay, to its lease; first attempts "
+        "only",
         OF_A_TASK,
     ),
     "handling": Family(
@@ -49,42 +50,42 @@ WORKER_FAMILIES: dict[str, Family] = {
     ),
     "lost": Family(
         "interlock_worker_lost_total", "counter",
-        "settlements that came too late: the lease had run out or was revoked", OF_A_TASK,
+        "settlements that came too late: the lease had expired or was revoked", OF_A_TASK,
     ),
     "timeouts": Family(
         "interlock_worker_timeouts_total", "counter",
-        "handlers that ran longer than their task may", OF_A_TASK,
+        "handlers that ran longer than their task's timeout", OF_A_TASK,
     ),
     "released": Family(
         "interlock_worker_released_total", "counter",
-        "messages given back before a handler had begun them",
+        "messages returned before a handler had started",
     ),
     "unknown": Family(
         "interlock_worker_unknown_total", "counter",
-        "messages of tasks that this worker does not have, kept or given back for another",
+        "messages of tasks that this worker does not have, kept or returned for another",
     ),
     "renewal_failures": Family(
         "interlock_worker_renewal_failures_total", "counter",
-        "renewals of leases that the engine did not answer, or refused", (),
+        "lease renewals that the engine did not answer or refused", (),
     ),
     "violations": Family(
         "interlock_worker_violations_total", "counter",
-        "findings of the auditor; it looks with --audit only", (),
+        "findings of the auditor; only with --audit", (),
     ),
     "tasks_cut": Family(
         "interlock_worker_tasks_cut", "gauge",
-        'tasks without lines of their own: they are summed as task="other"', (),
+        'tasks without their own lines, summed as task="other"', (),
     ),
 }  # fmt: skip
 """By the names that a worker's readings have, in the order in which they are told."""
 
 OUTCOMES = {
     "acked": "the handler returned",
-    "retried": "it failed, and the message is redelivered",
-    "deferred": "it asked to be called later by `RetryAfter(..., attempt=False)`",
-    "rejected": "it raised `Reject`, or the message cannot be read",
-    "expired": "the message was too old to be handled",
-    "dead": "its last attempt failed",
-    "held": "its last attempt failed, and the message keeps its keys closed",
+    "retried": "it failed, and the message will be redelivered",
+    "deferred": "it raised `RetryAfter(..., attempt=False)` to be called later",
+    "rejected": "it raised `Reject`, or the message cannot be decoded",
+    "expired": "the message had expired before a handler started",
+    "dead": "the last attempt failed, and the message is a dead letter",
+    "held": "the last attempt failed, and the message is held and blocks its keys",
 }
 """The values of the label outcome."""
