@@ -22,7 +22,6 @@ ALLOWED = {
     "docs/howto/install.md": ("Interlock is not on PyPI yet.",),
     # Of messages, rows, records: none of them says it of a feature.
     "docs/howto/delays.md": ("has no place in line yet.",),
-    "docs/howto/web.md": ("looks for a row that is not there yet",),
     "docs/reference/hub-info.md": ("the disk has not confirmed yet",),
     "docs/reference/logs.md": ("as a later release writes it",),
 }
