@@ -21,7 +21,6 @@ ALLOWED = {
     "CONTRIBUTING.md": ("Not run yet, for want of a place",),
     "docs/howto/install.md": ("Interlock is not on PyPI yet.",),
     # Of messages, rows, records: none of them says it of a feature.
-    "docs/howto/delays.md": ("has no place in line yet.",),
     "docs/reference/hub-info.md": ("the disk has not confirmed yet",),
     "docs/reference/logs.md": ("as a later release writes it",),
 }
