@@ -246,6 +246,7 @@ class LogNode:
             Literal["rows", "behind", "all", "other"],
             list[tuple[bytes, bytes, int]],
             RowsImage | None,
+            bytes,
         ]
         | None
     ):
@@ -262,8 +263,9 @@ class LogNode:
             last change), the number of the last change of all, and ``rows`` with the keys, the
             states and the numbers of their changes. Where these would be too many to look for,
             ``behind``: the image has them. ``all``: compare the image, for rows are forgotten that
-            changed since. ``other``: the same, for the place may be of another history. None: the
-            node has not caught up with its log.
+            changed since. ``other``: the same, for the place may be of another history. The last is
+            what ``states_entry`` needs to say of the writers. None: the node has not caught up with
+            its log.
         """
 
     def append_states(self, rows: BroughtRows, seconds: float) -> bool:
@@ -276,12 +278,18 @@ class LogNode:
         """Have no node wait for the checkpoints of one that is gone; return whether it is read."""
 
     def states_entry(
-        self, rows: Sequence[tuple[bytes, bytes]], source: tuple[str, int, int]
+        self,
+        rows: Sequence[tuple[bytes, bytes]],
+        source: tuple[str, int, int, int],
+        writers: bytes,
     ) -> bytes:
         """Return an entry with rows for the log of another data centre.
 
-        `source`: this data centre, and the position and the checksum up to which it has given its
-        rows.
+        Args:
+            rows: keys and states.
+            source: this data centre, the position and the checksum up to which it has given its
+                rows, and the log time when they were so.
+            writers: what ``changed`` has said of them then.
         """
 
     def release(self) -> None:

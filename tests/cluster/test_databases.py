@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -57,12 +56,6 @@ def mark(url: str) -> dict[str, int]:
 
 def written(url: str, wanted: dict[str, int], *running: NodeProcess) -> None:
     eventually(lambda: rows(url) == wanted, lambda: f"{rows(url)} {[one.log for one in running]}")
-
-
-def pass_second() -> None:
-    """Wait for the next second: by it the later of two histories is told from the earlier."""
-    ended = int(time.time())
-    eventually(lambda: int(time.time()) > ended)
 
 
 @pytest.fixture
@@ -143,7 +136,6 @@ def test_what_only_a_database_has_comes_into_a_log_that_has_rows(nodes: Nodes, u
     written(url, {"n": 3, "m": 1}, a)
     a.kill()
     nodes.lose_all()
-    pass_second()
     b = nodes.start("b")
     increased(b, "n", 10)
     increased(b, "o", 5)
@@ -165,7 +157,6 @@ def test_an_old_database_of_another_history_is_refused_or_taken_when_asked_for(
     nodes.lose_all()
     old = mark(url) | {"time": 1}
     asked(url, f"UPDATE presence_mark SET mark = '{json.dumps(old)}'")
-    pass_second()
     b = nodes.start("b")
     increased(b, "m")
     c = nodes.start("c", "--database", url)

@@ -3,12 +3,14 @@
 //! It depends on the state and the entry alone. So nodes that have read the same log are equal, and
 //! each of them knows the replies.
 
+mod joined;
+
 use std::collections::BTreeMap;
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
-use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, Source, MOST_BYTES, MOST_NAME};
+use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, MOST_BYTES, MOST_NAME};
 use crate::keepers::Keepers;
-use crate::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
+use crate::machine::{Limits, Machine, Moment, Outcome, Rules};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
 use crate::stamp::BELIEVED_MS;
 
@@ -76,8 +78,8 @@ pub struct Whole<M> {
     /// lacked: an older write may have won there, and sums may be wrong.
     pub merged: u64,
     pub sessions: Sessions,
-    /// The places up to which the states of others have been joined.
-    pub sources: BTreeMap<Vec<u8>, Mark>,
+    /// The times and places up to which the states of others have been joined.
+    pub sources: BTreeMap<Vec<u8>, (u64, Mark)>,
     /// The nodes and the checkpoints that they keep.
     pub keepers: Keepers,
     /// None before the genesis.
@@ -147,8 +149,8 @@ impl<M: Machine> Whole<M> {
         self.pass(entry, time, limits, rules);
         if let Body::Genesis(genesis) = &entry.body {
             let fate = self.begin(genesis);
-            if let (Fate::Taken, 0, Some(machine)) = (fate, entry.seen, &mut self.machine) {
-                machine.is_bare();
+            if let (Fate::Taken, true, Some(machine)) = (fate, entry.seen == 0, &mut self.machine) {
+                machine.is_bare(self.now);
             }
             if fate == Fate::Taken {
                 self.lineage = at.checksum | 1;
@@ -182,6 +184,18 @@ impl<M: Machine> Whole<M> {
                 }
             }
             Body::PutBack(lost) => {
+                let takes_back = |machine: &M| machine.takes_back(lost.writer);
+                let is_judged = rules.takes_back && !lost.done.is_empty();
+                if is_judged && !self.machine.as_ref().is_some_and(takes_back) {
+                    return Applied::new(Fate::Void);
+                }
+                let is_early = |(name, number): &(Vec<u8>, u64)| {
+                    let sessions = &self.sessions;
+                    sessions.last(name) < *number || sessions.is_missing(name, *number)
+                };
+                if rules.after && lost.after.as_ref().is_some_and(is_early) {
+                    return Applied::new(Fate::Gap);
+                }
                 let latest = lost.done.iter().map(|done| done.command.deadline).max();
                 match self.count(entry, latest.unwrap_or(0), Some(lost), limits, rules) {
                     Fate::Gap => Applied::new(Fate::Gap),
@@ -384,6 +398,9 @@ impl<M: Machine> Whole<M> {
         rules: Rules,
     ) -> Applied {
         let furthest = self.furthest(limits);
+        if let Some(machine) = self.machine.as_mut().filter(|_| !lost.done.is_empty()) {
+            machine.comes_back(lost.writer);
+        }
         // The record of its name was not used again by a repeat.
         let busy = if fate == Fate::Counted { self.busy } else { lost.busy.min(self.busy) };
         let mut kept = PutBack { time: self.now, busy, writer: lost.writer, ..PutBack::default() };
@@ -437,80 +454,6 @@ impl<M: Machine> Whole<M> {
         applied
     }
 
-    /// Rule 5: joins a state. True if it was a history of this data centre with writes that this one lacked.
-    fn join(
-        &mut self,
-        source: Option<&Source>,
-        bytes: &[u8],
-        at: Mark,
-        rules: Rules,
-    ) -> Result<bool, Damaged> {
-        let mut reader = Reader::new(bytes);
-        let mut theirs = Self::decode(&mut reader)?;
-        reader.end()?;
-        if self.machine.is_none() || theirs.machine.is_none() {
-            return Err(Damaged);
-        }
-        match source {
-            // The numbers of another data centre's names and clients are of its own log.
-            Some(source) => {
-                let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else {
-                    return Err(Damaged);
-                };
-                let judge = Judge::new(&self.sessions, &theirs.sessions, rules);
-                self.reading = self.reading.max(ours.join(machine, &judge));
-                self.sources.insert(source.name.clone(), source.mark);
-            }
-            None => {
-                // Whose clock is not believed must not stop all writes.
-                theirs.sessions.forgotten = theirs.sessions.forgotten.min(self.now);
-                if rules.within && theirs.is_within(self) {
-                    return Ok(false);
-                }
-                let is_history = theirs.now > 0;
-                self.merge(theirs, rules);
-                self.lineage = at.checksum | 1;
-                return Ok(is_history);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Takes in another history of this data centre.
-    pub(crate) fn merge(&mut self, theirs: Self, rules: Rules) {
-        let is_whole = rules.within && self.genesis == theirs.genesis && self.is_within(&theirs);
-        let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else { return };
-        let before = ours.changes();
-        let judge = Judge::new(&self.sessions, &theirs.sessions, rules);
-        let highest =
-            if is_whole { ours.replace(machine, self.now) } else { ours.join(machine, &judge) };
-        let lifted = judge.lifted.into_inner();
-        self.merged = self.merged.max(theirs.merged);
-        if !is_whole {
-            self.merged += (ours.changes() - before).max(1);
-        }
-        self.reading = self.reading.max(highest);
-        let mut sessions = theirs.sessions;
-        sessions.rebase(theirs.busy, self.busy);
-        self.sessions.join(sessions);
-        for (client, number, stamp) in lifted {
-            self.sessions.lift(&client, number, stamp);
-        }
-        for (name, mark) in theirs.sources {
-            let ours = self.sources.entry(name).or_default();
-            *ours = mark.max(*ours);
-        }
-    }
-
-    /// True if all writes of this history are in another too. What this one has forgotten must the other have.
-    /// Rows of elsewhere are no history.
-    pub fn is_within(&self, other: &Self) -> bool {
-        let is_known = |(name, mark)| other.sources.get(name).is_some_and(|theirs| mark <= theirs);
-        self.now > 0
-            && self.sources.iter().all(is_known)
-            && self.sessions.is_within(&other.sessions)
-    }
-
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.encode_head(out);
         encode_machine(
@@ -537,8 +480,9 @@ impl<M: Machine> Whole<M> {
         }
         self.sessions.encode(out);
         put_number(out, self.sources.len() as u64);
-        for (name, mark) in &self.sources {
+        for (name, (time, mark)) in &self.sources {
             put_bytes(out, name);
+            put_number(out, *time);
             mark.encode(out);
         }
         self.keepers.encode(out);
@@ -562,9 +506,13 @@ impl<M: Machine> Whole<M> {
             return Err(Damaged);
         }
         whole.sessions = Sessions::decode(reader)?;
-        for _ in 0..reader.count(10)? {
+        for _ in 0..reader.count(11)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
-            whole.sources.insert(name, Mark::decode(reader)?);
+            let (time, mark) = (reader.number()?, Mark::decode(reader)?);
+            if time > BELIEVED_MS {
+                return Err(Damaged);
+            }
+            whole.sources.insert(name, (time, mark));
         }
         whole.keepers = Keepers::decode(reader)?;
         let begun = reader.byte()?;

@@ -129,6 +129,9 @@ pub struct PutBack {
     pub busy: u64,
     /// The writer of then, by [`Machine::writer`](crate::machine::Machine::writer): sums have it there still.
     pub writer: u64,
+    /// The entry that its first reader did before it, if that comes back as well: its name and number. Without
+    /// that one it does not count yet.
+    pub after: Option<(Vec<u8>, u64)>,
     pub done: Vec<Done>,
     /// The places of the writes without a client that it did not do, in increasing order. Another
     /// history may have done them.
@@ -143,6 +146,8 @@ pub struct Source {
     pub name: Vec<u8>,
     /// The place that its history had reached.
     pub mark: Mark,
+    /// Its log time then, in ms: of two words of one owner the later counts.
+    pub time: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,6 +218,13 @@ impl PutBack {
         put_number(out, self.time);
         put_number(out, self.busy);
         put_number(out, self.writer);
+        match &self.after {
+            None => put_bytes(out, b""),
+            Some((name, number)) => {
+                put_bytes(out, name);
+                put_number(out, *number);
+            }
+        }
         put_number(out, self.done.len() as u64);
         for done in &self.done {
             put_number(out, done.index);
@@ -228,6 +240,10 @@ impl PutBack {
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let (time, busy, writer) = (reader.number()?, reader.number()?, reader.number()?);
+        let after = match reader.bytes(MOST_NAME)? {
+            b"" => None,
+            name => Some((name.to_vec(), reader.number()?)),
+        };
         let count = bounded(reader.count(5)?, MOST_COMMANDS)?;
         let done = (0..count).map(|_| {
             let (index, stamp) = (reader.number()?, reader.number()?);
@@ -243,7 +259,7 @@ impl PutBack {
         if !is_sorted || leaps > 1 || time.max(busy).max(highest) > BELIEVED_MS {
             return Err(Damaged);
         }
-        Ok(Self { time, busy, writer, done, denied, leaps: leaps == 1 })
+        Ok(Self { time, busy, writer, after, done, denied, leaps: leaps == 1 })
     }
 }
 
@@ -277,6 +293,7 @@ impl Entry {
                     Some(source) => {
                         put_bytes(&mut out, &source.name);
                         source.mark.encode(&mut out);
+                        put_number(&mut out, source.time);
                     }
                 }
                 put_bytes(&mut out, bytes);
@@ -325,7 +342,11 @@ impl Entry {
                 let source = if name.is_empty() {
                     None
                 } else {
-                    Some(Source { name, mark: Mark::decode(&mut reader)? })
+                    let (mark, time) = (Mark::decode(&mut reader)?, reader.number()?);
+                    if time > BELIEVED_MS {
+                        return Err(Damaged);
+                    }
+                    Some(Source { name, mark, time })
                 };
                 Body::State { source, bytes: reader.bytes(MOST_BYTES)?.to_vec() }
             }
@@ -380,12 +401,14 @@ mod tests {
             time: 5,
             busy: 4,
             writer: 6,
+            after: Some((b"m".to_vec(), 3)),
             done: vec![Done { index: 2, stamp: 99, command: command.clone() }],
             denied: vec![1, 3],
             leaps: true,
         };
         let plain = Command { client: None, ..command.clone() };
-        let source = Source { name: b"north".to_vec(), mark: Mark { position: 3, checksum: 8 } };
+        let source =
+            Source { name: b"north".to_vec(), mark: Mark { position: 3, checksum: 8 }, time: 9 };
         let keeps = |report| Body::Keeps { node: b"a".to_vec(), machine: b"m".to_vec(), report };
         let place = Place { mark: source.mark, id: Some((7, 0)), entry: 5 };
         let bodies = [

@@ -87,6 +87,12 @@ pub struct Rules {
     pub acks: bool,
     /// A log is trimmed only up to what two keep.
     pub two: bool,
+    /// Rows of other data centres that were lost are brought back first.
+    pub far: bool,
+    /// A lost write whose sums others may have comes back in a state alone.
+    pub takes_back: bool,
+    /// Entries come back in the order in which they were done.
+    pub after: bool,
 }
 
 impl Rules {
@@ -117,6 +123,9 @@ impl Rules {
         continues: true,
         acks: true,
         two: true,
+        far: true,
+        takes_back: true,
+        after: true,
     };
 }
 
@@ -131,6 +140,22 @@ pub enum Outcome {
 /// A state as it was, which writes its bytes.
 pub type Image = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
 
+/// Another data centre, or this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Centre<'a> {
+    pub name: &'a [u8],
+    /// Nothing later was heard of it.
+    pub is_newest: bool,
+}
+
+/// The origin of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin<'a> {
+    /// A history of this data centre, or a database.
+    Own,
+    Far(Centre<'a>),
+}
+
 /// A deterministic state: what it does depends on its calls alone.
 pub trait Machine: Sized {
     /// The state at the beginning of a log.
@@ -139,9 +164,6 @@ pub trait Machine: Sized {
     ///
     /// This node cannot work with such a log.
     fn begin(genesis: &[u8]) -> Result<Self, Damaged>;
-
-    /// A new history begins by somebody who has nothing of the one before: others may have what was lost.
-    fn is_bare(&mut self) {}
 
     /// The writer under whose name the last command was done; see [`Moment::writer`].
     fn writer(&self) -> u64 {
@@ -164,9 +186,46 @@ pub trait Machine: Sized {
     /// Does a command, and writes its reply behind what is in `reply`.
     fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome;
 
-    /// Takes in the state of another history; joining the same twice changes nothing.
+    /// A log begins at a time by somebody who has no entries of a history before it: others may have what was lost.
+    fn is_bare(&mut self, _time: u64) {}
+
+    /// The rows that others had with larger sums of this data centre than its entries tell, since the last call.
+    fn take_short(&mut self) -> u64 {
+        0
+    }
+
+    /// An entry comes back which a writer has done first.
+    fn comes_back(&mut self, _writer: u64) {}
+
+    /// Returns whether a lost write may be done again by its entry. If not, others may have the sums of its first
+    /// writer already, and a state is to be joined in which it was done.
+    fn takes_back(&self, _writer: u64) -> bool {
+        true
+    }
+
+    /// Returns whether there are writers of whom that is so.
+    fn has_joined(&self) -> bool {
+        false
+    }
+
+    /// The rows that came from elsewhere, and that another state of this data centre lacks: so many at most are
+    /// looked at behind a number. Returns the number of the last, or `None` if there are no more.
+    ///
+    /// # Arguments
+    ///
+    /// `centre` is the other data centre, and whether this has heard of it later than the other state.
+    fn far_part(
+        &self,
+        _than: &Self,
+        _centre: Centre<'_>,
+        _since: u64,
+    ) -> (Option<u64>, Option<Self>) {
+        (None, None)
+    }
+
+    /// Takes in a state from somewhere; joining the same twice changes nothing.
     /// Returns the highest stamp that it then holds.
-    fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64;
+    fn join(&mut self, other: Self, judge: &Judge<'_>, origin: Origin<'_>) -> u64;
 
     /// Becomes the state of another history, which has all that was done here, at a log time.
     /// Returns the highest stamp that it then holds, and at least the one that it held.

@@ -20,6 +20,7 @@
 
 mod acks;
 mod continued;
+mod far;
 mod kept;
 mod lost;
 mod owner;
@@ -125,6 +126,8 @@ pub struct Replica<M, R> {
     covered: u64,
     /// Since it went back it has taken in states, which no ring has.
     joined: bool,
+    /// The ring has rows of elsewhere which this run of the node has not read.
+    has_far: bool,
     /// Nodes of a history that this one has left, with their machines.
     remembered: BTreeMap<Vec<u8>, Vec<u8>>,
     acks: Acks,
@@ -162,6 +165,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             phase: Phase::Reads,
             serves: false,
             joined: mine.is_some(),
+            has_far: true,
             mine,
             owes: true,
             waits: false,
@@ -371,6 +375,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             self.mine = self.mine.take().filter(|mine| mine.sum != sum);
             self.covered = self.place.mark.position;
             self.joined = true;
+        }
+        if matches!((&entry.body, applied.fate), (Body::State { source: Some(_), .. }, Fate::Taken))
+        {
+            self.ring.add_state(self.place.mark.position, bytes);
         }
         self.doubt(entry.read);
         is_vain && !self.again().is_empty()

@@ -245,7 +245,10 @@ impl Memory {
 impl Ring for Memory {
     fn add(&mut self, mut kept: Kept) {
         let key = (kept.name.clone(), kept.number);
-        if let Some(before) = self.order.remove(&key).and_then(|order| self.kept.remove(&order)) {
+        let mut order = self.next;
+        let there = self.order.remove(&key);
+        if let Some((at, before)) = there.and_then(|at| Some((at, self.kept.remove(&at)?))) {
+            order = at; // what it may hang on comes before it there
             for done in before.did.done {
                 if let Err(at) = kept.did.done.binary_search_by_key(&done.index, |d| d.index) {
                     kept.did.denied.retain(|index| *index != done.index);
@@ -253,8 +256,8 @@ impl Ring for Memory {
                 }
             }
         }
-        self.order.insert(key, self.next);
-        self.kept.insert(self.next, kept);
+        self.order.insert(key, order);
+        self.kept.insert(order, kept);
         self.next += 1;
     }
 

@@ -15,7 +15,7 @@ use interlock_log::codec::{checksum, Reader};
 use interlock_log::entry::{Body, Entry, Mark, Source};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::Setup;
-use interlock_log::rows::{self, Rows};
+use interlock_log::rows::{self, Rows, Writers};
 use interlock_stores::disk::folder::Folder;
 use interlock_table::Table;
 
@@ -196,7 +196,7 @@ impl Running {
     /// Has all nodes of the log join rows of elsewhere. Returns whether they are in this node's state; where it
     /// is not known until a moment, to bring them again does no harm.
     pub fn bring(&self, rows: &[(&[u8], &[u8])], until: Instant) -> bool {
-        self.bring_it(Brought::Rows(encoded(&self.rows, rows)), until)
+        self.bring_it(Brought::Rows(encoded(&self.rows, rows, Writers::default())), until)
     }
 
     /// Has all nodes of the log wait no longer for the checkpoints of a node. Returns whether this one has read so
@@ -212,7 +212,13 @@ impl Running {
     }
 
     /// An entry of rows for the log of another data centre, of which this node has read nothing.
-    pub fn states_entry(&self, source: Source, rows: &[(&[u8], &[u8])]) -> Vec<u8> {
+    /// `writers` are those of this data centre when the rows were so.
+    pub fn states_entry(
+        &self,
+        source: Source,
+        rows: &[(&[u8], &[u8])],
+        writers: Writers,
+    ) -> Vec<u8> {
         let number = self.made.fetch_add(1, SeqCst);
         Entry {
             name: self.name.clone(),
@@ -220,7 +226,7 @@ impl Running {
             read: Mark::default(),
             seen: 0,
             nonce: checksum(number, &self.name),
-            body: Body::State { source: Some(source), bytes: encoded(&self.rows, rows) },
+            body: Body::State { source: Some(source), bytes: encoded(&self.rows, rows, writers) },
         }
         .encode()
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use interlock_hub::writes::Words;
 use interlock_log::apply::Answer;
 use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
-use interlock_log::machine::{Judge, Limits, Machine, Moment, Outcome, Rules};
+use interlock_log::machine::{Judge, Limits, Machine, Moment, Origin, Outcome, Rules};
 use interlock_log::replica::Setup;
 use interlock_node::files::lock;
 use interlock_node::node::{Clients, News, Node, Pace, Refused, Unacknowledged, Write};
@@ -40,7 +40,7 @@ impl Machine for Sums {
         Outcome::Done
     }
 
-    fn join(&mut self, other: Self, _: &Judge<'_>) -> u64 {
+    fn join(&mut self, other: Self, _: &Judge<'_>, _: Origin<'_>) -> u64 {
         for (key, sum) in other.0 {
             let ours = self.0.entry(key).or_default();
             *ours = sum.max(*ours);

@@ -152,15 +152,16 @@ impl LogNode {
         log_rows::append_states(py, &self.running, rows, duration(seconds).min(LONGEST))
     }
 
-    /// Returns an entry with rows for the log of another data centre. `source`: this data centre, and the
-    /// position and the checksum up to which it has given its rows.
+    /// Returns an entry with rows for the log of another data centre. `source`: this data centre, the position and
+    /// the checksum up to which it has given its rows, and its log time. `writers`: what `changed` says of them.
     fn states_entry<'py>(
         &self,
         py: Python<'py>,
         rows: Vec<(PyBackedBytes, PyBackedBytes)>,
-        source: (String, u64, u64),
-    ) -> Bound<'py, PyBytes> {
-        log_rows::states_entry(py, &self.running, &rows, source)
+        source: (String, u64, u64, u64),
+        writers: &[u8],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        log_rows::states_entry(py, &self.running, &rows, source, writers)
     }
 
     /// Has nobody wait any longer for the checkpoints of a node; returns whether this node has read so within so

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use interlock_log::codec::Reader;
 use interlock_log::entry::{Mark, Source};
-use interlock_log::rows::{Comparison, Held, Image};
+use interlock_log::rows::{Comparison, Held, Image, Writers};
 use interlock_node::node::{Changes, Lacking, Stand};
 use interlock_node::running::Running;
 use pyo3::exceptions::PyValueError;
@@ -179,7 +180,10 @@ impl RowsIterator {
 /// The answer of `LogNode.changed`: the place with these rows, the number of the last change of all, and
 /// `rows`: what is lacking; `behind`: the image has it; `all`: the image is to be compared, for rows are
 /// forgotten that changed since; `other`: the same, for the place that was asked for may be of another history.
-pub type Found<'py> = (Place, u64, &'static str, Vec<Row<'py>>, Option<Bound<'py, RowsImage>>);
+///
+/// The last is what this data centre says of its writers, for `states_entry`.
+pub type Found<'py> =
+    (Place, u64, &'static str, Vec<Row<'py>>, Option<Bound<'py, RowsImage>>, Bound<'py, PyBytes>);
 
 pub fn changed<'py>(
     py: Python<'py>,
@@ -193,7 +197,7 @@ pub fn changed<'py>(
     let mark = Mark { position, checksum };
     let until = Instant::now() + wait;
     let found = py.detach(|| running.changes(mark, number, most, until));
-    let Some(Changes { stand, last, lacking }) = found else { return Ok(None) };
+    let Some(Changes { stand, last, writers, lacking }) = found else { return Ok(None) };
     let (kind, rows, image) = match lacking {
         Lacking::Rows(rows) => ("rows", rows, None),
         Lacking::Behind(image) => ("behind", Vec::new(), Some(image)),
@@ -203,7 +207,9 @@ pub fn changed<'py>(
     let wanted = rows.iter().filter(|held| !(is_own && held.is_theirs()));
     let rows = wanted.map(|held| row(py, held)).collect();
     let image = image.map(|image| Bound::new(py, RowsImage::new(image))).transpose()?;
-    Ok(Some((place(stand), last, kind, rows, image)))
+    let mut said = Vec::new();
+    writers.encode(&mut said);
+    Ok(Some((place(stand), last, kind, rows, image, PyBytes::new(py, &said))))
 }
 
 pub fn append_states(
@@ -224,12 +230,15 @@ pub fn states_entry<'py>(
     py: Python<'py>,
     running: &Running,
     rows: &[(PyBackedBytes, PyBackedBytes)],
-    source: (String, u64, u64),
-) -> Bound<'py, PyBytes> {
-    let (name, position, checksum) = source;
-    let source = Source { name: name.into_bytes(), mark: Mark { position, checksum } };
-    let entry = py.detach(|| running.states_entry(source, &borrowed(rows)));
-    PyBytes::new(py, &entry)
+    source: (String, u64, u64, u64),
+    writers: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (name, position, checksum, time) = source;
+    let source = Source { name: name.into_bytes(), mark: Mark { position, checksum }, time };
+    let writers = Writers::decode(&mut Reader::new(writers))
+        .map_err(|_| PyValueError::new_err("these are no writers of a data centre"))?;
+    let entry = py.detach(|| running.states_entry(source, &borrowed(rows), writers));
+    Ok(PyBytes::new(py, &entry))
 }
 
 fn borrowed(rows: &[(PyBackedBytes, PyBackedBytes)]) -> Vec<(&[u8], &[u8])> {

@@ -274,13 +274,13 @@ class Link:
         found = self._node.changed(since, MOST, WAIT, own=True)
         if found is None:
             return
-        stand, last, kind, rows, image = found
+        stand, last, kind, rows, image, writers = found
         if self._since is None and (place is None or last > place.number):
             self._since = asked_at
         self._lag()
         if kind == "rows":
             assert place is not None
-            self._send(rows, stand, place, last)
+            self._send(rows, stand, writers, place, last)
             return
         assert image is not None
         self.figures.state = "copying"
@@ -293,27 +293,32 @@ class Link:
             # It may have what is lost here.
             self._near.forget()
         number = 0 if whole or place is None else place.number
-        self._send(_each(image.since(number), self._ends), stand, place, last)
+        self._send(_each(image.since(number), self._ends), stand, writers, place, last)
 
     def _send(
         self,
         rows: Iterable[Row],
         stand: tuple[int, int, int, int, int],
+        writers: bytes,
         place: LinkPlace | None,
         last: int,
     ) -> None:
         assert self._node is not None
-        position, checksum, _, _, number = stand
-        before = (self._own, 0, 0) if place is None else (self._own, *place.since[:2])
-        sent = 0
+        position, checksum, _, log_time, number = stand
+        before = (0, 0) if place is None else place.since[:2]
+        sent, node = 0, self._node
+
+        def entry(rows: Sequence[tuple[bytes, bytes]], mark: tuple[int, int]) -> bytes:
+            return node.states_entry(rows, (self._own, *mark, log_time), writers)
+
         last_there = "" if place is None else place.last
         for batch in _lists(rows):
             sent += len(batch)
             pieces = parts([row[:2] for row in batch], SIZE)
-            self._far.append([self._node.states_entry(part, before) for part in pieces])
+            self._far.append([entry(part, before) for part in pieces])
         if sent and not self._ends.is_set():
             # Up to here the other has all. It is short, for it is looked at again and again.
-            end = self._node.states_entry([], (self._own, position, checksum))
+            end = entry([], (position, checksum))
             last_there = self._far.append([end])
         if self._ends.is_set():
             # Not all may be sent.

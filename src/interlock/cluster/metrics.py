@@ -25,7 +25,7 @@ GAUGES = (
 COUNTERS = (
     ("went_back_total", "times the node went back because the log had lost entries"),
     ("put_back_total", "lost entries that the node has put back"),
-    ("merged_rows_total", "rows that were merged after a loss deeper than every ring"),
+    ("merged_rows_total", "rows that were merged after a loss, and may have wrong sums"),
     ("noack_replies_total", "writes answered before enough machines had acknowledged them"),
     ("appended_entries_total", "entries that the node has appended"),
     ("appended_bytes_total", "bytes of entries that the node has appended"),

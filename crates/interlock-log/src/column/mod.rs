@@ -22,6 +22,7 @@ use std::cmp::Ordering;
 
 use interlock_table::{Column as Declared, Kind, Value};
 
+pub use self::totals::Total;
 use crate::pack;
 use crate::stamp::Stamp;
 
@@ -248,15 +249,21 @@ impl Column {
         sum::raise(base, before, stamp, |shown| whole(to) - whole(&self.integer(shown)))
     }
 
-    /// Two of the cells at `joined_at` as one; neither is nil. `None`: it is the same as ours.
+    /// The totals of a cell at `joined_at`; none if it is no sum.
+    pub fn totals<'c>(&self, cell: &'c [u8]) -> impl Iterator<Item = Total<'c>> {
+        let is_sum = matches!(self.how, How::Sum | How::FloatSum);
+        totals::all(if is_sum { cell } else { pack::NIL })
+    }
+
     /// The cell of the sum without the totals of some writers. `None`: it is no sum, or has none of them.
-    pub fn without(&self, cell: &[u8], is_gone: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    pub fn without(&self, cell: &[u8], is_gone: impl Fn(&[u8], u64) -> bool) -> Option<Vec<u8>> {
         match self.how {
             How::Sum | How::FloatSum => totals::without(cell, is_gone),
             _ => None,
         }
     }
 
+    /// Two of the cells at `joined_at` as one; neither is nil. `None`: it is the same as ours.
     pub fn join<'a>(&self, ours: &[u8], theirs: &Cell<'a>) -> Option<Cell<'a>> {
         if ours == &**theirs {
             return None;

@@ -64,8 +64,8 @@ pub fn join(ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The cell without the totals of some writers. `None`: it has none of them.
-pub fn without(cell: &[u8], is_gone: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
-    let kept: Vec<_> = all(cell).filter(|total| !is_gone(total.name)).collect();
+pub fn without(cell: &[u8], is_gone: impl Fn(&[u8], u64) -> bool) -> Option<Vec<u8>> {
+    let kept: Vec<_> = all(cell).filter(|total| !is_gone(total.name, total.at)).collect();
     if kept.len() == all(cell).count() {
         return None;
     }

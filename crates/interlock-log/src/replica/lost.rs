@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::far::{is_entry, Far};
 use super::{Batch, Phase, Replica};
 use crate::apply::{Answer, Whole};
 use crate::checkpoint::{Checkpoint, Place};
@@ -33,6 +34,10 @@ pub(super) struct Lost<M> {
     /// More may be lost than the names say: the ring begins behind that place, and names were
     /// forgotten since.
     pub(super) is_deep: bool,
+    /// The progress of bringing back its rows of elsewhere.
+    pub(super) far: Far,
+    /// It has all that the ring has.
+    pub(super) is_folded: bool,
 }
 
 impl<M: Machine> Lost<M> {
@@ -43,13 +48,32 @@ impl<M: Machine> Lost<M> {
         position: u64,
         lasts: BTreeMap<Vec<u8>, u64>,
     ) -> Option<Self> {
-        let states = ring.states().into_iter().filter(|_| rules.keeps_states);
+        let states =
+            ring.states().into_iter().filter(|bytes| rules.keeps_states && !is_entry(bytes));
         let mut states = states.filter_map(|bytes| Whole::decode(&mut Reader::new(bytes)).ok());
         let mut state: Whole<M> = states.next()?;
         states.for_each(|other| state.merge(other, rules));
+        Some(Self::new(state, position, lasts, true))
+    }
+
+    pub(super) fn new(
+        state: Whole<M>,
+        position: u64,
+        lasts: BTreeMap<Vec<u8>, u64>,
+        is_deep: bool,
+    ) -> Self {
+        let (far, is_folded) = (Far::default(), false);
+        let mut lost = Self { state, sum: 0, position, lasts, is_deep, far, is_folded };
+        lost.changed();
+        lost
+    }
+
+    /// Its state is another than before.
+    pub(super) fn changed(&mut self) {
         let mut bytes = Vec::new();
-        state.encode(&mut bytes);
-        Some(Self { state, sum: checksum(0, &bytes), position, lasts, is_deep: true })
+        self.state.encode(&mut bytes);
+        self.sum = checksum(0, &bytes);
+        (self.far, self.is_folded) = Default::default();
     }
 }
 
@@ -83,22 +107,19 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                 if self.joined {
                     mine.is_deep |= is_deep(&lost);
                     mine.state.merge(lost, self.setup.rules);
-                    let mut bytes = Vec::new();
-                    mine.state.encode(&mut bytes);
-                    mine.sum = checksum(0, &bytes);
+                    mine.changed();
                 }
                 if mine.position > position {
                     (mine.position, mine.lasts) = (position, lasts);
                 }
             }
             None if lost.machine.is_some() => {
-                let mut bytes = Vec::new();
-                lost.encode(&mut bytes);
-                let (sum, is_deep) = (checksum(0, &bytes), is_deep(&lost));
-                self.mine = Some(Lost { state: lost, sum, position, lasts, is_deep });
+                let is_deep = is_deep(&lost);
+                self.mine = Some(Lost::new(lost, position, lasts, is_deep));
             }
             None => {}
         }
+        self.recall();
         let is_snapshot = matches!(self.phase, Phase::Stuck);
         if let Some(mine) =
             self.mine.as_ref().filter(|_| is_snapshot && self.setup.rules.keeps_states)
@@ -149,7 +170,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                 Body::Genesis(self.setup.genesis.clone()),
             )];
         }
-        let mut entries = Vec::new();
+        let mut entries = self.bring_back();
+        if !entries.is_empty() {
+            return entries;
+        }
         self.waits = self.owes && self.setup.rules.puts_back && self.put_back(most, &mut entries);
         if let Some(mine) = self.mine.take().filter(|_| self.setup.rules.states) {
             if self.waits || self.lacks(&mine) {
@@ -256,9 +280,10 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let leaps = self.resorts && self.setup.rules.leaps;
         // What is too old is put back only where something later of its name hangs on it.
         let mut names: BTreeMap<Vec<u8>, Owed> = BTreeMap::new();
+        let takes_back = |kept: &Kept| self.takes_back(kept);
         self.ring.each(&mut |kept| {
             let last = sessions.last(&kept.name);
-            if kept.number > last {
+            if kept.number > last && takes_back(kept) {
                 let owed = names.entry(kept.name.clone()).or_default();
                 owed.last = last;
                 owed.numbers.insert(kept.number);
@@ -271,6 +296,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let is_blocked = names
             .values()
             .any(|owed| (owed.last + 1..=owed.highest).any(|it| !owed.numbers.contains(&it)));
+        let mut before = None;
         self.ring.each(&mut |kept| {
             let mut over_gap = false;
             let is_next = names.get_mut(&kept.name).is_some_and(|owed| {
@@ -292,8 +318,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                     };
                     is_missing && done.command.deadline > sessions.forgotten
                 });
-            if is_next || is_missing || is_repeat {
-                let did = PutBack { leaps: over_gap, ..kept.did.clone() };
+            if (is_next || is_missing || is_repeat) && takes_back(kept) {
+                let after = before.replace((kept.name.clone(), kept.number));
+                let did = PutBack { after, leaps: over_gap, ..kept.did.clone() };
                 let body = Body::PutBack(did);
                 entries.push(self.entry(kept.name.clone(), kept.number, body));
             }

@@ -2,16 +2,12 @@
 
 use super::table::{Rows, When};
 use crate::codec::Damaged;
-use crate::machine::{Image, Judge, Machine, Moment, Outcome, Winner};
+use crate::machine::{Centre, Image, Judge, Machine, Moment, Origin, Outcome, Winner};
 use crate::stamp::{BELIEVED_MS, COUNTER_BITS};
 
 impl Machine for Rows {
     fn begin(genesis: &[u8]) -> Result<Self, Damaged> {
         Rows::of_genesis(genesis)
-    }
-
-    fn is_bare(&mut self) {
-        Rows::is_bare(self);
     }
 
     fn writer(&self) -> u64 {
@@ -46,11 +42,39 @@ impl Machine for Rows {
         }
     }
 
-    fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64 {
-        self.take_in(&other, &|ours, theirs| match judge.place(ours, theirs) {
+    fn is_bare(&mut self, time: u64) {
+        Rows::is_bare(self, time);
+    }
+
+    fn take_short(&mut self) -> u64 {
+        std::mem::take(&mut self.short)
+    }
+
+    fn comes_back(&mut self, writer: u64) {
+        Rows::comes_back(self, writer);
+    }
+
+    fn takes_back(&self, writer: u64) -> bool {
+        Rows::takes_back(self, writer)
+    }
+
+    fn has_joined(&self) -> bool {
+        self.writers().has_joined()
+    }
+
+    fn far_part(&self, than: &Self, centre: Centre<'_>, since: u64) -> (Option<u64>, Option<Self>) {
+        Rows::far_part(self, than, centre, since)
+    }
+
+    fn join(&mut self, other: Self, judge: &Judge<'_>, origin: Origin<'_>) -> u64 {
+        let place = |ours, theirs| match judge.place(ours, theirs) {
             Winner::Ours(ours) => (ours, theirs),
             Winner::Theirs(theirs) => (ours, theirs),
-        })
+        };
+        match origin {
+            Origin::Own => self.take_in(&other, &place),
+            Origin::Far(centre) => self.take_far(&other, centre),
+        }
     }
 
     fn replace(&mut self, other: Self, time: u64) -> u64 {

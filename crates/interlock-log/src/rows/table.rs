@@ -9,6 +9,7 @@ use interlock_rows::{Command, Refusal, Reply, Verb, View};
 use interlock_table::{Change, Error, Ttl, Value};
 
 use super::calls::{self, Call};
+use super::far::Writers;
 use super::store::Changed;
 use super::{Settings, Store, MAX_KEY};
 use crate::codec::{self, Damaged, Reader};
@@ -37,30 +38,26 @@ pub struct When<'a> {
 /// All rows of a table, and what is computed with them.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    settings: Settings,
-    store: Store,
+    pub(super) settings: Settings,
+    pub(super) store: Store,
     /// The history as it was given, and as it stands in names of writers.
     lineage: (u64, u64),
     /// The name of whoever writes in it.
     writer: String,
-    /// The first number of a writer of this data centre whose sums are all here, or come back from entries
-    /// that were lost: those that others have of them are passed over. What was added under a lower number
-    /// was lost with all who had it, and only others may have it.
-    own_from: u64,
+    pub(super) writers: Writers,
+    /// Rows that came in with sums of this data centre which its entries do not tell, since `take_short`.
+    pub(super) short: u64,
 }
 
-/// True if a writer is one of a data centre, with this number or a higher one.
-fn is_of(writer: &[u8], dc: &str, from: u64) -> bool {
-    match stamp::parts(writer) {
-        Some((of, number)) => of == dc.as_bytes() && number.is_none_or(|number| number >= from),
-        None => false,
-    }
+/// Bits of a lineage that tell two from each other that begin in the same ms.
+const LINEAGE_BITS: u32 = 3;
+/// The ms since 1970 at which numbers of lineages begin: it keeps names short.
+const LINEAGES_SINCE: u64 = 1_577_836_800_000;
+/// The lowest number of a lineage that begins at a time.
+fn lineage_at(ms: u64) -> u64 {
+    ms.saturating_sub(LINEAGES_SINCE) << LINEAGE_BITS
 }
 
-/// Bits of a lineage that tell two from each other that begin in the same second.
-const LINEAGE_BITS: u32 = 10;
-/// The second since 1970 at which numbers of lineages begin: it keeps names short.
-const LINEAGES_SINCE: u64 = 1_577_836_800;
 /// The lineage of a table that has had no command since it began or took in another: none is given so.
 const NO_LINEAGE: u64 = u64::MAX;
 
@@ -69,7 +66,14 @@ impl Rows {
         let tombstones = usize::try_from(settings.tombstones).unwrap_or(usize::MAX);
         let store = Store::new(settings.rules.clone(), tombstones);
         let writer = stamp::writer(&settings.dc, 0);
-        Rows { settings, store, lineage: (NO_LINEAGE, 0), writer, own_from: 0 }
+        Rows {
+            settings,
+            store,
+            lineage: (NO_LINEAGE, 0),
+            writer,
+            writers: Writers::default(),
+            short: 0,
+        }
     }
 
     /// Names the writer anew if the history is another one, or begins: a data centre that has lost all it
@@ -80,17 +84,16 @@ impl Rows {
             return;
         }
         let ms = when.reading.max(self.store.newest()) >> stamp::COUNTER_BITS;
-        let second = (ms / 1000).saturating_sub(LINEAGES_SINCE);
         let rest = when.lineage & ((1 << LINEAGE_BITS) - 1);
-        let number = second << LINEAGE_BITS | rest;
+        let number = lineage_at(ms) | rest;
         self.lineage = (when.lineage, number.max(self.lineage.1 + 1));
         self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
-        self.own_from = self.own_from.min(self.lineage.1);
+        self.writers.adds(self.lineage.1);
     }
 
-    /// This history was begun by somebody who has nothing of those before it.
-    pub fn is_bare(&mut self) {
-        self.own_from = NO_LINEAGE;
+    /// This history was begun at a log time by somebody who has no entries of one before it.
+    pub fn is_bare(&mut self, time: u64) {
+        self.writers.begins(lineage_at(time));
     }
 
     /// The number of whoever wrote last.
@@ -126,6 +129,7 @@ impl Rows {
     /// Lets the log time pass: rows expire.
     pub fn pass(&mut self, time: u64) {
         self.store.advance(time);
+        self.writers.reach(lineage_at(self.store.time() + 1));
     }
 
     /// Does a command, and writes its reply in RESP2. Errors: the reply is an error, and nothing changed.
@@ -143,7 +147,6 @@ impl Rows {
             }
             // It counts under its first name, under which others may have it already.
             Some(number) => {
-                self.own_from = self.own_from.min(number);
                 let first = stamp::writer(&self.settings.dc, number);
                 let own = std::mem::replace(&mut self.writer, first);
                 let done = self.try_run(arguments, when, &mut reply);
@@ -315,14 +318,13 @@ impl Rows {
             // Their states would be read as something else.
             return self.store.newest();
         }
-        let is_own = other.settings.dc == self.settings.dc;
         // Rows of a database are of no history that says which entries they have.
-        let is_history = is_own && other.lineage != (NO_LINEAGE, 0);
+        let is_history = other.lineage != (NO_LINEAGE, 0);
         for row in other.store.all() {
             let mut theirs = rules.trust(row.state.into());
             if !is_history {
-                let dc = &self.settings.dc;
-                theirs = rules.without(theirs, |name| is_of(name, dc, self.own_from));
+                theirs = self.sifted(theirs, &self.writers);
+                self.note_joined(&theirs);
             }
             let at = self.store.place(row.key);
             let joined = match at.and_then(|at| self.store.state_at(at)) {
@@ -332,15 +334,10 @@ impl Rows {
             if let Some(joined) = joined {
                 let newest = stamp::reading(rules.newest(&joined));
                 self.store.put_at(at, row.key, &joined, newest);
-                if !is_own && joined == theirs {
-                    self.store.is_theirs(row.key);
-                }
             }
         }
-        if is_own {
-            self.own_from = if is_history { 0 } else { self.own_from };
-            self.begin_lineage(other);
-        }
+        self.writers.inherit(&other.writers);
+        self.begin_lineage(other);
         self.store.saw(other.store.newest());
         self.store.newest()
     }
@@ -365,7 +362,7 @@ impl Rows {
                 );
             }
         }
-        self.own_from = 0;
+        self.writers.clone_from(&other.writers);
         self.begin_lineage(other);
         self.store.saw(other.store.newest());
         self.store.advance(time);
@@ -398,7 +395,7 @@ impl Rows {
         codec::put_bytes(out, &settings);
         codec::put_number(out, self.lineage.0);
         codec::put_number(out, self.lineage.1);
-        codec::put_number(out, self.own_from);
+        self.writers.encode(out);
     }
 
     /// Writes so many rows that changed behind a number, as a table that others take in. Returns the
@@ -415,7 +412,7 @@ impl Rows {
         let mut from = Reader::new(bytes);
         let mut rows = Rows::of_genesis(from.bytes(1 << 22)?)?;
         rows.lineage = (from.number()?, from.number()?);
-        rows.own_from = from.number()?;
+        rows.writers = Writers::decode(&mut from)?;
         if rows.lineage.1 > u64::MAX >> 1 {
             return Err(Damaged);
         }

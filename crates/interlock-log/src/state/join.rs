@@ -69,7 +69,7 @@ impl Rules {
     }
 
     /// A state without what some writers have added to its sums.
-    pub fn without(&self, state: State, is_gone: impl Fn(&[u8]) -> bool) -> State {
+    pub fn without(&self, state: State, is_gone: impl Fn(&[u8], u64) -> bool) -> State {
         let cells = self.cells(&state.0);
         let mut left: Option<Vec<Cell<'_>>> = None;
         for column in &self.columns {
@@ -313,7 +313,7 @@ fn is_later(one: &[u8], than: &[u8]) -> bool {
     order(one, than) == Ordering::Greater
 }
 
-fn reading(item: &[u8]) -> u64 {
+pub(super) fn reading(item: &[u8]) -> u64 {
     stamp::reading(pack::bytes(item).unwrap_or(&[]))
 }
 

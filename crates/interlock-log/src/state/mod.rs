@@ -15,6 +15,7 @@
 
 mod change;
 mod check;
+mod far;
 mod join;
 mod layout;
 

@@ -1,10 +1,13 @@
 //! A table: replies, capacity, checkpoints, lost commands, and the rows of other histories.
 
 use fastrand::Rng;
+use interlock_log::machine::Centre;
 use interlock_log::rows::{Rows, Settings, When};
 use interlock_log::stamp::Clock;
 use interlock_log::state::Rules;
 
+const EAST: Centre<'_> = Centre { name: b"east", is_newest: true };
+const WEST: Centre<'_> = Centre { name: b"west", is_newest: true };
 const NOW: u64 = 1_700_000_000_000;
 const TABLE: &str =
     "name: str[8], n: U32, top: U8, bits: U16, f: F64; last, sum, max, flags, sum; \
@@ -130,8 +133,8 @@ fn a_data_centre_makes_its_share_of_the_rows_and_none_beyond() {
     assert_eq!(east.run("TABLE MSET t 1 n a 2 e 1 e 3"), ":3");
     assert_eq!(east.run("HINCRBY t:f n 1"), full);
     assert_eq!(west.run("TABLE MSET t 1 n v 1 w 1 x 1 y 1 z 1"), ":5");
-    east.rows.take_in(&west.rows, &|ours, theirs| (ours, theirs));
-    west.rows.take_in(&east.rows, &|ours, theirs| (ours, theirs));
+    east.rows.take_far(&west.rows, WEST);
+    west.rows.take_far(&east.rows, EAST);
     assert_eq!(east.rows.store().checksum(), west.rows.store().checksum());
     assert_eq!((east.rows.store().rows(), west.rows.store().rows()), (10, 10));
     for node in [&mut east, &mut west] {
@@ -209,7 +212,7 @@ fn two_data_centres_that_tell_each_other_are_equal_and_sums_are_exact() {
                     let most = if step == 199 { usize::MAX } else { 3 };
                     told[from] = nodes[from].rows.write_part(told[from], most, &mut part);
                     let part = Rows::read(&part).unwrap();
-                    nodes[to].rows.take_in(&part, &|ours, theirs| (ours, theirs));
+                    nodes[to].rows.take_far(&part, [EAST, WEST][from]);
                 }
             }
         }
@@ -260,17 +263,16 @@ fn of_two_histories_the_side_that_knew_of_the_other_wins() {
 #[test]
 fn a_data_centre_that_has_lost_all_it_had_counts_under_another_name() {
     let (mut east, mut west) = (Node::new("east", 100, 2), Node::new("west", 100, 2));
-    let keep = |ours, theirs| (ours, theirs);
     east.run("HINCRBY t:sum n 5");
-    west.rows.take_in(&east.rows, &keep);
+    west.rows.take_far(&east.rows, EAST);
     east = Node::new("east", 100, 2);
-    east.rows.is_bare();
     east.now += 2000;
+    east.rows.is_bare(east.now);
     west.now += 2000;
     east.run("HINCRBY t:sum n 2");
     west.run("HINCRBY t:sum n 1");
-    east.rows.take_in(&west.rows, &keep);
-    west.rows.take_in(&east.rows, &keep);
+    east.rows.take_far(&west.rows, WEST);
+    west.rows.take_far(&east.rows, EAST);
     assert_eq!(east.run("HINCRBY t:sum n 0"), ":8");
     assert_eq!(west.run("HINCRBY t:sum n 0"), ":8");
 }

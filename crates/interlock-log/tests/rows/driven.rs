@@ -23,13 +23,13 @@ struct Log {
 
 impl Log {
     fn new(dc: &str) -> Log {
-        Log::begun(dc, 0)
+        Log::begun(dc, 0, 0)
     }
 
-    /// A log that is begun by a node that has seen a log time.
-    fn begun(dc: &str, seen: u64) -> Log {
+    /// A log that is begun by a node that has seen a log time, some ms later.
+    fn begun(dc: &str, seen: u64, later: u64) -> Log {
         let whole = Whole::default();
-        let (at, name) = (Mark::default(), b"node.1".to_vec());
+        let (at, name) = (Mark { position: later, ..Mark::default() }, b"node.1".to_vec());
         let mut log = Log { whole, at, number: 0, name, kept: None };
         let mut genesis = Vec::new();
         settings(dc, 10, 2).encode(&mut genesis);
@@ -73,7 +73,8 @@ impl Log {
 
     /// Takes the rows of another data centre.
     fn takes(&mut self, name: &str, other: &Log) {
-        let source = Some(Source { name: name.as_bytes().to_vec(), mark: other.at });
+        let source =
+            Some(Source { name: name.as_bytes().to_vec(), mark: other.at, time: other.whole.now });
         let body = Body::State { source, bytes: other.encoded() };
         assert_eq!(self.append(0, body).0, Fate::Taken);
     }
@@ -116,7 +117,7 @@ fn a_log_drives_a_table() {
     }
     assert_eq!(east.write(7, &["HINCRBY t:sum n 1"]), [":1\r\n"]);
     for _ in 0..2 {
-        let source = Some(Source { name: b"west".to_vec(), mark: west.at });
+        let source = Some(Source { name: b"west".to_vec(), mark: west.at, time: west.whole.now });
         let body = Body::State { source, bytes: west.encoded() };
         assert_eq!(east.append(0, body).0, Fate::Taken);
     }
@@ -147,7 +148,7 @@ fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
         west.write(1, &["HINCRBY t:sum n 1000", "HSET t:sum n 5000"]);
         let mut east = if is_all_lost {
             // It was begun again by a node that had seen the other log.
-            Log::begun("east", NOW)
+            Log::begun("east", NOW, 0)
         } else {
             let whole = Whole::decode(&mut Reader::new(&early)).unwrap();
             Log { whole, at: early_at, number: 0, name: b"node.2".to_vec(), kept: None }
@@ -208,8 +209,7 @@ fn sums_that_all_nodes_of_a_data_centre_have_lost_come_from_another() {
     east.write(1, &["HINCRBY t:sum n 100"]);
     west.takes("east", &east);
     // A node that has nothing begins the log.
-    let mut east = Log::new("east");
-    east.at.position += 5_000;
+    let mut east = Log::begun("east", 0, 5_000);
     assert_eq!(east.write(2, &["HINCRBY t:sum n 1"]), [":1\r\n"]);
     east.takes("west", &west);
     assert_eq!(east.write(3, &["HINCRBY t:sum n 1"]), [":102\r\n"]);

@@ -125,7 +125,8 @@ fn forged(bytes: &[u8], state: &[u8], chance: &mut Rng) -> Vec<u8> {
             3 => entry.name = [&b"a/1"[..], b"b/1", b"", b"evil/9"][chance.usize(..4)].to_vec(),
             4 => {
                 let mark = Mark { position: wild(chance), checksum: wild(chance) };
-                let source = Source { name: b"west".to_vec(), mark };
+                let (name, time) = (b"west".to_vec(), wild(chance));
+                let source = Source { name, mark, time };
                 let source = chance.bool().then_some(source);
                 entry.body = Body::State { source, bytes: bent(state, chance) };
             }

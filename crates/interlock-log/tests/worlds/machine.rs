@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_log::codec::{put_number, Damaged, Reader};
-use interlock_log::machine::{Judge, Machine, Moment, Outcome, Winner};
+use interlock_log::machine::{Judge, Machine, Moment, Origin, Outcome, Winner};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
@@ -76,7 +76,7 @@ impl Machine for Toy {
         Outcome::Done
     }
 
-    fn join(&mut self, other: Self, judge: &Judge<'_>) -> u64 {
+    fn join(&mut self, other: Self, judge: &Judge<'_>, _: Origin<'_>) -> u64 {
         for (write, times) in other.writes {
             let ours = self.writes.entry(write).or_default();
             *ours = times.max(*ours);

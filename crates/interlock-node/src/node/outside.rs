@@ -9,7 +9,7 @@ use std::time::Instant;
 use interlock_log::apply::Whole;
 use interlock_log::entry::Mark;
 use interlock_log::machine::Machine;
-use interlock_log::rows::{Held, Image, Rows};
+use interlock_log::rows::{Held, Image, Rows, Writers};
 use interlock_stores::disk::Disk;
 
 use super::Node;
@@ -45,6 +45,8 @@ pub struct Changes {
     pub stand: Stand,
     /// The number of the last change of all.
     pub last: u64,
+    /// The writers of this data centre, for others to know whose sums only its entries tell.
+    pub writers: Writers,
     pub lacking: Lacking,
 }
 
@@ -218,7 +220,8 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
                 }
             }
         };
-        Some(Changes { stand, last, lacking })
+        let writers = state.machine.as_ref()?.writers().clone();
+        Some(Changes { stand, last, writers, lacking })
     }
 }
 
@@ -226,10 +229,11 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
 pub(crate) fn encoded(
     settings: &interlock_log::rows::Settings,
     rows: &[(&[u8], &[u8])],
+    writers: Writers,
 ) -> Vec<u8> {
     let mut genesis = Vec::new();
     settings.encode(&mut genesis);
-    let rows = Rows::of(settings.clone(), rows.iter().copied());
+    let rows = Rows::of(settings.clone(), rows.iter().copied()).with_writers(writers);
     let mut bytes = Vec::new();
     Whole::of(genesis, rows).encode(&mut bytes);
     bytes

@@ -170,8 +170,8 @@ def _troubles(told: Sequence[Told]) -> Iterator[str]:
         merged = int(status.get("merged_rows") or 0)
         if merged:
             yield (
-                f"{one.id}: {merged:,} rows were merged after a loss that was deeper than every "
-                f"ring; older writes may have won, and sums may be wrong"
+                f"{one.id}: {merged:,} rows were merged after a loss; older writes may have won, "
+                f"and sums may be wrong"
             )
 
 

@@ -1,0 +1,89 @@
+//! Rule 5: states that are joined, of this data centre and of others.
+
+use super::Whole;
+use crate::codec::{Damaged, Reader};
+use crate::entry::{Mark, Source};
+use crate::machine::{Centre, Judge, Machine, Origin, Rules};
+
+impl<M: Machine> Whole<M> {
+    /// Rule 5: joins a state. True if it was a history of this data centre with writes that this one lacked.
+    pub(super) fn join(
+        &mut self,
+        source: Option<&Source>,
+        bytes: &[u8],
+        at: Mark,
+        rules: Rules,
+    ) -> Result<bool, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let mut theirs = Self::decode(&mut reader)?;
+        reader.end()?;
+        if self.machine.is_none() || theirs.machine.is_none() {
+            return Err(Damaged);
+        }
+        match source {
+            // The numbers of another data centre's names and clients are of its own log.
+            Some(source) => {
+                let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else {
+                    return Err(Damaged);
+                };
+                let judge = Judge::new(&self.sessions, &theirs.sessions, rules);
+                let heard = self.sources.entry(source.name.clone()).or_default();
+                let is_newest = source.time >= heard.0;
+                let origin = Origin::Far(Centre { name: &source.name, is_newest });
+                self.reading = self.reading.max(ours.join(machine, &judge, origin));
+                self.merged += ours.take_short();
+                *heard = (source.time, source.mark).max(*heard);
+            }
+            None => {
+                // Whose clock is not believed must not stop all writes.
+                theirs.sessions.forgotten = theirs.sessions.forgotten.min(self.now);
+                if rules.within && theirs.is_within(self) {
+                    return Ok(false);
+                }
+                let is_history = theirs.now > 0;
+                self.merge(theirs, rules);
+                self.lineage = at.checksum | 1;
+                return Ok(is_history);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes in another history of this data centre.
+    pub(crate) fn merge(&mut self, theirs: Self, rules: Rules) {
+        let is_whole = rules.within && self.genesis == theirs.genesis && self.is_within(&theirs);
+        let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else { return };
+        let before = ours.changes();
+        let judge = Judge::new(&self.sessions, &theirs.sessions, rules);
+        let highest = if is_whole {
+            ours.replace(machine, self.now)
+        } else {
+            ours.join(machine, &judge, Origin::Own)
+        };
+        let lifted = judge.lifted.into_inner();
+        self.merged = self.merged.max(theirs.merged);
+        if !is_whole {
+            self.merged += (ours.changes() - before).max(1);
+        }
+        self.reading = self.reading.max(highest);
+        let mut sessions = theirs.sessions;
+        sessions.rebase(theirs.busy, self.busy);
+        self.sessions.join(sessions);
+        for (client, number, stamp) in lifted {
+            self.sessions.lift(&client, number, stamp);
+        }
+        for (name, heard) in theirs.sources {
+            let ours = self.sources.entry(name).or_default();
+            *ours = heard.max(*ours);
+        }
+    }
+
+    /// True if all writes of this history are in another too. What this one has forgotten must the other have.
+    /// Rows of elsewhere are no history.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let is_known = |(name, heard)| other.sources.get(name).is_some_and(|it| heard <= it);
+        self.now > 0
+            && self.sources.iter().all(is_known)
+            && self.sessions.is_within(&other.sessions)
+    }
+}

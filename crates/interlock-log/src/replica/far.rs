@@ -1,0 +1,157 @@
+//! After a loss: rows of elsewhere are brought back before all else, for what was done may hang on them. Where
+//! others may have sums of this data centre already, a lost history comes back as a whole.
+
+use std::collections::BTreeMap;
+
+use super::lost::Lost;
+use super::Replica;
+use crate::apply::Whole;
+use crate::entry::{Body, Entry, Mark, Source};
+use crate::machine::{Centre, Machine};
+use crate::ring::{Kept, Ring};
+
+/// The name of what came from nobody who is known, as from a database.
+const NOBODY: &[u8] = b".";
+
+/// The progress of bringing back the rows of elsewhere of a lost history.
+#[derive(Debug, Default)]
+pub(super) struct Far {
+    /// The place in the list of who sent them, and the number of the last that was looked at.
+    at: usize,
+    since: u64,
+    /// Some were missing: it is to be seen whether they have come.
+    found: bool,
+    done: bool,
+}
+
+/// Returns whether a state in a ring is an entry with rows of elsewhere, and no history.
+pub(super) fn is_entry(bytes: &[u8]) -> bool {
+    Entry::decode(bytes).is_ok()
+}
+
+impl<M: Machine, R: Ring> Replica<M, R> {
+    /// Returns whether an entry is to be put back by itself.
+    pub(super) fn takes_back(&self, kept: &Kept) -> bool {
+        let machine = self.state.machine.as_ref();
+        let is_judged = self.setup.rules.takes_back && !kept.did.done.is_empty();
+        !is_judged || machine.is_none_or(|it| it.takes_back(kept.did.writer))
+    }
+
+    /// The first entries that are to be appended after a loss; empty if all that they bring is there.
+    pub(super) fn bring_back(&mut self) -> Vec<Vec<u8>> {
+        let far = if self.setup.rules.far { self.far_entry() } else { None };
+        far.or_else(|| self.history()).into_iter().collect()
+    }
+
+    /// Some rows of elsewhere that the lost history had, and that this one has not.
+    fn far_entry(&mut self) -> Option<Vec<u8>> {
+        let mine = self.mine.as_mut().filter(|mine| !mine.far.done)?;
+        let (theirs, ours) = (mine.state.machine.as_ref()?, self.state.machine.as_ref()?);
+        let mut sources = mine.state.sources.clone();
+        if theirs.has_joined() {
+            sources.insert(NOBODY.to_vec(), (mine.state.now, Mark::default()));
+        }
+        let heard = &self.state.sources;
+        sources.retain(|name, lost| heard.get(name) != Some(lost));
+        loop {
+            let Some((name, (time, mark))) = sources.iter().nth(mine.far.at) else {
+                mine.far = Far { done: !mine.far.found, ..Far::default() };
+                if mine.far.done {
+                    return None;
+                }
+                continue;
+            };
+            let is_newest = heard.get(name).is_none_or(|(before, _)| time >= before);
+            let centre = Centre { name, is_newest };
+            let (last, part) = theirs.far_part(ours, centre, mine.far.since);
+            match last {
+                Some(last) => mine.far.since = last,
+                None => (mine.far.at, mine.far.since) = (mine.far.at + 1, 0),
+            }
+            if let Some(part) = part {
+                mine.far.found = true;
+                let mut bytes = Vec::new();
+                Whole::of(self.state.genesis.clone(), part).encode(&mut bytes);
+                let source = Source { name: name.clone(), mark: *mark, time: *time };
+                return Some(self.states(Some(source), bytes));
+            }
+        }
+    }
+
+    /// The lost history as a whole, if it has done writes that must not come back by themselves.
+    fn history(&mut self) -> Option<Vec<u8>> {
+        let is_missing = |state: &Whole<M>, kept: &Kept| {
+            let mut clients = kept.did.done.iter().filter_map(|done| done.command.client.as_ref());
+            kept.number > state.sessions.last(&kept.name)
+                || clients.any(|(client, number)| !state.sessions.has_done(client, *number))
+        };
+        let mut missing = Vec::new();
+        let mut all = Vec::new();
+        self.ring.each(&mut |kept| {
+            if !self.takes_back(kept) && is_missing(&self.state, kept) {
+                missing.push(kept.clone());
+            }
+            true
+        });
+        if missing.is_empty() {
+            return None;
+        }
+        self.ring.each(&mut |kept| {
+            all.push(kept.clone());
+            true
+        });
+        let mut mine = self.mine.take().unwrap_or_else(|| self.nothing());
+        if !mine.is_folded {
+            for kept in all {
+                let time = kept.did.time;
+                let body = Body::PutBack(kept.did);
+                let entry = Entry { name: kept.name, number: kept.number, ..entry(body) };
+                self.apply_to(&mut mine.state, &entry, time);
+            }
+            mine.changed();
+            mine.is_folded = true;
+        }
+        let mut bytes = Vec::new();
+        if missing.iter().any(|kept| !is_missing(&mine.state, kept)) {
+            mine.state.encode(&mut bytes);
+        }
+        self.mine = Some(mine);
+        (!bytes.is_empty()).then(|| self.states(None, bytes))
+    }
+
+    /// Takes rows of elsewhere that only the ring has into the lost history.
+    pub(super) fn recall(&mut self) {
+        if !std::mem::take(&mut self.has_far) || !self.setup.rules.far {
+            return;
+        }
+        let entries: Vec<_> =
+            self.ring.states().iter().filter_map(|bytes| Entry::decode(bytes).ok()).collect();
+        if entries.is_empty() {
+            return;
+        }
+        let mut mine = self.mine.take().unwrap_or_else(|| self.nothing());
+        for entry in entries {
+            let now = mine.state.now;
+            self.apply_to(&mut mine.state, &entry, now);
+        }
+        mine.changed();
+        self.mine = Some(mine);
+    }
+
+    /// A history of this table in which nothing was done.
+    fn nothing(&self) -> Lost<M> {
+        let mut state = Whole::default();
+        let genesis = Body::Genesis(self.setup.genesis.clone());
+        self.apply_to(&mut state, &Entry { seen: 1, ..entry(genesis) }, 0);
+        Lost::new(state, self.place.mark.position, BTreeMap::new(), false)
+    }
+
+    fn apply_to(&self, state: &mut Whole<M>, entry: &Entry, time: u64) {
+        let (limits, rules) = (&self.setup.limits, self.setup.rules);
+        state.apply(entry, Mark::default(), time, false, limits, rules);
+    }
+}
+
+fn entry(body: Body) -> Entry {
+    Entry { name: NOBODY.to_vec(), number: 0, read: Mark::default(), seen: 0, nonce: 0, body }
+}

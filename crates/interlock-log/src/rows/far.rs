@@ -1,0 +1,273 @@
+//! Rows of other data centres in a table: taken in, and brought back after a loss.
+
+use super::Rows;
+use crate::codec::{put_number, Damaged, Reader};
+use crate::machine::Centre;
+use crate::stamp;
+use crate::state::State;
+
+/// Rows of a lost history that are looked at for one entry, and the bytes of those that it has.
+const LOOKED: usize = 20_000;
+const SIZE: usize = 1 << 19;
+
+/// The most writers that are remembered of each kind.
+const MOST: usize = 256;
+
+/// The writers of a data centre, by who knows what they have added.
+///
+/// What one has added is either known by the entries of the log, which can be put back, and what others have of it is
+/// passed over; or it came from others, and is joined: then nothing is added to it, for they may have it already. The
+/// first to come decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writers {
+    own: Vec<u64>,
+    /// Those from this one to another are own that are not joined: they began with this log, or it was begun by
+    /// somebody who has their entries. There is none above yet.
+    own_from: u64,
+    own_until: u64,
+    joined: Vec<u64>,
+    /// All up to this one are joined that are not own: they are together in sums that were joined.
+    below: u64,
+}
+
+impl Writers {
+    pub fn is_own(&self, number: u64) -> bool {
+        let is_joined = || self.joined.binary_search(&number).is_ok() || number <= self.below;
+        self.own.binary_search(&number).is_ok()
+            || (self.own_from..=self.own_until).contains(&number) && !is_joined()
+    }
+
+    /// A log is begun by somebody who has not the entries of writers below a number.
+    pub(super) fn begins(&mut self, number: u64) {
+        self.own_from = number;
+    }
+
+    /// Writers may have begun up to a number.
+    pub(super) fn reach(&mut self, number: u64) {
+        self.own_until = self.own_until.max(number);
+    }
+
+    pub fn is_joined(&self, number: u64) -> bool {
+        let is_joined = self.joined.binary_search(&number).is_ok();
+        is_joined || number <= self.below && !self.is_own(number)
+    }
+
+    pub fn has_joined(&self) -> bool {
+        self.below > 0 || !self.joined.is_empty()
+    }
+
+    /// Returns whether a total is one of a data centre with these writers, and known by entries; of old ones that are
+    /// together if any of them is.
+    pub fn has(&self, dc: &[u8], name: &[u8], at: u64) -> bool {
+        match stamp::parts(name) {
+            Some((of, Some(number))) => of == dc && self.is_own(number),
+            Some((of, None)) => of == dc && self.has_up_to(at),
+            None => false,
+        }
+    }
+
+    fn has_up_to(&self, number: u64) -> bool {
+        (self.own_from..=self.own_until).contains(&number) && number > self.below
+            || self.own.first().is_some_and(|first| *first <= number)
+    }
+
+    /// A writer adds, or a lost entry of it comes back.
+    pub(super) fn adds(&mut self, number: u64) {
+        if !self.is_joined(number) {
+            note(&mut self.own, number);
+        }
+    }
+
+    /// A total of a data centre with these writers comes from elsewhere.
+    fn joins(&mut self, dc: &[u8], name: &[u8], at: u64) {
+        match stamp::parts(name) {
+            Some((of, Some(number))) if of == dc && !self.is_own(number) => {
+                note(&mut self.joined, number);
+            }
+            Some((of, None)) if of == dc => self.below = self.below.max(at),
+            _ => {}
+        }
+    }
+
+    /// Another history of the data centre comes in.
+    pub(super) fn inherit(&mut self, other: &Writers) {
+        other.joined.iter().filter(|it| self.own.binary_search(it).is_err()).for_each(|it| {
+            note(&mut self.joined, *it);
+        });
+        self.below = self.below.max(other.below);
+        self.own_from = self.own_from.min(other.own_from);
+        other.own.iter().for_each(|number| self.adds(*number));
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_number(out, self.below);
+        put_number(out, self.own_from);
+        put_number(out, self.own_until);
+        for list in [&self.own, &self.joined] {
+            put_number(out, list.len() as u64);
+            list.iter().for_each(|number| put_number(out, *number));
+        }
+    }
+
+    /// # Errors
+    ///
+    /// The bytes are none that `encode` writes.
+    pub fn decode(from: &mut Reader<'_>) -> Result<Writers, Damaged> {
+        let (below, own_from, own_until) = (from.number()?, from.number()?, from.number()?);
+        let mut writers = Writers { below, own_from, own_until, ..Writers::default() };
+        for list in [&mut writers.own, &mut writers.joined] {
+            for _ in 0..from.count(1)? {
+                list.push(from.number()?);
+            }
+            if list.len() > MOST || !list.is_sorted_by(|one, next| one < next) {
+                return Err(Damaged);
+            }
+        }
+        Ok(writers)
+    }
+}
+
+fn note(list: &mut Vec<u64>, number: u64) {
+    if let Err(at) = list.binary_search(&number) {
+        list.insert(at, number);
+        if list.len() > MOST {
+            list.remove(0);
+        }
+    }
+}
+
+impl Rows {
+    /// See [`Machine::takes_back`](crate::machine::Machine::takes_back).
+    pub fn takes_back(&self, writer: u64) -> bool {
+        !self.writers.is_joined(writer)
+    }
+
+    /// See [`Machine::comes_back`](crate::machine::Machine::comes_back).
+    pub fn comes_back(&mut self, writer: u64) {
+        self.writers.adds(writer);
+    }
+
+    /// The writers of this data centre, by who knows their sums.
+    pub fn writers(&self) -> &Writers {
+        &self.writers
+    }
+
+    /// These rows, of a history with such writers.
+    #[must_use]
+    pub fn with_writers(mut self, writers: Writers) -> Rows {
+        self.writers = writers;
+        self
+    }
+
+    /// The state of a row of elsewhere, without what this data centre's entries say.
+    pub(super) fn sifted(&self, state: State, writers: &Writers) -> State {
+        let dc = self.settings.dc.as_bytes();
+        self.settings.rules.without(state, |name, at| writers.has(dc, name, at))
+    }
+
+    /// Returns whether others have more of what this data centre's writers have added than its entries say.
+    fn is_short(&self, key: &[u8], theirs: &State, writers: &Writers) -> bool {
+        let (rules, dc) = (&self.settings.rules, self.settings.dc.as_bytes());
+        let mut known = Vec::new();
+        if let Some(ours) = self.store.get(key) {
+            rules.each_total(&rules.trust(ours.into()), |name, at| known.push((name.to_vec(), at)));
+        }
+        let mut is_short = false;
+        rules.each_total(theirs, |name, at| {
+            let has = known.iter().any(|(of, known)| of == name && *known >= at);
+            is_short |= writers.has(dc, name, at) && !has;
+        });
+        is_short
+    }
+
+    fn joined_far(
+        &self,
+        key: &[u8],
+        theirs: &State,
+        centre: Centre<'_>,
+        writers: &Writers,
+    ) -> Option<State> {
+        let Some(ours) = self.store.get(key) else { return Some(theirs.clone()) };
+        let is_theirs = |name: &[u8], at| writers.has(centre.name, name, at);
+        self.settings.rules.join_far(ours, theirs, centre.name, &is_theirs, centre.is_newest)
+    }
+
+    /// Notes whose sums come in with a state of elsewhere.
+    pub(super) fn note_joined(&mut self, state: &State) {
+        let (rules, dc) = (&self.settings.rules, self.settings.dc.as_bytes());
+        let writers = &mut self.writers;
+        rules.each_total(state, |name, at| writers.joins(dc, name, at));
+    }
+
+    /// Takes in rows of another data centre, or those of it that a lost history of this one had. Returns the highest
+    /// reading.
+    pub fn take_far(&mut self, other: &Rows, centre: Centre<'_>) -> u64 {
+        if !self.settings.is_same_table(&other.settings) {
+            // Their states would be read as something else.
+            return self.store.newest();
+        }
+        let is_returned = other.settings.dc == self.settings.dc;
+        let rules = self.settings.rules.clone();
+        // A lost history does not know what the other's entries say.
+        let theirs_own = if is_returned { Writers::default() } else { other.writers.clone() };
+        let ours_own = self.writers.clone();
+        for row in other.store.all() {
+            let whole = rules.trust(row.state.into());
+            let theirs = self.sifted(whole.clone(), &ours_own);
+            let is_short = theirs != whole && self.is_short(row.key, &whole, &ours_own);
+            self.short += u64::from(is_short);
+            self.note_joined(&theirs);
+            let joined = self.joined_far(row.key, &theirs, centre, &theirs_own);
+            let Some(joined) = joined else { continue };
+            let newest = stamp::reading(rules.newest(&joined));
+            self.store.put(row.key, &joined, newest);
+            // The other is told what this data centre says of sums that it has otherwise.
+            if !is_returned && joined == theirs && !is_short {
+                self.store.is_theirs(row.key);
+            }
+        }
+        self.store.saw(other.store.newest());
+        self.store.newest()
+    }
+
+    /// See [`Machine::far_part`](crate::machine::Machine::far_part).
+    pub fn far_part(
+        &self,
+        than: &Rows,
+        centre: Centre<'_>,
+        since: u64,
+    ) -> (Option<u64>, Option<Rows>) {
+        if !self.settings.is_same_table(&than.settings) {
+            return (None, None);
+        }
+        let rules = &self.settings.rules;
+        let dc = self.settings.dc.as_bytes();
+        let is_joined = |name: &[u8]| match stamp::parts(name) {
+            Some((of, number)) => of == dc && number.is_none_or(|it| self.writers.is_joined(it)),
+            None => false,
+        };
+        let rows = self.store.changed_since(since, LOOKED);
+        let mut found: Vec<(&[u8], State)> = Vec::new();
+        let (mut size, mut last) = (0, None);
+        for row in rows {
+            if size >= SIZE {
+                break;
+            }
+            last = Some(row.number);
+            if !rules.is_of_others(row.state, dc, &is_joined) {
+                continue;
+            }
+            let theirs = self.sifted(rules.trust(row.state.into()), &self.writers);
+            let theirs = self.sifted(theirs, &than.writers);
+            if than.joined_far(row.key, &theirs, centre, &Writers::default()).is_some() {
+                size += row.key.len() + theirs.as_bytes().len();
+                found.push((row.key, theirs));
+            }
+        }
+        if found.is_empty() {
+            return (last, None);
+        }
+        let pairs = found.iter().map(|(key, state)| (*key, state.as_bytes()));
+        (last, Some(Rows::of(self.settings.clone(), pairs)))
+    }
+}

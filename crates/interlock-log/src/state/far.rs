@@ -1,0 +1,86 @@
+//! States of another data centre: whose sums are whose, and what of a state came from elsewhere.
+
+use super::join::reading;
+use super::{Rules, State, ALIVE, BIRTH, FLOOR};
+use crate::column::Cell;
+use crate::pack;
+use crate::stamp;
+
+impl Rules {
+    /// Takes in a state of another data centre, as `join_bytes`, but its own sums are what it says that they are, if
+    /// it says so later than all that it said before: its log may have lost what others have heard of. An
+    /// earlier word counts only where there is none.
+    ///
+    /// # Arguments
+    ///
+    /// `is_of` tells of a writer and the time of its total whether that is known to the other data centre, of this
+    /// name, by its entries.
+    pub fn join_far(
+        &self,
+        ours: &[u8],
+        theirs: &State,
+        centre: &[u8],
+        is_of: &dyn Fn(&[u8], u64) -> bool,
+        is_newest: bool,
+    ) -> Option<State> {
+        let (one, other) = (self.cells(ours), self.cells(theirs.as_bytes()));
+        if one[FLOOR] != other[FLOOR] {
+            return self.join_bytes(ours, theirs);
+        }
+        let sums = || self.columns.iter().filter_map(|column| Some((column, column.joined_at()?)));
+        if !is_newest {
+            let is_of =
+                |name: &[u8], _: u64| stamp::parts(name).is_some_and(|(of, _)| of == centre);
+            let has = |(column, at): (&crate::column::Column, usize)| {
+                column.totals(&one[at]).any(|total| is_of(total.name, total.at))
+            };
+            if sums().any(has) {
+                return self.join_bytes(ours, &self.without(theirs.clone(), is_of));
+            }
+            return self.join_bytes(ours, theirs);
+        }
+        let is_later = |(column, at): (&crate::column::Column, usize)| {
+            column.totals(&one[at]).filter(|total| is_of(total.name, total.at)).any(|ours| {
+                !column.totals(&other[at]).any(|it| {
+                    it.name == ours.name
+                        && (it.at > ours.at || (it.at, it.total) == (ours.at, ours.total))
+                })
+            })
+        };
+        if !sums().any(is_later) {
+            return self.join_bytes(ours, theirs);
+        }
+        let less = self.without(self.trust(ours.into()), is_of);
+        let joined = self.join_bytes(less.as_bytes(), theirs).unwrap_or(less);
+        (joined.as_bytes() != ours).then_some(joined)
+    }
+
+    /// Calls for each total of a state's sums, with its writer and its time.
+    pub fn each_total(&self, state: &State, mut call: impl FnMut(&[u8], u64)) {
+        let cells = self.cells(state.as_bytes());
+        for (column, at) in self.columns.iter().filter_map(|it| Some((it, it.joined_at()?))) {
+            column.totals(&cells[at]).for_each(|total| call(total.name, total.at));
+        }
+    }
+
+    /// Returns whether somebody else than a data centre may have had a part in a state, or one of its own writers
+    /// whose sums are not known by its entries alone.
+    pub fn is_of_others(&self, state: &[u8], dc: &[u8], is_joined: &dyn Fn(&[u8]) -> bool) -> bool {
+        let cells = self.cells(state);
+        let is_foreign = |cell: &Cell<'_>| {
+            let writer = pack::bytes(cell).and_then(|stamp| stamp.get(8..)).unwrap_or(&[]);
+            reading(cell) > 0 && stamp::parts(writer).is_some_and(|(of, _)| of != dc)
+        };
+        let stamps = [FLOOR, BIRTH, ALIVE].into_iter().chain(self.registers().map(|at| at + 1));
+        if stamps.map(|at| &cells[at]).any(is_foreign) {
+            return true;
+        }
+        self.columns.iter().filter_map(|it| Some((it, it.joined_at()?))).any(|(column, at)| {
+            // Nobody can tell who set the greatest value, or the bits.
+            let is_nameless = !column.is_register() && &*cells[at] != pack::NIL;
+            let is_far =
+                |name: &[u8]| stamp::parts(name).is_some_and(|(of, _)| of != dc) || is_joined(name);
+            is_nameless || column.totals(&cells[at]).any(|total| is_far(total.name))
+        })
+    }
+}
