@@ -7,57 +7,58 @@ QUEUE = """\
 
 # interlock queue
 
-Looks at the queues of a hub or a Redis, and operates them: [how to operate a
-queue](../howto/operate-a-queue.md). Data goes to standard output, all else to standard error.
+Inspects and operates the queues of a hub or a Redis: [how to operate a
+queue](../howto/operate-a-queue.md). Data goes to standard output, everything else to standard
+error.
 
-## For all of them
+## All subcommands
 
 """
 
 QUEUE_HEAD = """
-A `QUEUE` is named by 1 to 512 bytes without braces, an `ID` is the number that a put answered. Keys
-are text. What may lose something asks on a terminal; without one it is refused unless `--yes` is
-there.
+A `QUEUE` is a name of 1 to 512 bytes without braces, an `ID` is the number that a put returned.
+Keys are text. Subcommands that may lose messages ask for confirmation on a terminal; without a
+terminal they require `--yes`.
 
-| code | means |
+| code | meaning |
 |---|---|
 | 0 | done |
-| 1 | the engine refused or does not answer; or no such queue or message (others are done) |
-| 2 | wrong usage, or a file that is none |
+| 1 | the engine refused or does not answer; or a queue or message is unknown (others are done) |
+| 2 | wrong usage, or an invalid file |
 | 130 | Ctrl-C |
 
 """
 
 QUEUE_JSON = """
-## What --json prints
+## Output of --json
 
-An object a line. Bytes are a string where they are UTF-8, else an object with `base64`. Times are
-seconds, an age or a wait that there is not is `null`. Names are not changed within a version of the
-wire; new ones may come.
+One object per line. Bytes are a string if they are UTF-8, else an object with `base64`. Times are
+in seconds; a missing age or wait is `null`. Names do not change within a version of the wire; names
+may be added.
 
-| of | an object for each | its names |
+| subcommand | an object per | fields |
 |---|---|---|
 """
 
 # Of which, for each what, names.
 QUEUE_NAMES = (
     ("`list`, `stats`", "queue",
-     ("queue", "and those of [`il1_stats`](engine-wire.md#reading) but time; as seconds",
+     ("queue", "and those of [`il1_stats`](engine-wire.md#reading) except time; in seconds",
       "oldest_ready", "oldest_waiting")),
     ("`hot`", "key", ("key", "depth")),
     ("`peek`", "message",
      ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
       "due_in", "keys", "shared", "barrier", "error", "failures", "payload", "format", "value")),
-    ("`explain`", "message that was asked for, or the key",
+    ("`explain`", "message given, or the key",
      ("queue", "truncated", "nodes", "and in each node id", "task", "state", "attempt", "age",
       "consumer", "held_for", "lease_left", "due_in", "paused", "freeing", "blocked",
       "in which key", "ahead", "exact", "holders", "blocks", "in which messages", "exact")),
     ("`roots`", "queue",
      ("queue", "blocked", "exact", "roots", "and in each root kind", "id", "key", "blocked",
       "exact", "depth", "leased_for", "due_in", "consumer", "freeing")),
-    ("`watch`", "look",
+    ("`watch`", "refresh",
      ("queue", "time", "counts", "rates", "hot", "oldest_waiting", "leases")),
-    ("`watch` without a queue", "queue and look", ("queue", "time", "counts", "rates")),
+    ("`watch` without a queue", "queue and refresh", ("queue", "time", "counts", "rates")),
     ("`revoke`, `retry`, `skip`, `bury`, `cancel`, `discard`", "message", ("id", "changed")),
     ("`pause`, `resume`", "key, or the queue", ("queue", "key", "changed")),
     ("`seal`, `reopen`", "queue", ("queue", "changed")),
@@ -75,29 +76,29 @@ QUEUE_NAMES = (
 )  # fmt: skip
 
 QUEUE_TAIL = """
-`format` is `json`, `text`, `msgpack` or `bytes`: what a payload was taken for; `value` is what it
-says, of the first and the third. `outcome` is `settled`, `failed` (the command), `late` (`--wait`
-was over), `lost` (the lease was revoked) or `gone` (somebody else settled it). `export` always
-writes JSON.
+`format` is the detected format of a payload: `json`, `text`, `msgpack` or `bytes`; `value` is the
+decoded value of `json` and `msgpack`. `outcome` is `settled`, `failed` (the command), `late`
+(`--wait` passed), `lost` (the lease was revoked) or `gone` (someone else settled it). `export`
+always writes JSON.
 
-Of an edited dead letter `requeue` has its new `keys` and `shared` as well.
-Of a dead letter `peek` has `died` (seconds since 1970) and `freeing` (the command that puts it
-again) as well; `explain` has one node for it, with `id`, `state` (`dead`), `attempt`, `error`,
-`died` and `freeing`. With `--roots` the nodes are the message that was asked for and the roots.
-`blocks` tells how many messages wait for a node that `freeing` would free, at least so many where
-`exact` is false; it is null for all other nodes, and behind the first 20.
-`task` is null where a message is no call of a task.
+For an edited dead letter, `requeue` also has its new `keys` and `shared`.
+For a dead letter, `peek` also has `died` (seconds since 1970) and `freeing` (the command that
+requeues it); `explain` has one node for it, with `id`, `state` (`dead`), `attempt`, `error`,
+`died` and `freeing`. With `--roots`, the nodes are the message given and the roots.
+`blocks` is the number of messages that wait for a node with a `freeing` command, a minimum if
+`exact` is false; it is null for all other nodes, and after the first 20.
+`task` is null if a message is not a call of a task.
 
-## What export writes
+## Format of an export
 
-The first line is the head: `interlock` (`queue`), `format` (2), `queue`, `options` (those of
-`il1_configure`), `counts` (those of `il1_stats`), `paused` (keys) and `left_out` (how many were
-leased). A line for each dead letter follows, in the order in which they died: `dead` (its id),
-`attempts`, `time`, `error`, `keys`, `shared`, `options` (those of the put, as
-[the wire](engine-wire.md#il1_put) has them, in small letters), `payload`. Then a line for each
-message, in the order of their places, delayed ones last: `id`, `sequence`, `state`, `attempt`,
-`due`, `error`, `keys`, `shared`, `options`, `payload`. `import` reads format 1 too, which had no
-`paused`, and of dead letters `priority` instead of `options`. The last line has `end`, `messages`
-and `dead`, how many there should be.
+The first line is the header: `interlock` (`queue`), `format` (2), `queue`, `options` (those of
+`il1_configure`), `counts` (those of `il1_stats`), `paused` (keys) and `left_out` (number of leased
+messages). Then comes a line per dead letter, in the order of their deaths: `dead` (its id),
+`attempts`, `time`, `error`, `keys`, `shared`, `options` (those of the put, as in
+[the wire](engine-wire.md#il1_put), in lower case), `payload`. Then comes a line per message, in the
+order of their places, delayed ones last: `id`, `sequence`, `state`, `attempt`, `due`, `error`,
+`keys`, `shared`, `options`, `payload`. `import` also reads format 1, which has no `paused`, and
+whose dead letters have `priority` instead of `options`. The last line has `end`, and in `messages`
+and `dead` the numbers of messages and dead letters.
 `time` and `due` are µs since 1970.
 """

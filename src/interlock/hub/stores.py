@@ -220,8 +220,8 @@ STORES = ListOf(
             "server to send messages to",
             "",
         ),
-        Key("ca", file, FILE, 'PEM file with the authority of the server\'s certificate; "" for the '
-            "authorities that this machine trusts", ""),
+        Key("ca", file, FILE, 'PEM file with the authority of the server\'s certificate; "" for '
+            "the authorities that this machine trusts", ""),
         Key("cert", file, FILE, "PEM file with a certificate to show to the server", ""),
         Key("key", file, FILE, "PEM file with the key of that certificate", ""),
         Key("password_file", file, FILE, "file with the password for the server, on one line", ""),

@@ -51,9 +51,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "queue",
-        help="look at the queues of an engine, and operate them",
-        description="Look at the queues of a hub or a Redis, and operate them. The variable "
-        "INTERLOCK_URL, or --url, says where they are.",
+        help="inspect and operate the queues of an engine",
+        description="Inspect and operate the queues of a hub or a Redis. Name the engine with "
+        "the variable INTERLOCK_URL or with --url.",
     )
     questions = parser.add_subparsers(prog="interlock queue", metavar="COMMAND", required=True)
     for group in GROUPS:

@@ -27,8 +27,8 @@ from interlock.errors import InterlockError
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
 
-EXEC = Flag("--exec", "run this command of the shell when its time has come", "CMD")
-WAIT = Flag("--wait", "give up after S seconds, and take the barrier back", "S", seconds)
+EXEC = Flag("--exec", "shell command to run at the barrier's turn", "CMD")
+WAIT = Flag("--wait", "give up after S seconds and cancel the barrier", "S", seconds)
 
 
 def add_to(commands: Any) -> None:
@@ -37,10 +37,10 @@ def add_to(commands: Any) -> None:
         commands,
         "barrier",
         barrier,
-        "wait until all before now is settled, and run something before all else",
+        "wait until all earlier messages are settled, then run something before later ones",
         (EXEC, WAIT),
-        about="Puts a barrier, waits for its turn, runs CMD and opens the gate. If CMD fails, the "
-        "gate stays closed until the message is skipped. Ctrl-C takes the barrier back.",
+        about="Puts a barrier, waits for its turn, runs CMD and settles the barrier. If CMD fails, "
+        "the barrier keeps blocking until it is skipped. Ctrl-C cancels the barrier.",
     )
 
 

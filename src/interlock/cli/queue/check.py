@@ -19,8 +19,8 @@ def add_to(commands: Any) -> None:
         check,
         "check a Redis or a Valkey for settings that lose messages",
         about="It looks at the eviction policy, the append-only file, the save points and the role "
-        "of each server. Exit code 1 says that a setting loses messages, or could not be checked, "
-        "where the user may not call INFO. A hub has none of these settings.",
+        "of each server. Exit code 1: a setting loses messages, or cannot be checked because the "
+        "user may not call INFO. A hub has none of these settings.",
         queue=None,
     )
 

@@ -13,26 +13,24 @@ if TYPE_CHECKING:
     from interlock.engine.request import Argument
 
 FLAGS = {
-    "maxsize": Flag("--maxsize", "unsettled messages at most, leased ones too; 0: any number", "N"),
-    "maxbytes": Flag("--maxbytes", "bytes of their payloads at most; 0: any number", "N"),
-    "maxdead": Flag("--maxdead", "dead letters at most", "N"),
-    "dead_ttl": Flag(
-        "--dead-ttl", "seconds for which a dead letter is kept; none: no limit", "SECONDS"
-    ),
+    "maxsize": Flag("--maxsize", "maximum unsettled messages, including leased; 0: unlimited", "N"),
+    "maxbytes": Flag("--maxbytes", "maximum bytes of their payloads; 0: unlimited", "N"),
+    "maxdead": Flag("--maxdead", "maximum number of dead letters", "N"),
+    "dead_ttl": Flag("--dead-ttl", "seconds that a dead letter is kept; none: no limit", "SECONDS"),
     "dedup_window": Flag(
         "--dedup-window",
-        "seconds for which a dedup string stays known after its message is settled",
+        "seconds that the dedup string of a settled message is remembered",
         "SECONDS",
     ),
     "durability": Flag("--durability", "always, everysec or none; on a hub with a journal", "WORD"),
-    "attempts": Flag("--attempts", "attempts of a message in all; none: for ever", "N"),
+    "attempts": Flag("--attempts", "total attempts of a message; none: unlimited", "N"),
     "first": Flag("--first", "seconds of backoff after the first failure", "SECONDS"),
-    "factor": Flag("--factor", "by how much each further backoff is longer, 1 or more", "NUMBER"),
-    "longest": Flag("--longest", "the longest backoff, seconds", "SECONDS"),
+    "factor": Flag("--factor", "factor by which each further backoff grows, 1 or more", "NUMBER"),
+    "longest": Flag("--longest", "maximum backoff in seconds", "SECONDS"),
     "jitter": Flag(
-        "--jitter", "true: a backoff lies anywhere from half to all of its length; false", "WORD"
+        "--jitter", "true: each backoff is shortened at random, to half at most; false", "WORD"
     ),
-    "then": Flag("--then", "what follows the last attempt: dead or hold", "WORD"),
+    "then": Flag("--then", "outcome after the last attempt: dead or hold", "WORD"),
 }
 """By the names of `Client.queue` and `Retry`."""
 
@@ -45,9 +43,9 @@ def add_to(commands: Any) -> None:
         configure,
         "show the options of a queue, or change some",
         tuple(FLAGS.values()),
-        about="Without an option it shows all. Options that are not named stay, and no message is "
+        about="Without options it shows all. Other options are unchanged, and no message is "
         "dropped: with a lower --maxsize puts wait until there is room. Programs that declare "
-        "other options are refused when they next start. A queue that does not exist "
+        "different options are refused when they next start. A queue that does not exist "
         "is declared.",
     )
 

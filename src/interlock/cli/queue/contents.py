@@ -23,7 +23,7 @@ STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
 LIMIT = Flag("--limit", "number to show (10)", "N", positive, 10)
 STATE = Flag("--state", "only messages in this state", choices=STATES)
 KEY = Flag("--key", "only messages that have this key", "KEY")
-AFTER = Flag("--after", "those behind this message, for the next page", "ID", message_id)
+AFTER = Flag("--after", "only those after this message, for the next page", "ID", message_id)
 
 
 def add_to(commands: Any) -> None:
@@ -32,20 +32,19 @@ def add_to(commands: Any) -> None:
         commands,
         "hot",
         hot,
-        "the keys with most messages",
+        "show the keys with the most messages",
         (LIMIT,),
-        about="It goes through all keys that have messages.",
+        about="It visits all keys that have messages.",
     )
     declare(
         commands,
         "peek",
         peek,
-        "the first messages of a queue, or those named",
+        "show the first messages of a queue, or those with the given ids",
         (LIMIT, STATE, KEY, AFTER),
-        about="Without ids it goes through all messages, for a queue does not keep them in "
-        "one row; with --key only through those that have the key. Payloads that are JSON or "
-        "MessagePack are shown as what they say. Of one "
-        "message, all attempts that failed are shown, with where they did.",
+        about="Without ids it visits all messages, because a queue does not keep them in one "
+        "list; with --key, only those with the key. JSON and MessagePack payloads are shown "
+        "decoded. With one id, all failed attempts are shown with their tracebacks.",
         ids="[ID]",
     )
 

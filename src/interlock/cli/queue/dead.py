@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 KEY = Flag("--key", "only those that have this key", "KEY")
 LIMIT = Flag("--limit", "number to show (20)", "N", positive, 20)
-AFTER = Flag("--after", "those behind this dead letter, for the next page", "ID", message_id)
+AFTER = Flag("--after", "only those after this dead letter, for the next page", "ID", message_id)
 ALL = Flag("--all", "all dead letters")
 EDIT = edit.FLAGS
-BY_ERROR = Flag("--by-error", "count them by their errors")
+BY_ERROR = Flag("--by-error", "count them by error")
 
 
 def add_to(commands: Any) -> None:
@@ -44,20 +44,20 @@ def add_to(commands: Any) -> None:
         commands,
         "dead-letters",
         dead_letters,
-        "messages that were given up, and why",
+        "list messages that were given up, with their errors",
         (LIMIT, AFTER, KEY, BY_ERROR),
-        about="The newest first. With --by-error how many there are of each kind of error: "
-        "numbers in it make no difference.",
+        about="Newest first. With --by-error, it counts each kind of error, ignoring numbers in "
+        "the text.",
     )
     declare(
         commands,
         "requeue",
         requeue,
-        "put dead letters again",
+        "requeue dead letters",
         (ALL, KEY, YES, *EDIT),
-        about="Each becomes a new message behind all others, at its first attempt. Of one ID, "
-        "--args, --kwargs or --payload edit the message; its keys then are those that the task's "
-        "rule gives the edited call, by --app or by a worker, or those that you state.",
+        about="Each becomes a new message behind all others, at its first attempt. With one ID, "
+        "--args, --kwargs or --payload edit the message. Its keys are then computed from the "
+        "edited call by the task's rule, by --app or by a worker, or are those that you give.",
         ids="[ID]",
     )
 

@@ -13,7 +13,7 @@ from interlock.cli.queue.subcommand import BROKEN, count, declare, emit, failed,
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
 
-FORCE = Flag("--force", "although messages are unsettled, which are lost, leased ones too")
+FORCE = Flag("--force", "also drop unsettled messages, including leased ones")
 
 
 def add_to(commands: Any) -> None:
@@ -24,8 +24,7 @@ def add_to(commands: Any) -> None:
         drop,
         "remove a queue, with its declaration, dead letters and kept results",
         (FORCE, YES),
-        about="It is refused while a message is unsettled. Whoever uses the queue afterwards makes "
-        "it anew.",
+        about="It is refused while a message is unsettled. The next use creates the queue again.",
     )
 
 

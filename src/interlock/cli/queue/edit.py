@@ -22,9 +22,9 @@ FLAGS = (
     Flag("--payload", "edit: the payload of a message that is not a call of a task", "TEXT"),
     Flag("--app", "the app whose rule gives the keys of the edited call (a worker's)",
          "MODULE:APP"),
-    Flag("--new-key", "state a key of the edited message; may be given several times", "KEY",
+    Flag("--new-key", "a key of the edited message; may be given several times", "KEY",
          many=True),
-    Flag("--new-shared", "the same of a shared key", "KEY", many=True),
+    Flag("--new-shared", "the same for a shared key", "KEY", many=True),
     Flag("--no-keys", "the edited message has no keys"),
 )  # fmt: skip
 

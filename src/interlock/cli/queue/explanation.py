@@ -22,11 +22,11 @@ LIMIT = Flag(
     "--limit", "maximum number of messages to follow (100; 1000 with --roots)", "N", positive
 )
 ROOTS = Flag(
-    "--roots", "only the message and what it waits for in the end: what is handled, held, paused"
+    "--roots", "only the message and the ends of its chains: leased, held or paused messages"
 )
 STUCK = Flag(
     "--stuck",
-    "propose `revoke` for what is handled longer than this (60)",
+    "suggest `revoke` for messages handled longer than this (60)",
     "SECONDS",
     seconds,
     60.0,
@@ -39,11 +39,10 @@ def add_to(commands: Any) -> None:
         commands,
         "explain",
         explain,
-        "why a message waits, as a tree, with what would free it",
+        "show why a message waits, as a tree, with the commands that unblock it",
         (KEY, ROOTS, LIMIT, STUCK),
-        about="Below each message that waits for no other stands the command by which an "
-        "operator frees what waits for it. A message that is a task's call is shown with the "
-        "task's name.",
+        about="Each message that waits for no other is shown with the command that unblocks the "
+        "messages behind it. A call of a task is shown with the task's name.",
         ids="[ID]",
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOVE = Flag("--move", "first seal and pause the queue, and wait until nothing is leased")
 DRAIN = Flag("--drain", "wait until nothing is leased, at most S seconds", "S", seconds)
-LIVE = Flag("--live", "export although the queue is in use: a copy that may lack or double some")
+LIVE = Flag("--live", "export while the queue is in use; the copy may miss or repeat messages")
 
 
 def add_to(commands: Any) -> None:
@@ -28,7 +28,7 @@ def add_to(commands: Any) -> None:
         commands,
         "export",
         export,
-        "write a queue to standard output, a line of JSON a message",
+        "write a queue to standard output, one line of JSON per message",
         (MOVE, DRAIN, LIVE),
         about="In order, with everything known about each message, for `interlock queue import`. "
         "The queue must be sealed and paused, which --move does. Leased messages are not exported.",

@@ -21,8 +21,8 @@ KEY = Flag("--key", "only this key; may be given several times", "KEY", many=Tru
 def add_to(commands: Any) -> None:
     """Declare the subcommands."""
     pauses: tuple[tuple[Literal["pause", "resume"], str, str], ...] = (
-        ("pause", "hand out nothing of a queue, or of some of its keys", PAUSED),
-        ("resume", "hand out again", "Without --key the queue; keys stay paused by themselves."),
+        ("pause", "stop leasing messages of a queue, or of some of its keys", PAUSED),
+        ("resume", "lease messages again", "Without --key the queue; paused keys stay paused."),
     )
     # Closing a queue that is not there is a slip of the pen, unless it is meant.
     closing = {"pause": (NEW,), "resume": ()}
@@ -34,13 +34,13 @@ def add_to(commands: Any) -> None:
         entrance("seal", "sealed: puts are refused", "it was sealed already"),
         "refuse puts into a queue",
         (NEW,),
-        about="Messages in it are handed out as before.",
+        about="Messages in it are leased as before.",
     )
     declare(
         commands,
         "reopen",
         entrance("reopen", "open: puts are taken", "it was not sealed"),
-        "take puts again",
+        "accept puts again",
     )
 
 

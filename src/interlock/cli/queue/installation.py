@@ -11,7 +11,7 @@ from interlock.cli.queue.subcommand import ask, declare, emit
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
 
-REPLACE = Flag("--replace", "also in place of the library of a newer release")
+REPLACE = Flag("--replace", "also replace the library of a newer release")
 
 
 def add_to(commands: Any) -> None:
@@ -20,11 +20,11 @@ def add_to(commands: Any) -> None:
         commands,
         "install",
         install,
-        "give a Redis or a Valkey the library of functions, on a cluster all its primaries",
+        "install the library of functions on a Redis or Valkey, or on all primaries of a cluster",
         (REPLACE,),
-        about="Clients do it by themselves where their user may load functions. Where none but an "
-        "operator may, this does it, once after each upgrade. The library of a newer release "
-        "stays. A hub has its functions built in.",
+        about="Clients install it automatically if their user may load functions. If only an "
+        "operator may, run this once after each upgrade. The library of a newer release is "
+        "kept. A hub has its functions built in.",
         queue=None,
     )
 

@@ -29,14 +29,14 @@ def add_to(commands: Any) -> None:
         commands,
         "list",
         list_queues,
-        "all queues with how much is in them",
+        "list all queues with their numbers of messages",
         queue=None,
     )
     declare(
         commands,
         "stats",
         stats,
-        "all counts of a queue",
+        "show all counts of a queue",
         about="Messages by state, and totals since the queue was created.",
     )
 

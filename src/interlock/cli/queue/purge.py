@@ -14,7 +14,7 @@ from interlock.cli.tables import printable
 if TYPE_CHECKING:
     from interlock.engine.operator import Operator
 
-DEAD = Flag("--dead", "drop the dead letters, not the messages")
+DEAD = Flag("--dead", "discard the dead letters instead")
 KEY = Flag("--key", "only those that have this key", "KEY")
 
 

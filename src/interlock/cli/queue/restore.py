@@ -36,10 +36,10 @@ def add_to(commands: Any) -> None:
         commands,
         "import",
         run,
-        "put what `export` wrote, from standard input",
+        "put the messages of an export, from standard input",
         (FILE, SKIP_DEAD),
         about="Keeps the order and the state of each message. If it was interrupted, run it "
-        "again: messages that are there are not put again. It imports into a sealed queue too.",
+        "again: existing messages are not put twice. It also imports into a sealed queue.",
     )
 
 

@@ -31,10 +31,10 @@ def add_to(commands: Any) -> None:
         commands,
         "roots",
         roots,
-        "what holds messages up: held, retried and hung messages, and pauses",
+        "show what blocks messages: held, retried and hung messages, and pauses",
         (LIMIT, SLOW),
-        about="The one that blocks most messages comes first. Below each stands the command that "
-        "frees what waits for it. Counting stops at 2,000 messages behind one of them.",
+        about="The one that blocks most messages comes first, each with the command that unblocks "
+        "the messages behind it. Counting stops at 2,000 messages behind one of them.",
     )
 
 

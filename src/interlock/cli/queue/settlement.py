@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 THEN = Flag(
     "--then",
-    "outcome of the message: tried again after its backoff, held, a dead letter, or settled "
-    "(retry)",
+    "outcome of the message: retried after its backoff, held, a dead letter, or settled (retry)",
     choices=("retry", "hold", "dead", "skip"),
     default="retry",
 )
@@ -38,42 +37,42 @@ class Act(NamedTuple):
 ACTS = {
     "revoke": Act(
         "end the lease of messages",
-        "As if it had run out: its holder can no longer settle the message. A running handler "
+        "As if it had expired: its holder can no longer settle the message. A running handler "
         "continues, and must fence its writes.",
         "lease revoked",
         "not leased",
         True,
     ),
     "retry": Act(
-        "have messages tried again at once",
-        "Of messages that are held or back off.",
+        "retry messages immediately",
+        "For messages that are held or back off.",
         "ready",
         "neither held nor backing off",
         False,
     ),
     "skip": Act(
         "settle messages without handling them",
-        "Of messages that are held or back off; their keys move on.",
+        "For messages that are held or back off; their keys continue.",
         "skipped",
         "neither held nor backing off",
         True,
     ),
     "bury": Act(
         "make messages dead letters",
-        "Of messages that are held or back off; their keys move on.",
+        "For messages that are held or back off; their keys continue.",
         "a dead letter",
         "neither held nor backing off, or there is no room for a dead letter",
         True,
     ),
     "cancel": Act(
-        "take back messages that are not leased",
-        "They are settled, and nobody will handle them.",
+        "cancel messages that are not leased",
+        "They are settled without being handled.",
         "cancelled",
         "leased, or not there",
         True,
     ),
     "discard": Act(
-        "remove dead letters for good",
+        "delete dead letters permanently",
         "`purge --dead` discards all of them, or those of a key.",
         "discarded",
         "no dead letter",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from interlock.engine.operator import Operator
     from interlock.explanation import ExplainNode
 
-EVERY = Flag("--every", "look again each S seconds (2)", "S", seconds, 2.0)
-COUNT = Flag("--count", "end after this many looks", "N", positive)
+EVERY = Flag("--every", "refresh every S seconds (2)", "S", seconds, 2.0)
+COUNT = Flag("--count", "end after this many refreshes", "N", positive)
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def add_to(commands: Any) -> None:
         commands,
         "watch",
         watch,
-        "a queue live: rates, hot keys, who holds them, what waits longest; or all queues",
+        "show a queue live: rates, hot keys, their holders, the longest waits; or all queues",
         (EVERY, COUNT),
-        about="Without QUEUE all queues, with a line for each. On a terminal one screen, else a "
-        "line each time. Ctrl-C ends it.",
+        about="Without QUEUE all queues, one line each. On a terminal one screen, else one line "
+        "per refresh. Ctrl-C ends it.",
         queue="[QUEUE]",
     )
 

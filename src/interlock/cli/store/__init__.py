@@ -17,9 +17,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "store",
-        help="look at the files that stores of a hub have written",
-        description="Look at the files that stores of a hub have written, whether one runs or "
-        "not. A PATH is a folder, or one file in it.",
+        help="read the files that the stores of a hub have written",
+        description="Read the files that the stores of a hub have written, whether or not it "
+        "runs. A PATH is a folder, or one file in it.",
     )
     questions = parser.add_subparsers(prog="interlock store", metavar="COMMAND", required=True)
     for group in GROUPS:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Message = tuple[int, int, bytes, bytes, int]
 """Position, topic, payload, and microseconds since 1970."""
 
-JSON = Flag("--json", "print JSON, an object a line")
+JSON = Flag("--json", "print JSON, one object per line")
 EXIT_CODES = (
     "Exit codes: 0 done, 1 something is missing, damaged or unreadable, 2 wrong usage, 130 Ctrl-C."
 )

@@ -27,10 +27,10 @@ LINES = Flag("--lines", "number of existing messages to show first (10)", "N", p
 
 def add_to(commands: Any) -> None:
     """Declare the subcommand."""
-    declare(commands, "tail", run, "print the last messages, and those that come",
+    declare(commands, "tail", run, "print the last messages, then new ones",
             (FROM, LINES, JSON),
-            about="Until Ctrl-C; files that are begun later are followed too. What is missing is "
-            "reported on standard error with its position.")  # fmt: skip
+            about="Runs until Ctrl-C and follows new files. Missing messages are reported on "
+            "standard error with their position.")  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:

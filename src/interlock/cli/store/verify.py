@@ -15,7 +15,7 @@ File = tuple[str, int, int, list[int], list[int], int, int, bool, bool]
 def add_to(commands: Any) -> None:
     """Declare the subcommand."""
     declare(commands, "verify", run, "compare files with their checksums", (JSON,), topic=False,
-            about="A line for each file, and what of it is damaged or missing.")  # fmt: skip
+            about="Prints a line per file, with its damaged or missing parts.")  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:

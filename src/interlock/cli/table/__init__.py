@@ -17,8 +17,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "table",
-        help="look at tables in shared memory, and change them",
-        description="Look at tables in the shared memory of this machine, and change them. A NAME "
+        help="read and change tables in shared memory",
+        description="Read and change tables in the shared memory of this machine. A NAME "
         "with a slash is the path of a table in a file.",
     )
     questions = parser.add_subparsers(prog="interlock table", metavar="COMMAND", required=True)

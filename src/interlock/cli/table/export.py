@@ -31,10 +31,10 @@ from interlock.explanation import printable_json
 if TYPE_CHECKING:
     from interlock.table.table import SharedTable
 
-FORMAT = Flag("--format", "csv, jsonl (a JSON object a line), arrow (a file; needs pyarrow) (csv)",
+FORMAT = Flag("--format", "csv, jsonl (an object per line), arrow (a file; needs pyarrow) (csv)",
               default="csv", choices=("csv", "jsonl", "arrow"))  # fmt: skip
-TO = Flag("--to", "write FILE, once all is there, instead of standard output", "FILE", Path)
-KEYS = Flag("--keys", "how an Arrow file has the keys (str)",
+TO = Flag("--to", "write to FILE instead of standard output, once complete", "FILE", Path)
+KEYS = Flag("--keys", "type of the keys in an Arrow file (str)",
             default="str", choices=("str", "bytes"))  # fmt: skip
 
 
@@ -44,10 +44,10 @@ def add_to(commands: Any) -> None:
         commands,
         "export",
         export,
-        "write all rows, with when they expire",
+        "write all rows, with their expiry",
         (FORMAT, TO, KEYS),
-        about="`interlock table import` reads each of the formats. Rows are written as they are "
-        "come upon: of rows that others change meanwhile each is as it was at a moment of its own.",
+        about="`interlock table import` reads all formats. The rows are not a snapshot: each is "
+        "read at its own time while others write.",
     )
 
 

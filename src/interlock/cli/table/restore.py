@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from interlock.table.schema import Column
     from interlock.table.table import SharedTable
 
-ABSENT = Flag("--absent", "leave rows that are there as they are")
+ABSENT = Flag("--absent", "leave existing rows unchanged")
 Record = dict[str, Any]
 
 
@@ -39,9 +39,9 @@ def add_to(commands: Any) -> None:
             ("NAME", "the table, which must be there", None),
             ("FILE", "CSV, JSON lines or an Arrow file; - is standard input (-)", "?"),
         ),
-        about="Columns are known by their names; one that is missing is 0, false or empty. A row "
-        "expires when it would have, and what has expired is left out. At a line that is wrong it "
-        "ends, and says which: what stood before is set.",
+        about="Columns are matched by name; a missing one is 0, false or empty. Rows keep their "
+        "expiry, and expired rows are left out. At an invalid line the import stops and names it; "
+        "the rows before it are set.",
     )
 
 

@@ -33,7 +33,7 @@ OVERFLOW = Flag(
     "--overflow", "what to do with a sum out of range (raise)",
     default="raise", choices=("raise", "wrap", "saturate"),
 )  # fmt: skip
-MATCH = Flag("--match", "only keys like this, with * and ?", "GLOB")
+MATCH = Flag("--match", "only keys that match, with * and ?", "GLOB")
 LIMIT = Flag("--limit", "end after this many rows", "N", positive)
 NAME = ("NAME", "the table", None)
 KEY = ("KEY", "the row; base64:... for a key that is not text", None)
@@ -45,7 +45,7 @@ def add_to(commands: Any) -> None:
         commands,
         "get",
         get,
-        "a row, or one of its columns",
+        "print a row, or one of its columns",
         arguments=(NAME, KEY, ("COLUMN", "one of its columns", "?")),
     )
     declare(
@@ -61,11 +61,11 @@ def add_to(commands: Any) -> None:
         commands,
         "incr",
         incr,
-        "raise a column, and print what it is then",
+        "add to a column and print the new value",
         (OVERFLOW,),
         arguments=(NAME, KEY, ("COLUMN", "the column", None), ("BY", "by how much (1)", "?")),
     )
-    declare(commands, "scan", scan, "all rows", (MATCH, LIMIT))
+    declare(commands, "scan", scan, "print all rows", (MATCH, LIMIT))
 
 
 def get(given: argparse.Namespace) -> int:

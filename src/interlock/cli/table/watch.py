@@ -12,8 +12,8 @@ from interlock.cli.table.subcommand import attach, declare, emit
 from interlock.cli.table.whole import COUNTS, page
 from interlock.cli.tables import printable
 
-EVERY = Flag("--every", "look again each S seconds (2)", "S", seconds, 2.0)
-COUNT = Flag("--count", "end after this many looks", "N", positive)
+EVERY = Flag("--every", "refresh every S seconds (2)", "S", seconds, 2.0)
+COUNT = Flag("--count", "end after this many refreshes", "N", positive)
 CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -23,9 +23,9 @@ def add_to(commands: Any) -> None:
         commands,
         "watch",
         watch,
-        "how full it is, and what happens in it, live",
+        "show rows and counters live",
         (EVERY, COUNT),
-        about="On a terminal one screen, else a line each time. Ctrl-C ends it.",
+        about="On a terminal one screen, else one line per refresh. Ctrl-C ends it.",
     )
 
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from interlock.table.stats import TableStats
     from interlock.table.table import SharedTable
 
-CAPACITY = Flag("--capacity", "rows that it surely holds (100000)", "N", positive, 100_000)
-KEY_SIZE = Flag("--key-size", "most bytes of a key (32)", "N", positive, 32)
-TTL = Flag("--ttl", "seconds that a row lives, if it is not told (for ever)", "S", seconds)
+CAPACITY = Flag("--capacity", "number of rows that fit (100000)", "N", positive, 100_000)
+KEY_SIZE = Flag("--key-size", "maximum bytes of a key (32)", "N", positive, 32)
+TTL = Flag("--ttl", "default lifetime of a row in seconds (no expiry)", "S", seconds)
 ON_FULL = Flag(
-    "--on-full", "overwrite what was accessed longest ago, or refuse (evict)",
+    "--on-full", "when full, overwrite the least recently accessed row, or refuse (evict)",
     default="evict", choices=("evict", "raise"),
 )  # fmt: skip
-ROOM = Flag("--capacity", "number of rows that it can certainly hold", "N", positive, required=True)
+ROOM = Flag("--capacity", "number of rows that fit", "N", positive, required=True)
 DROP = Flag("--drop", "drop live rows that do not fit")
 BAR = 40
 
@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
         commands,
         "create",
         create,
-        "make a table, or see that one is there with these columns",
+        "create a table, or check that it exists with these columns",
         (CAPACITY, KEY_SIZE, TTL, ON_FULL),
         arguments=(
             ("NAME", "the table", None),
@@ -50,16 +50,16 @@ def add_to(commands: Any) -> None:
         ),
         about="Types are U8 to U64, I8 to I64, F32, F64, bool, str:SIZE and bytes:SIZE.",
     )
-    declare(commands, "list", list_all, "the tables in shared memory", arguments=())
-    declare(commands, "info", info, "columns, load and counters")
+    declare(commands, "list", list_all, "list the tables in shared memory", arguments=())
+    declare(commands, "info", info, "show columns, load and counters")
     declare(
         commands,
         "resize",
         resize,
-        "make room for more rows or for fewer, while it is in use",
+        "change the capacity of a table in use",
         (ROOM, DROP),
-        about="With fewer than it holds it is refused, unless --drop says that those that were "
-        "accessed longest ago may go.",
+        about="If the rows do not fit it is refused, unless --drop drops the least recently "
+        "accessed ones.",
     )
     declare(commands, "reset", reset, "delete all rows", (YES,))
     declare(
