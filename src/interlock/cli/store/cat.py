@@ -26,8 +26,8 @@ COUNT = Flag("--count", "maximum number of messages", "N", positive)
 def add_to(commands: Any) -> None:
     """Declare the subcommand."""
     declare(commands, "cat", run, "print messages", (FROM, COUNT, JSON),
-            about="Topic by topic, each in its order, compressed files too. What is missing is "
-            "reported on standard error with its position.")  # fmt: skip
+            about="Prints topic by topic, each in its order, also from compressed files. Missing "
+            "messages are reported on standard error with their position.")  # fmt: skip
 
 
 def run(given: argparse.Namespace) -> int:
