@@ -14,7 +14,7 @@ Times are in seconds. A counter starts at 0 and only rises; a gauge rises and fa
 """
 
 WORKER = """\
-## Of a worker
+## Worker metrics
 
 `interlock worker --metrics [HOST:]PORT`, which needs `pip install '.[metrics]'`. With
 `--processes`, one port serves the sum of all processes. The counts of a process are collected at
@@ -57,7 +57,7 @@ prometheus-client is not installed.
 """
 
 QUEUES = """\
-## Of queues
+## Queue metrics
 
 Served by `interlock exporter` for any engine, and by a hub's own [`/metrics`](hub-info.md).
 Counters start when the queue is created. `queue="other"` sums all queues after the first {queues};
@@ -73,7 +73,7 @@ STATES = """
 """
 
 EXPORTER = """\
-## Of an exporter
+## Exporter metrics
 
 In addition to those of queues:
 

@@ -281,7 +281,7 @@ a text has no metric.
 """
 
 INFO_TABLES = """
-## Of each table
+## Table figures
 
 `INFO` has a line `table_NAME` per table, such as `rows=5,slots=1248`; `Hub.tables()` has numbers,
 and `/metrics` has the label `table`. Counting rows means visiting every slot. Tables with up to

@@ -33,7 +33,7 @@ Reads the files that the stores of a hub have written: [its own page](store-cli.
 """
 
 INFO_STORES = """
-## Of each store
+## Store figures
 
 `INFO` has a line `store_NAME` per store, such as `accepted=5,written=5`; `Hub.stores()` has
 numbers, and `/metrics` has the label `store`. Counting starts when the store is opened.
