@@ -1,1 +1,1 @@
-"""Runs the handlers of an app: leases, pools, settling, and how it ends."""
+"""Runs the handlers of an app: leasing, pools, settling and shutdown."""

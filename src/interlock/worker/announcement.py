@@ -1,7 +1,7 @@
-"""The text by which a worker tells an engine of itself, and its answers to what it is asked.
+"""The text with which a worker announces itself to an engine, and its answers to requests.
 
-JSON, so that any program reads it; it never is longer than an engine takes. What would be is told
-in part: fewer messages, with fewer of their keys.
+The text is JSON, so that any program can read it, and never longer than the engine's limit. A text
+that would be longer is shortened: it has fewer messages, and fewer keys of each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ __all__ = ["Description", "stacks_answer"]
 
 
 class Description:
-    """The facts of one worker that do not change, and the text with those that do."""
+    """The facts of one worker that do not change, and the text that combines them with those that
+    do."""
 
     def __init__(
         self, worker: Worker, id: str, app: str, version: str, schedules: Sequence[str]
@@ -45,11 +46,11 @@ class Description:
         }
 
     def text(self, state: str, answers: Mapping[str, Any]) -> str:
-        """Return the text of this moment; ``answers`` by the numbers of their requests."""
+        """Return the text for the present moment; ``answers`` maps request numbers to answers."""
         figures = self._worker.figures()
         told = {
             **self.facts,
-            # Those who read it may have another clock.
+            # The readers' clocks may differ from this one.
             "seconds": round(time.monotonic() - self._began, 3),
             "state": state,
             "handled": figures.handled,
@@ -69,7 +70,7 @@ class Description:
         return json.dumps({**told, "running": [], "answers": {}, "queues": [], "schedules": []})
 
     def _running(self) -> list[dict[str, Any]]:
-        """Return the messages whose handlers run, those that run for longest first."""
+        """Return the messages whose handlers run, the longest-running first."""
         now = time.monotonic()
         found = []
         for one in list(self._worker._owner.state.executions.values()):
@@ -77,7 +78,7 @@ class Description:
                 continue
             held = details(one.held)
             entry = {name: held[name] for name in ("queue", "task", "keys", "attempt")}
-            # As text, for not all that read JSON know such numbers.
+            # As text, because not every JSON reader handles numbers this large.
             entry["id"] = str(held["id"])
             entry["seconds"] = round(now - one.started, 3)
             found.append(entry)
@@ -85,9 +86,9 @@ class Description:
 
 
 def stacks_answer(stacks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the stacks of handlers as an answer, as many as there is room for.
+    """Return the stacks of handlers as an answer, as many as fit.
 
-    ``left_out`` says how many there was no room for.
+    ``left_out`` says how many did not fit.
     """
     found: list[dict[str, Any]] = []
     left = MOST_OF_ANSWER
@@ -110,16 +111,16 @@ def _short(text: str, length: int) -> str:
 
 
 def _middle_out(text: str, length: int) -> str:
-    """Return the begin and the end of a long text: both tell more than what is between."""
+    """Return the beginning and the end of a long text: they say more than its middle."""
     if len(text) <= length:
         return text
     return f"{text[: length // 3]}\n  …\n{text[-(length * 2 // 3) :]}"
 
 
 MOST_BYTES = 60_000
-"""Of a text; an engine takes some more."""
+"""Length limit of a text; the engine's own limit is slightly higher."""
 MOST_OF_ANSWER = 30_000
 MOST_OF_STACK = 6_000
 MOST_NAMES = 50
 LIMITS = ((64, 8, 256), (64, 8, 32), (64, 2, 32), (16, 2, 32), (0, 0, 1))
-"""Messages that are told of, keys of each, characters of a key: the first that fit are taken."""
+"""Limits: messages, keys of each, characters of a key; the first ones that fit are taken."""

@@ -1,9 +1,9 @@
-"""A worker tells the engine that it is there and what it does, again and again, and does what is
-asked of it that way: from any machine that reaches the engine.
+"""Announces a worker to the engine periodically, and carries out requests that arrive that way.
 
-It does so at the first of its queues, by a thread that does nothing else; what it said is forgotten
-10 seconds after the last time. Nothing of a worker depends on it: where it is refused, or the
-engine has no room for it, the worker says so once and goes on.
+The requests may come from any machine that reaches the engine. A dedicated thread announces the
+worker at the first of its queues; the engine forgets an announcement after 10 seconds. The worker
+does not depend on it: if the engine refuses the announcement or has no room for it, the worker logs
+that once and continues.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Announcing:
         app: str,
         schedules: Sequence[str] = (),
     ) -> None:
-        """Prepare; nothing is told before ``start``.
+        """Prepare; nothing is announced before ``start``.
 
         Args:
-            open_queue: gives a handle of a queue, which is this one's own.
-            app: the name of the app, as ``module:name``; empty where it has none.
+            open_queue: opens a handle of a queue for this object's use alone.
+            app: the name of the app, as ``module:name``; empty if it has none.
             schedules: the names of the entries of its timetable.
         """
         self._worker = worker
@@ -54,24 +54,26 @@ class Announcing:
         self._state = "running"
         self._ending = False
         self._answers: dict[str, tuple[float, Any]] = {}
-        """By the numbers of requests: when the answer was ready, and the answer."""
+        """Answers by the number of their request: the time at which each was ready, and the
+        answer."""
         self._asked_at = float("-inf")
         self._refused = False
         self._thread: threading.Thread | None = None
         self._id = ""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="interlock-announcing", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell that the worker takes no more."""
+        """Announce that the worker no longer takes messages."""
         self._state = "draining"
         self._bell.set()
 
     def join(self, timeout: float) -> None:
-        """Have it forgotten, within so many seconds and at most one: it is not worth a wait."""
+        """Remove the announcement, within ``seconds`` but at most one: it is not worth a longer
+        wait."""
         self._ending = True
         self._bell.set()
         if self._thread is not None:
@@ -111,8 +113,8 @@ class Announcing:
             except EngineUnavailable as error:
                 reached = False
                 failures += 1
-                # Where nothing is reached, who leases says so. Else it is this call alone: an
-                # older library has no such function.
+                # If the engine is unreachable, the threads that lease report it. Otherwise only
+                # this call fails: an older library lacks the function.
                 if failures > PATIENCE and self._leases(queue.name):
                     pause = REFUSED_PERIOD
                     self._log_refusal(queue, error)
@@ -128,7 +130,7 @@ class Announcing:
                 queue._announce(self._id, 0, "{}")
 
     def _leases(self, queue: str) -> bool:
-        """Return whether the engine answers the calls that lease."""
+        """Return whether the engine answers the lease calls."""
         sources = self._worker._owner.state.sources
         return all(source.is_connected for source in sources if source.name == queue)
 
@@ -146,7 +148,7 @@ class Announcing:
     # -- Requests ---------------------------------------------------------------------------------
 
     def _told(self) -> dict[str, Any]:
-        """Return the answers that are still told, the last that there is room for."""
+        """Return the answers that are still announced, the latest ones that fit."""
         now, room, found = time.monotonic(), MOST_OF_ANSWERS, {}
         for number, (at, answer) in reversed(list(self._answers.items())):
             room -= len(json.dumps(answer))
@@ -169,13 +171,13 @@ class Announcing:
             allowed = ", ".join(work)
             self._answer(number, {"error": f"{text[:100]!r} is unknown; allowed: {allowed}"})
             return
-        # On a thread of its own: a pool of processes, or a program's rule for keys, may be slow.
+        # On its own thread: a process pool, or the program's key function, may be slow.
         threading.Thread(
             target=do, args=(number, asked), name="interlock-asked", daemon=True
         ).start()
 
     def _tell_keys(self, number: str, asked: Any) -> None:
-        """Answer with the keys that this app gives a call; bytes in base64."""
+        """Answer with the keys that this app derives for a call; bytes are in base64."""
         try:
             payload = base64.b64decode(asked["payload"], validate=True)
             both = self._worker._owner.state.tasks.keys_of(payload)
@@ -185,7 +187,7 @@ class Announcing:
                 answer = {"error": f"its {len(keys) + len(shared)} keys do not fit in an answer"}
         except NotHere as error:
             answer = {"error": f"the message {error}"}
-        except BaseException as error:  # the rule is the program's
+        except BaseException as error:  # the program's own code
             answer = {"error": f"{type(error).__name__}: {error}"[:2_000]}
         self._answer(number, answer)
 
@@ -207,8 +209,8 @@ class Announcing:
 
 
 def _named(queue: Any) -> str:
-    """Return a name for a worker: that by which the engine knows who leased from its client, so
-    that the two can be matched; further workers of a client have one that begins so."""
+    """Return a name for a worker: the one under which the engine knows its client's leases, so that
+    the two can be matched. Further workers of the same client get a name with that prefix."""
     base: str = queue._client._engine._name
     name, number = base, 1
     with _taking:
@@ -222,17 +224,18 @@ def _named(queue: Any) -> str:
 _taking = threading.Lock()
 _taken: set[str] = set()
 TTL = 10.0
-"""Seconds after which it is forgotten that does not announce itself any more."""
+"""Seconds after its last announcement at which the engine forgets a worker."""
 PERIOD = 2.0
 QUICK_PERIOD = 1.0
-"""The same while somebody asks."""
+"""Announcement interval while requests are arriving."""
 CURIOUS = 15.0
-"""Seconds after a request in which there may be more."""
+"""Seconds after a request during which another one is likely."""
 PATIENCE = 3
-"""Calls in a row that do not reach the engine, although others do."""
+"""Failed calls in a row, while other calls reach the engine, before the worker reports the refusal
+and announces less often."""
 REFUSED_PERIOD = 60.0
 LONGEST_END = 1.0
 KEPT = 30.0
-"""Seconds for which an answer is told."""
+"""Seconds for which an answer is announced."""
 MOST_OF_ANSWERS = 40_000
-"""Bytes."""
+"""Size limit in bytes."""

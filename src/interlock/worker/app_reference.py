@@ -11,11 +11,11 @@ __all__ = ["NoApp", "load"]
 
 
 class NoApp(Exception):
-    """There is no app where the reference says; the text names what is wrong and what to do."""
+    """The reference does not lead to an app; the text names the mistake and the remedy."""
 
     def __init__(self, text: str, traceback: str = "") -> None:
         self.traceback = traceback
-        """Of the module, where it was its own code that raised."""
+        """Traceback of the module, if its own code raised."""
         super().__init__(text)
 
 
@@ -60,7 +60,8 @@ def _hint(module: Any, kind: type[Any]) -> str:
 
 
 def _own() -> str:
-    """Return the traceback from the module on: what imported it is not the reader's."""
+    """Return the traceback from the module on; the frames of the importer do not help the
+    reader."""
     kind, error, trace = sys.exc_info()
     while trace is not None and "importlib" in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next

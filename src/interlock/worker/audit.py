@@ -1,19 +1,19 @@
-"""Checks while it works that an engine keeps what it promises, from outside.
+"""Checks from outside, while a worker runs, that the engine keeps its promises.
 
-Each message is noted when its lease is there, before its handler, and again when the handler has
-ended, before it is settled. So of two messages that conflict (they share a key, and one of them
-holds it alone) one must have ended before the other begins, the one with the lower sequence first,
-with the lower token; and a message that comes again must be of a higher attempt, but if it was
-given back before a handler had it, its handler asked for that, by ``RetryAfter``, or its handler
-never ended as far as is known: its process died or its lease was lost.
+Each message is noted when it is leased, before its handler begins, and again when the handler has
+ended, before it is settled. If two messages conflict (they share a key, and one of them holds it
+alone), one must have ended before the other begins: the one with the lower sequence first, with the
+lower token. A redelivered message must have a higher attempt number, unless it was returned before
+a handler began it, its handler asked for the redelivery with ``RetryAfter``, or its handler is not
+known to have ended: its process died or its lease was lost.
 
 All workers of a machine that share an engine's queue write to one file (``AuditJournal``), under
-its lock, and read there what the others did: so all this holds across processes, in one order.
+its lock, and read there what the others noted. So the checks hold across processes, in one order.
 Workers on other machines are not seen.
 
-What looks like two handlers at once may be one whose lease was lost: it ran on, or its process was
-killed. That is no fault of the engine's, so before it is called one the engine is asked whether the
-other message is leased at this moment too.
+Two handlers that seem to overlap may be one whose lease was lost: it kept running, or its process
+was killed. The engine is not to blame for that. So before an overlap is reported, the engine is
+asked whether the other message is leased at this moment too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger("interlock.worker")
 
 
 class Event(msgspec.Struct, array_like=True, frozen=True):
-    """Something that happened to a message."""
+    """An event of a message."""
 
     what: Literal["begun", "ended", "withdrawn"]
     worker: str
@@ -57,12 +57,13 @@ class Event(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A message that began as it should not have."""
+    """A message that began although it should not have."""
 
     kind: Literal["order", "overlap", "token", "attempt"]
     event: Event
     other: Event
-    """The one that it met; for token and attempt it may be the message itself, earlier."""
+    """The message it conflicts with; for token and attempt this may be the same message,
+    earlier."""
     key: bytes | None
 
     def __str__(self) -> str:
@@ -75,13 +76,13 @@ class _Lane:
 
     def __init__(self) -> None:
         self.alone: Event | None = None
-        """The last in sequence that began and holds the key alone."""
+        """The highest sequence that began and holds the key alone."""
         self.together: Event | None = None
         self.running: dict[int, Event] = {}
 
 
 class Table:
-    """Record of what began and ended on one queue, and what of that should not have been. Pure."""
+    """Record of the messages that began and ended on one queue, and the violations found. Pure."""
 
     def __init__(self, most: int = 100_000) -> None:
         self._most = most
@@ -89,8 +90,8 @@ class Table:
         self._attempts: collections.OrderedDict[int, tuple[Event, bool]] = collections.OrderedDict()
 
     def note(self, event: Event) -> list[Finding]:
-        """Take one event, in the order in which they happened; return what is wrong with it.
-        An overlap is a suspicion only; see the module."""
+        """Take one event, in the order in which they happened; return the violations. An overlap is
+        only a suspicion; see the module."""
         if event.what == "begun":
             return [*self._begin_attempt(event), *self._begin(event)]
         before, _ = self._attempts.get(event.id, (None, True))
@@ -106,13 +107,13 @@ class Table:
         return []
 
     def forget(self, event: Event) -> None:
-        """Note that it runs no more, though nobody said so."""
+        """Note that the message no longer runs, although its end was not reported."""
         for lane in (self._lanes.get(key) for key in (*event.keys, *event.shared)):
             if lane is not None and lane.running.get(event.id) is event:
                 del lane.running[event.id]
 
     def _begin_attempt(self, event: Event) -> Iterable[Finding]:
-        # Until its handler has ended, its lease may run out, and the attempt is not counted.
+        # Until its handler has ended, its lease may expire without the attempt being counted.
         before, withdrawn = self._attempts.pop(event.id, (None, False))
         self._attempts[event.id] = (event, True)
         if len(self._attempts) > self._most:
@@ -173,20 +174,20 @@ class Audit:
         self._queues: dict[str, tuple[Any, Table, AuditJournal]] = {}
 
     def follow(self, name: str, queue: Any, journal: AuditJournal) -> None:
-        """Before the first message of a queue."""
+        """Prepare a queue, before its first message."""
         self._queues[name] = (queue, Table(), journal)
 
     def begun(self, held: TaskLease) -> None:
-        """Its lease is there, its handler has not begun."""
+        """Note that a message is leased; its handler has not begun."""
         self._note("begun", held)
 
     def ended(self, held: TaskLease) -> None:
-        """Its handler has ended, it is not settled yet."""
+        """Note that its handler has ended; the message is not settled yet."""
         self._note("ended", held)
 
     def withdrawn(self, held: TaskLease) -> None:
-        """Note that it may come again at this attempt: no handler began it, or one has asked for
-        that. It is not given back yet."""
+        """Note that it may be redelivered at this attempt: no handler began it, or its handler
+        asked for that. It is not returned yet."""
         self._note("withdrawn", held)
 
     def close(self) -> None:
@@ -198,7 +199,7 @@ class Audit:
         try:
             self._write(what, held)
         except Exception:
-            # Its file's disk may be full; the message is handled and settled all the same.
+            # The disk may be full; the message is handled and settled all the same.
             _log.exception("the auditor failed; continuing")
 
     def _write(self, what: Literal["begun", "ended", "withdrawn"], held: TaskLease) -> None:
@@ -212,11 +213,11 @@ class Audit:
             with self._lock, journal.exchange(_encode(event)) as others:
                 for line in others:
                     with contextlib.suppress(msgspec.MsgspecError):
-                        # If not that, a process died while it wrote this line.
+                        # Otherwise a process died while writing this line.
                         table.note(_decode(line))
                 found = table.note(event)
         except OSError as error:
-            # Messages are handled all the same, but nobody may believe that they are checked.
+            # Messages are still handled, but must not be believed to be checked.
             self.violations += 1
             _log.error("the auditor cannot tell the others: %s", error, extra=details(held))
         for finding in found:

@@ -1,4 +1,4 @@
-"""A file in which the auditors of several processes tell each other what they saw, in one order."""
+"""A file in which the auditors of several processes share their observations, in one order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["AuditJournal"]
 
 
 class AuditJournal:
-    """One queue's file; without a path nobody is told and nobody is heard."""
+    """The file of one queue; without a path nothing is shared."""
 
     def __init__(self, path: Path | None) -> None:
         self._descriptor = -1
@@ -23,14 +23,14 @@ class AuditJournal:
         if path is not None:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._descriptor = os.open(path, flags, 0o600)
-            # What was before is of messages that this worker's cannot meet any more, or of
-            # workers that are gone: it would cost memory and find nothing.
+            # Earlier lines are about messages that can no longer conflict with this worker's, or
+            # about workers that have ended: reading them would cost memory and find nothing.
             self._read = os.fstat(self._descriptor).st_size
 
     @classmethod
     def of(cls, url: str, queue: str) -> AuditJournal:
-        """Return that of a queue, in the folder that is this user's while the machine runs.
-        An engine in memory is one process's own."""
+        """Return the journal of a queue, in this user's runtime folder. An engine in memory belongs
+        to one process."""
         if url.startswith("memory:"):
             return cls(None)
         folder = Path(os.environ.get("INTERLOCK_AUDIT_DIR") or runtime_folder() / "audit")
@@ -40,8 +40,8 @@ class AuditJournal:
 
     @contextlib.contextmanager
     def exchange(self, line: bytes) -> Iterator[list[bytes]]:
-        """Under the file's lock: gives the lines of others since the last time, and adds one. Two
-        system calls and the lines themselves are what it costs."""
+        """Return the lines that others wrote since the last call, and append one, under the file's
+        lock. The cost is two system calls and the lines themselves."""
         if self._descriptor < 0:
             yield []
             return
@@ -49,20 +49,21 @@ class AuditJournal:
         try:
             size = os.fstat(self._descriptor).st_size
             if size < self._read:
-                self._read = 0  # another has emptied it
+                self._read = 0  # another process has emptied it
             others = os.pread(self._descriptor, size - self._read, self._read)
             if size > LONGEST:
-                # Who has not read it yet forgets: an order not checked, never a false alarm.
+                # A process that has not read it yet loses lines: an unchecked order, never a false
+                # alarm.
                 os.ftruncate(self._descriptor, 0)
                 size = 0
-            # A line that a killed process left unfinished must not swallow this one.
+            # An unfinished line of a killed process must not swallow this one.
             self._read = size + os.write(self._descriptor, b"\n" + line)
             yield others.split()
         finally:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file, which stays."""
+        """Close the file, which remains on disk."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,4 +1,4 @@
-"""The batches of quick handlers, as the owner sees them: it lends a source, watches, takes back."""
+"""The owner's side of batches of quick handlers: it lends a source, watches, and takes it back."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["BatchLending"]
 
 
 class BatchLending:
-    """The runner of batches, and handlers that kept one."""
+    """The runner of batches, and the handlers that held up a batch."""
 
     def __init__(self, state: WorkerState, events: BatchEvents) -> None:
         self._state, self._events = state, events
         self._thread: BatchThread | None = None
         self._seen: tuple[BatchRun | None, int, float] = (None, 0, 0.0)
-        """The batch that runs, where it stood and since when."""
+        """The running batch, its position and the time since which it has been there."""
 
     def lend(self, source: Source) -> bool:
-        """Have batches run. False: there is no place for that."""
+        """Start a runner of batches. False: there is no free place for it."""
         if not self._state.places.take(source.kind, 1):
             return False
         source.state = SourceState.BATCHES
@@ -39,13 +39,13 @@ class BatchLending:
         try:
             runner.start(pending)
         except RuntimeError:
-            # The system has no thread for it; the pool has its own.
+            # The system cannot start a thread for it; the pool has its own.
             self.returned(runner, Returned(pending))
             return False
         return True
 
     def returned(self, runner: BatchRunner, returned: Returned) -> None:
-        """Note that a runner has ended its stretch, with no handler under way."""
+        """Note that a runner has ended its stretch, with no handler running."""
         source = self._state.sources[0]
         self._state.runner = None
         source.state = SourceState.IDLE
@@ -58,7 +58,7 @@ class BatchLending:
             self._state.distribute(source, batch, places, began)
 
     def look(self, now: float) -> None:
-        """Take the rest of a batch of which one message keeps the thread."""
+        """Take over the rest of a batch in which one message holds up the thread."""
         for straggling in self._state.stragglers:
             self._note_straggler(straggling, now)
         runner = self._state.runner
@@ -74,13 +74,13 @@ class BatchLending:
                 self._state.times.slow(held_up=True)
 
     def close(self) -> None:
-        """End the thread of the batches when it is through; there is another for the next."""
+        """End the batch thread when it has finished its work; the next batch gets a new one."""
         if self._thread is not None:
             self._thread.end()
             self._thread = None
 
     def stop(self) -> None:
-        """Begin no batch any more, and take back what has not begun."""
+        """Begin no further batches, and take back the messages that have not begun."""
         runner = self._state.runner
         if runner is not None:
             runner.stop()
@@ -89,8 +89,8 @@ class BatchLending:
                 self._take_over(runner, run, time.monotonic())
 
     def _take_over(self, runner: BatchRunner, run: BatchRun, since: float) -> None:
-        """Take the rest of a batch, and all else that its runner has, but for the message that is
-        handled now."""
+        """Take over the rest of a batch, and everything else its runner has, except the message
+        that is being handled."""
         places, mine = run.rest()
         if not mine:
             return
@@ -117,7 +117,7 @@ class BatchLending:
         self._state.distribute(source, run.batch, places, run.began)
 
     def _note_straggler(self, run: BatchRun, since: float) -> None:
-        """Look after the message that was handled when the rest of its batch was taken."""
+        """Watch the message that was being handled when the rest of its batch was taken over."""
         runner, done, others, execution = self._state.stragglers[run]
         if execution is not None or not run.at or run.outcome(run.at) is not None:
             return
@@ -125,7 +125,7 @@ class BatchLending:
         try:
             invocation = self._state.tasks.prepare(held)
         except Exception:
-            # Whoever runs it says so.
+            # The thread that runs it reports that.
             return
         execution = Execution(run.batch, held, invocation, run.source, since, since)
         execution.claim()
@@ -136,7 +136,7 @@ class BatchLending:
         self._state.stragglers[run] = Straggler(runner, done, others, execution)
 
     def straggler_ended(self, run: BatchRun) -> None:
-        """Take it that the handler which kept a batch has ended."""
+        """Handle the end of the handler that held up a batch."""
         runner, done, others, execution = self._state.stragglers.pop(run)
         source = run.source
         assert isinstance(self._state.pool, ThreadPool)
@@ -157,5 +157,5 @@ class BatchLending:
         if source.meter is not None:
             source.meter.handled(run, done + others, run.ended, time.monotonic())
         if outcome is None and run.at:
-            # It was left to whoever has the rest.
+            # It was left to the holder of the rest.
             source.add(run.batch, run.lease(run.at), RELEASED)

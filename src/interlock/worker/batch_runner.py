@@ -1,8 +1,9 @@
 """Runs quick handlers in batches: one thread leases, handles and settles, while the next calls are
-under way.
+in flight.
 
-The owner lends it a source, and watches it: a handler that takes long is left to this thread alone,
-and all else goes back to the owner, see ``BatchRun``. A runner is for one such stretch.
+The owner lends it a source and watches it. If a handler takes long, this thread keeps that handler
+alone and everything else returns to the owner; see ``BatchRun``. A runner lasts for one such
+stretch.
 """
 
 from __future__ import annotations
@@ -41,30 +42,31 @@ _ALL = slice(None)
 
 
 class BatchEvents(Protocol):
-    """The events of a runner, told by its thread."""
+    """The events that a runner's thread reports."""
 
     def batches_ended(self, runner: BatchRunner, returned: Returned) -> None:
-        """Note that the stretch is over: the source is the owner's again."""
+        """Note that the stretch is over: the source belongs to the owner again."""
 
     def straggler_ended(self, run: BatchRun) -> None:
-        """Note that the message has ended that ran when the owner took the rest of its batch."""
+        """Note the end of the message that was running when the owner took over the rest of its
+        batch."""
 
 
 @dataclass(slots=True)
 class Returned:
-    """The remainder that a runner leaves to the owner at the end of its stretch."""
+    """The work that a runner leaves to the owner at the end of its stretch."""
 
     pending: list[Pending] = field(default_factory=list)
     leased: list[tuple[LeasedBatch, Sequence[int], float]] = field(default_factory=list)
-    """Batches of which so many messages have not begun, and when they were asked for."""
+    """Batches of which this many messages have not begun, and the time of their lease call."""
     dry: bool = False
-    """There was nothing more to lease."""
+    """The last lease call returned nothing."""
     error: BaseException | None = None
-    """The engine was not reached, or refused."""
+    """The engine was not reached, or refused the call."""
 
 
 class BatchRun(BatchProgress):
-    """A batch while it runs: what became of its messages so far. See ``BatchProgress``."""
+    """A running batch, with the outcomes of its messages so far. See ``BatchProgress``."""
 
     __slots__ = (
         "_leases", "_tasks", "began", "begun", "done", "others", "slow", "source", "turns",
@@ -76,20 +78,21 @@ class BatchRun(BatchProgress):
         self._tasks = tasks
         self.began = began
         self.done: list[int] = []
-        """Those whose handlers returned, and that keep no result."""
+        """Messages whose handlers returned and that keep no result."""
         self.others: list[tuple[int, Outcome]] = []
-        """Those that ended otherwise."""
+        """Messages with any other outcome."""
         self.turns: list[tuple[int, float, str]] = []
-        """For a meter: the number of the message from which on they are of another task, when it
-        began, and which task that is."""
+        """For a meter: the number of the first message of a new task, the time it began, and the
+        task."""
         self.slow: list[tuple[int, float]] = []
-        """For a meter: the numbers of messages that took more than a moment, and the seconds."""
+        """For a meter: the numbers of the slow messages, and their seconds."""
         self.begun = 0.0
-        """For a meter, once nothing of the batch is handled here any more: when the last began."""
+        """For a meter, once the batch is no longer handled here: the time at which the last message
+        began."""
         self._leases: dict[int, TaskLease] = {}
 
     def lease(self, at: int) -> TaskLease:
-        """Return the lease of a message as its handler sees it; the same each time."""
+        """Return the lease of a message as its handler sees it; the same object each time."""
         found = self._leases.get(at)
         if found is None:
             made = lease_at(self.source.name, self.batch, at)
@@ -105,13 +108,13 @@ class BatchRun(BatchProgress):
         return len(self.done) + len(self.others)
 
     def turn(self, began: float, task: str) -> None:
-        """Note of which task the message is that has begun now."""
+        """Note the task of the message that has just begun."""
         if not self.turns or self.turns[-1][2] != task:
             self.turns.append((self.ended, began, task))
 
     def settlements(self) -> list[wire.Settlement]:
-        """Return how its messages are settled, in the order of ``pending``; they are renewed no
-        more."""
+        """Return the settlements of its messages, in the order of ``pending``; the messages are no
+        longer renewed."""
         batch, done = self.batch, self.done
         if len(done) == len(batch.places):
             batch.all_settled()
@@ -121,14 +124,14 @@ class BatchRun(BatchProgress):
         return batch.acking(done) + [one.settlement for one in self._pending_others()]
 
     def pending(self, done: slice = _ALL, others: slice = _ALL) -> list[Pending]:
-        """Return how its messages are settled, each by itself; or of ``done`` and ``others`` these
-        alone."""
+        """Return the settlements of its messages, one each; or only those of ``done`` and
+        ``others``."""
         batch = self.batch
         found = [pending(batch, self.lease(at), ACKED) for at in self.done[done]]
         return found + self._pending_others(others)
 
     def outcome(self, at: int) -> Outcome | None:
-        """Return what the message came to that was handled last; None: it has not ended."""
+        """Return the outcome of the message that was handled last; None: it has not ended."""
         if self.done and self.done[-1] == at:
             return ACKED
         if self.others and self.others[-1][0] == at:
@@ -141,30 +144,30 @@ class BatchRun(BatchProgress):
 
 @dataclass(slots=True)
 class Asked:
-    """A call that is under way, and that nobody waits for yet."""
+    """A call in flight that no thread is waiting for yet."""
 
     answer: Callable[[], batches.Answer]
     limit: int
     began: float
     runs: list[BatchRun]
-    """Batches whose messages it settles."""
+    """Batches whose messages the call settles."""
     pending: list[Pending]
-    """The other messages that it settles."""
+    """Other messages that the call settles."""
 
     def all_pending(self) -> list[Pending]:
-        """Return what it settles, in the order of its answers."""
+        """Return what the call settles, in the order of its answers."""
         return [*self.pending, *(one for run in self.runs for one in run.pending())]
 
 
 class BatchThread(CallThread):
-    """A thread that runs batches, one stretch after the other, and keeps a loop for coroutines."""
+    """A thread that runs batches, one stretch after another, and keeps a loop for coroutines."""
 
     def __init__(self, queue: str) -> None:
         super().__init__(f"interlock-batches-{queue}")
         self.runner = Runner()
 
     def end(self) -> None:
-        """End it, and its loop, when it is through with what it has."""
+        """End the thread and its loop once its current work is finished."""
         if self._thread is not None:
             self.submit(self.runner.close)
         super().end()
@@ -183,9 +186,9 @@ class BatchRunner:
         alone: bool,
         thread: BatchThread,
     ) -> None:
-        """``alone``: there is no other place, so that coroutine functions run here too."""
+        """``alone``: no other place exists, so coroutine functions run here too."""
         self.run: BatchRun | None = None
-        """The batch that is handled now."""
+        """The batch that is being handled."""
         self.thread = thread
         self.asked: collections.deque[Asked] = collections.deque()
         self.handled: list[BatchRun] = []
@@ -196,9 +199,9 @@ class BatchRunner:
         self._pending: list[Pending] = []
         self._stopping = False
         self._more = True
-        """The last answer was full, so there may be more."""
+        """The last answer was full, so more messages may be ready."""
         self._hold_off = 0
-        """The number of times not to lease ahead, because the last time there was nothing."""
+        """Number of lease-ahead calls to skip, because the last one returned nothing."""
 
     def start(self, pending: list[Pending]) -> None:
         """Begin; the first call settles this."""
@@ -206,8 +209,8 @@ class BatchRunner:
         self.thread.submit(self._main)
 
     def give_up(self) -> tuple[list[Pending], list[Asked]]:
-        """Return what is to be settled, and the calls under way: they are the owner's, which has
-        taken END."""
+        """Return what is to be settled, and the calls in flight: they belong to the owner, which
+        has taken END."""
         pending, asked = self._all_pending(), list(self.asked)
         self.asked.clear()
         return pending, asked
@@ -220,8 +223,8 @@ class BatchRunner:
         return pending
 
     def stop(self) -> None:
-        """Begin no batch any more. Called by the owner, which then takes the rest of the one that
-        runs."""
+        """Begin no further batches. Called by the owner, which then takes over the rest of the
+        running one."""
         self._stopping = True
 
     # -- The stretch ------------------------------------------------------------------------------
@@ -237,7 +240,7 @@ class BatchRunner:
             self._events.batches_ended(self, returned)
 
     def _stretch(self) -> Returned | None:
-        """Return what is left; None: the owner has taken it."""
+        """Return the remainder; None: the owner has taken it."""
         returned = Returned()
         while not returned.leased:
             if not self.asked and not self._ask(returned):
@@ -253,9 +256,9 @@ class BatchRunner:
                 break
             if not self._stopping:
                 self._ask_ahead(returned)
-            # From here on until END is taken the owner may take all there is.
+            # From here until END is taken, the owner may take over everything.
             self.run = run
-            # The owner first says that it stops, and then looks for a batch.
+            # The owner first announces that it stops, and then looks for a batch.
             late = time.monotonic() - run.began > self._source.lease
             if self._stopping or late or not self._times.quick:
                 places, mine = run.rest()
@@ -272,7 +275,8 @@ class BatchRunner:
         return returned
 
     def _collect(self, returned: Returned) -> None:
-        """Leave to the owner what calls under way lease, and all that is to be settled."""
+        """Leave to the owner the leases of the calls in flight and everything that is to be
+        settled."""
         while self.asked:
             run = self._receive(returned)
             if run is not None:
@@ -280,7 +284,7 @@ class BatchRunner:
         returned.pending += self._all_pending()
 
     def _salvaged(self, error: BaseException) -> Returned | None:
-        """Return all that a stretch had when it broke; None: the owner has taken it."""
+        """Return everything that a stretch had when it failed; None: the owner has taken it."""
         returned, run = Returned(error=error), self.run
         if run is not None:
             places, mine = run.rest()
@@ -313,7 +317,7 @@ class BatchRunner:
                 return
 
     def _ask(self, returned: Returned) -> bool:
-        """Send a call that settles what is to be settled, and leases."""
+        """Send a call that settles the pending messages and leases more."""
         handled, pending = self.handled, self._pending
         settlements = [one.settlement for one in pending]
         for run in handled:
@@ -348,7 +352,7 @@ class BatchRunner:
         if batch is None:
             self._more = False
             if ahead:
-                # Likely all that is there stands behind what is handled now.
+                # The remaining messages are probably all blocked by those being handled now.
                 self._hold_off = HOLD_OFF
             return None
         self._more = len(batch.places) == asked.limit
@@ -365,8 +369,8 @@ class BatchRunner:
     # -- A batch ----------------------------------------------------------------------------------
 
     def _handle(self, run: BatchRun, returned: Returned) -> bool:
-        """Handle the messages of a batch. False: the owner has taken the rest, and what it came
-        to."""
+        """Handle the messages of a batch. False: the owner has taken the rest, and their
+        outcomes."""
         started = time.monotonic()
         until = min(started + handler_time.LONGEST_RUN, run.began + self._source.lease)
         run.began = started
@@ -386,12 +390,12 @@ class BatchRunner:
         return True
 
     def _loop(self, run: BatchRun, until: float, returned: Returned) -> bool:
-        # For each message as little as can be: what is the same for all is done before.
+        # As little work per message as possible: everything common is done before the loop.
         reply, take, done = run.batch.reply, run.waiting.popleft, run.done.append
         payload_at, handling, audit = wire.PAYLOAD, _current.set, self._audit
         clock, began = time.monotonic, forks.count
         measured, of, moment = self._source.meter is not None, None, clock() + MOMENT
-        # What is to be logged is logged with its time: message by message.
+        # Log lines carry their own time, so they are logged message by message.
         plain = {} if run.batch.told_from is not None else self._tasks.plain
         token = handling(None)
         try:
@@ -402,7 +406,7 @@ class BatchRunner:
                     return False
                 if at == END:
                     return True
-                # First of all: if the owner takes the rest now, this is what it does not have.
+                # This comes first: if the owner takes over now, it lacks exactly this.
                 run.at = at
                 now = clock()
                 if now > until:
@@ -413,7 +417,7 @@ class BatchRunner:
                         run.slow.append((run.ended - 1, now - moment + MOMENT))
                     moment = now + MOMENT
                 payload = reply[at + payload_at]
-                # As head() has it, without a call for each.
+                # Like head(), without a function call per message.
                 name = payload[TASK_AT] if len(payload) > TASK_AT else 0
                 call = plain.get(payload[: name - HEAD])
                 arguments = None
@@ -421,7 +425,7 @@ class BatchRunner:
                     try:
                         arguments = call.decode(payload[call.arguments :])
                     except Exception:
-                        # The general way says what is wrong with them.
+                        # The general path reports what is wrong with them.
                         arguments = None
                 if call is None or arguments is None:
                     if self._handle_other(run, at, returned, now if measured else None):
@@ -455,7 +459,7 @@ class BatchRunner:
     def _handle_other(
         self, run: BatchRun, at: int, returned: Returned, measured: float | None
     ) -> bool:
-        """Handle a message that is no plain call, and that has begun at `measured`, if that is
+        """Handle a message that is not a plain call, and that began at `measured`, if it is
         measured. False: the batch ends before it."""
         held, audit, tasks = run.lease(at), self._audit, self._tasks
         try:
@@ -468,7 +472,7 @@ class BatchRunner:
             run.others.append((at, judge(Retry(), held, error)))
             return True
         if invocation.is_async and not self._alone:
-            # That is for a thread of its own, where it may wait.
+            # This needs a thread of its own, where it may wait.
             return self._leave(run, at, returned)
         tasks.learn(invocation, held.payload)
         if measured is not None:
@@ -499,4 +503,4 @@ class BatchRunner:
 
 HOLD_OFF = 64
 MOMENT = BOUNDS[0]
-"""Seconds; what takes no longer is counted without a word about each message."""
+"""Seconds; shorter handlers are counted without an entry for each message."""

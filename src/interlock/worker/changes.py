@@ -1,4 +1,4 @@
-"""Notices that a module of the program was changed, for ``interlock worker --watch``."""
+"""Notices that a module of the program has changed, for ``interlock worker --watch``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Changes", "sources"]
 
 
 def sources() -> set[str]:
-    """Return the files of all imported modules that are neither Python's nor installed."""
+    """Return the files of all imported modules, except Python's own and installed ones."""
     installed = {
         sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
     }
@@ -29,8 +29,7 @@ def sources() -> set[str]:
 
 
 class Changes:
-    """Looks at files again and again; calls once, on a thread of its own, when one has changed,
-    is new or is gone."""
+    """Polls files; calls back once, on its own thread, when one is changed, new or deleted."""
 
     def __init__(self, changed: Callable[[str], None], more: set[str] | None = None) -> None:
         self._changed = changed
@@ -41,11 +40,11 @@ class Changes:
         self._thread = threading.Thread(target=self._run, name="interlock-watch-files", daemon=True)
 
     def start(self) -> None:
-        """Begins to look, at what was there when this was made, and at what was imported since."""
+        """Start polling: the files that existed at construction, and those imported since."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -55,7 +54,7 @@ class Changes:
         self._changed(path)
 
     def _look(self) -> str | None:
-        """Return the first that is not as it was when it was first seen."""
+        """Return the first file that differs from when it was first seen."""
         for path in sorted(sources() | self._more):
             try:
                 stamp = os.stat(path).st_mtime_ns

@@ -1,4 +1,4 @@
-"""The number of handlers that run at once where nobody says."""
+"""Default number of handlers that run at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["cores", "usual_concurrency"]
 
 
 def usual_concurrency(pool: str) -> int:
-    """Of processes as many as there are cores, for each has the program in memory once more."""
+    """One process per core, because each holds its own copy of the program in memory."""
     return cores() if pool == "process" else USUAL
 
 
@@ -27,4 +27,4 @@ def cores() -> int:
 
 USUAL = 16
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Two numbers, or a word where there is no quota."""
+"""Two numbers, or a word if there is no quota."""

@@ -1,6 +1,6 @@
-"""One message that a worker holds: its lease, the run of its handler, and what came of it.
+"""One message that a worker holds: its lease, the run of its handler, and the outcome.
 
-The same in all pools, and in batches.
+The code is the same for all pools and for batches.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _log = logging.getLogger("interlock.worker")
 class TaskLease:
     """The lease under which a task's handler runs, as ``current_lease()`` gives it, in any pool.
 
-    The worker settles it when the handler has ended, so it has no ``ack``: a handler returns, or
-    raises, for instance ``RetryAfter`` or ``Reject``.
+    The worker settles it when the handler has ended, so it has no ``ack``. A handler returns, or
+    raises, for instance, ``RetryAfter`` or ``Reject``.
     """
 
     __slots__ = (
@@ -73,57 +73,57 @@ class TaskLease:
         self.queue = queue
         self.id = id
         self.sequence = sequence
-        """Its place in the queue; the id, unless it was delayed."""
+        """Its position in the queue; equal to the id, unless it was delayed."""
         self.attempt = attempt
-        """1 for the first."""
+        """Attempt number; the first is 1."""
         self.token = token
-        """Rises with every lease of the queue: a fence for what the handler writes. Messages that
-        were leased together, of which no two conflict, have the same."""
+        """Rises with every lease of the queue: a fence for the handler's writes. Messages that were
+        leased together, of which no two conflict, share a token."""
         self.keys = keys
         self.shared = shared
         self.payload = payload
-        """The call as it is on the wire."""
+        """The call as encoded on the wire."""
         self.task = task
         """The task's name."""
         self._is_lost = is_lost
         self._leased_at = token if leased_at is None else leased_at
-        """The engine's time of the lease, µs."""
+        """Engine time of the lease, in µs."""
         self._over = False
         """The worker has settled it, or is about to."""
         self._began: float | None = None
-        """The time at which its handler began, by time.monotonic(); None: not yet."""
+        """The time.monotonic() at which its handler began; None: not yet."""
 
     @property
     def waited(self) -> float:
-        """Seconds from when it took its place in the queue until it was leased; of a later attempt
-        all that was before is in that."""
-        # A sequence is the server's time when it took its place.
+        """Seconds from taking its position in the queue until the lease; on a later attempt this
+        includes all earlier attempts."""
+        # A sequence is the server's time at which the message took its position.
         return max(self._leased_at - self.sequence, 0) / 1e6
 
     @property
     def lost(self) -> bool:
-        """It ran out or was revoked, as far as the worker knows: what the handler still does may
-        be done a second time by another."""
+        """The lease expired or was revoked, as far as the worker knows: another worker may repeat
+        whatever the handler still does."""
         return self._over or self._is_lost()
 
     def ack(self, *_: object) -> NoReturn:
-        """Not here."""
+        """Not supported here."""
         self._settled_by_the_worker("ack")
 
     def nack(self, *_: object, **__: object) -> NoReturn:
-        """Not here."""
+        """Not supported here."""
         self._settled_by_the_worker("nack")
 
     def reject(self, *_: object) -> NoReturn:
-        """Not here."""
+        """Not supported here."""
         self._settled_by_the_worker("reject")
 
     def release(self) -> NoReturn:
-        """Not here."""
+        """Not supported here."""
         self._settled_by_the_worker("release")
 
     def extend(self, *_: object) -> NoReturn:
-        """Not here."""
+        """Not supported here."""
         raise TypeError("extend(): the worker extends the lease while the handler runs")
 
     def _settled_by_the_worker(self, call: str) -> NoReturn:
@@ -140,7 +140,7 @@ class TaskLease:
 
 
 def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
-    """Return the lease of the message at this place of a batch."""
+    """Return the lease of the message at this index of a batch."""
     one = batch.message(at)
     held = TaskLease(
         queue, one.id, one.sequence, one.attempt, batch.token, one.keys, one.shared, one.payload,
@@ -151,7 +151,7 @@ def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
 
 
 def details(lease: TaskLease) -> dict[str, Any]:
-    """Return the fields that a log line about a message carries as ``extra``."""
+    """Return the fields that log lines about a message carry as ``extra``."""
     found = {
         "queue": lease.queue,
         "id": lease.id,
@@ -179,14 +179,14 @@ class Invocation(Protocol):
 
     @property
     def retry(self) -> Retry:
-        """By which failures are judged."""
+        """Policy that judges its failures."""
 
     @property
     def is_async(self) -> bool:
-        """True if ``arun`` is to be awaited, rather than ``run`` called."""
+        """True if ``arun`` is to be awaited instead of calling ``run``."""
 
     def run(self) -> bytes | None:
-        """Call the handler; return its result, encoded, where one is kept."""
+        """Call the handler; return its encoded result if one is kept."""
 
     async def arun(self) -> bytes | None:
         """Do the same for a coroutine function."""
@@ -197,13 +197,14 @@ class Outcome:
     """The way in which a message is to be settled."""
 
     how: Literal["ack", "nack", "reject", "exhaust", "release", "defer", "drop"]
-    """``defer``: it comes again after ``delay``, its attempt unchanged. ``drop``: it expired."""
+    """``defer``: redeliver after ``delay`` with the attempt unchanged. ``drop``: the message
+    expired."""
     result: bytes | None = None
     delay: float | None = None
     """Seconds; None: the backoff of the message's policy."""
     error: str = ""
     expected: str = "acked"
-    """The engine's answer, if it judges as the worker did."""
+    """The engine's answer, if it agrees with the worker."""
 
     def settlement(self, token: int, id: int) -> wire.Settlement:
         """Return the settlement of a message, as the engine takes it."""
@@ -244,7 +245,7 @@ def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
 
 
 async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
-    """Awaits the handler of a message. Never raises, not even when it is cancelled."""
+    """Await the handler of a message. Never raises, not even when cancelled."""
     lease._began = time.monotonic()
     token, began = _current.set(lease), forks.count
     try:
@@ -267,9 +268,10 @@ def acked(result: bytes | None) -> Outcome:
 
 
 def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
-    """Log that a handler failed, and return what becomes of its message. Never raises."""
+    """Log that a handler failed, and return the outcome of its message. Never raises."""
     if issubclass(type(error), PayloadError):
-        # Another attempt would fail alike; the dead letter keeps the message for a better worker.
+        # Another attempt would fail the same way; the dead letter keeps the message for a fixed
+        # worker.
         text = text_of(error)
         said = "message %d in queue %r cannot be handled: %s"
         _log.error(said, lease.id, lease.queue, text, extra=details(lease))
@@ -291,25 +293,25 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
 
 
 def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:
-    """Return that an attempt is used up; after `delay` seconds, or the backoff of the message's
-    policy, it comes again."""
+    """Return that an attempt is used up; the message is redelivered after `delay` seconds, or after
+    the backoff of its policy."""
     again = retry.attempts is None or lease.attempt < retry.attempts
     expected = "retried" if again else "dead" if retry.then == "dead" else "held"
     return Outcome("nack", delay=delay, error=error, expected=expected)
 
 
 class Witness(Protocol):
-    """The auditor, as far as the end of a handler goes."""
+    """The auditor, as seen by the end of a handler."""
 
     def ended(self, held: TaskLease) -> None:
         """Note that a handler has ended."""
 
     def withdrawn(self, held: TaskLease) -> None:
-        """Note that its message may come again at the same attempt."""
+        """Note that its message may be redelivered at the same attempt."""
 
 
 def tell_ended(witness: Witness, held: TaskLease, outcome: Outcome | None) -> None:
-    """Tell the auditor that a handler has ended, before its message is settled."""
+    """Report to the auditor that a handler has ended, before its message is settled."""
     witness.ended(held)
     if (outcome is not None and outcome.how == "defer") or held._is_lost():
         witness.withdrawn(held)
@@ -325,30 +327,30 @@ class Execution:
 
     invocation: Invocation
     source: Source
-    """Through which it is settled."""
+    """The queue through which it is settled."""
 
     offered: float
-    """The time at which it was leased, to be given to the pool at once; by time.monotonic()."""
+    """Time of the lease, just before the pool gets the message; time.monotonic()."""
 
     started: float | None = None
-    """The time at which a handler began; None: not yet."""
+    """Time at which the handler began; None: not yet."""
 
     ended: float | None = None
-    """The time at which the handler ended."""
+    """Time at which the handler ended."""
 
     at: Any = None
-    """The place where it is handled: a thread's number, a task, a process of the pool."""
+    """The place where it is handled: the number of a thread, a task or a process of the pool."""
 
     _unclaimed: list[None] = field(default_factory=lambda: [None])
 
     @property
     def over(self) -> bool:
-        """Return whether it is settled: what its handler says counts no longer."""
+        """Return whether it is settled: the outcome of its handler no longer counts."""
         return self.held._over
 
     def claim(self) -> bool:
-        """Decide who has it: the one place that begins it, or the owner who takes it back. True
-        for whoever asks first, on any thread."""
+        """Decide who has it: the place that begins it, or the owner that takes it back. True for
+        the first caller, on any thread."""
         try:
             self._unclaimed.pop()
         except IndexError:
@@ -356,14 +358,14 @@ class Execution:
         return True
 
     def begin(self, at: object) -> None:
-        """Note that a handler begins now."""
+        """Note that a handler begins."""
         self.at = at
         self.started = time.monotonic()
         if self.invocation.timeout is not None:
             self.batch.grant.bound(self.held.id, self.started + self.invocation.timeout)
 
     def end(self) -> None:
-        """Note that it has ended."""
+        """Note that the handler has ended."""
         self.ended = time.monotonic()
         if self.invocation.timeout is not None:
             self.batch.grant.bound(self.held.id, None)

@@ -1,4 +1,4 @@
-"""The figures of several worker processes as one: summed, and none of them falls by a restart."""
+"""The figures of several worker processes as one sum that does not fall when a process restarts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Sums = dict[tuple[str, tuple[str, ...]], Any]
 
 
 class Gathering:
-    """The last reading of each process, and what those that ended had counted."""
+    """The last reading of each process, and the totals of those that ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._said: dict[int, Reading] = {}
         self._counters: Sums = {}
-        """Of processes that have ended."""
+        """Totals of the processes that have ended."""
         self._histograms: Sums = {}
 
     def said(self, place: int, reading: Reading) -> None:
-        """Take what the process in this place has counted since it began."""
+        """Take the counts of the process in this place since its start."""
         with self._lock:
             self._said[place] = reading
 
     def ended(self, place: int) -> None:
-        """Note that the process in this place is gone: what it said last counts on."""
+        """Note that the process in this place has ended: its last counts stay in the sum."""
         with self._lock:
             last = self._said.pop(place, None)
             if last is not None:
@@ -38,7 +38,7 @@ class Gathering:
                 _add(self._histograms, last.histograms)
 
     def sum(self) -> Reading:
-        """Return the figures of all; gauges of the living alone."""
+        """Return the figures of all processes; gauges only of the live ones."""
         with self._lock:
             counters, histograms = dict(self._counters), dict(self._histograms)
             gauges: Sums = {}
@@ -66,4 +66,4 @@ def _listed(sums: Sums) -> list[list[Any]]:
 
 
 ALIKE = frozenset({"info", "tasks_cut"})
-"""Gauges that say the same in each process."""
+"""Gauges with the same value in each process."""

@@ -1,4 +1,4 @@
-"""``app.testing()``: what an app sends is handled here and now, on an engine in memory."""
+"""``app.testing()``: handles what an app sends immediately, on an engine in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["TestCall", "TestWorker"]
 
 
 class TestWorker:
-    """A worker for tests: on an engine in memory, with a clock that only the test moves.
+    """A worker for tests: on an engine in memory, with a clock that only the test advances.
 
     ::
 
@@ -37,10 +37,10 @@ class TestWorker:
             worker.run_until_idle()
             assert [call.args for call in worker.acked] == [("a", "b", 100)]
 
-    While it is entered, what the app sends goes to an engine of its own, encoded and decoded as
-    for any other. Handlers run in the calling thread, one at a time; by ``arun_until_idle`` in the
-    calling task. The app's lifespan and its hooks of beginning and end are around them; with
-    ``async with`` on the running loop.
+    While it is entered, the app's sends go to its own engine, encoded and decoded as for any other
+    engine. Handlers run in the calling thread, one at a time; by ``arun_until_idle`` in the calling
+    task. The app's lifespan and its start and stop hooks surround them; with ``async with``, on the
+    running loop.
     """
 
     __test__ = False
@@ -68,13 +68,13 @@ class TestWorker:
 
     @property
     def sent(self) -> list[TestCall]:
-        """All calls that were sent, in the order of the sends; known ones (``dedup``) are not
-        among them."""
+        """All calls that were sent, in the order of the sends, without those that ``dedup``
+        dropped."""
         return list(self._noted.sent)
 
     @property
     def acked(self) -> list[TestCall]:
-        """All calls whose handler has returned, in the order in which they did."""
+        """All calls whose handler has returned, in the order of their returns."""
         return list(self._noted.acked)
 
     @property
@@ -94,20 +94,20 @@ class TestWorker:
 
     @property
     def errors(self) -> list[BaseException]:
-        """Errors that handlers have raised, in that order, but ``RetryAfter`` and ``Reject``."""
+        """Errors that handlers have raised, in order, except ``RetryAfter`` and ``Reject``."""
         return list(self._noted.errors)
 
     def run_until_idle(self, raise_errors: bool = True) -> int:
-        """Handle what is ready, and what that sends, until nothing is.
+        """Handle the ready messages, and those that they send, until none is ready.
 
-        The clock stands still: what is delayed or backs off waits for ``advance``.
+        The clock does not move: delayed and backing-off messages wait for ``advance``.
 
         Args:
-            raise_errors: raise what a handler raises, when its message is settled by the rules;
-                but ``RetryAfter`` and ``Reject``, by which it only steers. Default True.
+            raise_errors: raise a handler's exception after its message is settled as usual; except
+                ``RetryAfter`` and ``Reject``, which only control the outcome. Default True.
 
         Returns:
-            how many handlers ran.
+            the number of handlers that ran.
         """
         ran = 0
         if self._timetable is not None and self._client is not None:
@@ -122,7 +122,7 @@ class TestWorker:
     async def arun_until_idle(self, raise_errors: bool = True) -> int:
         """Do what ``run_until_idle`` does, in this task: coroutine functions are awaited here.
 
-        Others may do so at the same time, each with the messages that it takes.
+        Several tasks may call it at the same time; each handles the messages that it leases.
         """
         ran = 0
         if self._timetable is not None and self._client is not None:
@@ -135,9 +135,9 @@ class TestWorker:
         return ran
 
     def advance(self, seconds: Seconds) -> None:
-        """Move the clock on. Nothing runs before the next ``run_until_idle``.
+        """Advance the clock. Nothing runs before the next ``run_until_idle``.
 
-        On its way it stops at each tick of the app's timetable, whose call is sent then.
+        It stops at each tick of the app's timetable and sends the call of the tick.
         """
         if self._timetable is None or self._client is None:
             self.clock.advance(seconds)
@@ -154,14 +154,13 @@ class TestWorker:
         self.clock.advance(max(target - self.clock.now(), 0.0))
 
     def shuffle(self, seed: int) -> Self:
-        """From now on takes any of the messages that are ready, chosen by the seed.
-
-        Every such order is legal: another engine, or more handlers, may bring it."""
+        """From now on take any of the ready messages, chosen by the seed. Every such order is
+        legal: another engine, or more handlers, may produce it."""
         self._random = random.Random(seed)
         return self
 
     def close(self) -> None:
-        """Lets what the app sends go where it went before."""
+        """Restore the engine that the app sent to before."""
         if self._client is not None:
             self._app._hooks.remove("after_send", self._note)
             self._app._redirected(self._before)
@@ -218,7 +217,8 @@ class TestWorker:
     # -- Eager: called by the app -----------------------------------------------------------------
 
     def _after_send(self) -> None:
-        """Handle what is ready, unless a handler has sent it: then when that has ended."""
+        """Handle the ready messages; if a handler sent this one, wait until that handler has
+        ended."""
         if not self._runs.inside:
             self.run_until_idle(raise_errors=False)
 
@@ -228,13 +228,13 @@ class TestWorker:
             await self.arun_until_idle(raise_errors=False)
 
     def _before_result(self, queue: Any, id: int) -> bool:
-        """Handle what is ready. Returns whether it is of use to wait for the message's end."""
+        """Handle the ready messages. Return whether waiting for the message's end makes sense."""
         self.run_until_idle(raise_errors=False)
         return self._runs.others
 
     async def _abefore_result(self, queue: Any, id: int) -> bool:
-        """Handle what is ready, and what others who handle something make so, until the message is
-        settled or nobody does. Returns whether it is of use to wait for its end."""
+        """Handle the ready messages, and those that other running handlers make ready, until the
+        message is settled or none is left. Return whether waiting for its end makes sense."""
         while True:
             await self.arun_until_idle(raise_errors=False)
             if await queue.aio._state_of(id) in SETTLED or not self._runs.others:
@@ -302,11 +302,11 @@ class TestWorker:
         return self._over(batch, held, found, *await self._runs.arun(found, held))
 
     def _prepared(self, batch: LeasedBatch, held: TaskLease) -> Any:
-        """Return the call of a message, or the error for which it is a dead letter now."""
+        """Return the call of a message, or the error that makes it a dead letter now."""
         try:
             return self._tasks.prepare(held)
         except (NotHere, PayloadError) as error:
-            # There is no other worker, so it would come again and again.
+            # There is no other worker, so it would be redelivered forever.
             text = f"the message {error}" if isinstance(error, NotHere) else str(error)
             self._settle(batch, held, Outcome("reject", error=text))
             self._noted.errors.append(error)
@@ -320,7 +320,8 @@ class TestWorker:
         outcome: Outcome,
         raised: BaseException | None,
     ) -> BaseException | None:
-        """Settle a message as its handler ended; return what that raised, unless it steers."""
+        """Settle a message by its handler's outcome; return the handler's exception, unless it only
+        controls the outcome."""
         self._settle(batch, held, outcome)
         self._runs.settled()
         if raised is None:
@@ -331,7 +332,7 @@ class TestWorker:
                     held.shared, held.attempt,
                 )
             )  # fmt: skip
-        # By its class: an exception of a handler may raise when it is asked for it.
+        # By its class: a handler's exception may itself raise when it is examined.
         if raised is None or issubclass(type(raised), RetryAfter | Reject | Expired):
             return None
         self._noted.errors.append(raised)
@@ -340,4 +341,4 @@ class TestWorker:
 
 SETTLED = ("dead", "acked", "expired", "cancelled", "skipped", "gone")
 MANY = 64
-"""Of so many ready messages a shuffled run chooses."""
+"""Number of ready messages among which a shuffled run chooses."""

@@ -1,4 +1,5 @@
-"""The record of a test: what was sent, handled and raised; and the timetable it goes through."""
+"""The record of a test: sent and handled calls, raised errors; and its interface to the
+timetable."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ __all__ = ["Noted", "TestCall", "Timetable"]
 class TestCall:
     """One call of a task in a test."""
 
-    __test__ = False  # pytest would take it for a test by its name
+    __test__ = False  # keeps pytest from collecting it, for its name
 
     task: str
     args: tuple[Any, ...]
@@ -22,9 +23,9 @@ class TestCall:
     keys: frozenset[bytes] = frozenset()
     shared: frozenset[bytes] = frozenset()
     attempt: int = 0
-    """At which it was handled; 0 for one that was only sent."""
+    """Attempt at which it was handled; 0 if it was only sent."""
     error: str = ""
-    """Of a dead letter, its last error."""
+    """Last error of a dead letter."""
 
 
 @dataclass(slots=True)
@@ -37,13 +38,13 @@ class Noted:
 
 
 class Timetable(Protocol):
-    """The timetable of an app, as a test goes through it."""
+    """The timetable of an app, as a test advances it."""
 
     def begin(self) -> None:
         """Put the timers of all entries."""
 
     def due(self) -> float | None:
-        """Return the time of the next tick, in seconds since 1970; None: there is none."""
+        """Return the time of the next tick, in seconds since 1970; None if there is no tick."""
 
     def fire(self) -> int:
-        """Send what is due by now; return how many timers were."""
+        """Send the calls that are due; return the number of timers that were due."""

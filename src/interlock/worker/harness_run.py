@@ -1,4 +1,4 @@
-"""The handlers of a test worker: run here and now, in the caller's thread or task."""
+"""Runs the handlers of a test worker immediately, in the caller's thread or task."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Ran = tuple[Outcome, BaseException | None]
 
 
 class HandlerRuns:
-    """Runs handlers, and knows how many run."""
+    """Runs handlers, and counts the running ones."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The loop of the lifespan, on a thread of its own, where coroutine functions run too.
+        """The loop of the lifespan, on its own thread, where coroutine functions run too.
 
-        None: there is none, or it is the caller's.
+        None: no loop is running, or it is the caller's.
         """
         self._running = 0
         self._waiting: list[asyncio.Future[None]] = []
@@ -38,11 +38,12 @@ class HandlerRuns:
 
     @property
     def others(self) -> bool:
-        """A handler runs that is not one within which the caller is."""
+        """A handler runs that is not an ancestor of the caller."""
         return self._running > _depth.get()
 
     def run(self, invocation: Invocation, held: TaskLease) -> Ran:
-        """Run one in this thread; where a loop runs here, a coroutine function on another."""
+        """Run one in this thread; if a loop runs here, run a coroutine function on another
+        thread."""
         with self._begun(held):
             try:
                 result = self._awaited(invocation) if invocation.is_async else invocation.run()
@@ -51,7 +52,7 @@ class HandlerRuns:
         return Outcome("ack", result), None
 
     async def arun(self, invocation: Invocation, held: TaskLease) -> Ran:
-        """Run one in this task; a plain function too, as long as it takes."""
+        """Run one in this task; a plain function too, although it blocks the task."""
         with self._begun(held):
             try:
                 if not invocation.is_async:
@@ -63,7 +64,7 @@ class HandlerRuns:
             except BaseException as error:
                 task = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and task and task.cancelling():
-                    # The test is over, or gives up; its message is of no use to anybody.
+                    # The test is over, or gives up; its message is no longer needed.
                     raise
                 return judge(invocation.retry, held, error), error
         return Outcome("ack", result), None
@@ -86,7 +87,7 @@ class HandlerRuns:
             self._running -= 1
 
     def settled(self) -> None:
-        """Tell those who wait that a handler has ended, and its message is settled."""
+        """Wake the waiters after a handler has ended and its message is settled."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             future.get_loop().call_soon_threadsafe(_done, future)
@@ -109,7 +110,7 @@ def _done(future: asyncio.Future[None]) -> None:
 def _on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
     """Run a coroutine on the loop of another thread, in a copy of this context."""
     context = contextvars.copy_context()
-    # Its task is made there, in the context in which that is called.
+    # Its task is made there, in the context of the call.
     return context.run(asyncio.run_coroutine_threadsafe, coroutine, loop)
 
 
@@ -132,4 +133,4 @@ def _elsewhere(call: Callable[[], R]) -> R:
 
 
 _depth = contextvars.ContextVar("interlock_test_handlers", default=0)
-"""The number of handlers within which this context is."""
+"""The number of handlers that this context is nested in."""

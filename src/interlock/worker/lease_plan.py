@@ -1,4 +1,5 @@
-"""The sources of a worker in turn: who leases next, for how many places, and who waits."""
+"""Takes turns among the sources of a worker: which one leases next, for how many places, and which
+one waits."""
 
 from __future__ import annotations
 
@@ -13,27 +14,27 @@ __all__ = ["LeasePlan"]
 
 
 class LeasePlan:
-    """Decides what calls the sources make."""
+    """Decides which calls the sources make."""
 
     def __init__(self, state: WorkerState, batches: BatchLending) -> None:
         self._state, self._batches = state, batches
         self._turns: collections.deque[Source] = collections.deque()
-        """The sources, whose turn is next first."""
+        """The sources; the first one's turn is next."""
 
     def begin(self) -> None:
         """Begin with all sources."""
         self._turns.extend(self._state.sources)
 
     def serve_all(self, now: float) -> None:
-        """Have each source do what is to be done there."""
+        """Have each source make the calls that are due."""
         for source in tuple(self._turns):
             if self._serve(source, now):
-                # Where places are short, the others come first the next time.
+                # If places are scarce, the other sources come first the next time.
                 self._turns.remove(source)
                 self._turns.append(source)
 
     def _serve(self, source: Source, now: float) -> bool:
-        """Return whether it leases."""
+        """Return whether the source leases."""
         if source.state is SourceState.PAUSED:
             if now < source.resumes and (self._state.phase is Phase.RUNNING or source.failures):
                 return False
@@ -72,16 +73,16 @@ class LeasePlan:
             source.exchange(places)
             return
         if others and places > 1:
-            # While it only waits it keeps one place, for others may find work.
+            # While it only waits it keeps one place, because the other sources may find work.
             self._state.places.give(source.kind, places - 1)
             places = 1
-        # One that is to be alone waits until no call does: where one was, more may come.
+        # A message that must run alone waits until no call is in flight: another such may follow.
         lately = bool(others) and time.monotonic() - self._state.alone_at < source.lease
         longest = min(LONGEST_WAIT, source.lease / 3)
         source.wait(places, TIGHT_WAIT if tight or lately else longest)
 
     def replied(self, source: Source, call: Call) -> None:
-        """Take the answer of a call to the engine."""
+        """Process the answer to a call."""
         if call.state is SourceState.BATCHES:
             source.receiving -= 1
         elif call.state is SourceState.IDLE:
@@ -109,4 +110,4 @@ class LeasePlan:
 LONGEST_WAIT = 10.0
 """Seconds for which a call waits for work."""
 TIGHT_WAIT = 0.05
-"""The same where others wait: for the place that it keeps, or to be handled alone."""
+"""The same while others wait: for the place that it keeps, or to be handled alone."""

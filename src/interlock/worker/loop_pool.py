@@ -1,4 +1,4 @@
-"""A pool of tasks on one event loop. Plain functions run there too, on threads beside it."""
+"""A pool of tasks on one event loop. Plain functions run there too, on additional threads."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LoopPool:
         self._scope: HeldScope | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: collections.deque[Execution] = collections.deque()
-        """While handlers are quick there are more than may run at once."""
+        """While handlers are quick, it is given more messages than may run at once."""
         self._ended: list[tuple[Execution, Outcome]] = []
-        """Since the loop has told of some."""
+        """Ended handlers since the loop last reported some."""
         self._closed = False
 
     @property
@@ -71,7 +71,8 @@ class LoopPool:
         return True
 
     def withdraw(self, execution: Execution) -> bool:
-        """See ``Pool``. A handler begins at the loop's next turn; who blocks the loop delays it."""
+        """See ``Pool``. A handler begins at the loop's next turn; a handler that blocks the loop
+        delays it."""
         return execution.claim()
 
     def stack(self, execution: Execution) -> str:
@@ -81,7 +82,7 @@ class LoopPool:
         return stack_at(execution, {})
 
     def stop(self, execution: Execution) -> None:
-        """Cancel the handler's task; a plain function on a thread goes on to its end."""
+        """Cancel the handler's task; a plain function on a thread runs to its end."""
         if isinstance(execution.at, asyncio.Task) and self._loop is not None:
             self._loop.call_soon_threadsafe(execution.at.cancel)
 
@@ -104,7 +105,7 @@ class LoopPool:
                 runner = stack.enter_context(asyncio.Runner())
                 self._loop = runner.get_loop()
             except BaseException as error:
-                # There are no descriptors left, for instance.
+                # Out of descriptors, for instance.
                 up.set_exception(error)
                 return
             asyncio.set_event_loop(self._loop)
@@ -113,8 +114,8 @@ class LoopPool:
                 try:
                     self._loop.run_forever()
                 except BaseException:
-                    # A task that a handler left on the loop raised SystemExit or its like: that
-                    # is no end of the other handlers.
+                    # A task that a handler left on the loop raised SystemExit or similar; the other
+                    # handlers continue.
                     _log.exception("a task on the loop of the handlers ended it; continuing")
 
     def _begin(self, batch: Sequence[Execution]) -> None:
@@ -143,7 +144,7 @@ class LoopPool:
             outcome = judge(execution.invocation.retry, execution.held, error)
         execution.end()
         if not self._ended:
-            # Once for all that end in this turn of the loop.
+            # Once for all handlers that end in this turn of the loop.
             asyncio.get_running_loop().call_soon(self._tell)
         self._ended.append((execution, outcome))
         self._tasks.discard(task)

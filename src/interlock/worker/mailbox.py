@@ -1,4 +1,4 @@
-"""Mailbox of a process's main thread: what other threads tell it, and signals."""
+"""Mailbox of a process's main thread: messages of other threads, and signals."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Item = TypeVar("Item")
 
 
 class Mailbox(Generic[Item]):
-    """A queue from which the main thread takes, and to which signals put."""
+    """A queue that the main thread reads, and to which signal handlers write."""
 
     def __init__(self) -> None:
-        # A SimpleQueue may be put to out of a signal's handler.
+        # A signal handler may put into a SimpleQueue.
         self._queue: queue.SimpleQueue[Item | _Woken] = queue.SimpleQueue()
         self.put = cast("queue.SimpleQueue[Item]", self._queue).put
 
@@ -31,11 +31,12 @@ class Mailbox(Generic[Item]):
                 return item
 
     def tell_of(self, numbers: Iterable[int], item: Item) -> None:
-        """Put the item whenever one of these signals comes. Of the main thread, once.
+        """Put the item whenever one of these signals arrives. Called once, by the main thread.
 
-        Python runs a signal's handler on the main thread alone, when that comes by. The system may
-        give the signal to any thread, and a main thread that waits for a lock does not hear of it
-        then: it is woken by another that reads what the interpreter writes when a signal comes.
+        Python runs a signal handler only on the main thread, between two instructions. The system
+        may deliver the signal to any thread, and a main thread that waits for a lock does not
+        notice it. So another thread reads the byte that the interpreter writes on a signal, and
+        wakes the main thread.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -53,7 +54,7 @@ class Mailbox(Generic[Item]):
 
 
 class _Woken:
-    """A look at whether a signal's handler is to run."""
+    """Item that only makes the main thread run a pending signal handler."""
 
 
 _WOKEN = _Woken()

@@ -1,7 +1,7 @@
-"""The meter of a worker: how long messages waited and were handled, and what came of them.
+"""The meter of a worker: how long messages waited and were handled, and their outcomes.
 
-It counts by queue and task in plain lists and dicts, for it is asked by each message; what has the
-form of metrics is made when somebody scrapes.
+It counts by queue and task in plain lists and dicts, because it is called for each message; the
+metrics format is produced when somebody scrapes.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ __all__ = ["BOUNDS", "OTHER", "UNREADABLE", "Histogram", "Meter", "Reading", "ou
 
 BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
           1800.0)  # fmt: skip
-"""Seconds up to which the buckets of both histograms go; another has what took longer."""
+"""Upper bounds in seconds of the buckets of both histograms; one more bucket has longer
+durations."""
 MOST_TASKS = 200
-"""Tasks that have figures of their own."""
+"""Number of tasks with figures of their own."""
 OTHER = "other"
-"""The name under which the other tasks are summed."""
+"""The name under which the remaining tasks are summed."""
 UNREADABLE = "unreadable"
-"""The task of a message that is no call of any."""
+"""The task name for messages that are not a readable call."""
 
 
 class Reading(NamedTuple):
-    """The figures at one moment, each a list of name, labels and value; may be written as JSON."""
+    """The figures at one moment, each a list of name, labels and value; can be written as JSON."""
 
     counters: list[list[Any]]
     gauges: list[list[Any]]
     histograms: list[list[Any]]
-    """The value is how many are in each bucket, and then their sum in seconds."""
+    """The value is the number in each bucket, followed by their sum in seconds."""
 
 
 class Histogram:
@@ -59,7 +60,7 @@ class Series:
 
     def __init__(self) -> None:
         self.waits = Histogram()
-        """From the put, or the time it was due, to the lease; of first attempts."""
+        """From the put, or the due time, to the lease; first attempts only."""
         self.handlings = Histogram()
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.lost = 0
@@ -70,8 +71,8 @@ class Meter:
     """The figures of one worker, counted by its owner and by the thread of its batches."""
 
     def __init__(self, queues: Iterable[str] = ()) -> None:
-        """``queues``: those of which it tells from the beginning that nothing has happened."""
-        # Held for the time of a few additions.
+        """``queues``: those for which it reports zeros from the beginning."""
+        # Held only for a few additions.
         self._lock = threading.Lock()
         self._series: dict[tuple[str, str], Series] = {}
         self._tasks: dict[str, None] = {}
@@ -82,8 +83,8 @@ class Meter:
     # -- Counting ---------------------------------------------------------------------------------
 
     def ended(self, execution: Execution, outcome: Outcome, settles: bool) -> None:
-        """Count a handler that has ended; `settles`: the message is settled by that."""
-        # Without a call for each part: this is asked by each message, too.
+        """Count a handler that has ended; `settles`: this settles the message."""
+        # Inlined, because this runs for each message, too.
         held, started = execution.held, execution.started
         took = (execution.ended or 0.0) - (execution.offered if started is None else started)
         name = "acked" if outcome.how == "ack" else outcome_name(outcome)
@@ -96,18 +97,18 @@ class Meter:
                 waited = (held._leased_at - held.sequence) / 1e6
                 times = series.waits
                 times.counts[bisect_left(BOUNDS, waited)] += 1
-                # Below 0 after a clock was set back, for instance.
+                # Below 0 after the clock was set back, for instance.
                 times.sum += waited if waited > 0 else 0.0
             if settles:
                 series.outcomes[name] += 1
 
     def settled(self, held: TaskLease, outcome: Outcome) -> None:
-        """Count a message that is settled without a handler, or while it still runs."""
+        """Count a message that is settled without a handler, or while its handler still runs."""
         with self._lock:
             self._of(held.queue, held.task).outcomes[outcome_name(outcome)] += 1
 
     def timed_out(self, held: TaskLease) -> None:
-        """Count a handler that ran longer than its task may."""
+        """Count a handler that exceeded its task's timeout."""
         with self._lock:
             self._of(held.queue, held.task).timeouts += 1
 
@@ -117,7 +118,7 @@ class Meter:
             self._of(held.queue, held.task).lost += 1
 
     def released(self, queue: str, count: int = 1) -> None:
-        """Count messages that go back before a handler has begun them."""
+        """Count messages that are returned before a handler has begun them."""
         with self._lock:
             self._released[queue] += count
 
@@ -127,10 +128,10 @@ class Meter:
             self._unknown[queue] += 1
 
     def handled(self, run: BatchRun, first: int, last: int, ended: float) -> None:
-        """Count the messages of a batch that have ended, from the number `first` to before `last`
-        in its order; `ended`: when the last of them did, by time.monotonic()."""
+        """Count the messages of a batch that have ended, from index `first` to before `last`;
+        `ended`: the time.monotonic() at which the last of them did."""
         if first >= last or not run.turns:
-            # Nothing, or the meter is newer than the batch.
+            # Empty, or the meter is newer than the batch.
             return
         waits, step = _waits(run.batch, first, last)
         queue, turns = run.source.name, run.turns
@@ -162,8 +163,8 @@ class Meter:
                 self._count_failed(run, first, last)
 
     def _count_slow(self, run: BatchRun, first: int, last: int, ended: float) -> None:
-        """Count what was slow for what it is: it is counted with the quick ones, and its seconds
-        with theirs."""
+        """Count slow messages as slow: they were counted with the quick ones, and their seconds
+        too."""
         slow = [one for one in run.slow if first <= one[0] < last]
         if run.begun and last == run.ended:
             slow.append((last - 1, ended - run.begun))
@@ -173,7 +174,7 @@ class Meter:
             counts[bisect_left(BOUNDS, seconds)] += 1
 
     def _count_failed(self, run: BatchRun, first: int, last: int) -> None:
-        """Count what failed for what it is: it is counted with those that went well."""
+        """Count failed messages as failed: they were counted with the successful ones."""
         failed = [(at, outcome) for at, outcome in run.others if outcome.how != "ack"]
         place_of = {at: place for place, at in enumerate(run.batch.places)} if failed else {}
         for at, outcome in failed:
@@ -193,7 +194,7 @@ class Meter:
                     name = OTHER
                 else:
                     self._tasks[name] = None
-            # By the name that it has as well, so that the next finds it at once.
+            # Under its other name as well, so that the next lookup finds it immediately.
             found = self._series.setdefault((queue, name), Series())
             self._series[queue, task] = found
         return found
@@ -201,12 +202,12 @@ class Meter:
     # -- Telling ----------------------------------------------------------------------------------
 
     def read(self) -> Reading:
-        """Return the figures as they are now."""
+        """Return the current figures."""
         told = Reading([], [], [])
         with self._lock:
             for (queue, task), series in self._series.items():
                 if not task or (task in self._cut):
-                    continue  # the same again, under another name
+                    continue  # the same list under another name
                 labels = [queue, task]
                 for outcome, count in series.outcomes.items():
                     told.counters.append(["handled", [*labels, outcome], count])
@@ -221,7 +222,7 @@ class Meter:
 
 
 def outcome_name(outcome: Outcome) -> str:
-    """Return what came of a message, in the words of the metrics."""
+    """Return the outcome of a message, in the words of the metrics."""
     if outcome.how == "defer":
         return "deferred"
     if outcome.how == "drop":
@@ -232,10 +233,11 @@ def outcome_name(outcome: Outcome) -> str:
 
 
 def _waits(batch: LeasedBatch, first: int, last: int) -> tuple[list[tuple[int, float]], int]:
-    """Return how long messages waited, as a bucket and seconds, and for how many each stands.
+    """Return how long messages waited, as a bucket and seconds, and how many messages each
+    represents.
 
-    They were leased together, so a few are looked at, each for those behind it too; all, where some
-    were handled before: of these the bucket is -1.
+    They were leased together, so only a few are examined, each representing those after it. If some
+    were handled before, all are examined; the bucket of those is -1.
     """
     reply, places, token = batch.reply, batch.places, batch.token
     alike = batch.all_first or all(reply[place + wire.ATTEMPT] in FIRST for place in places)
@@ -253,10 +255,10 @@ def _waits(batch: LeasedBatch, first: int, last: int) -> tuple[list[tuple[int, f
 
 
 def _task_at(run: BatchRun, place: int) -> str:
-    """Return the task of the message of this number."""
+    """Return the task of the message with this number."""
     return run.turns[bisect_right(run.turns, place, key=itemgetter(0)) - 1][2]
 
 
 FIRST = (b"1", b"-1")
-"""The first attempt, of a quiet message too."""
+"""Attempt fields of a first attempt; -1 is that of a quiet message."""
 MOST_LOOKED_AT = 4

@@ -1,8 +1,8 @@
-"""The one thread that knows all of a worker: what is leased, begun and done, which places are free,
-and how far it is with its end.
+"""The one thread that knows the whole state of a worker: leased, running and ended messages, free
+places, and the progress of a shutdown.
 
-All that happens comes to it as an event of one queue: what engines answered, handlers that have
-ended, places that came or went, what the program wants. It also looks at the time: see ``_look``.
+Everything reaches it as an event of one queue: answers of engines, handlers that have ended, places
+added or removed, commands of the program. It also watches the time: see ``_look``.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _log = logging.getLogger("interlock.worker")
 
 
 class Owner:
-    """All state of a worker. Its public methods may be called by any thread."""
+    """The whole state of a worker. Its public methods may be called by any thread."""
 
     def __init__(
         self, settings: WorkerSettings, tasks: Tasks, broken: Callable[[BaseException], None]
     ) -> None:
         self.idle = threading.Event()
-        """It takes no more, and nothing is held."""
+        """It takes no further messages, and holds none."""
         self.ended = threading.Event()
         self.whole = False
-        """At its end: all that it held was settled as its handlers said."""
+        """True if every held message was settled by its handler at shutdown."""
         self.state = WorkerState(settings, tasks, pool_of(settings, self, tasks))
         self._handles_here = settings.pool != "process"
-        """In this process, and not in those of a pool."""
+        """In this process, not in those of a pool."""
         self._broken = broken
         self._batches = BatchLending(self.state, self)
         self._plan = LeasePlan(self.state, self._batches)
@@ -55,13 +55,13 @@ class Owner:
         )
         self._looked = 0.0
         self._until = 0.0
-        """The time at which an end is given up."""
+        """The time at which the shutdown is given up."""
         self._left = False
-        """Something was held at the end."""
+        """Messages were still held at the end."""
 
     def start(self, sources: Sequence[Source]) -> None:
-        """Begin to lease from these. Raises what the program's own beginning raises, or an error
-        where the pool cannot start."""
+        """Begin to lease from these. Raises the exceptions of the program's startup code, or an
+        error if the pool cannot start."""
         state = self.state
         try:
             state.pool.start(state.tasks.scope(True, self._handles_here))
@@ -114,21 +114,23 @@ class Owner:
         self._events.put((self._batches.straggler_ended, (run,)))
 
     def stop(self) -> None:
-        """Take no more; what has begun goes on, and what has not goes back."""
+        """Take no further messages; running handlers continue, and messages that have not begun are
+        returned."""
         self._events.put((self._stop, ()))
 
     def end(self, patience: float) -> None:
-        """End: what still runs goes back as failed; for so many seconds what is to be settled is
-        settled. ``ended`` is set then."""
+        """End: messages whose handlers still run are returned as failed, and settlements are sent
+        for up to ``seconds``. ``ended`` is set then."""
         self._events.put((self._end, (patience,)))
 
     def ask(self) -> list[Execution]:
-        """Return what is held, as the owner says it: it answers unless it hangs."""
+        """Return the held messages, as reported by the owner's thread: it answers unless it
+        hangs."""
         self.answers(float("inf"))
         return list(self.state.executions.values())
 
     def answers(self, timeout: float) -> bool:
-        """Return whether the owner does what it is told within so many seconds, or has ended."""
+        """Return whether the owner's thread responds within ``seconds``, or has ended."""
         answer: _queue.SimpleQueue[None] = _queue.SimpleQueue()
         self._events.put((answer.put, (None,)))
         until = time.monotonic() + timeout
@@ -174,11 +176,11 @@ class Owner:
 
     @property
     def _tick(self) -> float:
-        """Return the seconds between two looks."""
+        """Return the seconds between two checks."""
         return handler_time.LOOK if self.state.runner is not None else TICK
 
     def _patience(self) -> float | None:
-        """Return for how many seconds to wait for an event; None: without end."""
+        """Return how many seconds to wait for an event; None: without limit."""
         times = [one.resumes for one in self.state.sources if one.state is SourceState.PAUSED]
         if self.state.holds or self.state.deferrals:
             times.append(self._looked + self._tick)
@@ -195,12 +197,12 @@ class Owner:
     # -- The time ---------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """See to what the time alone brings.
+        """Act on the passing of time.
 
-        - A message that no handler has begun within 100 ms goes back: it holds its lanes closed.
-        - A handler that keeps the thread of a batch is left alone with it.
-        - A handler that runs longer than it may loses its lease, and its stack is logged.
-        - A message of an unknown task goes back when its time is over.
+        - A message that no handler has begun within 100 ms is returned: it keeps its lanes closed.
+        - A handler that holds up the thread of a batch keeps that thread alone.
+        - A handler that exceeds its timeout loses its lease, and its stack is logged.
+        - A message of an unknown task is returned when its time is over.
         """
         self._batches.look(now)
         for one in list(self.state.executions.values()):
@@ -217,12 +219,12 @@ class Owner:
         self.state.release_deferred(now)
 
     def _revoke(self, execution: Execution, limit: float) -> None:
-        """Its time is up: the lease ends, by its own token, and the handler is on its own."""
+        """Handle a timeout: the lease ends, by its own token, and the handler is on its own."""
         held = execution.held
         held._over = True
 
         def explain() -> None:
-            # Elsewhere: a process that is to say where its handler stands may take its time.
+            # On another thread: a process may take a while to report its handler's stack.
             _log.error(
                 "message %d was handled for more than %.3g s; its lease is revoked. "
                 "The handler stands at\n%s",
@@ -252,7 +254,7 @@ class Owner:
         self.state.phase = Phase.STOPPING
         for source in self.state.sources:
             if source.state is SourceState.WAITING:
-                # Only then: a call that settles must not be cut.
+                # Only then: a call that settles must not be interrupted.
                 source.interrupt()
         self._batches.stop()
         for execution in list(self.state.executions.values()):
@@ -272,7 +274,7 @@ class Owner:
                 "while its handler ran",
                 held.id, held.queue, extra=details(held),
             )  # fmt: skip
-            # That is no fault of the message's. Later, for the handler may still run for a moment.
+            # The message is not at fault. Delayed, because the handler may still run for a moment.
             outcome = Outcome("defer", delay=HANDED_BACK, expected="released")
             execution.source.add(execution.batch, held, outcome)
             if execution.source.meter is not None:
@@ -304,10 +306,10 @@ class Owner:
 
 
 TICK = 0.05
-"""Seconds between two looks, while anything is held."""
+"""Seconds between two checks while any message is held."""
 LONGEST_UNSTARTED = 0.1
 HANDED_BACK = 1.0
-"""Seconds after which a message is handed out again whose worker was stopped."""
+"""Seconds after which a message of a stopped worker is leased again."""
 PATIENCE = 1.0
 MOST_EVENTS = 1000
-"""Events that are handled before the next look."""
+"""Events that are handled before the next check."""

@@ -1,4 +1,4 @@
-"""The place where handlers run, and what it tells the worker's owner."""
+"""The place where handlers run, and its events for the worker's owner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Pool", "PoolEvents", "pool_of"]
 
 
 class PoolEvents(Protocol):
-    """The events of a pool, told from any thread; none of these calls waits or raises."""
+    """The events of a pool, sent from any thread; none of these calls waits or raises."""
 
     def handler_ended(self, execution: Execution, outcome: Outcome) -> None:
         """Note that a handler has ended."""
@@ -25,49 +25,49 @@ class PoolEvents(Protocol):
         """Note that some handlers have ended."""
 
     def places_moved(self, count: int) -> None:
-        """So many places have come, or where it is less than 0, are gone."""
+        """Note that this many places were added, or removed if the number is negative."""
 
     def pool_broke(self, error: BaseException) -> None:
-        """Note that it can handle nothing and does not expect to."""
+        """Note that the pool can handle nothing and does not expect to recover."""
 
 
 class Pool(Protocol):
-    """Runs handlers. Its methods are called by the owner alone, which offers no more than there are
-    places for, but to a pool that queues."""
+    """Runs handlers. Only the owner calls its methods; it offers no more messages than there are
+    places, except to a pool that queues."""
 
     queues: bool
-    """It may be offered more than may run at once, as long as handlers are quick: what ends makes
-    room for what waits without a word to anybody."""
+    """It may be offered more messages than can run at once, while handlers are quick: an ending
+    handler makes room for a waiting message without notifying anyone."""
 
     @property
     def places(self) -> int:
-        """Return the number of handlers it has room for when it is made; it tells of others."""
+        """Return the number of handlers it has room for initially; it reports changes later."""
 
     @property
     def is_up(self) -> bool:
-        """Return whether there is a place for a handler."""
+        """Return whether a place is free for a handler."""
 
     def start(self, scope: Scope | None = None) -> None:
-        """Start what it needs, before the first message, and enter the scope. Raises what that
-        raises, or an error where it cannot start; ``close`` ends what has."""
+        """Start what the pool needs, before the first message, and enter the scope. Raises what
+        that raises, or an error if the pool cannot start; ``close`` ends what has started."""
 
     def offer(self, batch: Sequence[Execution]) -> None:
-        """Handle these, each at once: whoever begins one claims it first."""
+        """Handle these, each immediately: the place that begins one claims it first."""
 
     def withdraw(self, execution: Execution) -> bool:
-        """Take back a message that no handler has begun. False: one has."""
+        """Take back a message that no handler has begun. False: a handler has."""
 
     def stack(self, execution: Execution) -> str:
         """Return the stack of its handler, as text; may be called by any thread."""
 
     def stop(self, execution: Execution) -> None:
-        """End a handler whose lease is revoked, where that can be done."""
+        """End a handler whose lease is revoked, if that is possible."""
 
     def tell_lost(self, execution: Execution) -> None:
-        """Tell its handler that the lease is lost, in case it asks. Told again and again."""
+        """Notify its handler that the lease is lost, in case it asks. Called repeatedly."""
 
     def close(self) -> None:
-        """All messages are settled: leave the scope and end. Does not wait for a handler that
+        """Leave the scope and end, once all messages are settled. Does not wait for a handler that
         hangs."""
 
 

@@ -30,28 +30,28 @@ from interlock.worker.thread_pool import Runner
 __all__ = ["main"]
 
 importing = False
-"""The program is being imported: it must not start another worker meanwhile."""
+"""The program is being imported and must not start another worker meanwhile."""
 
 
 def main(settings: str) -> None:
-    """Import the app, then handle what it is sent, until it is told to end or the worker is
-    gone."""
+    """Import the app, then handle the messages it receives until it is ordered to end or the worker
+    is gone."""
     descriptor, path, level = json.loads(settings)
     sys.path[:] = path
     pipe = Connection(descriptor)
     os.register_at_fork(after_in_child=functools.partial(_forked, pipe))
-    # Ctrl-C goes to the whole group, systemd's TERM to the whole service; the worker decides what
-    # becomes of its processes.
+    # Ctrl-C reaches the whole group, systemd's TERM the whole service; the worker decides when its
+    # processes end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _Link(pipe, level).serve()
 
 
 def _forked(pipe: Connection) -> None:
-    """Leave the connection to this process, of which a handler has forked a child.
+    """Close this child's copy of the connection, after a handler has forked it.
 
-    What the child logs goes to stderr. While it held the connection the worker would not learn of
-    this process's end either.
+    The child logs to stderr. While it held the connection, the worker would not notice the end of
+    this process either.
     """
     logging.getLogger().handlers[:] = [logging.StreamHandler()]
     pipe.close()
@@ -67,15 +67,15 @@ class _Link:
         self._main = threading.get_ident()
         self._runners: Runner | None = None
         self._looks: dict[int, queue.SimpleQueue[str]] = {}
-        """By the number of a wait for a result: what the worker said when it had looked."""
+        """The worker's answer to each wait for a result, by the number of the wait."""
         self._lost: tuple[int, int] | None = None
-        """Id and token of the lease of which the worker said so last."""
+        """Id and token of the lease that the worker last reported lost."""
         root = logging.getLogger()
         root.handlers[:] = [_Records(self)]
         root.setLevel(level)
 
     def serve(self) -> None:
-        """Handle on this thread; another reads, so that a question is answered meanwhile."""
+        """Handle on this thread; another thread reads, so that questions are answered meanwhile."""
         global importing
         importing = True
         try:
@@ -100,13 +100,13 @@ class _Link:
                 try:
                     invocation = tasks.prepare(lease)
                 except Exception as error:
-                    # The worker has this task: the module has changed since it was started.
+                    # The worker has this task: the module has changed since the worker started.
                     self.send("done", judge(Retry(), lease, error))
                     continue
                 call = self._runners.awaited if invocation.is_async else handle
                 self.send("done", call(invocation, lease))
                 if held is not None and held.ended.is_set():
-                    # A task that a handler left ended the loop, and what was made there with it.
+                    # A task that a handler left behind ended the loop and everything made on it.
                     break
             if held is not None:
                 self._runners.leave(held, LONGEST_LEAVE)
@@ -121,7 +121,7 @@ class _Link:
         return held
 
     def send(self, what: str, value: Any) -> None:
-        """To the worker; without one there is nobody to handle for."""
+        """Send to the worker; without a worker there is nothing to handle."""
         data = pickle.dumps((what, value))
         try:
             with self._sending:
@@ -134,7 +134,7 @@ class _Link:
             try:
                 what, value = pickle.loads(self._pipe.recv_bytes())
             except (EOFError, OSError):
-                # The worker is gone, and what is handled here is not this process's any more.
+                # The worker is gone, and its messages no longer belong to this process.
                 os._exit(1)
             if what == "handle":
                 self._work.put(value)
@@ -179,7 +179,7 @@ class _Link:
 
 
 class _Records(logging.handlers.QueueHandler):
-    """Log records go to the worker, whose log they appear in."""
+    """Sends log records to the worker, in whose log they appear."""
 
     def __init__(self, link: _Link) -> None:
         super().__init__(None)  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ class _Records(logging.handlers.QueueHandler):
 
     def enqueue(self, record: logging.LogRecord) -> None:
         """Send one."""
-        # `extra` may hold anything; what cannot be sent is told as text.
+        # `extra` may hold any object; objects that cannot be sent are sent as text.
         found = {}
         for name, value in vars(record).items():
             try:
@@ -199,7 +199,7 @@ class _Records(logging.handlers.QueueHandler):
 
 
 def _text(value: object) -> str:
-    """Of anything, which may be somebody's that raises when it is asked."""
+    """Return a text for any object, even one that raises when it is examined."""
     try:
         return repr(value)
     except BaseException:

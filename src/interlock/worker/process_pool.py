@@ -1,7 +1,7 @@
 """A pool of processes: each imports the app and handles one message at a time.
 
-A process talks over a socket pair: it is sent messages and questions, and sends outcomes, log
-records and stacks. It is not forked but started anew, so that it has no thread or lock of this one.
+A process talks over a socket pair: it receives messages and questions, and sends outcomes, log
+records and stacks. It is started anew, not forked, so it has no thread or lock of this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger("interlock.worker")
 
 
 class ProcessPool:
-    """Handlers in so many processes."""
+    """Handlers in a number of processes."""
 
     queues = False
     """See ``Pool``."""
@@ -51,19 +51,19 @@ class ProcessPool:
         self._waiting: collections.deque[Execution] = collections.deque()
         self._children: list[_Child] = []
         self.closing = threading.Event()
-        """No process is started any more."""
+        """No further process is started."""
         self._failures = 0
-        """Starts in a row that have failed."""
+        """Failed starts in a row."""
         self._events = events
         self._scope: ScopeThread | None = None
 
     @property
     def places(self) -> int:
-        """See ``Pool``: none before a process has said that it is ready."""
+        """See ``Pool``: 0 until a process is ready."""
         return 0
 
     def start(self, scope: Scope | None = None) -> None:
-        """See ``Pool``. Each process enters a scope of its own; this is the worker's."""
+        """See ``Pool``. Each process enters its own scope; this one is the worker's."""
         self.setup = self._tasks.process_setup(self._reference)
         self._begun = True
         if scope is not None:
@@ -96,7 +96,7 @@ class ProcessPool:
         return found or "(its process does not answer)\n"
 
     def stop(self, execution: Execution) -> None:
-        """Kills the process that handles it; another takes its place."""
+        """Kill the process that handles the message; another takes its place."""
         if isinstance(execution.at, _Child):
             execution.at.kill(execution)
 
@@ -117,7 +117,7 @@ class ProcessPool:
             self._scope.close(LONGEST_LEAVE)
 
     def _give(self, child: _Child) -> None:
-        """Give the next message to an idle process; with the lock held."""
+        """Give the next message to an idle process; the caller holds the lock."""
         if self._waiting:
             execution = self._waiting.popleft()
             execution.claim()
@@ -125,7 +125,7 @@ class ProcessPool:
             child.handle(execution)
 
     def idle(self, child: _Child) -> None:
-        """Note that it can be given the next message."""
+        """Note that the process can take the next message."""
         with self.lock:
             came = not child.ready
             child.busy = None
@@ -136,17 +136,17 @@ class ProcessPool:
             self.moved(1)
 
     def ended(self, execution: Execution, outcome: Outcome) -> None:
-        """Hand on the outcome of a message."""
+        """Pass on the outcome of a message."""
         execution.end()
         self._events.handler_ended(execution, outcome)
 
     def moved(self, count: int) -> None:
-        """So many processes have come, or are gone."""
+        """Note that processes were added, or removed."""
         self._events.places_moved(count)
 
     def failed(self, why: str) -> None:
-        """Note that a process ended before it was ready. Where all do, nothing can be handled: to
-        lease for them would be to lease and give back for ever."""
+        """Note that a process ended before it was ready. If all do, the pool can handle nothing,
+        and the worker would lease and return messages forever."""
         _log.error("a process of the pool ended before it was ready: %s", why)
         with self.lock:
             self._failures += 1
@@ -157,8 +157,8 @@ class ProcessPool:
         self._events.pool_broke(ProcessesFailed(error))
 
     def refused(self, why: str) -> None:
-        """Note that a process cannot have what the program added to the app: no process will, so
-        none is started any more. A pool that is up goes on: the module has changed since."""
+        """Note that a process lacks what the program added to the app. Every new process would, so
+        none is started. A pool that is up continues: the module has changed since."""
         with self.lock:
             if self.closing.is_set() or any(child.ready for child in self._children):
                 return
@@ -167,7 +167,7 @@ class ProcessPool:
 
 
 class _Child:
-    """One place of the pool: a process, and the next one when it dies."""
+    """One place of the pool: a process, and its replacement when it dies."""
 
     def __init__(self, pool: ProcessPool, number: int) -> None:
         self._pool = pool
@@ -175,11 +175,11 @@ class _Child:
         self.busy: Execution | None = None
         self._failures = 0
         self._why = ""
-        """The reason that the process gave, if it cannot begin."""
+        """The reason that the process gave for not starting."""
         self._killed_for: Execution | None = None
         self._told_lost: Execution | None = None
         self._waits: dict[int, ResultWait] = {}
-        """The waits of its handler for results, by their numbers there."""
+        """The waits of its handler for results, by their numbers in the process."""
         self._stack: collections.deque[str] = collections.deque()
         self._stack_bell = threading.Semaphore(0)
         self._sending = threading.Lock()
@@ -191,7 +191,7 @@ class _Child:
         self._thread.start()
 
     def handle(self, execution: Execution) -> None:
-        """Send it a message; that it is dead is noticed where it is read from."""
+        """Send it a message; the reading thread notices if the process is dead."""
         self.busy = execution
         held = execution.held
         self._send(("handle", {
@@ -201,7 +201,7 @@ class _Child:
         }))  # fmt: skip
 
     def stack(self, execution: Execution) -> str:
-        """Asks where its handler stands; empty: it does not answer."""
+        """Ask where its handler is; empty if the process does not answer."""
         if self.busy is not execution:
             return ""
         while self._stack_bell.acquire(blocking=False):
@@ -210,13 +210,13 @@ class _Child:
         return self._stack.popleft() if self._stack_bell.acquire(timeout=2.0) else ""
 
     def tell_lost(self, execution: Execution) -> None:
-        """Tells it once, if it still handles this."""
+        """Notify it once, if it still handles this message."""
         if self.busy is execution and self._told_lost is not execution:
             self._told_lost = execution
             self._send(("lost", (execution.held.id, execution.held.token)))
 
     def kill(self, execution: Execution) -> None:
-        """End the process, if it still handles this."""
+        """End the process, if it still handles this message."""
         if self.busy is execution and self._process is not None:
             self._killed_for = execution
             self._process.kill()
@@ -241,7 +241,7 @@ class _Child:
             try:
                 self._start()
             except Exception as error:
-                # The system may have no room for one more.
+                # The system may be unable to start another process.
                 self._pool.failed(text_of(error))
                 killed = None
             else:
@@ -250,7 +250,7 @@ class _Child:
                 finally:
                     self._buried()
                 self._killed_for, killed = None, self._killed_for
-            # A process that cannot even begin is not started again and again without a pause.
+            # Pause before restarting a process that fails to start.
             short = time.monotonic() - began < 1.0
             self._failures = self._failures + 1 if short and killed is None else 0
             if self._failures:
@@ -272,7 +272,7 @@ class _Child:
         with self._sending:
             self._pipe = Connection(ours.detach())
             with contextlib.suppress(OSError):
-                # Not as an argument, which others may read: the URL may have a password.
+                # Not as an argument, which others can read: the URL may contain a password.
                 self._pipe.send_bytes(self._pool.setup)
 
     def _read(self) -> None:
@@ -293,7 +293,7 @@ class _Child:
             elif what == "done":
                 execution, outcome = self.busy, value
                 assert execution is not None
-                # The place is given away again before the settlement, which may take a moment.
+                # The place is free again before the settlement, which may take a moment.
                 self._pool.ended(execution, outcome)
                 self._pool.idle(self)
             elif what == "log":
@@ -318,12 +318,12 @@ class _Child:
         if execution is None:
             return
         ours = execution.source.queue._handle.engine
-        # One of another engine's is not followed.
+        # Results of another engine are not followed.
         if ours.memory is None and ours.target.shown == engine:
             self._waits[number] = ResultWait(ours, queue, id, own).__enter__()
 
     def _look(self, number: int) -> str:
-        """Return why a wait of its handler would never end; empty if it may end."""
+        """Return why its handler's wait would never end; empty if it may end."""
         execution, wait = self.busy, self._waits.get(number)
         if execution is None or wait is None:
             return ""
@@ -332,12 +332,12 @@ class _Child:
         except WouldDeadlock as error:
             return str(error)
         except InterlockError:
-            # The handler's own wait says what is wrong with the engine.
+            # The handler's own wait reports what is wrong with the engine.
             pass
         return ""
 
     def _buried(self) -> None:
-        """Note that the process is gone: what it handled has failed, at once."""
+        """Note that the process is gone: the message it handled fails immediately."""
         while self._waits:
             self._waits.popitem()[1].__exit__()
         assert self._process is not None
@@ -366,7 +366,7 @@ class _Child:
 
 
 class ProcessesFailed(InterlockError):
-    """The processes of a pool cannot start; the text says what the last one said."""
+    """The processes of a pool cannot start; the text is that of the last one."""
 
 
 def _end(code: int) -> str:
@@ -384,6 +384,6 @@ def _level() -> int:
 
 
 FEWEST_FAILURES = 3
-"""Starts that fail in a row, and no process is up, before a pool of few is given up."""
+"""Failed starts in a row, with no process up, after which a small pool is given up."""
 
 PROGRAM = "import sys; from interlock.worker.process_child import main; main(sys.argv[1])"

@@ -1,13 +1,13 @@
 """Records the messages that a worker handles, as a trace that ``interlock replay`` reads.
 
-A line is written when a handler has ended: what the message is, and when it was put, leased and
-ended, all by the engine's clock, so that recordings of several machines fit together. (The time of
-its put is its id, that of its lease the token. This machine's monotonic clock is as far from the
-engine's as it is for the message that came quickest.) Workers may append to one file: what is
-written at once is whole lines.
+A line is written when a handler has ended: the message, and the times of its put, its lease and its
+end, all by the engine's clock, so that recordings of several machines fit together. (The put time
+is the message's id, the lease time its token. The offset of this machine's monotonic clock is taken
+from the message that arrived fastest.) Several workers may append to one file: each write consists
+of whole lines.
 
-A share of the messages is chosen by their keys, the same by each worker: whoever is recorded is
-recorded with all that it waits for on that key.
+A share of the messages is chosen by their keys, the same in each worker: a recorded message is
+recorded together with everything it waits for on that key.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _log = logging.getLogger("interlock.worker")
 
 
 class Recorder:
-    """The recorder of one worker, before its auditor if it has one."""
+    """The recorder of one worker; it passes events on to the auditor if there is one."""
 
     def __init__(self, recording: Recording, audit: Audit | None, worker: str) -> None:
-        """Open the file, and make it if there is none. Raises OSError."""
+        """Open the file, creating it if it does not exist. Raises OSError."""
         self._recording, self._audit, self._worker = recording, audit, worker
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file: int | None = os.open(recording.file, flags, 0o600)
@@ -44,7 +44,7 @@ class Recorder:
         self._written = time.monotonic()
         self._most = int(recording.sample * 2**64)
         self._offset: float | None = None
-        """Seconds from the engine's clock to the monotonic one."""
+        """Offset in seconds from the engine's clock to the monotonic one."""
 
     @property
     def violations(self) -> int:
@@ -66,7 +66,7 @@ class Recorder:
             try:
                 line = self._line(held, began, now)
             except Exception:
-                # It is handled and settled all the same.
+                # The message is handled and settled all the same.
                 _log.exception("a message could not be recorded; the worker continues")
             else:
                 self._add(line, now)
@@ -80,7 +80,7 @@ class Recorder:
             self._audit.withdrawn(held)
 
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write the remaining lines, and close the file."""
         with self._lock:
             self._write()
             self._end()
@@ -100,7 +100,7 @@ class Recorder:
         """Return the engine's time at which a handler began."""
         behind = began - leased
         if self._offset is None or not 0 <= behind - self._offset < SET_ANEW:
-            # Quicker than all before it; or the engine's clock was set.
+            # Faster than all before it; or the engine's clock was set.
             self._offset = behind
         return began - self._offset
 
@@ -152,9 +152,10 @@ class Recorder:
         self._end()
 
     def _cut(self, rest: int) -> None:
-        """Take the beginning of a line away that did not fit, unless another worker is behind it.
+        """Remove the beginning of a line that did not fit, unless another worker has appended after
+        it.
 
-        It would make the file none that can be read.
+        Otherwise the file would be unreadable.
         """
         assert self._file is not None
         end = os.lseek(self._file, 0, os.SEEK_CUR)
@@ -176,7 +177,7 @@ def _key(key: bytes) -> str:
 
 
 def _arguments(payload: bytes) -> Any:
-    """Return what can be shown of a call; None: it is none."""
+    """Return the printable part of a call; None if the message is not a call."""
     try:
         found = msgspec.msgpack.decode(payload)
         _encode(found)
@@ -186,10 +187,10 @@ def _arguments(payload: bytes) -> Any:
 
 
 MUCH = 32 * 1024
-"""Bytes of lines that are written at the latest."""
+"""Buffered bytes at which lines are written."""
 LONGEST = 1.0
-"""Seconds after which they are, with the next message."""
+"""Seconds after which buffered lines are written, with the next message."""
 SET_ANEW = 60.0
-"""Seconds; a message that begins later than that after its lease, the clock was set."""
+"""Seconds; if a message begins later than this after its lease, the clock was set."""
 LONGEST_KEY = 1024
 _encode = msgspec.json.Encoder().encode

@@ -1,4 +1,5 @@
-"""A folder where a user's workers leave what others of the machine look for: sockets, journals."""
+"""A folder for files that other processes of the machine look for: a user's sockets and
+journals."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ __all__ = ["runtime_folder"]
 
 
 def runtime_folder() -> Path:
-    """``$XDG_RUNTIME_DIR/interlock``, or a folder of this user's own among the temporary files.
+    """Return ``$XDG_RUNTIME_DIR/interlock``, or this user's own folder among the temporary files.
 
     Raises:
-        PermissionError: that folder is somebody else's.
+        PermissionError: that folder belongs to another user.
     """
     base = os.environ.get("XDG_RUNTIME_DIR")
     if base:
@@ -23,7 +24,7 @@ def runtime_folder() -> Path:
         return folder
     folder = Path(tempfile.gettempdir()) / f"interlock-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    # Anybody may make it before us, and would then read and forge what is in it.
+    # Another user could create it first, and would then read and forge its files.
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(

@@ -1,7 +1,8 @@
-"""The scope of handlers: what a program has made before the first of them and ends after the last.
+"""The scope of handlers: resources that a program sets up before the first handler and releases
+after the last.
 
-A scope is an asynchronous context manager. It is entered, kept and left by one task of one loop, as
-what is made in it may want: a group of tasks, a pool of connections.
+A scope is an asynchronous context manager. One task of one loop enters, holds and leaves it,
+because resources such as a task group or a connection pool may require that.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class HeldScope:
 
     def __init__(self, scope: Scope) -> None:
         self.entered: concurrent.futures.Future[None] = concurrent.futures.Future()
-        """Done once it is entered; with the error of one that could not be."""
+        """Done once the scope is entered; with the error of a scope that could not be."""
         self.ended = threading.Event()
-        """It was left, or could not be entered."""
+        """The scope was left, or could not be entered."""
         self.begun = asyncio.Event()
         """``entered`` is done: for the loop that holds it."""
         self._scope = scope
@@ -34,7 +35,7 @@ class HeldScope:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def hold(self) -> None:
-        """Enter it, and leave it when that is wanted. Never raises, not even when cancelled."""
+        """Enter the scope, and leave it on request. Never raises, not even when cancelled."""
         self._loop = asyncio.get_running_loop()
         try:
             async with self._scope:
@@ -51,12 +52,12 @@ class HeldScope:
             self.begun.set()
 
     def leave(self) -> None:
-        """Have it left; may be called by any thread, and more than once."""
+        """Request that the scope is left; may be called by any thread, and more than once."""
         if self._loop is not None and not self.ended.is_set():
             self._loop.call_soon_threadsafe(self._leaving.set)
 
     def left(self, seconds: float) -> None:
-        """Have it left by another thread's loop, and wait for that so long."""
+        """Have the scope left on another thread's loop, and wait up to ``seconds`` for it."""
         try:
             self.leave()
         except RuntimeError:
@@ -70,10 +71,10 @@ class HeldScope:
 
 
 class ScopeThread:
-    """A scope on a loop of its own, which runs on a thread for as long as the scope is held."""
+    """A scope on its own loop, which runs on a thread for as long as the scope is held."""
 
     def __init__(self, scope: Scope) -> None:
-        """Enter it. Raises what that raises."""
+        """Enter the scope. Raises what that raises."""
         self.held = HeldScope(scope)
         self.loop: asyncio.AbstractEventLoop | None = None
         thread = threading.Thread(target=self._run, name="interlock-lifespan", daemon=True)
@@ -81,14 +82,14 @@ class ScopeThread:
         self.held.entered.result()
 
     def close(self, seconds: float) -> None:
-        """Leave it, and wait for that so long."""
+        """Leave the scope, and wait up to ``seconds`` for it."""
         self.held.left(seconds)
 
     def _run(self) -> None:
         try:
             asyncio.run(self._hold())
         except BaseException as error:
-            # No loop, for want of descriptors; or a task that the program left there ended it.
+            # No loop, for lack of descriptors; or a task that the program left there ended it.
             if not self.held.entered.done():
                 self.held.entered.set_exception(error)
             else:
@@ -101,4 +102,4 @@ class ScopeThread:
 
 
 LONGEST_LEAVE = 10.0
-"""Seconds for which the end of a scope is waited for."""
+"""Seconds to wait for the end of a scope."""

@@ -13,11 +13,12 @@ class Recording:
 
     file: str
     limit: int = 100 * 2**20
-    """Bytes of the file, of whoever they are, beyond which nothing is recorded."""
+    """Size of the file in bytes, including other workers' lines, beyond which nothing is
+    recorded."""
     sample: float = 1.0
-    """The share of keys whose messages are recorded."""
+    """Share of the keys whose messages are recorded."""
     payloads: bool = False
-    """Arguments are recorded too."""
+    """True if arguments are recorded too."""
 
     def __post_init__(self) -> None:
         if not 0 < self.sample <= 1:
@@ -35,13 +36,13 @@ class WorkerSettings:
     pool: str = "thread"
     audit: bool = False
     unkeyed: int = 0
-    """Handlers that take only messages without keys."""
+    """Number of handlers that take only messages without keys."""
     lease: float = 30.0
-    """Seconds after which the leases of a worker that was killed run out."""
+    """Seconds after which the leases of a killed worker expire."""
     record: Recording | None = None
-    """The recording of what it handles."""
+    """Recording of the handled messages."""
     reference: str = ""
-    """The place where the processes of a pool find the app, as ``module:name``."""
+    """Place where the processes of a pool find the app, as ``module:name``."""
 
     def __post_init__(self) -> None:
         if not self.queues or not all(isinstance(name, str) and name for name in self.queues):

@@ -1,7 +1,7 @@
-"""One queue that a worker leases from: its calls to the engine, and what is to be settled there.
+"""One queue that a worker leases from: its calls to the engine, and its pending settlements.
 
-Two threads make the calls, for one of them may wait there for work. All state is the owner's, or
-that of a ``BatchRunner`` which the owner lets lease from here.
+Two threads make the calls, because one of them may wait for work. The state belongs to the owner,
+or to a ``BatchRunner`` to which the owner lends the source.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _log = logging.getLogger("interlock.worker")
 
 
 class SourceState(enum.Enum):
-    """The use that is made of a source."""
+    """The present use of a source."""
 
     IDLE = "idle"
     CALLING = "calling"
-    """A call is under way that does not wait."""
+    """A call is in flight that does not wait."""
     WAITING = "waiting"
     """A call waits for work."""
     PAUSED = "paused"
-    """Until a time: the engine was not there, or the queue is sealed."""
+    """Paused until a time: the engine was unreachable, or the queue is sealed."""
     BATCHES = "batches"
     """A ``BatchRunner`` leases and settles."""
 
@@ -65,7 +65,7 @@ class Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one thread."""
+    """Counters of one thread."""
 
     leased: int = 0
     handled: int = 0
@@ -75,14 +75,14 @@ class Tally:
 
 @dataclass(slots=True)
 class Call:
-    """A call to the engine, and what came of it."""
+    """A call to the engine, and its outcome."""
 
     pending: list[Pending]
     places: int
-    """The places that were taken for what it leases; 0: it only settles."""
+    """Number of places taken for the messages that it leases; 0: it only settles."""
     state: SourceState = SourceState.CALLING
-    """The state of the source while it is under way; IDLE of one that only settles beside another,
-    BATCHES of one that a runner has left."""
+    """State of the source while the call is in flight; IDLE if it only settles alongside another
+    call, BATCHES if a runner has left it."""
     began: float = 0.0
     answers: Sequence[bytes] = ()
     batch: LeasedBatch | None = None
@@ -90,16 +90,16 @@ class Call:
 
 
 class Replies(Protocol):
-    """Is told what came of calls, by the threads that made them."""
+    """Receives the outcomes of calls, from the threads that made them."""
 
     def replied(self, source: Source, call: Call) -> None:
         """Note that a call is over."""
 
     def turn_came(self, kept: bool) -> None:
-        """Note that a message may begin which has waited to be alone, unless its lease was lost."""
+        """Note that a message that waited to run alone may begin, unless its lease was lost."""
 
     def source_broke(self, error: BaseException) -> None:
-        """Note that a queue can be served no more. Told by the owner's thread."""
+        """Note that a queue can no longer be served. Called by the owner's thread."""
 
 
 class Source:
@@ -116,24 +116,24 @@ class Source:
         """The time until which it is paused."""
         self.pending: list[Pending] = []
         self.settling = False
-        """The second thread settles."""
+        """The second thread is settling."""
         self.receiving = 0
-        """Calls of a runner of batches whose answers are still to be taken."""
+        """Calls of a batch runner whose answers are not processed yet."""
         self.dry = False
-        """There was nothing to lease the last time."""
+        """The last lease call returned nothing."""
         self.more = False
-        """There was as much as was asked for the last time."""
+        """The last lease call returned as many messages as requested."""
         self.failures = 0
         """Calls in a row that did not reach the engine."""
         self.connected = threading.Event()
-        """The engine has answered, or nobody should wait for it any longer."""
+        """The engine has answered, or waiting for it makes no sense any longer."""
         self._answered = False
         self.tally = Tally()
-        """Of the owner."""
+        """Counters of the owner."""
         self.batch_tally = Tally()
-        """Of the runner of batches."""
+        """Counters of the runner of batches."""
         self.meter: Meter | None = None
-        """None: nobody wants to know."""
+        """Meter; None if metrics are off."""
         self._replies = replies
         suffix = name if kind == "any" else f"{name}-{kind}"
         self._leaser = CallThread(f"interlock-lease-{suffix}")
@@ -142,17 +142,17 @@ class Source:
     # -- Calls, made by the threads ---------------------------------------------------------------
 
     def exchange(self, places: int) -> None:
-        """Settle what is pending, and lease for so many places, without a wait."""
+        """Settle the pending messages, and lease for this many places, without waiting."""
         self._begin(SourceState.CALLING, places)
 
     def wait(self, places: int, seconds: float) -> None:
-        """Lease for so many places; wait so long for work."""
+        """Lease for this many places; wait up to ``seconds`` for work."""
         self.state = SourceState.WAITING
         call = Call([], places, SourceState.WAITING)
         self._submit(self._leaser, call, lambda: self._make(call, time.monotonic() + seconds))
 
     def settle(self) -> None:
-        """Settle what is pending, on the second thread where the first waits."""
+        """Settle the pending messages, on the second thread if the first one waits."""
         if self.state is SourceState.IDLE:
             self._begin(SourceState.CALLING, 0)
             return
@@ -161,7 +161,7 @@ class Source:
         self._submit(self._settler, call, lambda: self._make(call))
 
     def begin_alone(self, batch: LeasedBatch) -> None:
-        """Tell the engine that the handler of a message begins that has waited to be alone."""
+        """Report to the engine that the handler of a message that waited to run alone begins."""
 
         def begin() -> None:
             handle = self.queue._handle
@@ -178,19 +178,19 @@ class Source:
         self._settler.submit(begin)
 
     def receive(self, call: Call, answer: Callable[[], batches.Answer]) -> None:
-        """Take the answer of a call that was sent by somebody who takes it no more."""
+        """Process the answer to a call whose sender no longer takes it."""
         self.receiving += 1
         self._submit(self._leaser, call, lambda: self._make(call, answer=answer))
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether nothing is under way, nor to be settled."""
+        """Return whether no call is in flight and nothing is pending."""
         busy = self.settling or self.receiving or self.pending
         return not busy and self.state in (SourceState.IDLE, SourceState.PAUSED)
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a call is under way, but for one that waits for work, or is to be made."""
+        """Return whether a call is in flight, other than one that waits for work, or is due."""
         calls = self.settling or self.receiving or self.state is SourceState.CALLING
         return bool(calls or self.pending)
 
@@ -200,7 +200,7 @@ class Source:
         return self.state is SourceState.WAITING
 
     def interrupt(self) -> None:
-        """End the call that waits for work, and lease nothing any more."""
+        """End the call that waits for work, and lease nothing further."""
         self.queue.close()
 
     def close(self) -> None:
@@ -209,7 +209,7 @@ class Source:
         self._settler.end()
 
     def taken(self) -> list[Pending]:
-        """Take as much of what is pending as one call settles."""
+        """Take as many pending settlements as fit in one call."""
         taken, self.pending = self.pending[:MOST_SETTLED], self.pending[MOST_SETTLED:]
         return taken
 
@@ -222,7 +222,7 @@ class Source:
         try:
             thread.submit(job)
         except RuntimeError as error:
-            # The system has no thread for it: a call that nobody makes would be waited for.
+            # The system cannot start a thread: the owner would wait for a call that is never made.
             call.error = error
             self._replies.replied(self, call)
 
@@ -250,16 +250,16 @@ class Source:
     # -- Settlements ------------------------------------------------------------------------------
 
     def add(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:
-        """Add a message that is to be settled: it goes out with the next call."""
+        """Add a message to be settled: it is sent with the next call."""
         if outcome.how == "release":
-            # No handler had it; when it comes again it is counted.
+            # No handler had it; it is counted when it is redelivered.
             self.tally.leased -= 1
             if self.meter is not None:
                 self.meter.released(self.name)
         self.pending.append(pending(batch, held, outcome))
 
     def told(self, pending: Sequence[Pending], answers: Sequence[bytes], tally: Tally) -> None:
-        """Say what came of settlements, where that is not as was to be expected."""
+        """Log the outcomes of settlements that differ from what was expected."""
         for (held, outcome, _), said in zip(pending, answers, strict=True):
             answer = wire.answer(said)
             if answer == outcome.expected:
@@ -287,12 +287,12 @@ class Source:
 
     @property
     def renewer(self) -> LeaseRenewer:
-        """Return what renews its leases; other queues may have the same."""
+        """Return the object that renews its leases; other queues may share it."""
         renewer: LeaseRenewer = self.queue._sessions.renewer
         return renewer
 
     def reached(self) -> None:
-        """Take the answer of the engine."""
+        """Process the engine's answer."""
         if self.failures:
             _log.warning("queue %r: engine reachable again", self.name)
             self.failures = 0
@@ -301,17 +301,17 @@ class Source:
             self.connected.set()
 
     def failed(self, call: Call, error: BaseException) -> None:
-        """Take it that a call has failed, and leave the engine alone for a while."""
+        """Handle a failed call, and pause calls to the engine for a while."""
         if isinstance(error, EngineUnavailable):
             self.pending[:0] = call.pending
             self.failures += 1
             pause: float = min(0.1 * 2 ** min(self.failures, 10), LONGEST_PAUSE)
             _log.warning("queue %r: %s; trying again in %.3g s", self.name, error, pause)
         elif isinstance(error, ShutDown):
-            # Sealed and drained; it may be opened again. Or closed, at the end.
+            # Sealed and drained; it may be reopened. Or closed, at the end.
             pause = SEALED_PAUSE
         else:
-            # What an engine refuses says itself what is wrong; all else is a fault of ours.
+            # A refusal by the engine explains itself; anything else is a fault of this code.
             known = isinstance(error, InterlockError)
             _log.error(
                 "queue %r can no longer be served: %s", self.name, error,
@@ -325,12 +325,12 @@ class Source:
 
 
 def pending(batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> Pending:
-    """Return the settlement of a message, which is renewed no more."""
+    """Return the settlement of a message, which is no longer renewed."""
     held._over = True
     try:
         settlement = outcome.settlement(held.token, held.id)
     except Exception as error:
-        # Whatever cannot be said to an engine: a message that is not settled is renewed, and its
+        # For a settlement that cannot be sent: a message that is not settled is renewed, and its
         # lanes stay closed.
         text = "message %d in queue %r cannot be settled as its handler ended; it has failed"
         _log.exception(text, held.id, held.queue, extra=details(held))
@@ -349,7 +349,7 @@ def count_outcome(tally: Tally, outcome: Outcome) -> None:
 
 
 class CallThread:
-    """A thread that makes one call after the other; started with the first."""
+    """A thread that makes one call after another; started with the first."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -357,7 +357,7 @@ class CallThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Have it called. Raises RuntimeError where the system has no thread for it."""
+        """Queue the call. Raises RuntimeError if the system cannot start a thread."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
@@ -365,7 +365,7 @@ class CallThread:
         self._jobs.put(job)
 
     def end(self) -> None:
-        """End it when it is through with what it has."""
+        """End the thread when it has finished its calls."""
         self._jobs.put(None)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The stacks of running workers' handlers: each worker answers on a unix socket, in JSON."""
+"""The stacks of running workers' handlers: each worker answers on a Unix socket, in JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answering:
         self._listener: socket.socket | None = None
 
     def __enter__(self) -> Answering:
-        # A process of this number that is gone may have left its own.
+        # A dead process with the same number may have left its socket.
         self._path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._listener.bind(str(self._path))
@@ -52,7 +52,8 @@ class Answering:
 
 
 def ask_all(process: int | None = None) -> list[dict[str, Any]]:
-    """Return the answer of each worker of this user, or of that of this process, by its number."""
+    """Return the answer of each worker of this user, or of the one with this process id, by process
+    id."""
     found = []
     for path in sorted(_folder().glob("*.sock"), key=lambda path: path.stem.zfill(10)):
         if process is not None and path.stem != str(process):
@@ -69,7 +70,7 @@ def _ask(path: Path) -> dict[str, Any] | None:
         try:
             asking.connect(str(path))
         except ConnectionRefusedError:
-            # Of a worker that was killed.
+            # Left by a killed worker.
             path.unlink(missing_ok=True)
             return None
         except OSError:

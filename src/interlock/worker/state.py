@@ -1,6 +1,6 @@
 """The state of a worker: the messages that it holds, from their lease to their settlement.
 
-Its owner's thread alone changes it; others may read what says so.
+Only the owner's thread changes it; other threads may read the attributes that say so.
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ class Phase(enum.Enum):
     NEW = "new"
     RUNNING = "running"
     STOPPING = "stopping"
-    """It takes no more; what has begun goes on."""
+    """No further messages are taken; running handlers continue."""
     ENDING = "ending"
-    """All that is to be settled is settled; nothing else counts."""
+    """Everything that is to be settled is settled; nothing else counts."""
     ENDED = "ended"
 
 
 class Places:
-    """Counts how many handlers are idle, and what kind of messages they may take.
+    """Counts idle handlers, and the kinds of messages they may take.
 
-    Places are taken before messages are leased, so that nothing is leased that no handler is idle
-    for; only while handlers are quick, see ``BatchRunner`` and ``Pool.queues``, is there more.
+    Places are taken before messages are leased, so that a message is leased only if a handler is
+    idle for it. More are leased only while handlers are quick; see ``BatchRunner`` and
+    ``Pool.queues``.
     """
 
     def __init__(self, size: int, unkeyed: int) -> None:
@@ -70,29 +71,29 @@ class Places:
         self._there = 0
 
     def free(self, kind: Kind) -> int:
-        """Return how many are free; below 0 where places went while handlers were in them."""
+        """Return the number of free places; negative if places were removed while in use."""
         return self._free[kind]
 
     def size(self, kind: Kind) -> int:
-        """Return how many there are when all of the pool are there."""
+        """Return the number of places when the whole pool is up."""
         return self._size[kind]
 
     def take(self, kind: Kind, most: int) -> int:
-        """Take up to so many; return how many were taken."""
+        """Take up to this many; return the number taken."""
         taken = max(0, min(self._free[kind], most))
         self._free[kind] -= taken
         return taken
 
     def overdraw(self, kind: Kind, count: int) -> None:
-        """Take so many more than there are: of a pool that queues."""
+        """Take this many more than exist: for a pool that queues."""
         self._free[kind] -= count
 
     def give(self, kind: Kind, count: int) -> None:
-        """Give places back."""
+        """Return places."""
         self._free[kind] += count
 
     def moved(self, count: int) -> None:
-        """So many have come, or are gone: those for messages without keys come first and go
+        """Add or remove places: those for messages without keys are added first and removed
         last."""
         unkeyed = self._size["unkeyed"]
         before = min(self._there, unkeyed)
@@ -113,10 +114,10 @@ class Deferral:
 
 
 class Deferrals:
-    """The messages that this worker does not know: leased for a while, until they go back.
+    """The messages that this worker does not know: kept leased for a while, then returned.
 
-    In that time their lanes stay closed, as in a backoff; then they go back with their attempt
-    unchanged, and another worker, perhaps a newer one, may have them.
+    Meanwhile their lanes stay closed, as in a backoff. They are returned with their attempt
+    unchanged, and another worker, perhaps a newer one, may lease them.
     """
 
     def __init__(self) -> None:
@@ -124,8 +125,8 @@ class Deferrals:
         self._seen: collections.OrderedDict[tuple[str, int], int] = collections.OrderedDict()
 
     def seconds(self, lease: TaskLease) -> float:
-        """Return for how long this message is to be kept: not at all the first time, so that a
-        worker that knows the task may have it at once, then 1, 2, 4 seconds and so on."""
+        """Return how long this message is to be kept: 0 the first time, so that a worker that knows
+        the task may have it immediately, then 1, 2, 4 seconds and so on."""
         number = (lease.queue, lease.id)
         times = self._seen.pop(number, 0)
         self._seen[number] = times + 1
@@ -134,12 +135,12 @@ class Deferrals:
         return 0.0 if times == 0 else min(2.0 ** min(times - 1, 10), LONGEST_DEFERRAL)
 
     def add(self, deferral: Deferral) -> None:
-        """Keep it until its time."""
+        """Keep the message until its time."""
         self._waiting.append(deferral)
 
     @property
     def full(self) -> bool:
-        """Return whether so much is deferred that nothing more should be leased for now."""
+        """Return whether so many messages are deferred that no more should be leased for now."""
         return len(self._waiting) >= MOST_DEFERRED
 
     def due(self, now: float) -> list[Deferral]:
@@ -156,67 +157,68 @@ class Deferrals:
 
 
 class Straggler(NamedTuple):
-    """A batch of which one message kept the thread."""
+    """A batch in which one message held up the thread."""
 
     runner: BatchRunner
     done: int
     others: int
-    """So much of its ``done`` and ``others`` was settled by then."""
+    """Lengths of its ``done`` and ``others`` that were settled by then."""
     execution: Execution | None
-    """The message that is handled; None: it has not begun, or has ended."""
+    """The message that is being handled; None: it has not begun, or has ended."""
 
 
 @dataclass(slots=True)
 class Alone:
-    """A message that is handled while nothing else is: a lease of it ran out while its handler may
-    have run, so it may be what ends processes (clause 9)."""
+    """A message that must be handled while no other is: its lease expired while its handler may
+    have run, so it may be the cause of dying processes (clause 9)."""
 
     source: Source
     batch: LeasedBatch
     waits: bool = False
-    """The engine is told that no handler has begun it."""
+    """The engine is being notified that no handler has begun it."""
     asked: bool = False
-    """The engine is told that its handler begins."""
+    """The engine is being notified that its handler begins."""
     execution: Execution | None = None
-    """None: it waits for what still runs."""
+    """None: it waits for the running handlers."""
     done: bool = False
-    """It is handled no more; nothing is leased before the engine knows that."""
+    """It is no longer handled; nothing is leased before the engine knows that."""
 
 
 class WorkerState:
-    """The messages that are held, the places that are free, and how far the worker is."""
+    """The held messages, the free places, and the worker's progress."""
 
     def __init__(self, settings: WorkerSettings, tasks: Tasks, pool: Pool) -> None:
         self.phase = Phase.NEW
-        """Others may read it."""
+        """Other threads may read it."""
         self.sources: Sequence[Source] = ()
-        """Others may read it once it has started."""
+        """Other threads may read it once it has started."""
         self.audit: Audit | Recorder | None = None
         self.tasks = tasks
         self.pool = pool
         self.executions: dict[int, Execution] = {}
-        """The messages that are held, by the execution's own number. Others may read it."""
+        """The held messages, by the number of their execution. Other threads may read it."""
         self.places = Places(settings.concurrency, settings.unkeyed)
         self.places.moved(pool.places)
         self.times = HandlerTime(settings.concurrency)
-        """A runner of batches has it while there is one."""
+        """Handler times; a runner of batches owns them while there is one."""
         self.runner: BatchRunner | None = None
-        """The runner of batches, while there is one. Others may read it."""
+        """The runner of batches, while there is one. Other threads may read it."""
         self.stragglers: dict[BatchRun, Straggler] = {}
-        """Batches of which the owner has taken the rest while one message was handled."""
+        """Batches of which the owner has taken over the rest while one message was handled."""
         alone = len(settings.queues) == 1 and not settings.unkeyed
         self.lends = alone and isinstance(pool, ThreadPool)
         """Quick handlers may be run in batches."""
         self.alone = settings.concurrency == 1
         self.deferrals = Deferrals()
         self.alone_one: Alone | None = None
-        """While there is one, nothing else is leased, and what is leased all the same goes back."""
+        """While it is set, nothing else is leased, and messages leased all the same are
+        returned."""
         self.alone_at = -math.inf
-        """The time at which the last one came, by time.monotonic()."""
+        """The time.monotonic() at which the last one arrived."""
 
     @property
     def holds(self) -> bool:
-        """Return whether a message is held that is handled, or may be."""
+        """Return whether a held message is being handled, or may be."""
         return bool(self.executions or self.stragglers or self.runner is not None)
 
     def dispatch(
@@ -227,10 +229,10 @@ class WorkerState:
         began: float,
         room: int,
     ) -> int:
-        """Give so many leased messages to the pool as there is room; the others go back. Return how
-        many places they take."""
+        """Give the pool as many leased messages as it has room for, and return the others. Return
+        the number of places they take."""
         now = time.monotonic()
-        # No call waits so long: this process was frozen, and so are these leases perhaps over.
+        # No call waits this long: this process was frozen, so these leases may have expired.
         refused = self.phase is not Phase.RUNNING or now - began > source.lease
         refused = refused or self.alone_one is not None
         if batch.alone and not refused:
@@ -252,12 +254,13 @@ class WorkerState:
         return len(found)
 
     def next_alone(self) -> None:
-        """Have the message begin that is to be alone, once nothing else is handled or leased."""
+        """Begin the message that must run alone, once nothing else is handled or leased."""
         one = self.alone_one
         if one is None:
             return
         if one.done:
-            # What is leased before its end is told may end this process, and it would be charged.
+            # A message leased before the end is reported may kill this process, and this one would
+            # be charged.
             if self.phase is not Phase.RUNNING or not any(each.is_busy for each in self.sources):
                 self.alone_one = None
         elif one.asked or one.execution is not None:
@@ -273,7 +276,8 @@ class WorkerState:
             one.source.begin_alone(one.batch)
 
     def turn_came(self, kept: bool) -> None:
-        """Take it that the engine knows that the message begins; not kept: it does not."""
+        """Note the engine's answer to the report that the message begins; not kept: not
+        accepted."""
         one = self.alone_one
         assert one is not None
         taken = 0
@@ -284,7 +288,7 @@ class WorkerState:
         self.places.give(one.source.kind, 1 - taken)
 
     def _begin_alone(self) -> int:
-        """Give it to the pool; return how many places it takes."""
+        """Give the message to the pool; return the number of places it takes."""
         one = self.alone_one
         assert one is not None
         held = lease_at(one.source.name, one.batch, one.batch.places[0])
@@ -311,7 +315,7 @@ class WorkerState:
     def distribute(
         self, source: Source, batch: LeasedBatch, places: Sequence[int], began: float
     ) -> None:
-        """Give what was leased ahead to places that are free, as far as there are any."""
+        """Give the messages that were leased ahead to free places, as far as there are any."""
         room = self.places.take(source.kind, self.places.size(source.kind))
         room -= self.dispatch(source, batch, places, began, room)
         self.places.give(source.kind, room)
@@ -334,7 +338,7 @@ class WorkerState:
                 source.add(batch, held, RELEASED)
             return None
         except Exception as error:
-            # What a message holds is anybody's: it fails by itself, and holds up no other.
+            # A message may hold anything: it fails by itself, and holds up no other.
             outcome = judge(Retry(), held, error)
             source.add(batch, held, outcome)
             if source.meter is not None:
@@ -366,21 +370,21 @@ class WorkerState:
             source.meter.ended(execution, outcome, settles=not over)
         if self.runner is None:
             if execution.invocation.is_async and self.lends:
-                # That is for a thread of its own, where it may wait.
+                # This needs a thread of its own, where it may wait.
                 self.times.slow()
             else:
                 self.times.ended(took)
         self.forget(execution)
 
     def forget(self, execution: Execution) -> None:
-        """Hold it no more: its place is free."""
+        """Stop holding the message: its place is free."""
         if self.executions.pop(id(execution), None) is not None:
             self.places.give(execution.source.kind, 1)
             if self.alone_one is not None and self.alone_one.execution is execution:
                 self.alone_one.done = True
 
     def give_back(self, execution: Execution) -> None:
-        """No handler has begun it: it goes back to the same place, at the same attempt."""
+        """Return a message that no handler has begun, to the same position, at the same attempt."""
         if self.pool.withdraw(execution):
             if self.audit is not None:
                 self.audit.withdrawn(execution.held)
@@ -388,7 +392,7 @@ class WorkerState:
             self.forget(execution)
 
     def release_deferred(self, now: float) -> None:
-        """Give back the messages of unknown tasks whose time is over."""
+        """Return the messages of unknown tasks whose time is over."""
         for deferral in self.deferrals.due(now):
             deferral.source.add(deferral.batch, deferral.lease, RELEASED)
 

@@ -1,10 +1,10 @@
 """Several worker processes under one, for ``interlock worker --processes``.
 
-Each is the same program anew, which knows by its environment that it is one of several. It is in a
-session of its own, so that Ctrl-C reaches this process alone, which tells them. It does so by a
-socket pair, and not by TERM, which a service manager sends to all of them itself: twice told is not
-told to hurry. By the same pair a worker says that it is ready and, when asked, what it has counted;
-by its end it learns that this process has died.
+Each worker is the same program started anew; its environment tells it that it is one of several. It
+has its own session, so that Ctrl-C reaches only the supervisor, which notifies the workers. The
+supervisor uses a socket pair, not TERM, because a service manager sends TERM to all processes
+itself, and a second TERM would mean "hurry". Over the same pair a worker reports that it is ready
+and, on request, its counts. When the pair closes, the worker knows that the supervisor has died.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ __all__ = ["Supervisor", "tell_supervisor"]
 _log = logging.getLogger("interlock.worker")
 
 VARIABLE = "INTERLOCK_WORKER_SUPERVISOR"
-"""The number of the descriptor by which a worker speaks to its supervisor."""
+"""Number of the descriptor over which a worker talks to its supervisor."""
 MEASURED = "INTERLOCK_WORKER_MEASURED"
-"""Set for workers that are to count what they are asked for."""
+"""Set for workers that are to count what the supervisor asks for."""
 
 
 class Supervisor:
-    """Keeps so many workers running."""
+    """Keeps a number of workers running."""
 
     def __init__(self, command: Sequence[str], count: int, measured: bool = False) -> None:
-        """``measured``: they count what ``reading`` tells."""
+        """``measured``: the workers count what ``reading`` returns."""
         self._command = list(command)
         self._measured = measured
         self._gathering = Gathering()
         self._answered = threading.Condition()
         self._asked: set[int] = set()
-        """Places whose process has not told what it has counted, though it was asked."""
+        """Places whose process was asked for its counts and has not answered yet."""
         self._restarts = 0
         self._count = count
         self._events: Mailbox[tuple[str, int]] = Mailbox()
@@ -52,28 +52,29 @@ class Supervisor:
         self._began: dict[int, float] = {}
         self._ready: set[int] = set()
         self._unready_ends: dict[int, int] = {}
-        """By place, how many have ended in a row before they were ready."""
+        """By place, the number of processes in a row that ended before they were ready."""
         self._stopping = False
 
     def stop_at(self, *signals: int) -> None:
-        """Stop at the first of these signals, hurry at the next. Of the main thread."""
+        """Stop at the first of these signals, hurry at the next. Called by the main thread."""
         self._events.tell_of(signals, ("signal", 0))
 
     @property
     def is_ready(self) -> bool:
-        """Return whether all are ready, and nobody has said to stop."""
+        """Return whether all are ready, and no stop was requested."""
         return len(self._ready) == self._count and not self._stopping
 
     @property
     def running(self) -> int:
-        """Return how many processes run."""
+        """Return the number of running processes."""
         return len(self._running)
 
     def reading(self, timeout: float) -> Reading:
-        """Ask all what they have counted, and return the sum; of who does not answer within so
-        many seconds, what it said last."""
+        """Ask all workers for their counts, and return the sum; for a worker that does not answer
+        within ``seconds``, its last counts are used."""
         with self._answered:
-            # Who has not answered yet is asked no more: room is kept for the word to stop.
+            # A worker that has not answered yet is not asked again: the pipe keeps room for the
+            # stop.
             asked = {place for place in list(self._links) if place not in self._asked}
             for place in list(asked):
                 try:
@@ -88,9 +89,9 @@ class Supervisor:
         return told
 
     def run(self, ready: Callable[[], None], stopping: Callable[[], None]) -> int:
-        """Until it is told to stop and all have ended. Answers the worst of their exit codes; 2 at
-        once if one cannot even begin, and 1 if one place has ended again and again before it was
-        ever ready."""
+        """Run until a stop is requested and all have ended. Return the worst of their exit codes; 2
+        immediately if a worker cannot even be started, and 1 if one place has ended repeatedly
+        before it was ever ready."""
         for place in range(self._count):
             self._start(place)
         worst, told = 0, False
@@ -145,7 +146,7 @@ class Supervisor:
         if code:
             _log.error("worker %d ended with %d; another is started", place + 1, code)
         else:
-            # Asked from elsewhere to drain, as by `interlock worker drain`.
+            # Another machine asked it to drain, as `interlock worker drain` does.
             _log.info("worker %d has drained; another is started", place + 1)
         self._ready.discard(place)
         timer = threading.Timer(1.0 if short else 0.0, self._events.put, (("start", place),))
@@ -191,11 +192,12 @@ class Supervisor:
 def tell_supervisor(
     told: Callable[[str], object], reading: Callable[[], Reading]
 ) -> Callable[[], None]:
-    """In a worker: gives what says that it is ready. Without a supervisor that does nothing.
+    """Return, in a worker, the function that reports that it is ready. Without a supervisor that
+    function does nothing.
 
-    ``told`` is called, on a thread, when the worker is to stop (``"stop"``), or to stop at once
-    (``"hurry"``). A supervisor that has died has said the first. ``reading`` is called there when
-    the supervisor asks for it.
+    ``told`` is called, on a thread, when the worker is to stop (``"stop"``), or to stop immediately
+    (``"hurry"``). The death of the supervisor counts as the first. ``reading`` is called there when
+    the supervisor asks for the counts.
     """
     text = os.environ.pop(VARIABLE, "")
     if not text.isdecimal():

@@ -1,4 +1,4 @@
-"""A pool of threads. Coroutine functions run there too, on a loop that each thread keeps."""
+"""A pool of threads. Coroutine functions run there too, on a loop of each thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Runner", "ThreadPool", "stack_at"]
 
 
 class ThreadPool:
-    """Handlers on so many threads, which are daemons."""
+    """Handlers on a number of daemon threads."""
 
     queues = False
     """See ``Pool``."""
@@ -38,7 +38,7 @@ class ThreadPool:
         self._waiting: queue.SimpleQueue[Execution | None] = queue.SimpleQueue()
         self._scope: ScopeThread | None = None
         self._runners: dict[int, Runner] = {}
-        """By the number of the thread, to see where a coroutine function stands."""
+        """The runners by thread number, to find where a coroutine function is."""
 
     @property
     def places(self) -> int:
@@ -51,7 +51,7 @@ class ThreadPool:
         return True
 
     def start(self, scope: Scope | None = None) -> None:
-        """See ``Pool``. The scope has a loop of its own, beside those of the threads."""
+        """See ``Pool``. The scope has its own loop, separate from those of the threads."""
         if scope is not None:
             self._scope = ScopeThread(scope)
         for n in range(self._size):
@@ -63,7 +63,7 @@ class ThreadPool:
             self._waiting.put(execution)
 
     def withdraw(self, execution: Execution) -> bool:
-        """See ``Pool``: whoever takes it from the queue finds it claimed."""
+        """See ``Pool``: the thread that takes it from the queue finds it claimed."""
         return execution.claim()
 
     def stack(self, execution: Execution) -> str:
@@ -71,18 +71,18 @@ class ThreadPool:
         return stack_at(execution, self._runners)
 
     def adopt(self, thread: int, runner: Runner) -> None:
-        """Know a thread that is not the pool's own, for as long as it handles a message."""
+        """Know a thread that is not part of the pool, for as long as it handles a message."""
         self._runners[thread] = runner
 
     def forget(self, thread: int) -> None:
-        """End it."""
+        """End the thread."""
         self._runners.pop(thread, None)
 
     def stop(self, execution: Execution) -> None:
         """Do nothing: a thread cannot be ended, and keeps its place until the handler returns."""
 
     def tell_lost(self, execution: Execution) -> None:
-        """See ``Pool``: the handler's lease knows by itself."""
+        """See ``Pool``: the handler's lease notices that itself."""
 
     def close(self) -> None:
         """See ``Pool``."""
@@ -118,21 +118,21 @@ def stack_at(execution: Execution, runners: dict[int, Runner]) -> str:
         return "(it has ended)\n"
     runner = runners.get(execution.at) if execution.invocation.is_async else None
     if runner is not None and (task := runner.task) is not None:
-        # While it awaits, the thread stands in its loop.
+        # While the handler awaits, the thread is inside its loop.
         return stack_of(task)
     return stack_text(frame)
 
 
 class Runner:
-    """The runner of handlers on this thread; a loop is made for the first coroutine function."""
+    """The runner of handlers on this thread; it makes a loop for the first coroutine function."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
         self.task: asyncio.Task[None] | None = None
-        """The task of the coroutine function that runs."""
+        """The running task of the coroutine function."""
 
     def handled(self, invocation: Invocation, held: TaskLease) -> Outcome:
-        """Run a handler in a context of its own: what a hook sets is not for the next message.
+        """Run a handler in its own context: values set by a hook do not reach the next message.
         Never raises."""
         context = contextvars.copy_context()
         if not invocation.is_async:
@@ -155,11 +155,11 @@ class Runner:
                 self._runner = asyncio.Runner()
             self._runner.run(handled(), context=contextvars.copy_context())
         except BaseException as error:
-            # Not what the handler raised, but what it left on the loop: a task that raised
+            # Not raised by the handler, but by something it left on the loop: a task that raised
             # SystemExit, a stop, a cancellation that came too late.
             early = bool(found)
             self.close()
-            # One that was cancelled by that has failed for what ended the loop.
+            # A handler cancelled by that failed because of whatever ended the loop.
             if not early and not (found and found[0].how == "ack"):
                 return judge(invocation.retry, held, error)
         return found[0]
@@ -172,7 +172,7 @@ class Runner:
         held.entered.result()
 
     def leave(self, held: HeldScope, seconds: float) -> None:
-        """Leave it, within so many seconds."""
+        """Leave the scope, within ``seconds``."""
         if self._runner is not None and not held.ended.is_set():
             with contextlib.suppress(TimeoutError):
                 self._runner.run(self._left(held, seconds))
@@ -186,12 +186,12 @@ class Runner:
         await asyncio.wait_for(self._held, seconds)
 
     def close(self) -> None:
-        """Close the loop, if there is one; the next coroutine function has another. What still
-        runs on it is cancelled, and has ended when this returns."""
+        """Close the loop, if there is one; the next coroutine function gets another. Tasks that
+        still run on it are cancelled, and have ended when this returns."""
         runner, self._runner = self._runner, None
         if runner is None:
             return
-        # As often as one of them ends the loop again; a runner itself leaves them be then.
+        # Repeated while one of them ends the loop again; asyncio's runner would give up then.
         for _ in range(MOST_ENDS):
             with contextlib.suppress(BaseException):
                 _cancel_all(runner.get_loop())

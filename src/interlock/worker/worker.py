@@ -1,4 +1,4 @@
-"""``Worker``: has the messages of an app's queues handled, until it is stopped."""
+"""``Worker``: runs the handlers for the messages of an app's queues, until it is stopped."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ if TYPE_CHECKING:
 __all__ = ["Figures", "Worker"]
 
 LONGEST_FLUSH = 10.0
-"""Seconds for which what is to be settled at the end is tried."""
+"""Seconds for which settlements are attempted at shutdown."""
 SHORTEST_FLUSH = 1.0
 """The same after a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Counts of what a worker has done since it was made."""
+    """Counts of a worker since it was made."""
 
     handed: int
-    """Messages that were leased, but for those that went back before a handler began."""
+    """Messages that were leased, without those returned before a handler began."""
     handled: int
     """Handlers that returned."""
     failed: int
     """Attempts that failed: the handler raised, was stopped or died. Most of them are retried."""
     lost: int
-    """Settlements that came too late: the lease had run out or was revoked."""
+    """Settlements that came too late: the lease had expired or was revoked."""
     running: int
     """Messages that are held now."""
     violations: int
-    """Findings of the auditor; 0 where it is off."""
+    """Findings of the auditor; 0 if it is off."""
 
 
 class Beside(Protocol):
-    """Something that runs as long as a worker does."""
+    """A component that runs for as long as a worker does."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the component."""
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Begin nothing further."""
 
     def join(self, timeout: float) -> None:
-        """Wait for so many seconds until what has begun is done; after ``stop``."""
+        """Wait up to ``seconds`` until the work that has begun is done; after ``stop``."""
 
 
 class Worker:
     """Handles the messages of an app's queues; made by ``App.worker``.
 
-    As a context manager it runs from its beginning to its end, where it finishes what it has begun.
+    As a context manager it starts on entry; on exit it finishes the handlers that have begun.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class Worker:
         self._open_queue = open_queue
         self._url = url
         self.url = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
-        """The engine, without a password."""
+        """The engine's URL, without a password."""
         self._owner = Owner(settings, tasks, self._broke)
         self._meter: Meter | None = None
         self._taker: Taker | None = None
         self.broken: BaseException | None = None
-        """The reason why it handles nothing any more; None: it does."""
+        """The reason why it no longer handles messages; None: it does."""
         self._starts = False
         self._start_error: BaseException | None = None
         self._began = threading.Event()
@@ -102,15 +102,16 @@ class Worker:
         self.on_broken: Callable[[], object] = lambda: None
         """Called once it has."""
         self.on_drain: Callable[[], object] = self.quiesce
-        """Called when somebody asks it, from wherever, to take no more and to end."""
+        """Called when a request from anywhere asks the worker to take no further messages and to
+        end."""
 
     def start(self) -> Self:
-        """Begin to take messages; returns when the program's own beginning is done.
+        """Begin to take messages; return when the program's startup code is done.
 
         Raises:
-            RuntimeError: it was started before, or the system has no thread for it.
+            RuntimeError: it was started before, or the system cannot start a thread.
             Exception: what ``on_worker_start``, ``on_process_start`` or the lifespan raises; then
-                it takes nothing.
+                it takes no messages.
         """
         if self._starts:
             raise RuntimeError("start(): the worker was started before; make another")
@@ -158,7 +159,7 @@ class Worker:
             each.start()
 
     def measure(self) -> Self:
-        """Count from now on what ``reading`` tells; once is enough."""
+        """Start counting what ``reading`` returns; calling it once is enough."""
         if self._meter is None:
             self._meter = Meter(self.settings.queues)
             for source in self._owner.state.sources:
@@ -166,18 +167,18 @@ class Worker:
         return self
 
     def reading(self) -> Reading:
-        """Return the figures by queue and task since ``measure``; the owner is not asked."""
+        """Return the figures by queue and task since ``measure``; does not ask the owner."""
         told = Reading([], [], []) if self._meter is None else self._meter.read()
         told.counters.extend(self._counters())
         told.gauges.extend(self._gauges())
         return told
 
     def answers(self, timeout: float) -> bool:
-        """Return whether it does what is asked of it within so many seconds, rather than hang."""
+        """Return whether it responds within ``seconds``, rather than hangs."""
         return self._owner.answers(timeout)
 
     def _source(self, name: str, kind: Kind) -> Source:
-        # A handle of its own, for each may wait in a call.
+        # A separate handle each, because each may wait in a call.
         length = self.settings.lease
         queue = self._open_queue(name, lease=length)
         audit = self._audit
@@ -188,11 +189,11 @@ class Worker:
         return Source(name, queue, kind, length, self._owner)
 
     def wait_until_ready(self, timeout: Seconds | None = None) -> bool:
-        """Wait until the engine has answered for each queue, and the pool, where that is of
-        processes, has one that is ready. False: not within ``timeout``, or it was stopped.
+        """Wait until the engine has answered for each queue and, with a pool of processes, one of
+        them is ready. False: that took longer than ``timeout``, or the worker was stopped.
 
         Raises:
-            WorkerBroken: it handles nothing any more, or its start has failed.
+            WorkerBroken: it no longer handles messages, or its start has failed.
             RuntimeError: it was not started.
         """
         left = None if timeout is None else seconds(timeout, "wait_until_ready(): timeout")
@@ -217,19 +218,20 @@ class Worker:
 
     @property
     def waits_for(self) -> str:
-        """Return the engine or the processes of its pool, without which it is not ready."""
+        """Return what is missing for readiness: the engine, or the processes of its pool."""
         return self.url if self._owner.state.pool.is_up else "the processes of its pool"
 
     def stop(self, timeout: Seconds | None = None) -> bool:
-        """Take no more, let handlers that run finish, hand back what has not begun.
+        """Take no further messages, let running handlers finish, return messages that have not
+        begun.
 
-        After ``timeout`` seconds, by default never, it hands back what still runs as well: those
-        messages come again at the same attempt. Their threads cannot be ended and go on. An
-        engine that is not there is waited for until then, or for one second more; by default for
-        10 seconds.
+        After ``timeout`` seconds, by default never, it also returns the messages whose handlers
+        still run: they are redelivered at the same attempt. Their threads cannot be ended and keep
+        running. An unreachable engine is waited for until then, or for one second more; by default
+        for 10 seconds.
 
         Returns:
-            True if everything it held was settled as its handlers said.
+            True if every held message was settled by its handler.
         """
         left = None if timeout is None else seconds(timeout, "stop(): timeout")
         began = time.monotonic()
@@ -241,7 +243,7 @@ class Worker:
         return self._hand_back(min(max(left, SHORTEST_FLUSH), LONGEST_FLUSH)) and whole
 
     def quiesce(self) -> None:
-        """Take no more; what has begun goes on."""
+        """Take no further messages; running handlers continue."""
         self._stops = True
         self._let_go()
         for each in self._beside:
@@ -249,8 +251,8 @@ class Worker:
         self._owner.stop()
 
     def hand_back(self) -> bool:
-        """End: what still runs goes back, and what was to be settled is settled. True: nothing
-        ran any more, and the engine was told all of it."""
+        """End: messages whose handlers still run are returned, and pending settlements are sent.
+        True: no handler was running, and the engine received every settlement."""
         return self._hand_back(LONGEST_FLUSH)
 
     def _hand_back(self, patience: float) -> bool:
@@ -267,11 +269,11 @@ class Worker:
         return self._owner.whole
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is held any more, for so many seconds; after ``quiesce``."""
+        """Wait up to ``seconds`` until no message is held; after ``quiesce``."""
         return self._owner.state.phase is Phase.NEW or self._owner.idle.wait(timeout)
 
     def holding(self) -> list[Execution]:
-        """Return the messages that are held now. It is not answered while the owner hangs."""
+        """Return the messages that are held now. Not answered while the owner hangs."""
         return self._owner.ask()
 
     def stacks(self) -> list[dict[str, Any]]:
@@ -289,7 +291,7 @@ class Worker:
         return sorted(found, key=lambda entry: -float(entry["seconds"]))
 
     def figures(self) -> Figures:
-        """Return the counts of what was done so far."""
+        """Return the counts so far."""
         state = self._owner.state
         tallies = [one for each in state.sources for one in (each.tally, each.batch_tally)]
         run = None if state.runner is None else state.runner.run
@@ -348,6 +350,6 @@ class Worker:
             self.on_broken()
 
     def _let_go(self) -> None:
-        """Nobody waits any longer for what will not be."""
+        """End all waits for what will not happen."""
         for source in self._owner.state.sources:
             source.connected.set()
