@@ -19,8 +19,9 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
-# Before anything native: without the GIL, which guards its queues, two threads would be in one at
-# once. Such an interpreter is told by how it was built, for it may switch the GIL on meanwhile.
+# Checked before anything native is loaded: without the GIL, which guards its queues, two threads
+# would be in one at the same time. Such an interpreter is recognised by its build, because it may
+# switch the GIL on meanwhile.
 if "t" in getattr(_sys, "abiflags", ""):
     raise ImportError(
         f"interlock does not support the free-threaded build of Python ({_sys.executable}): its "

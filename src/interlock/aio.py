@@ -49,7 +49,8 @@ class Empty(errors.Empty, asyncio.QueueEmpty):
 if sys.version_info >= (3, 13):
 
     class ShutDown(errors.ShutDown, asyncio.QueueShutDown):
-        """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
+        """The queue is shut down: a put raises it immediately, a get when no unsettled message is
+        left."""
 
 else:
     ShutDown = errors.ShutDown
@@ -65,9 +66,9 @@ def of_asyncio(error: errors.InterlockError) -> errors.InterlockError:
 class AsyncQueue(_core.AsyncFace[T], Generic[T]):
     """A queue's asyncio face: the same messages, awaited.
 
-    Cancelling a call that waits loses nothing. Any number of event loops, and threads on the other
-    face, may use one queue. What never waits (``explain``, ``cancel``, ``pause``, ``stats``) is on
-    the queue itself. Calls mean what they mean there, and raise the same errors.
+    Cancelling a waiting call loses nothing. Any number of event loops, and threads on the other
+    face, may use one queue. Calls that never wait (``explain``, ``cancel``, ``pause``, ``stats``)
+    are on the queue itself. Calls mean the same as there, and raise the same errors.
     """
 
     __slots__ = ()
@@ -211,7 +212,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
             raise of_asyncio(error) from None
 
     async def ack_many(self, leases: Iterable[AsyncLease[T]]) -> None:
-        """Settle all these leases, or a batch; the first lost is raised when the others are."""
+        """Settle all these leases, or a batch; then raise the error of the first lost lease."""
         self.queue.ack_many(leases)  # type: ignore[arg-type]
 
     async def consume(
@@ -224,14 +225,14 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
     ) -> None:
         """Await ``handler(payload)`` for every message, until the queue is shut down and drained.
 
-        As ``KeyedQueue.consume``, with a task where that has a thread: ``threads`` is how many
-        handlers run at once. Cancelling it cancels the handlers; their messages go back as they
-        were, at the same attempt.
+        As ``KeyedQueue.consume``, with a task for each thread: ``threads`` is the number of
+        handlers that run concurrently. Cancelling it cancels the handlers; their messages return to
+        the queue unchanged, at the same attempt.
         """
         await _consume(self.queue, handler, threads, timeout, kind)
 
     async def join(self, timeout: Seconds | None = None) -> None:
-        """Wait until nothing is unsettled; see ``KeyedQueue.join``."""
+        """Wait until every message is settled; see ``KeyedQueue.join``."""
         if timeout is None:
             self.queue._check_join()
         else:
@@ -246,7 +247,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         return self.queue.qsize()
 
     def empty(self) -> bool:
-        """Return True if no message is queued that is not leased."""
+        """Return True if every queued message is leased."""
         return self.queue.empty()
 
     def full(self) -> bool:
@@ -263,17 +264,17 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
 
     @property
     def is_shutdown(self) -> bool:
-        """``shutdown`` was called: puts are refused, and what is unsettled drains."""
+        """True once ``shutdown`` was called: puts are refused, and unsettled messages drain."""
         return self.queue.is_shutdown
 
     @property
     def unfinished_tasks(self) -> int:
-        """Messages that are not settled: those that ``join`` waits for."""
+        """Number of unsettled messages: those that ``join`` waits for."""
         return self.queue.unfinished_tasks
 
     @property
     def maxsize(self) -> int:
-        """Most unsettled messages; 0 is no bound."""
+        """Maximum number of unsettled messages; 0 means no bound."""
         return self.queue.maxsize
 
     def __repr__(self) -> str:
@@ -309,7 +310,7 @@ def _put_look(
     def look(wait: _core.Waiter) -> R | None:
         placed = put(wait)
         if placed is None and timeout is None and wait.lacks_room():
-            # Where it would wait, not before: a put that finds room never deadlocks.
+            # At the point where it would wait, not before: a put that finds room never deadlocks.
             queue._check_room(batch.call, id(task))
         return placed
 
@@ -319,13 +320,13 @@ def _put_look(
 async def _wait(
     queue: KeyedQueue[Any], look: Callable[[_core.Waiter], R | None], timeout: Seconds | None
 ) -> R:
-    """Look, and look again when called, until there is something or the time is up."""
+    """Try now, and on each call, until there is a result or the time is up."""
     loop = asyncio.get_running_loop()
     place = _Place(loop)
     wait = place.wait = _core.Waiter(queue, place.call, timeout, id(loop))
     try:
         while True:
-            # Made before the look: a call may come from another thread at once.
+            # Made before the first try: a call may come from another thread immediately.
             future = place.future = loop.create_future()
             found = look(wait)
             if found is not None:
@@ -388,7 +389,7 @@ async def _handle_next(
     alarm = None
     if timeout is not None:
         # Before the lease becomes the current one: the loop keeps the alarm's context for long,
-        # even when it was cancelled.
+        # even after it was cancelled.
         loop = asyncio.get_running_loop()
         alarm = loop.call_later(timeout, _revoke, queue, lease, timeout, task)
     token = _current.set(lease)
@@ -401,7 +402,7 @@ async def _handle_next(
         if task.cancelling():
             give_back(lease)
             raise
-        # What a handler awaited was cancelled, and not the consumer, which goes on.
+        # Something that the handler awaited was cancelled; the consumer was not, and continues.
         failed(queue, lease, error, "was cancelled")
     except BaseException as error:
         failed(queue, lease, error)
@@ -410,17 +411,17 @@ async def _handle_next(
     finally:
         if alarm is not None:
             alarm.cancel()
-        # Collected with its loop, a task ends in another context than it began in.
+        # A task collected with its loop ends in another context than the one it began in.
         with contextlib.suppress(ValueError):
             _current.reset(token)
     if task.cancelling():
-        # The handler kept it to itself.
+        # The handler kept the exception to itself.
         raise asyncio.CancelledError
     return True
 
 
 async def called(handler: Callable[[Any], Awaitable[object]], payload: object) -> None:
-    """Await a handler of a message. A child that it has forked ends with it, here."""
+    """Await a handler of a message. A child process that it has forked ends here."""
     began = forks.count
     try:
         done = handler(payload)
@@ -441,9 +442,9 @@ def _revoke(
 
 
 def stack_of(task: asyncio.Task[Any]) -> str:
-    """Return the stack of a task, down to where its handler stands.
+    """Return the stack of a task, down to its handler's frame.
 
-    The task tells only of its outermost coroutine, the handler is further in.
+    The task reports only its outermost coroutine; the handler is further in.
     """
     frames = []
     awaited: Any = task.get_coro()
@@ -459,7 +460,7 @@ def stack_of(task: asyncio.Task[Any]) -> str:
 
 
 class _Place:
-    """The place where a queue calls one waiting coroutine, from whatever thread."""
+    """Calls one waiting coroutine for a queue, from any thread."""
 
     __slots__ = ("_bridge", "_loop", "_thread", "future", "wait")
 
@@ -472,8 +473,8 @@ class _Place:
         self._thread = threading.get_ident()
 
     def call(self) -> None:
-        # The short way only out of a task of this loop. A handler of a signal, or a destructor,
-        # also runs in this thread while the loop sleeps, which would not notice.
+        # The short way only from a task of this loop. A signal handler or a destructor also runs in
+        # this thread while the loop sleeps, and the loop would not notice.
         here = threading.get_ident() == self._thread
         if here and asyncio.current_task(self._loop) is not None:
             _resume(self.future)
@@ -482,7 +483,7 @@ class _Place:
 
 
 class _Bridge:
-    """Brings calls of other threads to a loop: a burst of them wakes it once.
+    """Brings other threads' calls to a loop: a burst of calls wakes it once.
 
     ``call_soon_threadsafe`` writes to a pipe each time; here only the first of a burst does.
     """
@@ -502,8 +503,8 @@ class _Bridge:
         try:
             self._loop.call_soon_threadsafe(self._run)
         except BaseException:
-            # Closed. The queue learns of it from what is raised, and calls somebody else; so it
-            # must for those who were called before and did not come.
+            # The loop is closed. The queue learns of it from the error, and calls another waiter;
+            # it must do the same for the waiters that were called before and did not run.
             self._armed = False
             while self._places:
                 other = self._places.popleft()
@@ -512,7 +513,7 @@ class _Bridge:
             raise
 
     def _run(self) -> None:
-        # Disarm first: what is posted from here on arms again, and nothing is left lying.
+        # Disarm first: calls posted from here on arm again, and none is left over.
         self._armed = False
         while self._places:
             _resume(self._places.popleft().future)
@@ -523,8 +524,8 @@ def _resume(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-# By the loop's identity, which is its own as long as the bridge is there. Those who wait keep their
-# bridge, and nothing else keeps a loop that was closed with some of them.
+# By the loop's identity, which is unique as long as the bridge exists. Waiters keep their bridge,
+# and nothing else keeps a loop that was closed with some of them.
 _bridges: weakref.WeakValueDictionary[int, _Bridge] = weakref.WeakValueDictionary()
 
 

@@ -1,8 +1,8 @@
-"""The audit log: who changed which queue or message, from where, and with what result.
+"""The audit log: the user who changed a queue or message, the address, and the result.
 
-An operator's changes are recorded where somebody has said who acts (`acting`): by the dashboard and
-the command line. Each is a record of the logger ``interlock.audit`` with the fields of `FIELDS`.
-The variable INTERLOCK_AUDIT_LOG names a file to which each is appended as a line of JSON.
+An operator's changes are recorded once `acting` has named the user: the dashboard and the command
+line do. Each is a record of the logger ``interlock.audit`` with the fields of `FIELDS`. The
+variable INTERLOCK_AUDIT_LOG names a file to which each is appended as a line of JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIELDS = ("time", "who", "from", "action", "queue", "what", "result")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The one who acts, and from where."""
+    """The user who acts, and the address."""
 
     who: str
     """The user of the engine, or the name of a token."""
@@ -39,7 +39,7 @@ class Actor:
 
 
 def acting(who: str, address: str) -> None:
-    """Say who makes the changes of this context, a request or a command, from now on."""
+    """Name the user of the changes in this context (a request or a command) from now on."""
     _actor.set(Actor(who, address))
 
 
@@ -51,10 +51,10 @@ def recorded(
     told: Callable[[R], str],
     partly: Callable[[], str] = str,
 ) -> R:
-    """Make a change, and record it with its result, or with the reason why there is none.
+    """Make a change, and record it with its result, or with the reason why it failed.
 
     Args:
-        partly: what was done until it failed, of a change that takes several calls; empty: nothing.
+        partly: result so far of a change in several calls that failed; empty: nothing was changed.
     """
     actor = _actor.get()
     if actor is None:
@@ -71,9 +71,9 @@ def recorded(
 
 
 def refused(action: str, queue: str, what: object, why: str) -> None:
-    """Record that a change was refused before the engine was asked.
+    """Record that a change was refused before the engine was called.
 
-    Of one user and action once a second: whoever tries again and again must not fill the log.
+    At most once a second for one user and action, so that repeated tries do not fill the log.
     """
     actor = _actor.get()
     if actor is None:
@@ -88,7 +88,7 @@ def refused(action: str, queue: str, what: object, why: str) -> None:
 
 
 def told(who: str, address: str, action: str, queue: str, what: str, result: str) -> None:
-    """Record a change that a hub was asked for. It is none of this process's own."""
+    """Record a change that a client requested of a hub. It is not one of this process's own."""
     _log_change(Actor(who, address), action, queue, what, result, by_hub=True)
 
 
@@ -112,7 +112,7 @@ def recent() -> list[dict[str, object]]:
 
 @contextlib.contextmanager
 def to(handler: logging.Handler, *, as_json: bool = True) -> Iterator[None]:
-    """Have a handler write the records, as lines of JSON or as text. At the end it is closed."""
+    """Have a handler write the records, as lines of JSON or as text, and close it at the end."""
     text = PrintableFormatter("%(asctime)s %(message)s")
     handler.setFormatter(JsonLines() if as_json else text)
     _log.addHandler(handler)
@@ -126,13 +126,13 @@ def to(handler: logging.Handler, *, as_json: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def to_file(*, by_hub: bool = False) -> Iterator[None]:
-    """Append to the file of INTERLOCK_AUDIT_LOG, if that is set; after it was moved, to a new one.
+    """Append to the file that INTERLOCK_AUDIT_LOG names, if set; reopen it after it was moved.
 
-    Raises ValueError where it cannot be written.
+    Raises ValueError if the file cannot be written.
 
     Args:
-        by_hub: write what a hub of this process is asked for, too. Default False: whoever asks it
-            from this same process has recorded it already.
+        by_hub: also write the changes requested of a hub in this process. Default False: a caller
+            in this same process has recorded them already.
     """
     path = os.environ.get("INTERLOCK_AUDIT_LOG")
     if not path:
@@ -166,7 +166,7 @@ def _log_change(
 ) -> dict[str, object]:
     values = (round(time.time(), 3), actor.who, actor.address, action, queue, what, result)
     fields: dict[str, object] = dict(zip(FIELDS, values, strict=True))
-    # One line for each, whatever handler prints it: names of keys and users are anybody's.
+    # One line for each, whatever handler prints it: names of keys and users come from outside.
     texts = (what or "the queue", actor.who, actor.address, result)
     named, who, address, told = (printable(text) for text in texts)
     _log.info(
@@ -180,8 +180,8 @@ _log = logging.getLogger("interlock.audit")
 _actor: ContextVar[Actor | None] = ContextVar("interlock audit", default=None)
 _recent: deque[dict[str, object]] = deque(maxlen=500)
 _refused: dict[tuple[str, str], float] = {}
-"""Times at which a user was last recorded to have been refused an action."""
+"""Last times at which a refused action of a user was recorded."""
 REFUSED_EVERY = 1.0
 """Seconds."""
 MOST_REFUSED = 1024
-"""Users and actions that are remembered."""
+"""Number of users and actions that are remembered."""

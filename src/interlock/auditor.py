@@ -1,4 +1,4 @@
-"""Checks from outside that a queue kept order and exclusion, whatever scheduled it.
+"""Checks from outside that a queue kept order and exclusion, independent of any scheduler.
 
 Two checks that share nothing with a scheduler, and little with each other:
 
@@ -9,9 +9,9 @@ Two checks that share nothing with a scheduler, and little with each other:
   ones when it ends, as a program's own state would be read and written. A lost update or a swap
   changes the digest for good, so it equals a serial run's only if order and exclusion held.
 
-Noting costs a list append, which is atomic: handlers on many threads need no lock of ours, and
-the place in that list is one order of all starts and ends. So call `started` after the lease is
-there and before anything else, and `ended` after everything else and before the lease is settled.
+Noting costs a list append, which is atomic: handlers on many threads need no lock of ours, and the
+place in that list is one order of all starts and ends. So call `started` right after the lease is
+granted, and `ended` as the last call before the lease is settled.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ class Violation:
     """One broken promise to one message on one key."""
 
     kind: Kind
-    """order: started before a conflicting message that stands before it had started.
-    overlap: started while a conflicting handler was running. lost: never started.
-    unfinished: started and never ended."""
+    """order: started before an earlier conflicting message had started. overlap: started while a
+    conflicting handler was running. lost: never started. unfinished: started and never ended."""
 
     id: int
     """The message that started wrongly, or was lost."""
 
     key: bytes | None
-    """The key they meet on; None for lost and unfinished."""
+    """The key they share; None for lost and unfinished."""
 
     other: int | None
     """The conflicting message; None for lost and unfinished."""
@@ -60,10 +59,10 @@ class Verdict:
     """The result of `Auditor.check`."""
 
     messages: int
-    """Messages that were announced."""
+    """Number of messages that were announced."""
 
     keys: int
-    """On how many distinct keys."""
+    """Number of distinct keys."""
 
     order: int
     """Pairs of message and key that started before an earlier conflicting one had."""
@@ -78,8 +77,8 @@ class Verdict:
     """Messages that started and never ended."""
 
     repeated: int
-    """Starts beyond each message's first. At least once (clause 19) allows them, so they are
-    no violation; whoever expects none compares with 0."""
+    """Starts beyond each message's first. At least once (clause 19) allows them, so they are not
+    violations; compare with 0 if you expect none."""
 
     examples: tuple[Violation, ...]
     """The first violations found, at most `Auditor.examples`."""
@@ -91,11 +90,10 @@ class Verdict:
 
 
 class Auditor:
-    """Notes what was put, started and ended, and judges it.
+    """Notes puts, starts and ends, and judges them.
 
-    Ids are integers that rise in the order in which the messages stand in their queue: those
-    that `put` returned, or places in a list. `examples` bounds how many violations a verdict
-    spells out; all are counted.
+    Ids are integers that rise in the messages' queue order: those that `put` returned, or places in
+    a list. `examples` bounds how many violations a verdict spells out; all are counted.
     """
 
     def __init__(self, *, examples: int = 20) -> None:
@@ -104,8 +102,8 @@ class Auditor:
         self._log: list[tuple[int, bool]] = []
 
     def expect(self, id: int, keys: Iterable[Key] = (), shared: Iterable[Key] = ()) -> None:
-        """Announce a message with the keys it holds. It may start before this is called; it has
-        to be announced before `check`."""
+        """Announce a message with the keys it holds. It may start before this call; announce it
+        before `check`."""
         exclusive = dict.fromkeys(map(canonical, keys))
         readers = dict.fromkeys(key for key in map(canonical, shared) if key not in exclusive)
         self._expected.append((id, tuple(exclusive), tuple(readers)))
@@ -124,13 +122,12 @@ class Auditor:
         return len(self._log) // 2
 
     def check(self, *, complete: bool = True) -> Verdict:
-        """Judge all that was noted so far.
+        """Judge all starts and ends noted so far.
 
-        `complete=False`, for a queue that is still running, does not count what has not started
-        or not ended yet. A message retried in place may start several times: each start is held
-        to the same rules, and nothing behind it may have started in between. ValueError when
-        a start or an end was noted for a message that nobody announced, or an id was announced
-        twice.
+        `complete=False`, for a queue that is still running, ignores messages that have not started
+        or not ended yet. A message retried in place may start several times: the same rules apply
+        to each start, and no later message may have started in between. Raises ValueError if a
+        start or an end was noted for an unannounced message, or an id was announced twice.
         """
         lanes, messages = self._lay_out()
         starts = dict.fromkeys(messages, 0)
@@ -182,19 +179,19 @@ class Auditor:
 
 
 class Ledger:
-    """A digest for each key, moved on by the handlers themselves.
+    """A digest for each key, updated by the handlers themselves.
 
     An exclusive message reads its key's digest as it starts and replaces it as it ends. Shared
-    messages add themselves to what they found, in any order among themselves. Only messages that
-    hold the keys touch an entry, so there is no lock: where exclusion is broken an update gets
-    lost, and that is meant to show.
+    messages add themselves to the digest that they read, in any order among themselves. Only
+    messages that hold the keys touch an entry, so there is no lock: if exclusion is broken, an
+    update gets lost, and that is meant to show.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[bytes, list[int]]] = {}
 
     def begin(self, keys: Iterable[str], shared: Iterable[str]) -> list[tuple[bytes, list[int]]]:
-        """Read the entries of the keys, exclusive ones first. Give the answer to `finish`."""
+        """Read the entries of the keys, exclusive ones first. Pass the result to `finish`."""
         # setdefault is atomic: readers that start together find the same list of reads.
         entry = self._entries.setdefault
         seen = [entry(key, (_NEW, [])) for key in keys]
@@ -208,7 +205,7 @@ class Ledger:
         shared: Iterable[str],
         seen: list[tuple[bytes, list[int]]],
     ) -> None:
-        """Write what the message `id` makes of the entries it saw."""
+        """Write the entries that message `id` makes from those it read."""
         name = id.encode("utf-8", "surrogatepass")
         entries = iter(seen)
         for key in keys:
@@ -248,11 +245,11 @@ class _Lane:
         self.ids: list[int] = []
         self.started: list[bool] = []
         self.writers: list[int] = []
-        # Each of these twice, for writers and for readers: places now running and how often,
-        # and the furthest place that ever started.
+        # Each of these twice, for writers and for readers: running places with their counts, and
+        # the furthest place that has ever started.
         self.running: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self.last = [-1, -1]
-        # How far all messages, and how far all writers, have started.
+        # The furthest start of any message, and of any writer.
         self.passed = [0, 0]
 
     def place(self, id: int, exclusive: bool) -> int:
@@ -323,7 +320,7 @@ def _hash(data: bytes) -> bytes:
 
 
 def _chain(digest: bytes, reads: list[int], name: bytes) -> bytes:
-    # A sum does not care for the order of its parts: readers may end in any.
+    # A sum does not depend on the order of its parts: readers may end in any.
     folded = (sum(reads) & _DIGEST_MASK).to_bytes(_DIGEST_BYTES)
     return _hash(digest + folded + name)
 

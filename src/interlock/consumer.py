@@ -1,6 +1,6 @@
 """``KeyedQueue.consume``: a handler run for every message, on threads of its own.
 
-What becomes of a message whose handler raised is the same for the asyncio face, and also here.
+The settlement of a message whose handler raised is the same for the asyncio face, and is also here.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ __all__ = [
 ]
 
 _log = logging.getLogger("interlock.worker")
-# A lock cannot be waited for longer than 292 years; who wakes early only looks again.
+# A lock wait is at most 292 years; a thread that wakes early only checks again.
 _LONGEST_SLEEP = 3600.0
 
 
 class Consumer:
     """A handler that runs for every message of a queue, until ``stop``.
 
-    As a context manager it stops at the end, letting handlers that run finish. It ends by itself
+    As a context manager it stops at the end, letting running handlers finish. It ends by itself
     when its queue is shut down and drained. Its threads are daemons.
     """
 
@@ -64,8 +64,8 @@ class Consumer:
         self._stopping = False
         self._watchdog = _Watchdog(queue, timeout, threads) if timeout is not None else None
         name = getattr(handler, "__name__", type(handler).__name__)
-        # What rings is called out of destructors and signal handlers too, which may interrupt the
-        # very thread that rings: a SimpleQueue bears that, an Event would wait for itself.
+        # The bell is also rung by destructors and signal handlers, which may interrupt the very
+        # thread that rings: a SimpleQueue bears that, an Event would wait for itself.
         self._bells: list[_queue.SimpleQueue[None]] = [_queue.SimpleQueue() for _ in range(threads)]
         self._threads = [
             threading.Thread(
@@ -79,7 +79,8 @@ class Consumer:
             for thread in self._threads:
                 thread.start()
         except BaseException as error:
-            # Nobody will have this consumer, to stop it. Who handles a message ends it first.
+            # The caller will never get this consumer, and so cannot stop it. A running handler ends
+            # first.
             never = [thread for thread in self._threads if thread.ident is None]
             self._threads = [thread for thread in self._threads if thread not in never]
             self._leave(len(never))
@@ -89,7 +90,7 @@ class Consumer:
             raise
 
     def stop(self, timeout: Seconds | None = None) -> bool:
-        """Take no more messages, and wait for the handlers that run.
+        """Take no more messages, and wait for the running handlers.
 
         Returns:
             True if all have ended; False if ``timeout`` seconds were not enough. A handler that
@@ -99,7 +100,7 @@ class Consumer:
         try:
             self._ring()
         except BaseException:
-            # Ctrl-C: none of them may sleep on.
+            # Ctrl-C: none of them may keep sleeping.
             self._ring()
             raise
         return self.join(timeout)
@@ -116,7 +117,7 @@ class Consumer:
         for thread in self._threads:
             if thread is not own:
                 left = None if until is None else max(0.0, until - time.monotonic())
-                # Longer than a lock can be waited for is without end.
+                # A timeout longer than a lock wait can be means no limit.
                 thread.join(None if left is None or left > threading.TIMEOUT_MAX else left)
         if any(thread.is_alive() for thread in self._threads if thread is not own):
             return False
@@ -145,7 +146,7 @@ class Consumer:
             bell.put(None)
 
     def _leave(self, threads: int) -> None:
-        """Note that so many threads handle nothing any more."""
+        """Note that this many threads no longer handle anything."""
         if self._watchdog is not None:
             self._watchdog.leave(threads)
 
@@ -157,7 +158,7 @@ class Consumer:
             return
 
     def _handle_next(self, bell: _queue.SimpleQueue[None]) -> bool:
-        # A function of its own, so that no name holds the last message while the next is awaited.
+        # A separate function, so that no name holds the last message while the next is awaited.
         if self._stopping:
             return False
         lease = self._queue._try_get(self._kind) or self._wait(bell)
@@ -235,7 +236,7 @@ AnyLease = Lease[Any] | AsyncLease[Any]
 def failed(
     queue: KeyedQueue[Any], lease: AnyLease, error: BaseException, what: str = "raised"
 ) -> None:
-    """Log that a handler raised, and settle by the policy, or as the handler steered.
+    """Log that a handler raised, and settle by the policy, or as the handler's exception says.
 
     Never raises.
     """
@@ -253,20 +254,20 @@ def failed(
 def give_back(lease: AnyLease) -> None:
     """Release a message whose consumer was cancelled while its handler ran.
 
-    That is no fault of the message's.
+    The message is not at fault.
     """
     settle(lease.release)
     log_given_back(lease)
 
 
 def log_given_back(lease: AnyLease) -> None:
-    """Log that a message goes back for its consumer was cancelled."""
+    """Log that a message is returned because its consumer was cancelled."""
     text = "message %d in queue %r goes back, at the same attempt: its consumer was cancelled"
     _log.info(text, lease.id, lease.queue, extra=_of(lease))
 
 
 def judge(policy: Retry, lease: AnyLease, error: BaseException, what: str = "raised") -> Failure:
-    """Judge how the message is settled whose handler raised, and log that. Never raises."""
+    """Decide how to settle a message whose handler raised, and log that. Never raises."""
     failure = judged(error, policy.on, details=True)
     if not failure.steered:
         _log_failure(policy, lease, failure, error, what)
@@ -279,7 +280,7 @@ def _log_failure(
     attempts = policy.attempts
     again = failure.how == "nack" and (attempts is None or lease.attempt < attempts)
     level = logging.WARNING if again else logging.ERROR
-    # A worker's message calls a task, and its name says more than the message's number.
+    # A worker's message calls a task, whose name is more useful than the message's number.
     task = getattr(lease, "task", None)
     called = "" if task is None else f" ({task})"
     text = "the handler of message %d%s in queue %r %s, attempt %d"
@@ -291,7 +292,7 @@ def _log_failure(
     try:
         _log.log(level, text, *args, exc_info=error, extra=told)
     except BaseException:
-        # To write an exception down is to run its own code, and that of a log of somebody's.
+        # Formatting an exception runs its own code, and logging runs that of the user's handlers.
         with contextlib.suppress(BaseException):
             _log.log(level, f"{text}: %s", *args, failure.text, extra=told)
 
@@ -318,16 +319,16 @@ def _of(lease: AnyLease) -> dict[str, Any]:
 
 
 def settle(how: Callable[..., object], *args: Any) -> None:
-    """Settle, unless somebody else did."""
+    """Settle, unless the message is settled already."""
     try:
         how(*args)
     except LeaseLost as lost:
-        # Revoked or run out while the handler ran: somebody decided already.
+        # Revoked or expired while the handler ran: the message is settled already.
         _log.warning("%s", lost)
 
 
 def revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) -> None:
-    """End the lease of a handler that runs too long, and log where it stands."""
+    """End the lease of a handler that runs too long, and log its stack."""
     if queue._revoke_token(lease.token, lease.id):
         _log.error(
             "message %d was handled for more than %.3g s; its lease is revoked. "
@@ -340,7 +341,7 @@ def revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) 
 
 
 class _Watchdog:
-    """Revokes the leases of handlers that run longer than they may, and logs what they were at.
+    """Revokes the leases of handlers that exceed their timeout, and logs their stacks.
 
     It ends when it is stopped, or all ``threads`` have left.
     """
@@ -357,7 +358,7 @@ class _Watchdog:
         )
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._thread.start()
 
     def begin(self, lease: Lease[Any]) -> None:
@@ -371,7 +372,7 @@ class _Watchdog:
             self._running.pop(lease.token, None)
 
     def leave(self, threads: int) -> None:
-        """Note that so many threads handle nothing any more."""
+        """Note that this many threads no longer handle anything."""
         with self._changed:
             self._left -= threads
             self._stopped = self._stopped or self._left == 0
@@ -398,7 +399,7 @@ class _Watchdog:
             self._revoke(late)
 
     def _revoke(self, late: list[int]) -> None:
-        # A function of its own, so that no name holds a message while the thread sleeps.
+        # A separate function, so that no name holds a message while the thread sleeps.
         for token in late:
             with self._changed:
                 entry = self._running.pop(token, None)

@@ -23,9 +23,9 @@
     ├── SchemaMismatch     also ValueError
     └── NotATable          also ValueError
 
-The asyncio face raises kinds of them that are ``asyncio.QueueFull``, ``asyncio.QueueEmpty`` and
-``asyncio.QueueShutDown`` (3.13) too. Bad arguments are ``TypeError`` and ``ValueError``, as
-everywhere in Python.
+The asyncio face raises subclasses of them that are also ``asyncio.QueueFull``,
+``asyncio.QueueEmpty`` and ``asyncio.QueueShutDown`` (3.13). Bad arguments raise ``TypeError`` and
+``ValueError``, as everywhere in Python.
 """
 
 from __future__ import annotations
@@ -73,28 +73,30 @@ class Empty(InterlockError, _queue.Empty):
 if sys.version_info >= (3, 13):
 
     class ShutDown(InterlockError, _queue.ShutDown):
-        """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
+        """The queue is shut down: a put raises it immediately, a get when no unsettled message is
+        left."""
 
 else:
 
     class ShutDown(InterlockError):
-        """The queue is shut down: for a put at once, for a get when nothing unsettled is left."""
+        """The queue is shut down: a put raises it immediately, a get when no unsettled message is
+        left."""
 
 
 class LeaseLost(InterlockError):
-    """The lease was settled, ran out or was revoked; nothing was changed."""
+    """The lease was settled, expired or was revoked; nothing was changed."""
 
 
 class WouldDeadlock(InterlockError):
-    """The call would wait for what waits for the caller's own message."""
+    """The call would wait for a message that waits for the caller's own message."""
 
 
 class NotDrained(InterlockError, TimeoutError):
-    """The time given to ``join`` was up before everything was settled.
+    """The timeout of ``join`` passed before every message was settled.
 
     Attributes, each cut at 1,000:
         held: ids of messages that an operator must retry, skip or bury.
-        paused: paused keys, as bytes; ``b""`` stands for the queue itself.
+        paused: paused keys, as bytes; ``b""`` is the queue itself.
         delayed: ids of messages that are not due yet.
         leased: ids of messages being handled.
     """
@@ -124,9 +126,9 @@ class NotDrained(InterlockError, TimeoutError):
 class RetryAfter(InterlockError):
     """Raised by a handler: try this message again, in its place, after ``seconds``.
 
-    The attempt counts as failed, so that the retry policy's ``attempts`` still hold. With
-    ``attempt=False`` it does not: the message comes again at the same attempt, as often as its
-    handler says so (a 429 is no failure).
+    The attempt counts as failed, so the retry policy's ``attempts`` still applies. With
+    ``attempt=False`` it does not count: the message is redelivered at the same attempt, as often as
+    its handler asks (a 429 is not a failure).
     """
 
     def __init__(self, seconds: float | _dt.timedelta, *, attempt: bool = True) -> None:
@@ -141,7 +143,7 @@ class RetryAfter(InterlockError):
             raise ValueError(f"RetryAfter(): seconds is {seconds}; allowed: 0 or more")
         self.seconds = seconds
         self.attempt = bool(attempt)
-        """True: this attempt counts as failed."""
+        """True if this attempt counts as failed."""
         super().__init__(f"retry after {seconds} s")
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -155,7 +157,7 @@ def _without_attempt(kind: type[RetryAfter], seconds: float) -> RetryAfter:
 
 
 class Reject(InterlockError):
-    """Raised by a handler: this message cannot be handled; make it a dead letter at once."""
+    """Raised by a handler: this message cannot be handled; make it a dead letter immediately."""
 
     def __init__(self, reason: str) -> None:
         if not isinstance(reason, str):
@@ -165,10 +167,10 @@ class Reject(InterlockError):
 
 
 class PayloadError(InterlockError, ValueError):
-    """A payload cannot be encoded, or what came from an engine cannot be decoded to its type.
+    """A payload cannot be encoded, or data from an engine cannot be decoded to its type.
 
     Attributes:
-        id: the message; 0 for one that was not put.
+        id: the message; 0 if it was not put.
     """
 
     def __init__(self, text: str, id: int = 0) -> None:
@@ -180,16 +182,16 @@ class PayloadError(InterlockError, ValueError):
 
 
 class OptionsMismatch(InterlockError, ValueError):
-    """The queue was declared otherwise on its engine, or by another client; it stays as it was."""
+    """The queue was declared with other options, here or by another client; it is unchanged."""
 
 
 class EngineUnavailable(InterlockError, ConnectionError):
-    """The engine could not be reached, or did not answer, in time.
+    """The engine was unreachable, or did not answer in time.
 
-    The text names its address and what was tried.
+    The text names its address and the failed operation.
 
     Attributes:
-        unknown: the call may have been done, or may not.
+        unknown: True if the call may or may not have been executed.
     """
 
     def __init__(self, text: str, unknown: bool = False) -> None:
@@ -201,21 +203,21 @@ class EngineUnavailable(InterlockError, ConnectionError):
 
 
 class JobFailed(InterlockError):
-    """The message that should have given a result became a dead letter, was cancelled or skipped.
+    """The message whose result was awaited became a dead letter, was cancelled or was skipped.
 
     Attributes:
         id: the message.
         error: the last failure of its handler, one line, or ``cancelled`` or ``skipped``.
-        reason: why there is no result:
+        reason: reason for the missing result:
 
             ``"exhausted"``: its handler failed at each of its attempts;
-            ``"rejected"``: it was given up before its attempts were used up, by ``Reject``, for
+            ``"rejected"``: given up before its attempts were used up: by ``Reject``, for
             arguments that cannot be decoded, for an exception that its policy does not retry, or
             by an operator's ``bury``;
-            ``"expired"``: its time was over before a handler began, and it was dropped;
-            ``"revoked"``: its lease was revoked, and that was its end;
-            ``"cancelled"``, ``"skipped"``: somebody called that.
-        traceback: what was kept of the handler's traceback; empty where nothing was.
+            ``"expired"``: its time to live passed before a handler began, and it was dropped;
+            ``"revoked"``: its lease was revoked, which ended it;
+            ``"cancelled"``, ``"skipped"``: by a call of that name.
+        traceback: the part of the handler's traceback that was kept; empty if none.
     """
 
     def __init__(self, id: int, error: str, reason: str = "exhausted", traceback: str = "") -> None:
@@ -230,14 +232,14 @@ class JobFailed(InterlockError):
 
 
 class WorkerBroken(InterlockError):
-    """A worker handles nothing any more, as where the processes of its pool do not start.
+    """A worker can no longer handle messages, as when its pool's processes do not start.
 
-    The text says why, and ``__cause__`` is the error.
+    The text gives the reason, and ``__cause__`` is the error.
     """
 
 
 class ResultGone(InterlockError, LookupError):
-    """No result is kept: its time is over, none was asked for, or there was no such message."""
+    """No result is kept: it has expired, none was requested, or the message does not exist."""
 
 
 def _some(ids: tuple[int, ...]) -> str:
@@ -246,20 +248,20 @@ def _some(ids: tuple[int, ...]) -> str:
 
 
 class RowBusy(InterlockError, TimeoutError):
-    """A row of a table is held by a process that lives and does not go on; nothing was changed."""
+    """A live process holds a row of a table and does not release it; nothing was changed."""
 
 
 class TableFull(InterlockError):
-    """The table has no slot for a new row, and was told to overwrite none; nothing was changed."""
+    """The table has no slot for a new row, and may not overwrite one; nothing was changed."""
 
 
 class TableKept(InterlockError):
-    """A node of a cluster keeps the table, and alone writes to it; nothing was changed."""
+    """A node of a cluster keeps the table, and only that node writes to it; nothing was changed."""
 
 
 class SchemaMismatch(InterlockError, ValueError):
-    """The table that is there has other columns; its memory was not touched."""
+    """The existing table has other columns; its memory was not touched."""
 
 
 class NotATable(InterlockError, ValueError):
-    """No table lies there, or one that this process cannot use; its memory was not touched."""
+    """Not a table, or one that this process cannot use; its memory was not touched."""

@@ -30,23 +30,23 @@ _numbers = itertools.count(1)
 
 
 class Future(_core.Future[R], futures.Future[R]):
-    """A call's result: all that ``concurrent.futures.Future`` is, and ``id``, its message's id.
+    """A call's result: a full ``concurrent.futures.Future``, and ``id``, its message's id.
 
     ``result()`` and ``exception()`` also raise
 
-    * ``WouldDeadlock`` where a handler asks without a timeout, and the call waits for that handler
+    * ``WouldDeadlock`` if a handler asks without a timeout, and the call waits for that handler
       itself: behind its key, directly or by way of other calls and handlers; or for a worker, while
-      the handlers of all of them wait likewise.
+      the handlers of all workers wait likewise.
     * ``BrokenExecutor`` in the child of a fork, for a call that was not done at the fork, and that
       the parent makes.
 
-    A handler that waits by ``wait`` or ``as_completed`` for a call behind its own key is not told,
-    and waits for ever: those functions do not say to a future how long they wait for it, nor
+    A handler that waits by ``wait`` or ``as_completed`` for a call behind its own key gets no
+    error, and waits for ever: those functions do not tell a future how long they wait for it, nor
     whether they need it. Give them a timeout, or ask each future for its ``result()``.
 
-    A call whose lease is revoked (``executor.queue.revoke(id)``) goes on, for nobody can stop it,
-    but what it makes no longer counts. Its future ends with the next attempt; with ``then="skip"``
-    it is cancelled, with ``then="dead"`` it raises ``LeaseLost``.
+    A call whose lease is revoked (``executor.queue.revoke(id)``) keeps running, because a thread
+    cannot be stopped, but its result no longer counts. Its future ends with the next attempt; with
+    ``then="skip"`` it is cancelled, with ``then="dead"`` it raises ``LeaseLost``.
     """
 
     # The standard one makes a lock and a condition for each future; ours are made when needed.
@@ -56,32 +56,32 @@ class Future(_core.Future[R], futures.Future[R]):
 class KeyedExecutor(futures.Executor):
     """A full ``concurrent.futures.Executor`` whose calls can carry keys.
 
-    Calls that share a key run in the order of their submission and never at the same time; the
-    rest runs in parallel. A call's future carries its result or exception, and the message is
-    settled either way, unless a retry policy is given.
+    Calls that share a key run in the order of their submission and never at the same time;
+    everything else runs in parallel. A call's future carries its result or exception, and the
+    message is settled in both cases, unless a retry policy is given.
 
     Args:
-        max_workers: most threads, or with ``pool`` most calls in it at once; there it is required.
-            Default: as for ``ThreadPoolExecutor``.
-        unkeyed_workers: how many of the threads take only calls without keys, so that those always
+        max_workers: maximum threads, or with ``pool`` (required there) maximum concurrent calls in
+            it. Default: as for ``ThreadPoolExecutor``.
+        unkeyed_workers: number of threads that take only calls without keys, so that those always
             find one. Default 0.
-        pool: another executor that runs the calls, such as a ``ProcessPoolExecutor``. It is not
-            shut down.
-        maxsize: most unsettled calls; ``submit`` then waits for room. 0 is no bound.
-        retry: retries calls that raise, in their place; ``RetryAfter`` and ``Reject`` steer as in
+        pool: another executor that runs the calls, such as a ``ProcessPoolExecutor``. The executor
+            does not shut it down.
+        maxsize: maximum unsettled calls; ``submit`` then waits for room. 0 means no bound.
+        retry: retries calls that raise, in their place; ``RetryAfter`` and ``Reject`` work as in
             any handler. The future ends with the last attempt, and there are no dead letters; while
             the message is held (``then="hold"``) it is pending, and ``skip`` cancels it, ``bury``
             ends it with its last exception.
         thread_name_prefix, initializer, initargs: as for ``ThreadPoolExecutor``.
 
     Raises:
-        TypeError, ValueError: an argument is of a wrong type or out of its range.
+        TypeError, ValueError: an argument has a wrong type or is out of range.
 
-    ``queue`` is the queue beneath, for ``explain``, ``stats``, ``pause``, ``revoke`` and the rest
-    that an operator does. ``revoke`` frees the keys of a call that never returns; its thread is
-    left to it and another takes its place (in a pool its place stays taken).
+    ``queue`` is the underlying queue, for ``explain``, ``stats``, ``pause``, ``revoke`` and an
+    operator's other calls. ``revoke`` frees the keys of a call that never returns; its thread is
+    left to it and another thread takes its place (in a pool its place stays taken).
 
-    At the interpreter's exit what was submitted is done first. In a process made by ``fork`` the
+    At the interpreter's exit, submitted calls finish first. In a process made by ``fork`` the
     executor starts empty, with threads of its own.
     """
 
@@ -106,7 +106,7 @@ class KeyedExecutor(futures.Executor):
             cpus: Callable[[], int | None] = getattr(os, "process_cpu_count", os.cpu_count)
             max_workers = min(32, (cpus() or 1) + 4)
         if isinstance(max_workers, int) and max_workers < 1:
-            # In the words of the standard library too: some look for them.
+            # In the standard library's words too: some libraries look for them.
             raise ValueError(
                 f"KeyedExecutor(): max_workers is {max_workers}; it must be greater than 0"
             )
@@ -150,9 +150,9 @@ class KeyedExecutor(futures.Executor):
         else:
             calls.work = PoolWork(calls, pool, max_workers, on)
         self._work = calls.work
-        # Libraries that are handed an executor read it, as they do the standard ones'.
+        # Libraries that are given an executor read it, as they do the standard ones'.
         self._max_workers = max_workers
-        # When nobody can submit any more, what was submitted is done, and the threads end.
+        # When no caller can submit any more, the submitted calls run, and the threads end.
         self._finalizer = weakref.finalize(self, calls._shutdown, False)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -165,10 +165,10 @@ class KeyedExecutor(futures.Executor):
         """Run ``fn(*args, **kwargs)`` when all calls before it that share a key have ended.
 
         Raises:
-            TypeError, ValueError: a key is of a wrong type, empty, or too long.
+            TypeError, ValueError: a key has a wrong type, or is empty or too long.
             RuntimeError: the executor is shut down.
             BrokenExecutor: a thread's initializer raised.
-            WouldDeadlock: there is no room, and the handlers of all workers wait for some.
+            WouldDeadlock: the executor is full, and the handlers of all workers wait for room.
         """
         return self._submit(keys, None, None, False, fn, args, kwargs)
 
@@ -183,10 +183,11 @@ class KeyedExecutor(futures.Executor):
         """Return ``fn`` of each item, without a key, as ``concurrent.futures`` has it.
 
         Args:
-            timeout: seconds until a result must be there. Default: no limit.
-            chunksize: with ``pool`` so many items are one call, and are retried together, as for
-                ``ProcessPoolExecutor``; on threads it says nothing. Default 1.
-            options: what else the ``map`` of ``concurrent.futures`` takes (``buffersize``, 3.14).
+            timeout: maximum seconds to wait for a result. Default: no limit.
+            chunksize: with ``pool``, items per call, retried together, as for
+                ``ProcessPoolExecutor``; ignored on threads. Default 1.
+            options: further arguments of the ``map`` of ``concurrent.futures`` (``buffersize``,
+                3.14).
 
         Raises:
             ValueError: ``chunksize`` is less than 1.
@@ -198,11 +199,11 @@ class KeyedExecutor(futures.Executor):
     ) -> futures.Executor:
         """Return a view of this executor whose calls all carry these keys.
 
-        For ``map``, ``loop.run_in_executor``, and whatever takes an executor. Shutting the view
-        down does nothing to this one.
+        For ``map``, ``loop.run_in_executor``, and anything that takes an executor. Shutting the
+        view down does nothing to this one.
 
         Raises:
-            TypeError, ValueError: a key or the priority is of a wrong type or out of its range.
+            TypeError, ValueError: a key or the priority has a wrong type or is out of range.
         """
         own, others = self.queue._named("keyed()", list(keys), shared, priority, quiet)
         return _View(self, own, others, priority, quiet)
@@ -218,7 +219,7 @@ class KeyedExecutor(futures.Executor):
     ) -> Iterator[R]:
         """Return ``fn`` of each item, in the order of the items, read lazily.
 
-        What is still waiting is cancelled when a call raises, or the iterator is closed.
+        Waiting calls are cancelled when a call raises, or the iterator is closed.
 
         Args:
             keys, shared: the keys of an item.
@@ -242,7 +243,7 @@ class KeyedExecutor(futures.Executor):
         def results() -> Iterator[R]:
             try:
                 while pending:
-                    # No reference to a result is kept while its taker works.
+                    # No reference to a result is kept while the caller uses it.
                     first = [pending.popleft()]
                     submit_ahead()
                     yield first.pop().result()
@@ -261,14 +262,15 @@ class KeyedExecutor(futures.Executor):
         return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls, and let those that were submitted run.
+        """Take no more calls, and let the submitted ones run.
 
         Args:
-            wait: return when all have ended (those that were revoked aside). Default True.
-            cancel_futures: cancel what has not begun.
+            wait: return when all have ended (except revoked ones). Default True.
+            cancel_futures: cancel calls that have not begun.
 
         Raises:
-            WouldDeadlock: a handler of its own would wait for itself. It is shut down all the same.
+            WouldDeadlock: one of its own handlers would wait for itself. The executor is shut down
+                anyway.
         """
         self.queue._shutdown(cancel_futures)
         if not wait:
@@ -343,7 +345,7 @@ class _View(futures.Executor):
         return _mapped(super().map, self._executor, fn, iterables, timeout, chunksize, options)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do nothing: the executor belongs to whoever made it."""
+        """Do nothing: shut down the executor itself instead."""
 
     def __repr__(self) -> str:
         keys, shared, _, _ = self._named
@@ -369,19 +371,19 @@ def _mapped(
 
 
 def _chunk(fn: Callable[..., R], items: list[tuple[Any, ...]]) -> list[R]:
-    """Make several calls, which a pool is given as one."""
+    """Make several calls, which a pool gets as one."""
     return [fn(*arguments) for arguments in items]
 
 
 def _flat(chunks: Iterator[list[R]]) -> Iterator[R]:
     try:
         for chunk in chunks:
-            # No reference to a result is kept while its taker works.
+            # No reference to a result is kept while the caller uses it.
             chunk.reverse()
             while chunk:
                 yield chunk.pop()
     finally:
-        # Cancels what still waits.
+        # Cancels calls that still wait.
         chunks.close()  # type: ignore[attr-defined]
 
 
@@ -392,7 +394,7 @@ class _Calls(KeyedQueue[Future[Any]]):
     work: Work
 
     def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
-        # Before the lease ends: the thread looks as soon as it comes back.
+        # Before the lease ends: the thread checks as soon as the call returns.
         undo = self.work.leave(self._thread_of(id))
         if not super().revoke(id, then):
             undo()

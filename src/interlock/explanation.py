@@ -1,4 +1,4 @@
-"""Explanation of a wait (contract, clause 17): what the engine found, and the tree drawn of it."""
+"""Explanation of a wait (contract, clause 17): the engine's findings, and their tree."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Blocker:
     """One key that holds a message up."""
 
     key: bytes | None
-    """``None``: a barrier stands between, or the message is one."""
+    """``None``: a barrier is in front, or the message is one."""
     holders: tuple[int, ...]
     """Ids of the messages now in front on that key."""
     ahead: int
-    """The number of unsettled messages that stand before on that key."""
+    """Number of unsettled messages in front on that key."""
     exact: bool
-    """False: there are at least so many; counting stopped there."""
+    """False: a lower bound; counting stopped there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +41,24 @@ class ExplainNode:
     """The thread that leases it; empty if none does."""
     held_for: float | None
     lease_left: float | None
-    """None where the lease has no deadline."""
+    """None if the lease has no deadline."""
     due_in: float | None
-    """Of a delayed message, or one that backs off."""
+    """For a delayed message, or one that backs off."""
     paused: tuple[bytes, ...]
-    """Its keys that are paused; ``b""`` is the queue itself."""
+    """Its paused keys; ``b""`` is the queue itself."""
     blocked: tuple[Blocker, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The message asked for (or, of a key, those that stand on it) and all that it waits for.
+    """The requested message (or, for a key, its messages) and every message that it waits for.
 
     ``nodes`` are breadth first, each message once. ``str()`` draws the tree.
     """
 
     nodes: tuple[ExplainNode, ...]
     truncated: bool
-    """The limit was reached before the roots were."""
+    """True if the limit was reached before the roots were."""
 
     def __str__(self) -> str:
         return tree(self, lambda node: ())
@@ -69,9 +69,9 @@ def tree(
     notes: Callable[[ExplainNode], Iterable[str]],
     name: Callable[[ExplainNode], str] = lambda node: "",
 ) -> str:
-    """Return the drawing, with a name for each message and lines of one's own below.
+    """Return the drawing, with a name for each message and additional lines below.
 
-    An empty name is none.
+    An empty name is left out.
     """
     by_id = {node.id: node for node in explanation.nodes}
     lines: list[str] = []
@@ -85,7 +85,7 @@ def tree(
 
 
 def from_native(found: tuple[Any, ...]) -> Explanation:
-    """Return what the core answered in the classes of this module."""
+    """Return the core's answer in the classes of this module."""
     nodes, truncated = found
     names = {thread.ident: thread.name for thread in threading.enumerate()}
 
@@ -108,12 +108,12 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
 
 
 def key_text(key: bytes) -> str:
-    """Return a key for people: text where it is text."""
+    """Return a key for people: as text if it is text."""
     return printable(key.decode(errors="backslashreplace")) if key else "the queue"
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return text for a terminal: what could move its cursor or reorder its line is escaped.
+    """Return text for a terminal: characters that move the cursor or reorder the line are escaped.
 
     ``keep`` names characters that stay, such as ``"\\n"``.
     """
@@ -128,23 +128,23 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def printable_json(value: object, *, ascii: bool = False, **options: Any) -> str:
-    """Return JSON of the same meaning in which a terminal finds nothing to obey.
+    """Return JSON of the same meaning that contains no terminal control sequences.
 
     ``ascii`` escapes everything beyond ASCII; the other options are those of ``json.dumps``.
     """
     text = json.dumps(value, ensure_ascii=ascii, **options)
     if text.isprintable():
         return text
-    # Outside strings JSON has nothing that is not printable but the ends of its lines.
+    # Outside strings JSON has no unprintable characters except line breaks.
     return "".join(
         char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
     )
 
 
 class PrintableFormatter(logging.Formatter):
-    """Format log records so that a terminal finds nothing to obey, whoever the text is from.
+    """Format log records without terminal control sequences, wherever the text is from.
 
-    The ends of lines stay: reports and tracebacks have several.
+    Line breaks stay: reports and tracebacks have several lines.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -153,7 +153,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Format log records as lines of JSON, with all that they carry."""
+    """Format log records as lines of JSON, with all their fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record; see ``logging.Formatter``."""
@@ -170,7 +170,7 @@ class JsonFormatter(logging.Formatter):
 def json_line(at: float, level: str, logger: str, message: str, facts: dict[str, Any]) -> str:
     """Return one line of JSON.
 
-    What a program logs of its own may hold anything, and is then written as text.
+    A program's own log records may hold anything, which is then written as text.
     """
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
     when = f"{whole}.{int(at % 1 * 1000):03}Z"
@@ -184,7 +184,7 @@ STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 def key_names(keys: Iterable[bytes]) -> list[str]:
     """Return keys as log records carry them: in the order of their bytes, as text.
 
-    What is not UTF-8 is escaped as ``\\xff``.
+    Bytes that are not UTF-8 are escaped as ``\\xff``.
     """
     return [key.decode(errors="backslashreplace") for key in sorted(keys)]
 
@@ -196,12 +196,12 @@ def _draw(
     notes: Callable[[ExplainNode], Iterable[str]],
     name: Callable[[ExplainNode], str],
 ) -> Iterator[str]:
-    """Yield a node and what holds it up, below it; each node once in the whole drawing."""
+    """Yield a node and the messages that hold it up, below it; each node once in the drawing."""
     drawn.add(top.id)
     yield line(top, name(top))
     yield from (f"   {note}" for note in notes(top))
-    # A stack of its own, for a chain may be longer than Python's is deep: of each node that is
-    # being drawn, the indent of what is below it and the holders still to be drawn.
+    # A stack of its own, because a chain may be longer than Python's stack is deep: for each node
+    # being drawn, the indent of the nodes below it and the holders still to be drawn.
     stack = [("", _holders(top))]
     while stack:
         indent, holders = stack[-1]
@@ -226,7 +226,7 @@ def _draw(
 
 
 _WIDEST = 60
-"""Columns by which a line is indented at most."""
+"""Maximum columns by which a line is indented."""
 
 
 def _holders(node: ExplainNode) -> list[tuple[Blocker, int]]:

@@ -1,8 +1,8 @@
-"""Judgement of what a handler raised: how its message is settled, and the text kept of it.
+"""Handling of a handler's exception: how its message is settled, and the text kept with it.
 
-Whatever a handler raises, its message is settled, for one that is not stays leased and keeps its
-lanes closed. An exception is code of somebody else: its text, its class and what it carries may
-raise in their turn, so nothing here lets that through.
+Whatever a handler raises, its message is settled; an unsettled message stays leased and keeps its
+lanes closed. An exception is foreign code: its text, its class and its attributes may raise in
+turn, so nothing here lets that through.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 EXPIRED = "expired: "
-"""The beginning of the error of a message whose time was over before a handler began."""
+"""The beginning of the error of a message that expired before a handler began."""
 
 
 class Expired(Exception):
-    """A message's time was over before its handler began. No handler raises it."""
+    """A message expired before its handler began. No handler raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class Failure:
     """The settlement of a message whose handler raised."""
 
     how: Literal["nack", "reject", "give_up", "defer"]
-    """``give_up``: as if that had been the last attempt. ``defer``: as if it had not been one."""
+    """``give_up``: as if this was the last attempt. ``defer``: as if it was not an attempt."""
     text: str
     """Kept as the message's last error."""
     delay: float | None = None
     """Seconds; None: the backoff of the policy."""
     steered: bool = False
-    """By ``RetryAfter`` or ``Reject``, as they are meant: nothing to be logged."""
+    """True if raised on purpose, by ``RetryAfter`` or ``Reject``: nothing is logged."""
     details: str = ""
-    """The places where it was raised, line by line; an engine keeps them behind the text."""
+    """The traceback, line by line; an engine keeps it behind the text."""
 
     @property
     def whole(self) -> str:
@@ -58,14 +58,14 @@ class Failure:
 
 
 def judged(error: BaseException, on: tuple[type[Exception], ...], details: bool = False) -> Failure:
-    """Judge how the message is settled whose handler raised this. Never raises.
+    """Decide how to settle the message whose handler raised this. Never raises.
 
     Args:
-        on: exceptions that are retried, of the retry policy.
-        details: with where it was raised, unless it was raised to steer.
+        on: exceptions that the retry policy retries.
+        details: include the traceback, except for ``RetryAfter`` and ``Reject``.
     """
     text = text_of(error)
-    # By the class itself: an instance may say that it is of another, or raise when it is asked.
+    # By the class itself: an instance may claim another class, or raise when it is asked.
     kind = type(error)
     if issubclass(kind, RetryAfter):
         delay = _delay(error)
@@ -82,16 +82,16 @@ def judged(error: BaseException, on: tuple[type[Exception], ...], details: bool 
         try:
             retried = issubclass(kind, on) or not issubclass(kind, Exception)
         except BaseException:
-            # A class among those of the policy that cannot be asked.
+            # A class among those of the policy whose check raises.
             retried = True
         how = "nack" if retried else "give_up"
     return Failure(how, text, details=details_of(error) if details else "")
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception as a dead letter tells it: its name and text, see ``kept``.
+    """Return an exception as a dead letter shows it: its name and text, see ``kept``.
 
-    Never raises; one whose text cannot be made is still known by its name.
+    Never raises; an exception whose text cannot be made still has its name.
     """
     try:
         name = str.__str__(type(error).__name__)
@@ -110,9 +110,10 @@ def whole_of(error: BaseException) -> str:
 
 
 def details_of(error: BaseException) -> str:
-    """Return where an exception was raised, and what caused it. Never raises.
+    """Return an exception's traceback, and its causes. Never raises.
 
-    The lines are as in a traceback, without those of this package; of many frames the last ones.
+    The lines are as in a traceback, without this package's frames; only the last of many frames are
+    kept.
     """
     parts, cause, room = [], error, MAX_ERROR - MAX_TEXT
     try:
@@ -129,19 +130,19 @@ def details_of(error: BaseException) -> str:
             cause = before
         return "".join(parts).rstrip("\n")
     except BaseException:
-        # An exception may say what it likes of its causes.
+        # An exception may return anything as its causes.
         return ""
 
 
 def _before(error: BaseException) -> BaseException | None:
-    """Return what caused an exception, or what was handled when it was raised."""
+    """Return an exception's cause, or the exception that was being handled when it was raised."""
     cause: BaseException | None = _CAUSE(error)
     context: BaseException | None = _CONTEXT(error)
     return cause or (None if _IS_ALONE(error) else context)
 
 
 def _frames(error: BaseException, room: int) -> str:
-    """Return the last frames of an exception, as many as have room."""
+    """Return the last frames of an exception, as many as fit."""
     lines: list[str] = []
     for frame in reversed(traceback.extract_tb(_TRACEBACK(error), limit=-_FRAMES)):
         if frame.filename.startswith(_OURS):
@@ -157,26 +158,26 @@ def _frames(error: BaseException, room: int) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return what is told of an error in one line."""
+    """Return the one-line form of an error."""
     return text.partition("\n")[0].removesuffix("\r")
 
 
 def kept(text: str, most: int = MAX_TEXT) -> str:
-    """Return a text as it is kept with a message: at most so many bytes of UTF-8.
+    """Return a text as it is kept with a message: at most this many bytes of UTF-8.
 
-    What is no Unicode, a lone surrogate, is escaped.
+    A lone surrogate, which is not Unicode, is escaped.
     """
-    # Not by methods of its own: it may be of a class derived from str.
+    # Not by methods of its own: its class may be derived from str.
     plain = str.__str__(text)[:most]
     return plain.encode(errors="backslashreplace")[:most].decode(errors="ignore")
 
 
 def _delay(error: BaseException) -> float | None:
-    """Return the seconds that a RetryAfter names; None: none that can be waited for."""
+    """Return the seconds of a RetryAfter; None if it has no usable number."""
     try:
         return seconds(error.seconds, "RetryAfter")  # type: ignore[attr-defined]
     except BaseException:
-        # Of a class of its own, that made it without ours, or changed it since.
+        # A subclass may skip our constructor, or change the value later.
         return None
 
 
@@ -189,7 +190,7 @@ def _is_attempt(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str | None:
-    """Return the reason that a Reject names; None: none that is a text."""
+    """Return the reason of a Reject; None if it is not text."""
     try:
         reason = error.reason  # type: ignore[attr-defined]
         return kept(reason) if issubclass(type(reason), str) else None

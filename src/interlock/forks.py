@@ -10,21 +10,21 @@ from typing import NoReturn
 __all__ = ["count", "end_child"]
 
 count = 0
-"""Of forks between the first process of Python and this one. It is there to be compared, where
-asking for the process's own number would be a call of the system each time."""
+"""Number of forks between the first process of Python and this one. Comparing it is cheaper than
+asking for the process id, which is a system call each time."""
 
 
 def end_child(error: BaseException | None = None) -> NoReturn:
     """End this process: a handler forked it, and has returned or raised in it.
 
-    What called the handler is the parent's, with its connections and the messages that it holds; so
-    the child goes no further. It ends as one of ``multiprocessing`` does: with 0, with the code of
-    a ``SystemExit``, or with 1 and the error on stderr; its output is flushed, and nothing else is
-    done that the interpreter does at its end.
+    The handler's caller belongs to the parent, with its connections and the messages that it holds;
+    so the child goes no further. It ends as one of ``multiprocessing`` does: with 0, with the code
+    of a ``SystemExit``, or with 1 and the error on stderr; its output is flushed, and the
+    interpreter's other exit steps are skipped.
     """
     status = 0
     try:
-        # By its type: an exception may lie about its class, and raise when asked for it.
+        # By its type: an exception may misreport its class, and raise when asked for it.
         exits = issubclass(type(error), SystemExit)
         code = error.code if exits else None  # type: ignore[union-attr]
         if isinstance(code, int):

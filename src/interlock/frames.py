@@ -1,4 +1,4 @@
-"""The frames of a handler itself, without those of who runs it."""
+"""The frames of a handler itself, without those of its callers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def frame_of(thread: int | None) -> FrameType | None:
     """Return the innermost frame of the thread with this identifier; None once it has ended.
 
     ``sys._current_frames`` holds a lock of the interpreter's while it makes its answer. A garbage
-    collection at that moment may let another thread go on, and where that one begins or ends a
-    thread, CPython 3.11 stands still for good (python/cpython#106883).
+    collection at that moment may let another thread run, and if that thread starts or ends a
+    thread, CPython 3.11 deadlocks (python/cpython#106883).
     """
     with _no_collection:
         collects = gc.isenabled()
@@ -42,15 +42,15 @@ def stack_text(frame: FrameType) -> str:
 def as_text(frames: Iterable[tuple[FrameType, int]]) -> str:
     """Return frames as a text, outermost first.
 
-    They are those from the handler's own on; empty if there is none of it.
+    Only the handler's own frames and those it called; empty if the handler is not on the stack.
     """
     return "".join(traceback.StackSummary.extract(iter(own_frames(frames))).format())
 
 
 def own_frames(frames: Iterable[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
-    """Return those behind Interlock's, and behind what runs threads and coroutines around that.
+    """Return the frames behind Interlock's and those of the threads and coroutines that run it.
 
-    What the handler calls of these itself stays: it says what it waits for.
+    Such frames that the handler itself calls stay: they show what it waits for.
     """
     found = list(frames)
     begun = [at for at, (frame, _) in enumerate(found) if _is_in(frame, OURS)]
@@ -65,7 +65,7 @@ def _is_in(frame: FrameType, folders: Iterable[str]) -> bool:
     return any(file == folder or file.startswith(folder + os.sep) for folder in folders)
 
 
-# Two at once, and the second would take the first one's gc.disable() for the user's.
+# With two at the same time, the second would take the first one's gc.disable() for the user's.
 _no_collection = threading.Lock()
 OURS = (os.path.dirname(os.path.abspath(__file__)),)
 _LIBRARY = os.path.dirname(os.path.abspath(traceback.__file__))

@@ -1,4 +1,4 @@
-"""Refuses what would block a program whose threads gevent or eventlet has replaced.
+"""Refusal of calls that would block a program whose threads gevent or eventlet has replaced.
 
 A wait inside the native core stops the only thread of such a program, with all its greenlets. A
 client of a hub or of Redis waits on sockets, which gevent replaces too, so it works.

@@ -1,4 +1,4 @@
-"""The command that installs what a part of Interlock needs, for errors and help."""
+"""The command that installs a part's dependencies, for errors and help."""
 
 from __future__ import annotations
 

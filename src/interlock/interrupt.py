@@ -12,11 +12,11 @@ __all__ = ["behind", "noticed"]
 
 
 def behind(error: BaseException) -> KeyboardInterrupt | None:
-    """Return the Ctrl-C that an error came of, or None.
+    """Return the Ctrl-C behind an error, or None.
 
-    A ``threading.Condition`` that waits gives its lock up and takes it again. Ctrl-C between the
-    two leaves ``with condition:`` without the lock, and what is raised is ``RuntimeError("release
-    unlocked lock")``; ``Thread.start`` and ``concurrent.futures.wait`` wait so.
+    A waiting ``threading.Condition`` releases its lock and acquires it again. Ctrl-C between the
+    two leaves ``with condition:`` without the lock, and raises ``RuntimeError("release unlocked
+    lock")``; ``Thread.start`` and ``concurrent.futures.wait`` wait so.
     """
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
@@ -26,11 +26,11 @@ def behind(error: BaseException) -> KeyboardInterrupt | None:
 
 @contextmanager
 def noticed() -> Iterator[Callable[[], None]]:
-    """Yield a function that raises a Ctrl-C again which came in the block and was dropped.
+    """Yield a function that raises again a Ctrl-C that came in the block and was dropped.
 
-    Where it comes during a destructor or the callback of a weak reference, the interpreter prints
-    it and goes on. Who waits for long calls the function now and then. In other threads than the
-    main one, and where the program handles Ctrl-C by itself, it does nothing.
+    If it comes during a destructor or the callback of a weak reference, the interpreter prints it
+    and continues. A long wait calls the function now and then. In other threads than the main one,
+    and in a program that handles Ctrl-C by itself, it does nothing.
     """
     came = False
     usual = signal.getsignal(signal.SIGINT)

@@ -43,7 +43,7 @@ State = Literal["delayed", "waiting", "ready", "leased", "backing_off", "held"]
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[T]):
-    """A message that was taken back: ``shutdown(immediate=True)`` returns these."""
+    """A cancelled message: ``shutdown(immediate=True)`` returns these."""
 
     id: int
     payload: T
@@ -55,7 +55,7 @@ class Message(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage(Generic[T]):
-    """A message that is not settled: ``messages()`` lists these."""
+    """An unsettled message: ``messages()`` lists these."""
 
     id: int
     payload: T
@@ -65,12 +65,12 @@ class QueuedMessage(Generic[T]):
     attempt: int
     state: State
     error: str
-    """The last failure, as in ``DeadLetter``; empty if there was none."""
+    """The last failure, as in ``DeadLetter``; empty if it has not failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter(Generic[T]):
-    """A message that was given up, with all that is known of it."""
+    """A message that was given up, with everything known about it."""
 
     id: int
     payload: T
@@ -84,33 +84,33 @@ class DeadLetter(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key and how many unsettled messages stand on it."""
+    """A key and its number of unsettled messages."""
 
     key: bytes
     depth: int
 
 
 class Put(NamedTuple):
-    """The answer of ``put_known``."""
+    """Result of ``put_known``."""
 
     id: int
     known: bool
-    """The dedup string was known: this is the first one's id, and nothing was put."""
+    """True if the dedup string was known: this is the first message's id, and nothing was put."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts of a queue: of this moment, then since it was made.
+    """Counts of a queue: current ones, then those since it was created.
 
     ``unsettled`` is the sum of delayed, waiting, ready, leased, backing_off and held.
     """
 
     unsettled: int
     bytes: int
-    """Bytes of the unsettled messages; 0 where the queue has no ``maxbytes``."""
+    """Bytes of the unsettled messages; 0 if the queue has no ``maxbytes``."""
     delayed: int
     waiting: int
-    """Something before them conflicts, or they or their keys are paused."""
+    """Messages behind a conflicting message, paused, or with a paused key."""
     ready: int
     leased: int
     backing_off: int
@@ -123,7 +123,7 @@ class Stats:
     """Messages put back with their attempt raised: nacks, lost leases, revocations."""
     releases: int
     leases_expired: int
-    """Leases that ran out."""
+    """Leases that expired."""
     revoked: int
     """Leases that an operator or a handler's timeout ended."""
     dead_lettered: int
@@ -140,20 +140,21 @@ class Stats:
     oldest_ready: float = field(compare=False)
     """Seconds for which the oldest ready message has been in its place, whatever its priority.
 
-    0 while none is ready. A delayed message takes its place when it is due.
+    0 if none is ready. A delayed message takes its place when it is due.
     """
     oldest_waiting: float = field(compare=False)
-    """Seconds for which the oldest waiting message has been in its place; 0 while none waits.
+    """Seconds for which the oldest waiting message has been in its place; 0 if none waits.
 
-    It is looked for behind 100 messages of each kind that can hold others up.
+    It is searched for behind 100 messages of each kind that can hold others up.
     """
 
 
-# Set by ``with lease`` and by those who call handlers; the executor's workers keep theirs natively.
+# Set by ``with lease`` and by callers of handlers; the executor's workers keep theirs natively.
 _current: contextvars.ContextVar[Any] = contextvars.ContextVar("interlock_lease")
 
 
-# Tasks that call handlers: one that a handler starts has its current lease too, and is no handler.
+# Tasks that call handlers: a task that a handler starts has its current lease too, and is not a
+# handler.
 _handlers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -184,7 +185,7 @@ def current_lease() -> Lease[Any]:
             "handlers of consume(), and functions run by KeyedExecutor and KeyedTaskGroup"
         )
     if lease.__class__ is tuple:
-        # One of a batch, and where it stands: it is made for who asks.
+        # A lease of a batch with its place: made on request.
         batch, place = lease
         lease = batch.lease(place)
     found: Lease[Any] = lease

@@ -24,7 +24,7 @@ __all__ = ["PoolLease", "PoolWork"]
 
 @dataclass(frozen=True, slots=True)
 class PoolLease:
-    """A lease as ``current_lease()`` gives it in another process: its facts, and no settling."""
+    """A lease as ``current_lease()`` returns it in another process: its facts, without settling."""
 
     queue: str
     id: int
@@ -35,11 +35,11 @@ class PoolLease:
 
 
 class PoolWork(Work):
-    """Hands ready calls to a pool, at most ``most`` at once, so that none waits behind a busy one.
+    """Passes ready calls to a pool, at most ``most`` at once, so that none waits behind a busy one.
 
-    One thread takes them from the queue; the pool says when they have ended. (A thread, and not a
-    callback of the queue: that would run wherever something becomes ready, in a signal handler or
-    in the middle of a garbage collection.)
+    One thread takes them from the queue; the pool reports their end. (A thread, and not a callback
+    of the queue: that would run wherever a message becomes ready, in a signal handler or in the
+    middle of a garbage collection.)
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PoolWork(Work):
             try:
                 self._starting[thread] = True
                 if self.complete:
-                    # A signal handler, or a finalizer, has been here meanwhile.
+                    # A signal handler or a finalizer has run this meanwhile.
                     del self._starting[thread]
                     return
                 self._thread, self.complete = thread, True
@@ -93,9 +93,9 @@ class PoolWork(Work):
         self._slots = threading.Semaphore(self._most)
 
     def _start_processes(self) -> None:
-        # A pool of processes forks with its first call: here, in the caller's thread, and not from
-        # one of ours, beside which the caller's might hold a lock. (Where it does not fork there is
-        # no need, and this call would count among those that a process of the pool may make.)
+        # A pool of processes forks with its first call: here, in the caller's thread, and not in
+        # one of ours, because the caller's thread might hold a lock then. (If it does not fork,
+        # this call is not needed, and would count among those that a process of the pool may make.)
         process = sys.modules.get("concurrent.futures.process")
         if getattr(self._pool, "_safe_to_dynamically_spawn_children", False):
             return
@@ -103,7 +103,7 @@ class PoolWork(Work):
             try:
                 self._pool.submit(_nothing)
             except (RuntimeError, OSError):
-                # Broken or shut down: so the call itself will say.
+                # Broken or shut down: the call itself will report it.
                 log.debug("the pool of %r takes no calls", self.queue.name, exc_info=True)
 
     def _run(self) -> None:
@@ -115,7 +115,7 @@ class PoolWork(Work):
                 return
 
     def _hand_on_next(self) -> bool:
-        # A function of its own, so that no name holds the last call while the next is awaited.
+        # A separate function, so that no name holds the last call while the next is awaited.
         try:
             lease = self.queue.get()
         except ShutDown:
@@ -130,7 +130,7 @@ class PoolWork(Work):
             return
         call = lease.payload._begin(lease.token)
         if call is None:
-            # Cancelled in this moment.
+            # Cancelled at this moment.
             lease.ack()
             self._slots.release()
             return
@@ -151,13 +151,13 @@ class PoolWork(Work):
         error = inner.exception()
         result = inner.result() if error is None else None
         broken = error is not None and _is_broken(error)
-        # A call may raise that of another executor. The standard pools say whether it is theirs.
+        # A call may raise another executor's error. The standard pools show whether it is theirs.
         if error is not None and broken and getattr(self._pool, "_broken", False):
             self._broke(error)
         self._end(lease, result, error, again=not broken)
 
     def _broke(self, error: BaseException) -> None:
-        """Fail what waits in the queue, and every submit to come: the pool is broken for good."""
+        """Fail the calls in the queue, and every later submit: the pool is broken for good."""
         if self.broken is None:
             kind: Any = type(error)
             own = kind.__module__.startswith("concurrent.futures")
@@ -166,7 +166,7 @@ class PoolWork(Work):
     def _end(
         self, lease: Lease[Any], result: Any, error: BaseException | None, *, again: bool
     ) -> None:
-        # Where the pool itself failed, the next attempt would meet the same.
+        # If the pool itself failed, the next attempt would fail the same way.
         on = self._on if again or self._on is None else ()
         try:
             if not _core.end_call(lease, result, error, on):
@@ -177,7 +177,7 @@ class PoolWork(Work):
             self._slots.release()
 
     def runs_at_once(self) -> None:
-        """Note if the pool runs a call where it is submitted: then it runs one at a time."""
+        """Note whether the pool runs a call in the submitting thread: one call at a time, then."""
         if threading.current_thread() is self._thread:
             self.queue._set_crew(1, 1)
 
@@ -222,7 +222,7 @@ class _FarHandler:
 
 
 def _nothing() -> None:
-    """Do nothing. A pool is given it so that it starts its processes."""
+    """Do nothing. A pool gets it so that it starts its processes."""
 
 
 def _is_broken(error: BaseException) -> bool:
@@ -231,7 +231,7 @@ def _is_broken(error: BaseException) -> bool:
 
 
 def _standard_pools() -> tuple[type[futures.Executor], ...]:
-    # Not asked of concurrent.futures itself, which would import the module of processes.
+    # Not imported from concurrent.futures itself, which would import the module of processes.
     process = sys.modules.get("concurrent.futures.process")
     if process is None:
         return (futures.ThreadPoolExecutor,)

@@ -46,38 +46,38 @@ _async_queue: type[AsyncQueue[Any]] | None = None
 
 
 class KeyedQueue(_core.Queue[T], Generic[T]):
-    """A queue: messages that share a key are handed out in order and never at the same time.
+    """A queue: messages that share a key are leased in order and never at the same time.
 
-    A message carries zero, one or many keys, named at the put, or found by ``keys`` and ``shared``,
-    callables of the payload. ``get`` gives a lease; until that is settled nothing that conflicts
-    with the message is handed out. Everything else runs in parallel. ``aio`` is the asyncio face of
-    the same queue; both may be used at once, from any thread.
+    A message carries zero, one or many keys, named at the put, or computed by ``keys`` and
+    ``shared``, callables of the payload. ``get`` returns a lease; until it is settled, no
+    conflicting message is leased. Everything else runs in parallel. ``aio`` is the asyncio face of
+    the same queue; both may be used at the same time, from any thread.
 
     Args:
-        maxsize: most unsettled messages, leased ones too; 0 is no bound.
-        maxbytes: most bytes of unsettled payloads; 0 is no bound. Payloads must then be bytes or
-            str, or ``sizeof`` be given.
-        sizeof: bytes of a payload.
-        keys, shared: the keys of a payload whose put names none. ``shared`` keys are held together
-            with other readers.
-        retry: what happens to a message whose handling failed. Default: 5 attempts, then dead.
-        lease: seconds after which a lease that was not extended runs out. Default: never.
-        clock: time, for tests: an ``interlock.testing.ManualClock``.
-        maxdead: most dead letters; when it is reached messages are held instead.
+        maxsize: maximum unsettled messages, leased ones too; 0 means no bound.
+        maxbytes: maximum bytes of unsettled payloads; 0 means no bound. Payloads must then be bytes
+            or str, or ``sizeof`` must be given.
+        sizeof: function that returns the bytes of a payload.
+        keys, shared: functions that return the keys of a payload whose put names none. ``shared``
+            keys are held together with other readers.
+        retry: policy for a message whose handling failed. Default: 5 attempts, then dead.
+        lease: seconds after which a lease that was not extended expires. Default: never.
+        clock: clock, for tests: an ``interlock.testing.ManualClock``.
+        maxdead: maximum dead letters; beyond it messages are held instead.
         dead_ttl: seconds for which a dead letter is kept, 30 days by default; None or 0:
             without limit.
         dedup_window: seconds for which a settled message's ``dedup`` string stays known.
-        name: for logs and leases. Default ``queue-1``, ``queue-2``, ...
+        name: name in logs and leases. Default ``queue-1``, ``queue-2``, ...
         slow_wait: seconds after which a message that waits, or a lease that is held, is logged as
-            an error, with the chain of what it waits for; 0 switches it off.
+            an error, with the chain of messages it waits for; 0 switches it off.
         warn_depth, warn_lane_depth: unsettled messages, in all and on one key, at which a warning
             is logged, and again when they have doubled; 0 switches it off.
 
     Raises:
-        TypeError, ValueError: an argument is of a wrong type or out of its range.
+        TypeError, ValueError: an argument has a wrong type or is out of range.
         RuntimeError: gevent or eventlet has replaced the threads of this process.
 
-    The options hold for as long as the queue lives: it belongs to one program, which makes another
+    The options are fixed for the queue's lifetime: it belongs to one program, which creates another
     queue for other options. (A queue on an engine outlives its programs, so it has ``configure``.)
 
     In a process made by ``fork`` the queue starts empty: its messages are handled in the parent.
@@ -86,7 +86,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     _public_name = "KeyedQueue"
     _retry: Retry
     _slow_wait: Seconds
-    # What a lease's ``with`` asks, natively.
+    # Read natively by a lease's ``with``.
     _retry_on: tuple[type[Exception], ...]
 
     def __new__(  # noqa: D102 - described by the class, as __init__ would be
@@ -182,7 +182,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     ) -> Put:
         """Put as ``put`` does; return the id, and whether the dedup string was known.
 
-        If it was, nothing was put: ``id, known = queue.put_known(order, dedup=f"order:{number}")``.
+        A known string puts nothing: ``id, known = queue.put_known(order,
+        dedup=f"order:{number}")``.
         """
         named = (keys, shared, priority, delay, dedup, barrier, quiet)
         return Put(*self._put_known(payload, block, timeout, *named))
@@ -224,11 +225,12 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         timeout: Seconds | None = None,
         kind: Kind = "any",
     ) -> Consumer:
-        """Run ``handler(payload)`` for every message, on threads of its own, and go on.
+        """Run ``handler(payload)`` for every message, on threads of its own; return immediately.
 
-        What the handler raises is logged, and the message comes again by the retry policy. A
+        A handler's exception is logged, and the message is redelivered by the retry policy. A
         handler may ``raise RetryAfter(30)`` or ``raise Reject("why")``. ``timeout``: seconds after
-        which a handler's lease is revoked and its stack logged, so that a hung one holds no keys.
+        which a handler's lease is revoked and its stack logged, so that a hung handler holds no
+        keys.
 
         Returns:
             a running ``Consumer``; its ``stop()`` ends it, as does ``shutdown()`` of the queue.
@@ -238,11 +240,11 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """Explain why a message waits, or what stands on a key; at most ``limit`` messages of it.
+        """Explain why a message waits, or what holds a key; at most ``limit`` messages of it.
 
         Raises:
-            KeyError: the message is settled, a dead letter (which is said) or was never put; or
-                nothing stands on the key.
+            KeyError: the message is settled, a dead letter (the error says so) or was never put; or
+                the key has no messages.
         """
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
@@ -263,19 +265,19 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def roots(
         self, limit: int = 10, *, slow_wait: Seconds | None = None, walk: int = MAX_WALKED
     ) -> Roots:
-        """Return what holds other messages up, and how many wait for it.
+        """Return the roots that hold other messages up, and how many wait for each.
 
-        That is: held messages, messages that back off, handlers that run for ``slow_wait`` seconds
+        Roots are held messages, messages that back off, handlers that run for ``slow_wait`` seconds
         or longer, and pauses. It costs at most ``limit`` + 1 walks through ``walk`` messages, each
         under the queue's lock, whatever is pending.
 
         Args:
-            limit: most roots; those with the most messages in their own lanes.
+            limit: maximum roots; those with the most messages in their own lanes.
             slow_wait: seconds. Default: the queue's ``slow_wait``, or 60 if that is off.
-            walk: messages that are counted behind a root, 1 to 2,000; beyond it, "at least".
+            walk: maximum messages counted behind a root, 1 to 2,000; beyond it, "at least".
 
         Raises:
-            TypeError, ValueError: an argument is of a wrong type or out of its range.
+            TypeError, ValueError: an argument has a wrong type or is out of range.
         """
         walk = check_walk(walk)
         if slow_wait is None:
@@ -287,7 +289,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
         """Return the messages that were given up, oldest dead first.
 
-        With ``key`` only those on it.
+        With ``key`` only that key's.
         """
         return [DeadLetter(*letter) for letter in self._dead_letters(limit, key)]
 
@@ -301,17 +303,18 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     ) -> list[QueuedMessage[T]]:
         """Return the unsettled messages in the order of their puts, at most ``limit``.
 
-        With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
-        the last one of a page, gives the next page. What it costs grows with what it goes through.
+        With ``state`` only those in this state, with ``key`` only that key's; ``after``, the id of
+        the last message of a page, returns the next page. Its cost grows with the messages it
+        passes.
         """
         check_state(state)
         return [QueuedMessage(*message) for message in self._messages(limit, state, key, after)]
 
     def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
-        """Cancel all that is not leased, or drop all dead letters. Returns how many.
+        """Cancel all messages that are not leased, or drop all dead letters. Returns how many.
 
-        With ``key`` only those on it that are there now; to find them costs as much as ``messages``
-        and ``dead_letters`` do.
+        With ``key`` only that key's current ones; finding them costs as much as ``messages`` and
+        ``dead_letters`` do.
         """
         check_purged(what)
         settle = self.discard if what == "dead" else self.cancel
@@ -321,7 +324,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
                 ids = [letter[0] for letter in self._dead_letters(sys.maxsize, key)]
             else:
                 ids = [message[0] for message in self._messages(sys.maxsize, None, key, None)]
-            # Of what is leased, and of what was settled meanwhile, nothing changes.
+            # Leased messages, and those settled meanwhile, do not change.
             return sum(map(settle, ids))
         purged = place = 0
         while True:
@@ -334,8 +337,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """Put a dead letter again, as a new message at the end of its lanes. Returns the new id.
 
         Raises:
-            KeyError: there is no such dead letter.
-            Full: there is no room; the dead letter stays.
+            KeyError: no such dead letter.
+            Full: the queue is full; the dead letter stays.
             ShutDown: the queue is shut down; the dead letter stays.
         """
         new = self._requeue(id)
@@ -344,18 +347,19 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         return new
 
     def stats(self) -> Stats:
-        """Return the counts of this moment, and since the queue was made."""
+        """Return the current counts, and those since the queue was created."""
         return Stats(**self._stats())
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
-        """Return the ``n`` keys on which most unsettled messages stand, deepest first."""
+        """Return the ``n`` keys with the most unsettled messages, deepest first."""
         return [HotKey(key, depth) for key, depth in self._hot_keys(n)]
 
     def join(self, timeout: Seconds | None = None) -> None:
-        """Wait until nothing is unsettled.
+        """Wait until every message is settled.
 
         Raises:
-            NotDrained: the time was up; it names what is held, paused, delayed or leased.
+            NotDrained: the timeout passed; the error names the held, paused, delayed and leased
+                messages.
         """
         if not self._join(timeout):
             raise self._not_drained()
@@ -363,19 +367,20 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def shutdown(self, immediate: bool = False) -> list[Message[T]]:
         """Refuse puts from now on, and let the rest drain.
 
-        ``get`` raises ``ShutDown`` once nothing unsettled is left. With ``immediate`` everything
-        that is not leased is cancelled and returned, in the order of its puts, and ``get`` raises
-        ``ShutDown`` wherever nothing is ready; handlers of ``consume`` go on with what comes back.
+        ``get`` raises ``ShutDown`` once no unsettled message is left. With ``immediate`` every
+        message that is not leased is cancelled and returned, in the order of its puts, and ``get``
+        raises ``ShutDown`` wherever nothing is ready; handlers of ``consume`` continue with
+        redelivered messages.
         """
         return [Message(*message) for message in self._shutdown(immediate, True)]
 
     def record(self) -> None:
         """Start to record every call with its time; payloads are left out. ``recording`` ends it.
 
-        What is recorded replays to the same answers (``interlock.testing.replay``).
+        A recording replays to the same answers (``interlock.testing.replay``).
 
         Raises:
-            ValueError: there were puts before, without which it could not be replayed.
+            ValueError: messages were put before; a replay would lack them.
         """
         self._record()
 
@@ -383,7 +388,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """End the recording and return it as text: the queue's options, then a call a line.
 
         Raises:
-            ValueError: the queue does not record.
+            ValueError: the queue is not recording.
         """
         text = self._recording()
         if text is None:
@@ -412,7 +417,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
 
 
 def _load_async_queue() -> type[AsyncQueue[Any]]:
-    # When first asked for: a program without asyncio does not pay for it.
+    # On first use: a program without asyncio does not pay for it.
     global _async_queue
     from interlock.aio import AsyncQueue
 

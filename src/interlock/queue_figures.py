@@ -1,7 +1,7 @@
-"""The figures of queues for Prometheus: each family once, and for how many queues it has lines.
+"""Queue metrics for Prometheus: each family once, and how many queues get lines of their own.
 
-The hub's /metrics and `interlock exporter` tell the same families from what `il1_stats` answers, so
-dashboards and alert rules need not know which of them was scraped.
+The hub's /metrics and `interlock exporter` report the same families from `il1_stats`, so dashboards
+and alert rules work with both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 __all__ = ["OTHER", "QUEUE_FAMILIES", "STATES", "Family", "QueueFigures", "Sample"]
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of a family's labels, in their order, and the figure."""
+"""A family's label values, in order, and the figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Family:
     """One family of metrics: the lines of one name."""
 
     name: str
-    """As Prometheus has it; of a counter with `_total`."""
+    """As Prometheus has it; a counter's ends in `_total`."""
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
@@ -42,7 +42,7 @@ def gauge(name: str, help: str) -> Family:
 
 
 STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
-"""The states of an unsettled message, by which `interlock_queue_messages` has a line each."""
+"""The states of an unsettled message; `interlock_queue_messages` has a line for each."""
 
 MESSAGES = Family(
     "interlock_queue_messages",
@@ -60,7 +60,7 @@ OLDEST = {
         "seconds that the oldest blocked or paused message has waited; 0 while none waits",
     ),
 }
-# By the names of `Roots.figures`: of a queue in which nothing is blocked there are none.
+# By the names of `Roots.figures`: a queue in which nothing is blocked has none.
 STALLS = {
     "blocked": gauge(
         "blocked",
@@ -124,28 +124,28 @@ QUEUE_FAMILIES = (
     QUEUES,
     CUT,
 )
-"""In the order in which they are told."""
+"""In the order in which they are printed."""
 
 OTHER = "other"
-"""The name under which queues are summed that have no lines of their own."""
+"""Name for the sum of queues without lines of their own."""
 MOST_QUEUES = 1000
 
 
 class QueueFigures:
-    """The families of all queues, from what `il1_stats` answers; of one place that tells them.
+    """The families of all queues, from `il1_stats`; one object for each place that reports them.
 
-    At most `most` queues have lines of their own; one that has them keeps them while it is there.
-    The others are summed. Their counters do not fall when one of them is dropped, or gets lines of
-    its own: a counter that falls would be taken for one that began anew.
+    At most `most` queues have lines of their own, and keep them as long as they exist. The others
+    are summed. Their counters do not fall when one of them is dropped, or gets lines of its own: a
+    counter that falls would be taken for one that began anew.
     """
 
     def __init__(self, most: int = MOST_QUEUES) -> None:
         self._most = most
         self._own: dict[str, None] = {}
         self._seen: dict[str, tuple[int, ...]] = {}
-        """The counters of each queue of the others, as they were last."""
+        """The last counters of each queue of the others."""
         self._counted = [0] * len(COUNTERS)
-        """The counters of the others together."""
+        """The sum of the others' counters."""
 
     def told(
         self, found: Mapping[str, Mapping[str, int]], now: float, unseen: int = 0
@@ -153,10 +153,10 @@ class QueueFigures:
         """Yield each family with its samples.
 
         Args:
-            found: what `il1_stats` answers, by the names of the queues. What an older server does
-                not tell is left out.
+            found: answers of `il1_stats`, by queue name. Figures that an older server lacks are
+                left out.
             now: the engine's time, seconds since 1970.
-            unseen: how many queues there are beside those: told to be cut, and in no sum.
+            unseen: number of further queues: reported as cut, and in no sum.
         """
         own, others = self._divided(found)
         rest = [found[name] for name in others]
@@ -178,7 +178,7 @@ class QueueFigures:
                 oldest = max((_age(one[name], now) for one in rest), default=0.0)
                 yield family, by_queue([_age(stats[name], now) for stats in rows], oldest)
         for name, family in STALLS.items():
-            # Of the others the worst one: what blocks in one queue blocks nothing in another.
+            # Of the others the worst one: a root in one queue blocks nothing in another.
             worst = max if name == "blocked_by_one" else sum
             yield family, by_queue(_figures(name, rows), worst([0, *_figures(name, rest)]))
         roots: list[Sample] = [
@@ -200,7 +200,7 @@ class QueueFigures:
         there = set(names)
         self._own = {name: None for name in self._own if name in there}
         if len(names) > self._most:
-            # It would stand beside the sum of the others under the same name.
+            # It would clash with the sum of the others under the same name.
             self._own.pop(OTHER, None)
         for name in names:
             if len(self._own) >= self._most:
@@ -219,7 +219,7 @@ class QueueFigures:
             values = tuple(stats.get(name, 0) for name in COUNTERS)
             before = self._seen.get(queue, (0,) * len(values))
             for at, (old, new) in enumerate(zip(before, values, strict=True)):
-                # One that fell is of a queue that was dropped and made again.
+                # A counter that fell belongs to a queue that was dropped and created again.
                 self._counted[at] += new - old if new >= old else new
             seen[queue] = values
         self._seen = seen

@@ -19,20 +19,20 @@ class Retry:
     Args:
         attempts: attempts in all, 1 or more; ``None`` tries for ever. Default 5.
         first: seconds of backoff after the first failure. Default 1.
-        factor: by how much each further backoff is longer, 1 or more. Default 2.
+        factor: growth of each further backoff, 1 or more. Default 2.
         longest: the longest backoff, seconds. Default 60.
-        jitter: whether a backoff lies anywhere between half and all of its plain length, so that
-            messages that failed together do not come back together. Default True.
+        jitter: randomise each backoff between half and all of its plain length, so that messages
+            that failed together do not come back together. Default True.
         on: exceptions that are retried; any other one gives the message up at once. Default all
             of ``Exception``.
-        then: what becomes of a message whose attempts are used up: ``"dead"`` (a dead letter, and
-            its lanes move on) or ``"hold"`` (its lanes stay closed until somebody calls ``retry``,
+        then: fate of a message whose attempts are used up: ``"dead"`` (a dead letter, and its lanes
+            move on) or ``"hold"`` (its lanes stay closed until an operator calls ``retry``,
             ``skip`` or ``bury``). Default ``"dead"``.
 
     Raises:
-        ValueError, TypeError: an argument is out of its range; the message names it.
+        ValueError, TypeError: an argument is out of range; the error names it.
 
-    ``Retry(attempts=None, first=0)`` retries at once and for ever.
+    ``Retry(attempts=None, first=0)`` retries immediately and for ever.
     """
 
     attempts: int | None
@@ -97,7 +97,7 @@ class Retry:
 
 
 def seconds(value: Seconds, name: str) -> float:
-    """Return a time as a number of seconds; ``name`` says in the error which argument it was."""
+    """Return a time as a number of seconds; ``name`` is the argument's name for the error."""
     if isinstance(value, dt.timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -109,17 +109,16 @@ def seconds(value: Seconds, name: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        # An integer that no float holds: without end, as infinity is.
+        # An integer beyond any float means no limit, as infinity does.
         return math.inf
 
 
 def whole(value: object, name: str, allowed: str = "int") -> int:
     """Return a whole number as a plain int.
 
-    A class derived from int may print itself otherwise. ``name`` says in the error which argument
-    it was.
+    A subclass of int may print itself otherwise. ``name`` is the argument's name for the error.
     """
-    # By its class itself: an instance may say that it is of another.
+    # By its class itself: an instance may claim another class.
     if not issubclass(type(value), int) or isinstance(value, bool):
         raise TypeError(f"{name} is {type(value).__name__}; allowed: {allowed}")
     return int.__int__(value)  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ class Root:
     blocked: int
     """Messages that wait for it, directly or through others, each once."""
     exact: bool
-    """False: there are at least ``blocked`` of them; counting stopped there."""
+    """False: a lower bound; counting stopped there."""
     leased_for: float | None = None
     """Seconds for which the message has been leased."""
     due_in: float | None = None
@@ -63,16 +63,16 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The roots of a queue, the one that blocks most first; ``str()`` tells them in lines.
+    """The roots of a queue, the one that blocks most first; ``str()`` lists them in lines.
 
-    Iterating gives the roots. Those that block nobody are left out.
+    Iterating yields the roots, without those that block nothing.
     """
 
     roots: tuple[Root, ...]
     blocked: int
     """Messages that wait for any of them, each once."""
     exact: bool
-    """False: there are at least so many, or more roots than these."""
+    """False: a lower bound, or there are more roots than these."""
 
     def __iter__(self) -> Iterator[Root]:
         return iter(self.roots)
@@ -86,15 +86,15 @@ class Roots:
         return "\n".join([self.summary, *(f"  {root}" for root in self.roots)])
 
     def figures(self) -> dict[str, int]:
-        """Return what metrics have of the counts; a hub tells the same by itself."""
+        """Return the metrics of the counts; a hub reports the same by itself."""
         largest = max((root.blocked for root in self.roots), default=0)
         return {"blocked": self.blocked, "blocked_by_one": largest}
 
     def is_stall(self, unsettled: int) -> bool:
-        """Return whether somebody should look, given the queue's number of unsettled messages.
+        """Return whether an operator should look, given the queue's number of unsettled messages.
 
-        A message that backs off is tried again by itself: alone it counts only if it blocks more
-        than a tenth of the queue.
+        A message that backs off is retried by itself: alone it counts only if it blocks more than a
+        tenth of the queue.
         """
         return any(
             root.kind != "backing_off" or 10 * root.blocked > unsettled for root in self.roots
@@ -151,19 +151,19 @@ class Found:
 
     @classmethod
     def read(cls, found: int, exact: bool, rows: Iterable[tuple[Any, ...]]) -> Found:
-        """Take what an engine answers: their number, whether that is all, and some rows."""
+        """Read an engine's answer: their number, whether that is all, and some rows."""
         roots = tuple(_root(*row) for row in rows)
         return cls(roots, exact and (found == len(roots) or not roots[-1].depth))
 
     def figures(self) -> dict[str, int]:
-        """Return what metrics have of it: slow leases, and by kind the roots that block others."""
+        """Return their metrics: slow leases, and by kind the roots that block others."""
         counted = {f"roots_{kind}": 0 for kind in _NOUNS}
         for root in self.roots:
             counted[f"roots_{root.kind}"] += root.depth > 0
         return {"slow_leases": sum(root.kind == "leased" for root in self.roots), **counted}
 
     def counted(self, each: Iterable[tuple[int, bool]], total: tuple[int, bool]) -> Roots:
-        """Return the report, given of each root how many it blocks, and how many all do."""
+        """Return the report, given the number blocked by each root, and by all."""
         roots = [
             replace(root, blocked=blocked, exact=exact)
             for root, (blocked, exact) in zip(self.roots, each, strict=True)
@@ -183,7 +183,7 @@ def _root(
 
 
 def from_native(found: tuple[int, bool, list[tuple[Any, ...]]]) -> Found:
-    """Return what the core answered in the classes of this module."""
+    """Return the core's answer in the classes of this module."""
     number, exact, rows = found
     names = {thread.ident: thread.name for thread in threading.enumerate()}
 

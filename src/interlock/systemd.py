@@ -1,7 +1,7 @@
-"""Messages of a service to systemd, and what it is handed by it. Needs no library of systemd.
+"""Messages between a service and systemd, and the sockets it passes. Needs no systemd library.
 
 The protocol is sd_notify(3) and sd_listen_fds(3): datagrams to the socket that NOTIFY_SOCKET names,
-and listening sockets from descriptor 3 on. The variables are taken out of the environment, for
+and listening sockets from descriptor 3 on. The variables are removed from the environment, because
 they are not meant for the children of this process.
 """
 
@@ -17,20 +17,20 @@ Environment = MutableMapping[str, str]
 
 
 class Notifier:
-    """The way to the service manager. Without one, every method does nothing."""
+    """The connection to the service manager. Without one, every method does nothing."""
 
     def __init__(self, address: str = "", watchdog: float | None = None) -> None:
         self.watchdog = watchdog
-        """Seconds that the manager waits for a sign of life; None: it does not."""
+        """Seconds that the manager waits for a sign of life; None if it does not."""
         self._address = address
 
     @classmethod
     def of(cls, environment: Environment) -> Notifier:
-        """Return the one that the environment names, in which its variables stand no more."""
+        """Return the one that the environment names, and remove its variables."""
         address = environment.pop("NOTIFY_SOCKET", "")
         period = environment.pop("WATCHDOG_USEC", "")
         process = environment.pop("WATCHDOG_PID", "")
-        # Set for the service's main process; its children find it too.
+        # Set for the service's main process; its children see it too.
         wanted = address and period.isdecimal() and process in ("", str(os.getpid()))
         return cls(address, int(period) / 1e6 if wanted and int(period) else None)
 
@@ -38,20 +38,20 @@ class Notifier:
         return bool(self._address)
 
     def ready(self, status: str = "") -> None:
-        """Tell that the service serves; also that a reload has ended."""
+        """Report that the service serves; also that a reload has ended."""
         self.send("READY=1", f"MAINPID={os.getpid()}", *_status(status))
 
     def reloading(self) -> None:
-        """Tell that it reads its configuration again.
+        """Report that the service is reading its configuration again.
 
-        `ready` ends it, whether it was taken or not.
+        `ready` ends it, whether the new configuration was accepted or not.
         """
-        # By this time the manager tells the READY of this reload from an earlier one.
+        # This time lets the manager match READY with this reload rather than an earlier one.
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self.send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self, status: str = "") -> None:
-        """Tell that it takes no more, and ends when it has sent what it owes."""
+        """Report that the service takes no more requests, and ends when its answers are sent."""
         self.send("STOPPING=1", *_status(status))
 
     def status(self, text: str) -> None:
@@ -63,9 +63,9 @@ class Notifier:
         self.send("WATCHDOG=1")
 
     def send(self, *lines: str) -> bool:
-        """Send one datagram, and return whether it went out.
+        """Send one datagram, and return whether it was sent.
 
-        A service does not end for want of its manager.
+        A missing manager does not end the service.
         """
         if not self._address:
             return False
@@ -86,24 +86,24 @@ class Handed:
 
     descriptor: int
     name: str
-    """As FileDescriptorName= of the socket's unit has it; `unknown` without one."""
+    """As FileDescriptorName= of the socket's unit has it; `unknown` if it is not set."""
 
 
 class NotUsable(Exception):
-    """A socket that was handed over cannot be served; the text says which, and why."""
+    """A socket passed by the manager cannot be served; the text says which, and why."""
 
 
 def handed(environment: Environment) -> list[Handed]:
-    """Return the sockets for this process, which the environment then tells no more.
+    """Return the sockets for this process, and remove them from the environment.
 
-    Raises NotUsable where one is not a listening stream socket, or is not there.
+    Raises NotUsable if one is not a listening stream socket, or is missing.
     """
     process = environment.pop("LISTEN_PID", "")
     count = environment.pop("LISTEN_FDS", "")
     names = environment.pop("LISTEN_FDNAMES", "")
     environment.pop("LISTEN_PIDFDID", None)
     if process != str(os.getpid()):
-        return []  # they are a parent's
+        return []  # they belong to a parent process
     if not count.isdecimal():
         raise NotUsable(f"LISTEN_FDS is {count!r}; allowed: a whole number")
     known = names.split(":") if names else []

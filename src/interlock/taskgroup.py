@@ -25,19 +25,19 @@ _Turn = asyncio.Future[AsyncLease[Any]]
 class KeyedTaskGroup(asyncio.TaskGroup):
     """An ``asyncio.TaskGroup`` that starts a coroutine when its turn has come.
 
-    As in asyncio, the first task that fails cancels all others of the group, those that wait for
-    their turn too. Coroutines that share a key run in the order of ``create_task`` and never at the
-    same time; the rest runs concurrently.
+    As in asyncio, the first task that fails cancels all others of the group, including those that
+    wait for their turn. Coroutines that share a key run in the order of ``create_task`` and never
+    at the same time; everything else runs concurrently.
 
     Args:
-        limit: most coroutines that run at once. Default: no limit.
+        limit: maximum concurrent coroutines. Default: no limit.
 
-    A task that awaits another one which waits for it, behind its key, directly or by way of others,
-    or for its place within the limit, gets ``WouldDeadlock`` from its ``await``. That is seen where
-    it awaits the task itself or a ``gather``, not in ``asyncio.wait``, nor on an event.
+    A task that awaits another one that waits for it (behind its key, directly or by way of others,
+    or for its place within the limit) gets ``WouldDeadlock`` from its ``await``. That is detected
+    where it awaits the task itself or a ``gather``, not in ``asyncio.wait``, nor on an event.
 
-    ``queue`` is the queue beneath, for ``explain``, ``stats``, ``pause`` and the rest that an
-    operator does. ``revoke`` frees the keys of a task, which goes on.
+    ``queue`` is the underlying queue, for ``explain``, ``stats``, ``pause`` and an operator's other
+    calls. ``revoke`` frees the keys of a task, which keeps running.
     """
 
     def __init__(self, *, limit: int | None = None) -> None:
@@ -49,7 +49,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         self._limit = limit
         self._running = 0
         self._waiting = 0
-        # Whoever is revoked has had its turn: its message comes again at once, to be settled.
+        # A revoked task has had its turn: its message is redelivered immediately, to be settled.
         self.queue: KeyedQueue[_Turn] = KeyedQueue(retry=Retry(attempts=None, first=0))
         self.queue._keep_no_dead_letters()
         self._looks: _Looks | None = None
@@ -66,16 +66,17 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        """Return a task that runs ``coro`` when nothing before it conflicts, within the limit.
+        """Return a task that runs ``coro`` when no earlier task conflicts, within the limit.
 
         Args:
-            keys, shared: what it holds alone, and together with others.
-            name, context: as in ``asyncio``. In a context that several tasks are given,
+            keys, shared: keys it holds alone, and those it shares with others.
+            name, context: as in ``asyncio``. In a context that several tasks share,
                 ``current_lease()`` is that of the one that started last.
-            options: what else ``asyncio.TaskGroup.create_task`` takes (``eager_start``, from 3.14).
+            options: further arguments of ``asyncio.TaskGroup.create_task`` (``eager_start``, from
+                3.14).
 
         Raises:
-            TypeError, ValueError: a key is of a wrong type, empty, or too long.
+            TypeError, ValueError: a key has a wrong type, or is empty or too long.
             RuntimeError: the group is not entered, or is shutting down.
         """
         if not asyncio.iscoroutine(coro):
@@ -92,7 +93,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                 raise RuntimeError(f"{self!r} takes no more: its queue is shut down") from None
             raise
         self._waiting += 1
-        # Before the task is made: if its turn is now, it need not wait for it.
+        # Before the task is made: if its turn is now, it need not wait.
         self._start()
         runner = self._run(coro, turn, id)
         _name_after(runner, coro)
@@ -112,13 +113,13 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         try:
             return await self._drive(coro, id)
         finally:
-            # A task whose loop was closed is ended by the collector, in a context not its own.
+            # A task whose loop was closed is ended by the collector, in a foreign context.
             with contextlib.suppress(ValueError):
                 _current.reset(token)
 
     @types.coroutine
     def _drive(self, coro: Coroutine[Any, Any, T], id: int) -> Generator[Any, Any, T]:
-        # As ``await coro``, but whatever it waits for comes by here.
+        # As ``await coro``, but everything it waits for passes through here.
         step: Any = coro.send
         value: Any = None
         while True:
@@ -133,7 +134,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
             if tasks:
                 error = self._deadlock(id, tasks)
                 if error is not None:
-                    # Taken back: nobody waits for it now.
+                    # Cancelled: nothing waits for it now.
                     awaited._asyncio_future_blocking = False
                     step, value = coro.throw, error
                     continue
@@ -142,7 +143,8 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                 value = yield awaited
                 step = coro.send
             except GeneratorExit:
-                # As ``await`` does: one that the collector has closed already is no error.
+                # As ``await`` does: a coroutine that the collector has closed already is not an
+                # error.
                 coro.close()
                 raise
             except BaseException as error:
@@ -152,7 +154,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                     del self._awaited[id]
 
     def _unfinished(self, awaited: Any) -> list[asyncio.Future[Any]]:
-        """Return the tasks of this group that one waits for who awaits this."""
+        """Return the tasks of this group that a caller waits for when it awaits this."""
         if awaited in self._ids:
             return [awaited]
         gathered: Iterable[asyncio.Future[Any]] = getattr(awaited, "_children", ())
@@ -167,7 +169,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
             id, before = open.pop()
             chain = queue._waits_for(id, mine)
             if chain is not None:
-                # One that awaits itself is told so by asyncio.
+                # For a task that awaits itself, asyncio raises the error.
                 chain = (*before, *chain)
                 if chain == (mine,):
                     continue
@@ -211,7 +213,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                 # Done when it returns; there is nothing to await.
                 _ = turn.result().ack()
             except LeaseLost:
-                # Revoked: it may have come again.
+                # Revoked: it may have been redelivered.
                 self.queue.cancel(id)
         else:
             self._waiting -= 1
@@ -220,7 +222,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         self._start()
 
     def _start(self) -> None:
-        """Start those whose turn has come."""
+        """Start the tasks whose turn has come."""
         looks = self._looks
         assert looks is not None
         while self._waiting and (self._limit is None or self._running < self._limit):
@@ -229,7 +231,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                 return
             turn = lease.payload
             if turn.done():
-                # It has had its turn, or was cancelled and its end has not come by yet.
+                # It has had its turn, or was cancelled and its end has not been processed yet.
                 _ = lease.ack()
                 continue
             self._waiting -= 1
@@ -238,10 +240,10 @@ class KeyedTaskGroup(asyncio.TaskGroup):
 
 
 class _Looks:
-    """Looks for those whose turn has come, and looks again when the queue calls.
+    """Finds the tasks whose turn has come, and looks again when the queue calls.
 
-    It does so where something becomes ready that is no end of a task: a key was resumed, a message
-    revoked. (It holds the group only while some of it wait.)
+    The queue calls when a message becomes ready other than by the end of a task: a key was resumed,
+    a message revoked. (It holds the group only while some of its tasks wait.)
     """
 
     __slots__ = ("_alarm", "_group", "_loop", "_wait")
@@ -261,7 +263,7 @@ class _Looks:
         return lease
 
     def stop(self) -> None:
-        """Ask not to be called for what the group itself is about to do."""
+        """Ask not to be called for the group's own next actions."""
         self._wait.give_up()
 
     def end(self) -> None:
@@ -271,7 +273,7 @@ class _Looks:
             self._alarm = None
 
     def _wake_in(self, seconds: float) -> None:
-        # One that comes too early looks in vain, which is less than setting one for each look.
+        # An early call finds nothing, which costs less than setting an alarm for each look.
         if self._alarm is not None:
             if self._alarm.when() <= self._loop.time() + seconds:
                 return
@@ -292,7 +294,7 @@ class _Looks:
 
 
 def _name_after(runner: Coroutine[Any, Any, Any], coro: Coroutine[Any, Any, Any]) -> None:
-    # Whoever looks at a task wants to see what it runs.
+    # A task's debugger wants to see what it runs.
     for name in ("__name__", "__qualname__"):
         if hasattr(coro, name):
             setattr(runner, name, getattr(coro, name))

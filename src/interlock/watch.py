@@ -25,7 +25,7 @@ _handled_at = logging.DEBUG
 
 
 class _Log(logging.LoggerAdapter[logging.Logger]):
-    """Never raises: handlers and filters are the user's code, and a call must not fail by them."""
+    """Never raises: handlers and filters are the user's code, and must not make a call fail."""
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
@@ -34,7 +34,7 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         try:
-            # A record names the line that logs, not this one.
+            # A record names the caller's line, not this one.
             super().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
         except Exception:
             traceback.print_exc()
@@ -44,22 +44,22 @@ log = _Log(_logger, {})
 
 
 def tell_handled(level: int) -> None:
-    """Log at this level, for this process, that a message was handled; it is debug unless told."""
+    """Log handled messages at this level, for this process; the default is debug."""
     global _handled_at
     _handled_at = level
 
 
 def handled_are_told() -> bool:
-    """Return whether it is to be logged that messages are handled."""
+    """Return whether handled messages are logged."""
     return _logger.isEnabledFor(_handled_at)
 
 
 def report(queue: str, events: Sequence[tuple[Any, ...]], number: int | None = None) -> bool:
-    """Log what the queue noted, and return whether each handled message is wanted too.
+    """Log the queue's notes, and return whether each handled message is wanted too.
 
     Called by the core, at least once a second while puts are made.
 
-    ``number`` is that of a queue of this process, which the watcher may have to look at.
+    ``number`` is that of a queue of this process, which the watcher may have to check.
     """
     for kind, *rest in events:
         _REPORTS[kind](queue, *rest)
@@ -122,7 +122,7 @@ def _slow_lease(queue: str, id: int, consumer: int, held: float, explained: Any)
 def _drawn(explained: Any) -> Any:
     """Return an explanation, of the core or of an engine, as it is drawn.
 
-    None: there is nothing to explain any more.
+    None: there is nothing to explain any longer.
     """
     if explained is None:
         return "settled meanwhile"
@@ -205,21 +205,21 @@ _REPORTS: dict[str, Callable[..., None]] = {
 # interrupted thread could hold.
 
 _followed: dict[int, weakref.ref[_core.Queue[Any]]] = {}
-# Queues that have something again that may become slow, by their numbers.
+# Queues that again have something that may become slow, by their numbers.
 _bell: _queue.SimpleQueue[int] = _queue.SimpleQueue()
-# Queues that the watcher will look at by itself: for these nobody has to ring.
+# Queues that the watcher will check by itself: no ring is needed for these.
 _scheduled: set[int] = set()
 _started: dict[int, object] = {}
 
-# Shortest time between two rounds, and longest, seconds.
+# Minimum and maximum time between two rounds, seconds.
 _PAUSE = 0.05
 _LONGEST = 3600.0
-# So many times to look at queues that are gone are kept, and as many again as are wanted.
+# At most this many scheduled times of deleted queues are kept, plus as many as are wanted.
 _STALE = 64
 
 
 def follow(queue: _core.Queue[Any]) -> None:
-    """Let the watcher look after a queue as long as it lives."""
+    """Let the watcher check a queue as long as it lives."""
     number = queue._number
 
     def forget(_: object) -> None:
@@ -238,7 +238,7 @@ def _ring(number: int) -> None:
             # Not threading.Thread, whose start takes locks.
             _thread.start_new_thread(_watch, ())
         except RuntimeError:
-            # The interpreter is ending, or there is no room for a thread.
+            # The interpreter is ending, or the system cannot start another thread.
             _started.pop(os.getpid(), None)
             return
     _bell.put(number)
@@ -246,7 +246,7 @@ def _ring(number: int) -> None:
 
 def _watch() -> None:
     threading.current_thread().name = "interlock-watch"
-    # When to look at whom: times of the monotonic clock, and numbers.
+    # The queue to check at each time: times of the monotonic clock, and numbers.
     times: list[tuple[float, int]] = []
     while True:
         left = times[0][0] - time.monotonic() if times else _LONGEST
@@ -255,7 +255,7 @@ def _watch() -> None:
         except _queue.Empty:
             rung = set()
         else:
-            # Whoever rings does so at once; a burst is one round.
+            # A ring is immediate; a burst is one round.
             time.sleep(_PAUSE)
         while not _bell.empty():
             rung.add(_bell.get())
@@ -272,7 +272,7 @@ def _watch() -> None:
 
 
 def _look_at(number: int) -> float | None:
-    """Look at a queue; return the seconds until the next look.
+    """Check a queue; return the seconds until the next check.
 
     None: nothing in it could become slow.
     """
@@ -284,7 +284,7 @@ def _look_at(number: int) -> float | None:
     left = queue._look()
     if left is None:
         _scheduled.discard(number)
-        # Who put something in between saw no reason to ring.
+        # A put in between saw no reason to ring.
         left = queue._look()
         if left is not None:
             _scheduled.add(number)
@@ -293,7 +293,7 @@ def _look_at(number: int) -> float | None:
 
 def _forked() -> None:
     global _bell
-    # The watcher is not in the child of a fork.
+    # The child of a fork has no watcher.
     _bell = _queue.SimpleQueue()
     _scheduled.clear()
 

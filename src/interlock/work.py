@@ -1,4 +1,4 @@
-"""The threads of our own that run an executor's calls, and what those share with a pool."""
+"""Our own threads that run an executor's calls, and the part they share with a pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Work:
     """Runs the calls of an executor's queue; it must not keep the executor alive."""
 
     complete = False
-    """Nothing is to be started any more: a submit need not call ``grow``."""
+    """True once nothing is to be started: a submit need not call ``grow``."""
 
     def __init__(self, queue: KeyedQueue[Any], most: int, taking_keys: int) -> None:
         self.queue = queue
@@ -37,16 +37,16 @@ class Work:
         _works.add(self)
 
     def grow(self) -> None:
-        """Start what is missing for the calls that are in the queue."""
+        """Start the threads missing for the calls in the queue."""
         raise NotImplementedError
 
     def help(self) -> None:
-        """Make sure that somebody runs what lies there: Ctrl-C may have ended a submit midway."""
+        """Make sure that the queued calls run: Ctrl-C may have ended a submit midway."""
         if not self.complete and self.queue._unsettled():
             self.grow()
 
     def join(self) -> None:
-        """Wait for the calls, and for what runs them; not for calls whose lease was revoked."""
+        """Wait for the calls, and for their threads; not for calls whose lease was revoked."""
         self.help()
         self.queue._join(None)
 
@@ -55,23 +55,24 @@ class Work:
         return lambda: None
 
     def forked(self) -> None:
-        """Begin anew in the child of a fork: nothing is started here yet."""
+        """Start over in the child of a fork: nothing is started here yet."""
         self._reset()
 
     def _reset(self) -> None:
         self.complete = False
         # A signal handler, or a finalizer, may submit in the middle of a submit of the same thread.
         self._growing = threading.RLock()
-        # Ctrl-C can end the start of a thread before the thread runs, or after. Whoever takes the
-        # thread out of here decides: itself, and it works; or who starts it, and it never will.
+        # Ctrl-C can end the start of a thread before the thread runs, or after. The one that
+        # removes the thread from here decides: the thread itself, and it works; or its starter, and
+        # it never will.
         self._starting: dict[threading.Thread, bool] = {}
 
     def _wanted(self) -> bool:
-        """Return whether a thread of ours is wanted. It asks once."""
+        """Return whether one of our threads is wanted. It asks once."""
         return self._starting.pop(threading.current_thread(), False)
 
     def _break(self, kind: type[futures.BrokenExecutor], text: str) -> None:
-        """Fail what waits, and all that comes."""
+        """Fail the waiting calls, and all later ones."""
         self.broken = kind, text
         self.queue._fail_all(lambda: kind(text))
 
@@ -98,12 +99,12 @@ class ThreadWork(Work):
     def grow(self) -> None:
         """See ``Work``."""
         with self._growing:
-            # Counted in one step, for a signal handler may grow it in between.
+            # Counted in one step, because a signal handler may grow it in between.
             taking_keys = list(self._threads.values()).count("any")
             kind: Literal["any", "unkeyed"] = "any"
             helping = taking_keys
             if taking_keys == self._most - self._unkeyed:
-                # One that takes only what has no key is no help to a call that has one.
+                # A thread that takes only calls without keys does not help a call with one.
                 kind, helping = "unkeyed", len(self._threads) - self._unkeyed
             if self.complete or self.queue._unsettled() <= helping:
                 return
@@ -118,7 +119,7 @@ class ThreadWork(Work):
                 self._starting[thread] = True
                 self._threads[thread] = kind
                 if self._too_many(kind):
-                    # A signal handler, or a finalizer, has started the last one meanwhile.
+                    # A signal handler or a finalizer has started the last one meanwhile.
                     del self._starting[thread], self._threads[thread]
                     return
                 thread.start()
@@ -128,7 +129,7 @@ class ThreadWork(Work):
                     self._threads.pop(thread, None)
                 if (interrupted := behind(error)) is not None:
                     raise interrupted from None
-                # The system may have no room for one more.
+                # The system may be unable to start one more.
                 if not isinstance(error, RuntimeError) or not self._threads:
                     raise
 
@@ -141,7 +142,7 @@ class ThreadWork(Work):
             thread.join()
 
     def leave(self, thread: int | None) -> Callable[[], None]:
-        """Let another take the place of the thread, for which nobody waits any more."""
+        """Let another thread take the place of this one, which is no longer waited for."""
         with self._growing:
             left = [one for one in list(self._threads) if thread and one.ident == thread]
             if not left:
@@ -184,7 +185,7 @@ class ThreadWork(Work):
             log.warning(
                 "a call of %r that was revoked came back; it no longer counts", self.queue.name
             )
-            # It goes on, unless another thread has its place.
+            # It continues, unless another thread has its place.
             if threading.get_ident() in self._left:
                 return
 
@@ -214,14 +215,14 @@ def at_exit() -> None:
         while not work.queue._join(_LOOK):
             stats = work.queue.stats()
             if stats.leased + stats.ready + stats.backing_off + stats.delayed == 0:
-                # Held or paused: there will be no operator any more.
+                # Held or paused: no operator can come any more.
                 text = "%d calls of %r are held or paused, and cancelled, for the interpreter ends"
                 log.error(text, stats.unsettled, work.queue.name)
                 work.queue._shutdown(True)
         work.join()
 
 
-# How often, in seconds, the end of the interpreter looks whether what is left can be done at all.
+# Seconds between two checks, at the interpreter's end, whether the remaining calls can run at all.
 _LOOK = 0.5
 
 _registered: weakref.WeakSet[type] = weakref.WeakSet()
@@ -233,8 +234,8 @@ def before(kind: type) -> None:
         return
     _registered.add(kind)
     # Before the interpreter waits for its threads, which atexit would be too late for; the last to
-    # be registered is the first to run. The standard executors use it too, for want of a public
-    # name.
+    # be registered is the first to run. The standard executors use it too, because there is no
+    # public name.
     with contextlib.suppress(RuntimeError):  # It is ending already.
         threading._register_atexit(at_exit)  # type: ignore[attr-defined]
 

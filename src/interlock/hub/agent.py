@@ -1,4 +1,4 @@
-"""A hub that sends on what is published to it: the stores that `--upstream` stands for."""
+"""A hub that forwards its publications: the stores that `--upstream` declares."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 def stores(upstreams: Sequence[str], kind: str | None = None) -> list[dict[str, object]]:
     """Return the `[[store]]` tables of an agent of these servers.
 
-    `kind` is how several of them are used: "priority" (the default) or "multiple".
+    `kind` sets the use of several servers: "priority" (the default) or "multiple".
     """
-    # A publisher is answered once the message is on this machine's disk.
+    # A publisher gets its reply once the message is on this machine's disk.
     safe: dict[str, object] = {"ack": "disk"}
     if len(upstreams) == 1 and kind is None:
         return [{"name": NAME, "kind": "network", **safe, "upstream": upstreams[0]}]
     kind = kind or "priority"
     names = [f"{NAME}-{number}" for number in range(1, len(upstreams) + 1)]
-    # Each of a multiple has a queue and a spool of its own; a priority has one for all.
+    # Each server of a multiple has a queue and a spool of its own; a priority has one for all.
     above, each = ({}, safe) if kind == "multiple" else (safe, {})
     return [
         {"name": NAME, "kind": kind, "stores": names, **above},

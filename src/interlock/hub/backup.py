@@ -1,7 +1,7 @@
-"""Copies of a hub's journal, made while it runs: asked of the hub, or out of its folder.
+"""Copies of a hub's journal, made while it runs: from the hub, or from its folder.
 
-The first file that is written says which record the copy ends with. So of one that is not whole, as
-its maker was killed or its disk is full, a hub that is started on it says what is missing.
+The first file written names the last record of the copy. If a copy is incomplete, because its
+process was killed or the disk was full, a hub that starts on it reports what is missing.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ class Part:
 
     name: str
     bytes: int
-    """The number of bytes that are to be copied."""
+    """Number of bytes to be copied."""
 
     length: int
-    """The length of the file, with zeroes behind those bytes."""
+    """Length of the file, with zeroes behind those bytes."""
 
 
 class Source(Protocol):
-    """The source of a copy. It is what it was when it was asked for."""
+    """The source of a copy, as of the moment it was opened."""
 
     @property
     def last(self) -> int:
-        """Number of the last record that is in it."""
+        """Number of its last record."""
 
     @property
     def parts(self) -> list[Part]:
-        """Its files, in the order in which they are to be written."""
+        """Its files, in the order in which they are written."""
 
     def pieces(self, number: int) -> Iterator[bytes]:
-        """Yield the bytes to be written into a file, by its place in `parts`."""
+        """Yield the bytes to be written into a file, given its index in `parts`."""
 
 
 class Folder:
-    """A journal's folder on this machine, whether a hub has it open or not. All of it is read when
-    it is opened: OSError says what is damaged."""
+    """A journal's folder on this machine, whether a hub has it open or not. Opening it reads
+    everything; an OSError names any damage."""
 
     def __init__(self, path: Path) -> None:
         self._copy = _core.JournalCopy(path)
@@ -64,7 +64,7 @@ class Folder:
 
 
 class Asked:
-    """A hub that runs. ReplyError where it has no journal, or the user no right to it."""
+    """A running hub. Raises ReplyError if it has no journal, or the user no right to it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -79,7 +79,7 @@ class Asked:
         self.parts = [_part(file) for file in files]
 
     def pieces(self, number: int) -> Iterator[bytes]:
-        """Yield a file's bytes, by several questions at once."""
+        """Yield a file's bytes, with several requests in flight."""
         size = self.parts[number].bytes
         for begin in range(0, size, PIECE * AHEAD):
             offsets = range(begin, min(size, begin + PIECE * AHEAD), PIECE)
@@ -92,12 +92,12 @@ class Asked:
                 yield reply
 
     def end(self) -> None:
-        """Let the hub close its files; the end of the connection does it too."""
+        """Have the hub close its files; the end of the connection does it too."""
         self._client.call("BACKUP", "END")
 
 
 def check(destination: Path) -> None:
-    """Raise OSError, in words, where a copy cannot go: what is there must be an empty folder."""
+    """Raise OSError, in words, if a copy cannot go there: an existing folder must be empty."""
     if destination.is_dir():
         if any(destination.iterdir()):
             raise FileExistsError(
@@ -110,10 +110,11 @@ def check(destination: Path) -> None:
 def write(
     source: Source, destination: Path, told: Callable[[int, int], None] = lambda done, all: None
 ) -> int:
-    """Write a copy into a folder that is empty or not there; return the number of its bytes.
+    """Write a copy into an empty or new folder; return the number of its bytes.
 
-    It is on disk then, and was read once more. `told` gets how many bytes are written, and of how
-    many. What was written is removed when something fails: OSError, or what `source` raises.
+    The copy is then on disk, and was read once more. `told` is called with the bytes written and
+    the total. After a failure the partial copy is removed; raises OSError, or the error of
+    `source`.
     """
     check(destination)
     fresh = not destination.exists()
@@ -122,7 +123,7 @@ def write(
     try:
         for number, part in enumerate(source.parts):
             path, written = destination / part.name, 0
-            # Without a buffer: what cannot be written is said here, and not when it is closed.
+            # Unbuffered: a write error is raised here, and not on close.
             with open(path, "xb", buffering=0, opener=_private) as file:
                 for piece in source.pieces(number):
                     with _named(path):
@@ -158,7 +159,7 @@ def _write(file: FileIO, piece: bytes) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Add the file's name to what the system says of it."""
+    """Add the file's name to the system's error."""
     try:
         yield
     except OSError as error:
@@ -199,6 +200,6 @@ def _part(value: object) -> Part:
 
 
 PIECE = 256 << 10
-"""Bytes that are asked for at once: what a hub reads in one go it does nothing else meanwhile."""
+"""Bytes per request: while a hub reads them, it does nothing else."""
 AHEAD = 4
-"""The number of such questions that are on the way at once."""
+"""Number of requests in flight."""

@@ -1,6 +1,7 @@
-"""The limits of what a client may be owed, as Redis words them: client-output-buffer-limit.
+"""Output buffer limits of clients, in Redis's words: client-output-buffer-limit.
 
-The hub's own settings are ``limits.normal.*`` and ``limits.pubsub.*``: this names them once more.
+The hub's own settings are ``limits.normal.*`` and ``limits.pubsub.*``; this is a second name for
+them.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Mapping
 NAME = "client-output-buffer-limit"
 CLASSES = {"normal": "normal", "pubsub": "pubsub"}
 REPLICAS = ("replica", "slave")
-"""Classes that Redis has and the hub has not: taken, and of no effect."""
+"""Classes that Redis has and the hub has not: accepted, without effect."""
 
 UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1 << 10, "m": 10**6, "mb": 1 << 20, "g": 10**9,
          "gb": 1 << 30}  # fmt: skip
 
 
 def parse(text: str) -> dict[str, int]:
-    """Return the settings that ``class hard soft seconds [...]`` stands for, by their keys.
+    """Return the settings for ``class hard soft seconds [...]``, by their keys.
 
-    Raises ValueError in the words of Redis.
+    Raises ValueError with Redis's text.
     """
     words = text.split()
     if len(words) % 4:
@@ -52,7 +53,7 @@ def shown(settings: Mapping[str, object]) -> str:
 
 
 def amount(text: str) -> int | None:
-    """Return a number of bytes such as ``8mb``; None if it is none."""
+    """Return a number of bytes such as ``8mb``; None if the text is not one."""
     found = re.fullmatch(r"(\d{1,15})([a-z]*)", text.lower())
     if found is None or found[2] not in UNITS:
         return None

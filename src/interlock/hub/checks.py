@@ -1,4 +1,4 @@
-"""Checks of single values of the configuration: each gives the value, made canonical."""
+"""Checks of single values of the configuration: each returns the value in canonical form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def whole(least: int, most: int) -> Callable[[object], int]:
 
 
 def seconds(value: object) -> float:
-    """Return `value`, which must be a number of seconds, 0 or more, and no more than a year."""
+    """Return `value`, which must be a number of seconds from 0 to a year."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue
     if not 0 <= value <= YEAR:  # refuses nan too
@@ -40,7 +40,7 @@ def truth(value: object) -> bool:
 def address(value: object) -> str:
     """Return `value`, which must be an IP address, or nothing.
 
-    Names are not looked up: what they mean can change.
+    Names are not resolved: their meaning can change.
     """
     if not isinstance(value, str):
         raise InvalidValue
@@ -58,7 +58,7 @@ def some_address(value: object) -> str:
 
 
 def path(value: object) -> str:
-    """Return `value`, which must be a path the kernel takes as the name of a socket, or nothing."""
+    """Return `value`, which must be a path that can be a socket's name, or nothing."""
     if not isinstance(value, str) or "\0" in value or len(os.fsencode(value)) > LONGEST_UNIX_PATH:
         raise InvalidValue
     return value

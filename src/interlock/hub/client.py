@@ -1,10 +1,10 @@
 """A small client of the hub, or of Redis 6 and later: blocking, RESP3, with a limit on every wait.
 
-The command line is made of it, and so are programs that publish and subscribe. It is there beside
-redis-py, which an engine's client uses, for the start: `interlock hub info` costs 134 ms of CPU up
-to its first call with this client and 284 ms with redis-py (best of 25 on a machine under load;
-Python alone: 13), which imports its clients, asyncio and ssl whatever is asked of it. A program
-that has redis-py already can use that; the hub does not mind.
+The command line is built on it, as are programs that publish and subscribe. It exists in addition
+to redis-py, which an engine's client uses, because of the start: `interlock hub info` costs 134 ms
+of CPU up to its first call with this client and 284 ms with redis-py (best of 25 on a machine under
+load; Python alone: 13), which always imports its clients, asyncio and ssl. A program that has
+redis-py already can use that with the hub.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Published:
 
 
 class Client:
-    """One connection. A call raises ReplyError for an error reply, TimeoutError where the answer
-    does not come in `timeout` seconds, and another OSError where the connection is gone. With
-    credentials in the address it says who it is; `rediss://` is TLS."""
+    """One connection. A call raises ReplyError for an error reply, TimeoutError if the answer does
+    not come in `timeout` seconds, and another OSError if the connection is lost. With credentials
+    in the address it logs in; `rediss://` is TLS."""
 
     def __init__(
         self, address: str | Address = "127.0.0.1:6399", *, timeout: float = 5.0, name: str = ""
     ) -> None:
         self.missed = 0
-        """The number of messages that the hub says it dropped, after `CLIENT SLOW drop`."""
+        """Number of messages that the hub reports as dropped, after `CLIENT SLOW drop`."""
         self._timeout = timeout
         self._reader = Reader()
         self._pushes: deque[Push] = deque()
@@ -54,14 +54,14 @@ class Client:
             raise
 
     def call(self, *words: Word) -> object:
-        """Send a command, and answer its reply."""
+        """Send a command, and return its reply."""
         (reply,) = self.pipeline([words])
         if isinstance(reply, ReplyError):
             raise reply
         return reply
 
     def pipeline(self, commands: Sequence[Sequence[Word]]) -> list[object]:
-        """Send all commands at once, and answer their replies; errors stand among them."""
+        """Send all commands in one batch, and return their replies, with errors among them."""
         deadline = time.monotonic() + self._timeout
         self._send(b"".join(command(*words) for words in commands), deadline)
         replies: list[object] = []
@@ -74,7 +74,7 @@ class Client:
         return replies
 
     def publish(self, topic: str | bytes, message: str | bytes) -> int:
-        """Publish a message; answers how many subscribers got it."""
+        """Publish a message; return the number of subscribers that got it."""
         count = self.call("PUBLISH", topic, message)
         if not isinstance(count, int):
             raise ProtocolError(f"PUBLISH was answered by {count!r}")
@@ -85,7 +85,7 @@ class Client:
         self._confirmed("SUBSCRIBE", topics)
 
     def psubscribe(self, *patterns: str | bytes) -> None:
-        """Subscribe by patterns: `*`, `?`, `[a-z]`, with a backslash before what is meant so."""
+        """Subscribe by patterns: `*`, `?`, `[a-z]`, with a backslash before a literal character."""
         self._confirmed("PSUBSCRIBE", patterns)
 
     def unsubscribe(self, *topics: str | bytes) -> None:
@@ -128,8 +128,8 @@ class Client:
         deadline = time.monotonic() + self._timeout
         self._send(command(word, *topics), deadline)
         kind = word.lower().encode()
-        # With no topic there is a confirmation for each that was subscribed, at least one; the
-        # last one says when nothing is left.
+        # With no topic there is a confirmation for each subscription, at least one; the last one
+        # reports that none is left.
         missing = len(topics) or None
         while missing != 0:
             push = _expected(self._read(deadline))
@@ -157,7 +157,7 @@ class Client:
             try:
                 self._wait_until(deadline)
                 data = self._socket.recv(CHUNK)
-            except BlockingIOError:  # what a socket without a wait says
+            except BlockingIOError:  # raised by a non-blocking socket
                 raise TimeoutError(f"no answer in {self._timeout:g} s") from None
             if not data:
                 raise ConnectionResetError("the server closed the connection")
@@ -169,22 +169,22 @@ class Client:
         try:
             self._socket.sendall(data)
         except TimeoutError:
-            # Half a command may be under way: nothing sent after it would be understood.
+            # Half a command may have been sent: the server could not parse anything after it.
             self.close()
             raise
-        except BrokenPipeError as error:  # to a command it would mean its standard output
+        except BrokenPipeError as error:  # in a command it would mean its standard output
             raise ConnectionResetError(*error.args) from None
 
     def _wait_until(self, deadline: float | None) -> None:
         if deadline is None:
             self._socket.settimeout(None)
             return
-        # What is there already is taken, also when the time is up.
+        # Received data is used, even when the time is up.
         self._socket.settimeout(max(deadline - time.monotonic(), 0.0))
 
 
 def connect(place: Address, timeout: float) -> socket.socket:
-    """Return a socket connected to a server, in `timeout` seconds; OSError where that cannot be."""
+    """Return a socket connected to a server, in `timeout` seconds; raise OSError if that fails."""
     if place.path:
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -196,7 +196,7 @@ def connect(place: Address, timeout: float) -> socket.socket:
             raise
         return connection
     connection = socket.create_connection((place.host, place.port), timeout)
-    # A command waits for its reply; Nagle would have the second half of it wait for an ack.
+    # A command waits for its reply; Nagle would delay its second half until an ack.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not place.tls:
         return connection

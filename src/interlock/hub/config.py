@@ -1,8 +1,8 @@
-"""Configuration of a hub: raw values with their origin first, then one checked object that stays.
+"""Configuration of a hub: raw values with their origin first, then one checked object.
 
-A value is taken from the first that has one: a flag or argument, the environment, the file, the
-default. All faults are told at once, each with its key, its value, where it came from and what is
-allowed.
+A value comes from the first source that has one: a flag or argument, the environment, the file, the
+default. All faults are reported together, each with its key, its value, its origin and the allowed
+values.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ class Raw:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A checked configuration: every key has a value that it may have."""
+    """A checked configuration: every key has an allowed value."""
 
     values: Mapping[str, Any]
-    """By key, as the file has them: `limits.pubsub.soft`."""
+    """Values by key, as in the file: `limits.pubsub.soft`."""
 
     origins: Mapping[str, str] = field(compare=False)
     """The origin of each value, by key."""
 
     source: Source | None = field(default=None, compare=False, repr=False)
-    """The source it was read from; None: it cannot be read again."""
+    """Source it was read from; None if it cannot be read again."""
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
     def for_server(self) -> dict[str, Any]:
-        """Return what the native server is given. Raises ConfigError where a file of `tls` cannot
-        be read."""
+        """Return the native server's settings. Raises ConfigError if a file of `tls` cannot be
+        read."""
         plain = {key: self[key] for key in FOR_SERVER}
         limits = {
             name: [self[f"limits.{name}.{part}"] for part in ("soft", "soft_seconds", "hard")]
@@ -93,9 +93,9 @@ class Configuration:
         }
 
     def users(self) -> tuple[User, ...]:
-        """Return the users that are declared.
+        """Return the declared users.
 
-        Without any it is one that everybody is and who may do everything.
+        Without any, everybody is one user with all rights.
         """
         found: tuple[User, ...] = self["user"]
         return found or (EVERYBODY,)
@@ -106,11 +106,11 @@ class Configuration:
         open_before: _core.HubTables | None = None,
         keepers: Mapping[str, _core.TableKeeper] | None = None,
     ) -> _core.HubTables:
-        """Open the tables; those that another configuration has open stay so.
+        """Open the tables; those that another configuration has open stay open.
 
-        `keepers`: who writes to tables, by their names, instead of the hub.
+        `keepers`: processes that write to tables instead of the hub, by table name.
 
-        Raises ConfigError where one cannot be served, or a keeper's is not declared.
+        Raises ConfigError if a table cannot be served, or a keeper's table is not declared.
         """
         self.check_keepers(keepers or {})
         known: tuple[tables.ServedTable, ...] = before["table"] if before is not None else ()
@@ -121,7 +121,7 @@ class Configuration:
             raise ConfigError((f"{place} {wrong.table.name} ({origin}): {wrong}",)) from None
 
     def check_keepers(self, keepers: Iterable[str]) -> None:
-        """Raise ConfigError where a table that is to be kept is not declared."""
+        """Raise ConfigError if a kept table is not declared."""
         declared = [table.name for table in self["table"]]
         faults = tuple(
             f"keepers: {name!r} is not a table of the hub; declared: "
@@ -133,7 +133,7 @@ class Configuration:
             raise ConfigError(faults)
 
     def shown(self) -> Iterator[tuple[str, str]]:
-        """Yield the entries of CONFIG GET: each key, and what Redis has under another name."""
+        """Yield the entries of CONFIG GET: each key, and its Redis name where that differs."""
         for setting in SETTINGS:
             value = self[setting.key]
             if isinstance(value, tuple):
@@ -149,27 +149,27 @@ class Configuration:
         yield buffer_limits.NAME, buffer_limits.shown(limits)
 
     def renewed(self, raw: Mapping[str, Raw] | None = None) -> tuple[Configuration, list[str]]:
-        """Return the configuration as its sources give it now, and the keys that stay as they are.
+        """Return the configuration as its sources have it now, and the keys that need a restart.
 
-        With `raw` it is the one that there is, with these values instead of its own. The keys are
-        those that would have to change and cannot while a hub runs.
+        With `raw` the result is the current configuration with these values instead of its own. The
+        keys are those that would have to change and cannot while a hub runs.
 
-        Raises ConfigError, also where what stays and what changes are wrong together, and OSError
-        where the file cannot be read.
+        Raises ConfigError, also if the unchanged and the changed values conflict, and OSError if
+        the file cannot be read.
         """
         if raw is None:
             new = self.source.read() if self.source is not None else self
         else:
             kept = {key: Raw(self[key], self.origins[key]) for key in BY_KEY}
             new = replace(checked({**kept, **raw}), source=self.source)
-        # What a port speaks was settled when it was bound: TLS neither comes nor goes.
+        # A port's protocol was fixed when it was bound: TLS is neither added nor removed.
         bound = set(TLS_FILES) if bool(new["tls.cert"]) != bool(self["tls.cert"]) else set()
         fixed = [
             s.key for s in SETTINGS if (not s.live or s.key in bound) and new[s.key] != self[s.key]
         ]
         values = {**new.values, **{key: self[key] for key in fixed}}
         origins = {**new.origins, **{key: self.origins[key] for key in fixed}}
-        # The old address with the new users may be open to whom neither configuration lets in.
+        # The old address with the new users may admit clients that neither configuration admits.
         if faults := tuple(together(values, origins)):
             raise ConfigError(faults)
         return replace(
@@ -177,7 +177,7 @@ class Configuration:
         ), fixed
 
     def spools(self) -> list[tuple[str, str]]:
-        """Return the name of each store that has a spool, and the folder of that."""
+        """Return the name of each store that has a spool, with the spool's folder."""
         return list(store_lanes.spools(self._stores()))
 
     def _spool_root(self) -> Path | None:
@@ -218,7 +218,7 @@ class Configuration:
         return certificate, key_text, authorities
 
     def text(self) -> str:
-        """Return the configuration as a file that would give it, each value with its origin."""
+        """Return the configuration as a file with the same meaning, each value with its origin."""
         lines = []
         table = ""
         for setting in SETTINGS:
@@ -240,7 +240,7 @@ class Configuration:
 def contents(given: Mapping[str, Any]) -> dict[str, bytes]:
     """Return digests of the files that settings name, by those settings.
 
-    `given` is what the native server is given, with the files' contents.
+    `given` are the native server's settings, with the files' contents.
     """
     texts: dict[str, Any] = dict(zip(TLS_FILES, given["tls"] or (), strict=False))
     for store in store_lanes.nodes(given["stores"]):
@@ -255,7 +255,7 @@ def contents(given: Mapping[str, Any]) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Source:
-    """The places that a configuration is read from, and can be read from again."""
+    """The sources that a configuration is read from, and can be read from again."""
 
     file: str | PathLike[str] | None
     environment: Mapping[str, str] | None
@@ -276,7 +276,7 @@ def read(
 
     `given` are the values of flags or arguments.
 
-    Raises ConfigError with all faults, and OSError where the file cannot be read.
+    Raises ConfigError with all faults, and OSError if the file cannot be read.
     """
     raw: dict[str, Raw] = {}
     if file is not None:
@@ -294,7 +294,7 @@ def from_file(path: Path) -> dict[str, Raw]:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        # A TOMLDecodeError, a UnicodeDecodeError, or a number of more digits than Python reads.
+        # A TOMLDecodeError, a UnicodeDecodeError, or a number with more digits than Python reads.
         raise ConfigError((f"{path} is not TOML: {error}",)) from None
     except RecursionError:
         raise ConfigError((f"{path} is nested too deeply; allowed: {DEEPEST} levels",)) from None
@@ -302,7 +302,7 @@ def from_file(path: Path) -> dict[str, Raw]:
 
 
 def from_arguments(arguments: Mapping[str, object]) -> dict[str, Raw]:
-    """Return the values that a program gives.
+    """Return the values that a program passes.
 
     They are `limits={"pubsub": {"hard": 0}}` or `{"limits.pubsub.hard": 0}`.
     """
@@ -312,7 +312,7 @@ def from_arguments(arguments: Mapping[str, object]) -> dict[str, Raw]:
 def flat(tree: Mapping[str, object], head: str = "") -> Iterator[tuple[str, object]]:
     """Yield tables within tables as dotted keys.
 
-    An unknown table stays whole: its name is the fault.
+    An unknown table is kept whole: its name is the fault.
     """
     for name, value in tree.items():
         key = f"{head}{name}"
@@ -325,9 +325,9 @@ def flat(tree: Mapping[str, object], head: str = "") -> Iterator[tuple[str, obje
 def checked(raw: Mapping[str, Raw]) -> Configuration:
     """Return the configuration of raw values and defaults.
 
-    Raises ConfigError with all that is wrong.
+    Raises ConfigError with all faults.
     """
-    # First of all: what follows goes into each value.
+    # First: the code below reads each value.
     if deep := [key for key, found in raw.items() if is_deeper(found.value, DEEPEST)]:
         raise ConfigError(
             tuple(
@@ -353,7 +353,7 @@ def checked(raw: Mapping[str, Raw]) -> Configuration:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return whether a value has lists or tables within each other, more levels than these."""
+    """Return whether a value nests lists or tables deeper than this."""
     level = [value]
     for _ in range(levels + 1):
         inner: list[object] = []
@@ -369,7 +369,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[str]:
-    """Yield the faults of values that are right alone and wrong together."""
+    """Yield the faults of values that are valid alone and wrong together."""
 
     def wrong(key: str, allowed: str) -> str:
         return fault(key, Raw(values[key], origins[key]), allowed)
@@ -396,7 +396,7 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
         yield wrong("http.host", "a loopback address, or any with unprotected = true")
     for index, store in enumerate(values["store"]):
         if is_itself(store.upstream, values):
-            # It would send to itself what it was sent, for ever.
+            # It would forward its own messages to itself for ever.
             shown = Raw(store.upstream, origins["store"])
             yield fault(f"store[{index}].upstream", shown, "another server than this hub")
     for name in CLASSES:
@@ -406,12 +406,12 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
 
 
 def lower(globs: tuple[str, ...] | None) -> Any:
-    """Return globs as they are where topics ignore case: that of ASCII, as the hub does it."""
+    """Return globs as they are where topics ignore case: ASCII case, as in the hub."""
     return globs and tuple(glob.encode().lower().decode() for glob in globs)
 
 
 def is_guarded(values: Mapping[str, Any]) -> bool:
-    """Return whether a client of the hub's address must still show something to be let in."""
+    """Return whether a client that reaches the hub's address must still authenticate."""
     users = values["user"] or (EVERYBODY,)
     asks_certificate = values["tls.client_ca"] and values["tls.port"] < 0
     return ask_password(users) or bool(asks_certificate)
@@ -434,7 +434,7 @@ def is_itself(upstream: str, values: Mapping[str, Any]) -> bool:
 
 
 def faulty(setting: Setting, found: Raw, wrong: InvalidValue) -> str:
-    """Return one line about what a setting refused."""
+    """Return one line about a setting's refusal."""
     if wrong.allowed:
         return fault(f"{setting.key}{wrong.place}", Raw(wrong.value, found.origin), wrong.allowed)
     return fault(setting.key, found, setting.allowed)
@@ -449,7 +449,7 @@ def fault(key: str, found: Raw, allowed: str) -> str:
 
 
 def unknown(key: str, found: Raw) -> str:
-    """Return one line about a key that there is not."""
+    """Return one line about an unknown key."""
     near = get_close_matches(key, BY_KEY, n=1)
     hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(BY_KEY)}"
     return f"{key} is not a key of the configuration ({found.origin}); {hint}"
@@ -472,10 +472,10 @@ def toml(value: object) -> str:
 
 DEFAULT = "default"
 DEEPEST = 16
-"""Levels of lists and tables within a value. No setting has more than four."""
+"""Maximum levels of lists and tables within a value. No setting has more than four."""
 CLASSES = ("normal", "pubsub")
 TLS_FILES = ("tls.cert", "tls.key", "tls.client_ca")
-# What the native server has under the same name.
+# Keys that the native server has under the same name.
 FOR_SERVER = (
     *("host", "port", "unix", "workers", "maxclients", "max_per_address", "query_limit"),
     *("frame_limit", "idle_timeout", "login_timeout", "ignore_case_topics"),

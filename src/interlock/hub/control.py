@@ -1,8 +1,8 @@
-"""The work the server leaves to Python: lines of the log, passwords, changes of the configuration.
+"""The server's work in Python: lines of the log, passwords, changes of the configuration.
 
-A thread sleeps on a descriptor of the server's. It never waits in native code, so that an
-interpreter that ends can end it; and the server's threads never wait for it: only the client that
-asked does.
+A thread sleeps on a descriptor of the server's. It never waits in native code, so that the
+interpreter can end it on exit; and the server's threads never wait for it: only the client that
+made the request does.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ logger = logging.getLogger("interlock.hub")
 
 
 class Controller:
-    """Takes a server's events for as long as a hub runs."""
+    """Handles a server's events as long as a hub runs."""
 
     def __init__(self, hub: Hub, server: _core.HubServer) -> None:
-        # Weak, so that a hub that nobody holds any more ends.
+        # Weak, so that a hub without references ends.
         self._weak = weakref.ref(hub)
         self._server = server
-        # No executor: an interpreter that ends waits for its threads and all they have to do.
+        # No executor: on exit the interpreter waits for an executor's threads and all their work.
         self._logins = Logins(waiting=1, failures=0)
         self._arrived = threading.Condition()
         self._looks_on = True
         self._ends = False
         self._stop = os.eventfd(0, os.EFD_CLOEXEC)
-        # A daemon: a program that forgets its hub must be able to end.
+        # A daemon: a program that drops its hub must be able to end.
         self._thread = threading.Thread(target=self._run, name="hub-control", daemon=True)
         self._looks = threading.Thread(target=self._look, name="hub-logins", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         self._thread.start()
         self._looks.start()
 
     def stop(self) -> None:
-        """End, when what has happened is told. Once, and not before the server has stopped."""
+        """End, once all events are logged. Once, and not before the server has stopped."""
         os.eventfd_write(self._stop, 1)
-        # The first ends without the second, so either of them may be what calls this.
+        # The first never ends without the second, so either may be the caller.
         for thread in (self._thread, self._looks):
             if threading.current_thread() is thread:
                 break
             thread.join()
 
     def _run(self) -> None:
-        # Not select: it takes no descriptor from 1024 on, and a hub has many.
+        # Not select, which supports no descriptor from 1024 on; a hub has many.
         poll = select.poll()
         poll.register(self._server.fileno(), select.POLLIN)
         poll.register(self._stop, select.POLLIN)
@@ -73,9 +73,10 @@ class Controller:
                 self._take(event)
             if lost:
                 logger.warning("%d lines were left out: more happened than could be logged", lost)
-            # What was left out is said when its time is over, though nothing more may happen.
+            # The number of lines left out is logged when their time is over, even if nothing more
+            # happens.
             patience = COLLECTED if owes else None
-        # Not waited for: it may be what ends the hub, if it was the last to hold it.
+        # Not waited for: it may be the thread that ends the hub, if it held the last reference.
         with self._arrived:
             self._looks_on = False
             self._arrived.notify()
@@ -107,7 +108,7 @@ class Controller:
             elif event[0] == "shutdown":
                 self._answer(event[1], self._shut_down())
         except Exception:
-            # Whatever it is, the next event must be taken.
+            # Whatever the error, the next event must be handled.
             logger.exception("an event of the hub could not be handled")
             if event[0] not in {"log", "audit", "broken"}:
                 self._answer(event[1], "ERR the hub could not do it; its log says why")
@@ -121,7 +122,7 @@ class Controller:
             self._logins.waiting = config["logins.waiting"]
             self._logins.failures = config["logins.failures"]
             if not (known := self._users_named(name)):
-                # Nothing large is kept for a name that nobody has.
+                # Keep nothing large for an unknown name.
                 name, password = _digest(name), _digest(password)
             login = Login([asker], origin_of(host), name, password, bool(known))
             if self._logins.is_full(login):
@@ -140,7 +141,7 @@ class Controller:
 
     def _look(self) -> None:
         while (found := self._next()) is not None:
-            # Nobody's password is looked at: who comes and goes would hold up all others.
+            # No password is checked: a client that comes and goes would hold up all others.
             self._log_in(found.only(self._waits))
 
     def _next(self) -> Round | None:
@@ -181,7 +182,7 @@ class Controller:
     def _looked_at(self, name: bytes, password: bytes) -> bool:
         users, found = self._hub.config.users(), self._users_named(name)
         right = found[0].knows(password) if found else False
-        # As many looks for everybody, or the time would tell who there is.
+        # As many checks for every name, or the time would reveal which names exist.
         looked = len(found[0].passwords) if found else 0
         for _ in range(max(len(user.passwords) for user in users) - looked):
             passwords.matches(password, passwords.nobody())
@@ -209,7 +210,7 @@ class Controller:
                 if setting.protected:
                     return f"{failed}can't set protected config"
                 found = {setting.key: Raw(setting.parse(text), "CONFIG SET")}
-            # By the keys too, for some of them have two names.
+            # By the keys too, because some of them have two names.
             if name in names or raw.keys() & found.keys():
                 return f"{failed}duplicate parameter"
             names.add(name)
@@ -232,7 +233,7 @@ class Controller:
     def _shut_down(self) -> str | None:
         if self._hub.on_shutdown is None:
             return "ERR this hub is part of a program, which alone can end it"
-        # Once: a second order is no second signal, which would cut a drain short.
+        # Once: a second order is not a second signal, which would cut a drain short.
         if not self._ends:
             logger.info("a client asked for the end")
             self._hub.on_shutdown()
@@ -241,7 +242,7 @@ class Controller:
 
 
 def _digest(text: bytes) -> bytes:
-    # Here, for the reason that `passwords` gives.
+    # Imported here, for the reason in `passwords`.
     import hashlib
 
     return hashlib.blake2b(text, digest_size=16, key=KEY).digest()
@@ -250,5 +251,5 @@ def _digest(text: bytes) -> bytes:
 KEY = os.urandom(16)
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
 COME_AGAIN = "TRYAGAIN too many logins wait to be looked at; try again"
-# Milliseconds after which lines that were left out may have to be told of.
+# Milliseconds after which left-out lines are reported.
 COLLECTED = 1000

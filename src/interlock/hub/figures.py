@@ -1,7 +1,7 @@
-"""The figures that INFO tells of a hub: each once, with its kind, its unit and what it means.
+"""The figures of a hub's INFO: each once, with its kind, its unit and its meaning.
 
-The page of the reference, `interlock hub info` and /metrics come from here. A figure that the
-server has and this table has not is shown by /metrics as one of an unknown kind.
+The reference page, `interlock hub info` and /metrics are made from this table. /metrics shows a
+figure that the server has and this table lacks with an unknown kind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class MetricKind(Enum):
-    """The kind of a figure: what may be done with its value."""
+    """The kind of a figure: the use of its value."""
 
     COUNTER = "counter"
     """Only rises, from 0 at the start: a rate makes sense."""
@@ -20,14 +20,14 @@ class MetricKind(Enum):
     """Rises and falls."""
 
     LABEL = "label"
-    """Tells which hub it is; no quantity."""
+    """Identifies the hub; not a quantity."""
 
     TEXT = "text"
-    """Says in words what changes; /metrics has no place for it."""
+    """Text that changes; /metrics leaves it out."""
 
 
 class Unit(Enum):
-    """The unit of a value, by which it is written for people."""
+    """Unit of a value, which decides how it is formatted for people."""
 
     NUMBER = "number"
     BYTES = "bytes"
@@ -41,45 +41,45 @@ class Figure:
     """One figure."""
 
     name: str
-    """As INFO has it."""
+    """Name in INFO."""
 
     kind: MetricKind
     section: str
-    """Under which `interlock hub info` shows it; empty: it does not."""
+    """Section of `interlock hub info`; empty if it is not shown."""
 
     label: str
-    """Its name there."""
+    """Name there."""
 
     help: str
     """One line."""
 
     unit: Unit = Unit.NUMBER
     exposed_as: str = ""
-    """The metric's name where it is not made from `name`."""
+    """Name of the metric if it is not made from `name`."""
 
     @property
     def metric(self) -> str:
-        """The name in /metrics; empty for a label and a text."""
+        """Name in /metrics; empty for a label and a text."""
         if self.kind in (MetricKind.LABEL, MetricKind.TEXT):
             return ""
         return self.exposed_as or metric_name(self.name, self.kind)
 
 
 def metric_name(name: str, kind: MetricKind | None = None) -> str:
-    """Return a name of INFO as Prometheus would have it: counters end in `_total`, and what INFO
-    has in milliseconds is in seconds."""
+    """Return an INFO name in Prometheus form: counters end in `_total`, and milliseconds become
+    seconds."""
     if kind is MetricKind.COUNTER:
         name = f"{name.removeprefix('total_')}_total"
     return PREFIX + (f"{name.removesuffix('_ms')}_seconds" if name.endswith("_ms") else name)
 
 
 def label(name: str, help: str, section: str = "", shown_as: str = "") -> Figure:
-    """Return a figure that tells which hub it is."""
+    """Return a figure that identifies the hub."""
     return Figure(name, MetricKind.LABEL, section, shown_as, help)
 
 
 def words(name: str, section: str, label: str, help: str) -> Figure:
-    """Return a figure that is none: it says something."""
+    """Return a figure that is text, not a number."""
     return Figure(name, MetricKind.TEXT, section, label, help)
 
 
@@ -259,7 +259,7 @@ TABLE_FIGURES = (
     counter("recovered", "table", "recovered",
             "interrupted writes of dead writers that others completed or undid"),
 )  # fmt: skip
-"""Of each table, by a label: a line `table_NAME` of INFO has them as `rows=5,slots=16,...`."""
+"""Figures of each table, by a label: a line `table_NAME` of INFO has `rows=5,slots=16,...`."""
 
 STORE_FIGURES = (
     counter("accepted", "store", "accepted", "messages accepted into the queue"),
@@ -290,6 +290,6 @@ STORE_FIGURES = (
     counter("files_removed", "store", "files removed", "old files removed"),
     gauge("failing", "store", "failing", "1 while it cannot write, else 0"),
 )  # fmt: skip
-"""Of each store, by a label: a line `store_NAME` of INFO has them as `accepted=5,written=5,...`."""
+"""Figures of each store, by a label: a line `store_NAME` of INFO has `accepted=5,written=5,...`."""
 
 BY_NAME = {figure.name: figure for figure in FIGURES}

@@ -1,4 +1,4 @@
-"""A thread that tells the service manager how the hub is, as long as its workers are alive."""
+"""A thread that reports the hub's state to the service manager while its workers are alive."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from interlock.systemd import Notifier
 
 
 class Heartbeat:
-    """Signs of life for a watchdog, and a line of status. It does nothing without a manager.
+    """Signs of life for a watchdog, and a status line. It does nothing without a manager.
 
-    `pulse` sends each worker a beat and tells of each whether it has answered the one before; only
-    if all have is the manager told that the hub is alive. So a worker that hangs is found within
-    the manager's time and half of it.
+    `pulse` sends each worker a beat and returns for each whether it has answered the previous one;
+    the manager gets a sign of life only if all have. A hung worker is therefore found within one
+    and a half times the manager's timeout.
     """
 
     def __init__(
@@ -33,13 +33,13 @@ class Heartbeat:
 
     @property
     def interval(self) -> float:
-        """Seconds between two beats: half of what the manager waits."""
+        """Seconds between two beats: half the manager's timeout."""
         if self._notifier.watchdog is None:
             return WITHOUT_WATCHDOG
         return min(self._notifier.watchdog / 2, WITHOUT_WATCHDOG)
 
     def beat(self) -> bool:
-        """Beat once, and return whether all workers had answered the beat before."""
+        """Beat once, and return whether all workers had answered the previous beat."""
         answered = self._pulse()
         alive = bool(answered) and all(answered)
         if alive:
@@ -66,7 +66,7 @@ class Heartbeat:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the beats. To be called before the workers end, for then they answer none."""
+        """Stop the beats. Call it before the workers end, because then they stop answering."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

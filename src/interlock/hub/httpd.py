@@ -1,6 +1,6 @@
-"""A small HTTP server for pages that are made in a moment: threads within a bound, GET and HEAD.
+"""A small HTTP server for pages that are quick to make: a bounded number of threads, GET and HEAD.
 
-Whoever is slow holds up nobody: beyond the bound the oldest connection is closed for the newest.
+A slow client delays no other: beyond the bound the oldest connection is closed for the newest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interlock.hub.url import shown
 
 @dataclass(frozen=True)
 class Page:
-    """An answer."""
+    """A response."""
 
     body: str
     content_type: str = "text/plain; charset=utf-8"
@@ -27,14 +27,14 @@ class Page:
 
 
 Pages = Callable[[str, str], Page | None]
-"""The page at a path, which begins with a slash, and a query; None if there is none."""
+"""Function that returns the page at a path (with a leading slash) and a query, or None."""
 
 
 class HttpServer:
-    """Listens from its making on, answers from `start` on, until `close`."""
+    """Listens once created, answers from `start` on, until `close`."""
 
     def __init__(self, host: str, port: int, pages: Pages) -> None:
-        """Listen. Raises OSError, which names the address, where it cannot."""
+        """Listen. Raises OSError, which names the address, if it cannot."""
         self._pages = pages
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -43,7 +43,7 @@ class HttpServer:
             reason = f"cannot listen on http {shown(host, port)}: {error.strerror}"
             raise OSError(error.errno, reason) from None
         self.address = shown(*self._listener.getsockname()[:2])
-        """`host:port`, with the port that was taken for 0."""
+        """`host:port`, with the actual port if 0 was requested."""
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._open: dict[socket.socket, None] = {}  # the oldest first
@@ -59,7 +59,7 @@ class HttpServer:
         """Close all connections, and end the threads."""
         self._closed.set()
         if self._thread is not None:
-            # Ends the accept that waits; closing alone does not.
+            # Ends the waiting accept; closing alone does not.
             self._listener.shutdown(socket.SHUT_RDWR)
             self._thread.join()
             self._thread = None
@@ -72,7 +72,7 @@ class HttpServer:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                # Out of descriptors, the one that waits would be tried again at once.
+                # Out of descriptors: the waiting connection would be retried immediately.
                 self._closed.wait(PAUSE)
                 continue
             self._take_place()
@@ -81,18 +81,18 @@ class HttpServer:
             answer = threading.Thread(target=self._answer, args=(connection,), daemon=True)
             try:
                 answer.start()
-            except RuntimeError:  # no more threads for this process
+            except RuntimeError:  # the process cannot start more threads
                 self._end(connection)
 
     def _take_place(self) -> None:
-        """Have one connection less than the most."""
+        """Have one connection less than the maximum."""
         if self._free.acquire(blocking=False):
             return
         with self._lock:
             oldest = next(iter(self._open), None)
             if oldest is not None:
-                # Its thread waits for nothing any more, and ends. It closes the socket itself, so
-                # that this is never another's descriptor.
+                # Its thread stops waiting, and ends. It closes the socket itself, so that the
+                # descriptor is never another connection's.
                 del self._open[oldest]
                 _shut(oldest)
         self._free.acquire()
@@ -101,7 +101,7 @@ class HttpServer:
         try:
             Handler(connection, self._pages)
         except OSError:
-            pass  # it is gone, or was too slow
+            pass  # it has closed, or was too slow
         finally:
             self._end(connection)
 
@@ -116,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
-    default_request_version = "HTTP/1.0"  # before it answers had no status
+    default_request_version = "HTTP/1.0"  # before it, responses had no status line
     error_message_format = "%(code)d %(message)s\n"
     error_content_type = "text/plain; charset=utf-8"
     timeout = 5.0
@@ -128,7 +128,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # noqa: D102
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
-            # Not read, it would be taken for the next request.
+            # Left unread, it would be taken for the next request.
             self.close_connection = True
         path, _, query = self.path.partition("?")
         page = self._pages(path, query)
@@ -162,11 +162,11 @@ class Handler(BaseHTTPRequestHandler):
         return "interlock"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: what is asked each few seconds is no news."""
+        """Log nothing: requests that come every few seconds are not news."""
 
 
 def _shut(connection: socket.socket) -> None:
-    with suppress(OSError):  # the other end was quicker
+    with suppress(OSError):  # the client was quicker
         connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -1,4 +1,4 @@
-"""Questions to a running hub, or to Redis, and their answers as values."""
+"""Requests to a running hub, or to Redis, with their answers as values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from interlock.hub.resp import ProtocolError, ReplyError
 
 @dataclass(frozen=True)
 class Topics:
-    """The topics that have subscribers. A subscriber by pattern is in none of the counts."""
+    """Topics that have subscribers. A subscriber by pattern is in none of the counts."""
 
     receivers: dict[bytes, int]
-    """By topic, how many connections are subscribed to it; the most first."""
+    """Number of connections subscribed to each topic, the most first."""
 
     patterns: int
-    """The number of different patterns that are subscribed to."""
+    """Number of different patterns with subscribers."""
 
 
 @dataclass(frozen=True)
 class Subscriber:
-    """A connection that is subscribed to something."""
+    """A connection with a subscription."""
 
     id: int
     address: str
@@ -33,13 +33,13 @@ class Subscriber:
 
 @dataclass(frozen=True)
 class Subscribers:
-    """The connections that are subscribed to a topic, a pattern or a shard topic."""
+    """Connections that are subscribed to a topic, a pattern or a shard topic."""
 
     kind: str
     """`topic`, `pattern` or `shard`."""
 
     topic: bytes
-    """The name, of a pattern its text."""
+    """The name; for a pattern its text."""
 
     clients: list[Subscriber]
     """The oldest connection first."""
@@ -53,7 +53,7 @@ class Connection:
     address: str
     name: str
     library: str
-    """Name and version, as the client told them."""
+    """Name and version, as reported by the client."""
 
     user: str
     age: int
@@ -69,11 +69,11 @@ class Connection:
     """Bytes that it has not read yet."""
 
     command: str
-    """The last one."""
+    """Its last command."""
 
 
 def info(client: Client) -> dict[str, int | float | str]:
-    """Return the figures of INFO; numbers as numbers."""
+    """Return the figures of INFO, with numbers parsed."""
     found: dict[str, int | float | str] = {}
     for line in text(client, "INFO").splitlines():
         name, colon, value = line.partition(":")
@@ -84,17 +84,17 @@ def info(client: Client) -> dict[str, int | float | str]:
 
 
 def tables(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
-    """Return the figures of each state table, by its name, out of those of INFO."""
+    """Return the figures of each state table, by its name, from those of INFO."""
     return _figures(info, TABLE)
 
 
 def stores(info: Mapping[str, int | float | str]) -> dict[str, dict[str, int]]:
-    """Return the figures of each store, by its name, out of those of INFO."""
+    """Return the figures of each store, by its name, from those of INFO."""
     return _figures(info, STORE)
 
 
 def store_list(client: Client) -> list[dict[str, int | str]]:
-    """Return each store of a hub: what it was told, whether it writes, and its figures."""
+    """Return each store of a hub: its declaration, whether it writes, and its figures."""
     reply = client.call("STORE", "LIST")
     if not isinstance(reply, list) or not all(isinstance(one, dict) for one in reply):
         raise ProtocolError(f"STORE LIST was answered by {reply!r}")
@@ -136,11 +136,11 @@ def topics(client: Client, pattern: str = "*") -> Topics:
 def subscribers(
     client: Client, pattern: str = "*", limit: int = 1_000
 ) -> tuple[int, list[Subscribers]]:
-    """Return the number of subscriptions whose topic matches a glob, and who has the first of them.
+    """Return the number of subscriptions whose topic matches a glob, with their first subscribers.
 
-    They come in the order of their names: topics, then patterns, then shard topics, `limit`
-    subscriptions at most. A pattern matches if its text does. Raises ReplyError if the server is
-    no hub, for Redis cannot tell it.
+    They are sorted by name: topics, then patterns, then shard topics, `limit` subscriptions at
+    most. A pattern matches if its text does. Raises ReplyError if the server is not a hub: Redis
+    cannot report it.
     """
     try:
         reply = client.call("PUBSUB", "CLIENTS", pattern, "LIMIT", limit)
@@ -175,7 +175,7 @@ def connections(client: Client) -> list[Connection]:
 
 
 def connection(line: str) -> Connection:
-    """Read a line of CLIENT LIST. Redis before 7 tells less; what it does not tell is empty."""
+    """Parse a line of CLIENT LIST. Redis before 7 reports less; missing fields are empty."""
     # The path of a unix socket may hold spaces.
     pairs = (word.partition("=") for word in re.split(r" (?=[a-z-]+=)", line.strip()))
     fields = {name: value for name, _, value in pairs}
@@ -217,7 +217,7 @@ def _counts(reply: object) -> Iterator[tuple[bytes, int]]:
     if not isinstance(reply, list):
         raise ProtocolError(f"PUBSUB NUMSUB was answered by {reply!r}")
     for name, count in zip(reply[::2], reply[1::2], strict=True):
-        # Redis answers a map's worth of pairs; somebody may have left since the list was made.
+        # Redis answers with a map's pairs; a client may have left since the list was made.
         if count:
             yield name, count
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 
 class InvalidValue(ValueError):
-    """A value that a setting does not take. Without more, the setting says what it takes; a part of
-    a value is named by its place within it, with what it is and what is allowed there."""
+    """A value that a setting does not accept. Without `allowed` the setting states the allowed
+    values; a part of a value is named by its place within it, with its value and what is allowed
+    there."""
 
     def __init__(self, place: str = "", value: object = None, allowed: str = "") -> None:
         self.place = place

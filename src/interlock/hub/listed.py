@@ -1,7 +1,7 @@
 """The grammar of lists of tables in the configuration: `[[user]]`, `[[table]]`.
 
-What may stand in one entry is declared key by key, as settings are. A key may be a list of entries
-itself: its check is then the other list's.
+The keys of an entry are declared one by one, as settings are. A key may itself be a list of
+entries: its check is then the other list's.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Entry(Protocol):
 
     @property
     def name(self) -> str:
-        """Tells it from the others of its list."""
+        """Identifies it among the others of its list."""
 
     def table(self) -> dict[str, object]:
-        """Return the entry as a table that would give it; a list of entries as a list of these."""
+        """Return the entry as a table with the same meaning; a list of entries as tables."""
 
 
 E = TypeVar("E", bound=Entry)
@@ -33,7 +33,7 @@ class Key:
 
     name: str
     check: Callable[[object], object]
-    """Gives the value, made canonical; raises InvalidValue."""
+    """Returns the value in canonical form; raises InvalidValue."""
 
     allowed: str
     """The text behind `allowed:` in an error."""
@@ -42,10 +42,10 @@ class Key:
     """One line."""
 
     default: object = None
-    """The value where the key is not given; not checked."""
+    """Value if the key is not given; not checked."""
 
     required: bool = False
-    """There is no default: an entry must have it."""
+    """True if an entry must have the key, which then has no default."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class ListOf(Generic[E]):
     """The entries of one kind."""
 
     name: str
-    """As it stands in brackets."""
+    """Name in brackets."""
 
     keys: tuple[Key, ...]
     make: Callable[[Mapping[str, Any], frozenset[str]], E]
-    """Makes an entry of its values by key, and the keys that were given; raises InvalidValue, its
-    place a key with a dot before it, for values that are right alone and wrong together."""
+    """Makes an entry from its values by key, and the keys that were given; raises InvalidValue, its
+    place a key with a dot before it, for values that are valid alone and wrong together."""
 
     kind: type[E]
 
@@ -110,7 +110,7 @@ class ListOf(Generic[E]):
 def lines(
     name: str, entries: Sequence[Entry], origin: str, toml: Callable[[object], str]
 ) -> Iterator[str]:
-    """Yield the lines of a file that would give the entries, each below where it came from."""
+    """Yield the lines of a file that would give the entries, each below its origin."""
     for entry in entries:
         yield from _tables(name, entry.table(), f"  # {origin}", toml)
 
@@ -125,7 +125,7 @@ def _tables(
             inner += [(f"{name}.{key}", one) for one in value]
         else:
             yield f"{key} = {toml(value)}"
-    # Behind the keys: what follows an inner head belongs to that.
+    # Behind the keys: lines after an inner head belong to that head.
     for head, one in inner:
         yield from _tables(head, one, "", toml)
 

@@ -1,6 +1,6 @@
-"""The log of `interlock hub`: standard error or a file that can be moved away and opened anew.
+"""The log of `interlock hub`: standard error or a file, which can be moved away and reopened.
 
-A hub inside a program logs to the logger `interlock.hub` and leaves the rest to the program.
+A hub inside a program logs to the logger `interlock.hub` and leaves handlers to the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 class Log(logging.Handler):
     """Lines of the logger `interlock.hub`. A line that cannot be written is counted, and standard
-    error is told once that the log is not whole; the hub goes on."""
+    error reports once that the log is incomplete; the hub keeps running."""
 
     def __init__(self, path: str = "") -> None:
         super().__init__()
@@ -33,9 +33,9 @@ class Log(logging.Handler):
 
     @classmethod
     def set_up(cls, config: Configuration) -> Log:
-        """Set up the log of a hub that is a process of its own, and return it.
+        """Set up the log of a hub in its own process, and return it.
 
-        Raises OSError where the file cannot be written.
+        Raises OSError if the file cannot be written.
         """
         log = cls()
         log.write_as(config["log.format"])
@@ -50,7 +50,7 @@ class Log(logging.Handler):
         return log
 
     def apply(self, config: Configuration) -> None:
-        """Follow another configuration. Raises ConfigError where the file cannot be written."""
+        """Follow another configuration. Raises ConfigError if the file cannot be written."""
         wanted = config["log.file"]
         if wanted != self.path:
             try:
@@ -67,9 +67,9 @@ class Log(logging.Handler):
         self.setFormatter(JsonFormatter() if form == "json" else PrintableFormatter(FORMAT))
 
     def reopen(self) -> None:
-        """Open the file anew, after somebody has moved it away.
+        """Reopen the file, after it was moved away.
 
-        If it cannot be, go on as before and say so.
+        If that fails, keep the open file and report the error.
         """
         try:
             self.open()
@@ -77,9 +77,9 @@ class Log(logging.Handler):
             logger.error("the log cannot be reopened, and continues as before: %s", error)
 
     def open(self, path: str | None = None) -> None:
-        """Open it, or open it anew after somebody moved the file away; `path` is another file.
+        """Open the file, or reopen it after it was moved away; `path` is another file.
 
-        Raises OSError, and goes on with what was open then.
+        Raises OSError, and keeps the file that was open then.
         """
         wanted = self.path if path is None else path
         stream = open(wanted, "a", buffering=1, encoding="utf-8") if wanted else None  # noqa: SIM115
@@ -106,7 +106,7 @@ class Log(logging.Handler):
                 self._complain(error)
 
     def _complain(self, error: Exception) -> None:
-        # If that fails too, there is nobody left to tell.
+        # If that fails too, the error cannot be reported anywhere.
         with contextlib.suppress(OSError):
             print(f"interlock hub: cannot log to {self.path}: {error}", file=sys.stderr, flush=True)
 
@@ -120,6 +120,6 @@ class Log(logging.Handler):
 
 
 def _close(stream: TextIO) -> None:
-    # What could not be written was counted when it could not.
+    # Unwritable lines were counted when writing failed.
     with contextlib.suppress(OSError):
         stream.close()

@@ -1,16 +1,17 @@
-"""Logins that wait for their password to be looked at: whose is next, and who is sent away.
+"""Logins that wait for their password check: their order, and which are refused.
 
-A look is slow on purpose, so there is one at a time, and whoever asks often must not hold up the
-rest. Addresses take turns. First come addresses from which somebody has logged in, then those of
-which nothing is known, last those that fail: these get a look once in a while.
+A check is slow on purpose, so there is one at a time, and a client that asks often must not hold up
+the rest. Addresses take turns. Addresses with a successful login come first, then unknown ones,
+last those that fail: these get a check once in a while.
 
-The turn of an address is a round: one login of each name that waits there. Names that no user has
-need no look of their own, so however many there are, they do not delay a user who shares the
-address. Nor do they show who has an account: a round has as many looks as it has names,
+The turn of an address is a round: one login of each name that waits there. Names without a user
+need no check of their own, so however many there are, they do not delay a user who shares the
+address. Nor do they reveal which accounts exist: a round has as many checks as it has names,
 `MOST_LOOKS` at most, and all its wrong passwords are answered together, at its end.
 
-At one address so many passwords of one name may wait; one more is told to come again, which does
-not say whether it is right. Who comes with a password that waits already shares its look.
+At one address a limited number of passwords of one name may wait; a further login is refused with a
+request to retry, which does not reveal whether its password is right. A login whose password waits
+already shares its check.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ Asker = tuple[int, int, int]
 
 @dataclass(eq=False)
 class Login:
-    """A password that waits to be looked at."""
+    """A password that waits for its check."""
 
     askers: list[Asker]
-    """Those who sent it."""
+    """The logins that sent it."""
 
     origin: str
     """The unit that takes turns: an IPv4 address, the /64 of an IPv6 one, a unix socket's path."""
@@ -37,7 +38,7 @@ class Login:
     name: bytes
     password: bytes
     known: bool = True
-    """A user has this name. If not, name and password may be digests: only equality matters."""
+    """True if a user has this name. If not, name and password may be digests."""
 
     @property
     def pair(self) -> tuple[bytes, bytes]:
@@ -47,26 +48,27 @@ class Login:
 
 @dataclass
 class Round:
-    """The turn of an address: those that need a look, and those of whom no user has the name."""
+    """The turn of an address: logins that need a check, and those whose name no user has."""
 
     known: list[Login]
     unknown: list[Login]
 
     @property
     def looks(self) -> int:
-        """The number of looks, which does not depend on who of them is known."""
+        """Number of checks, which does not depend on the users known among them."""
         return min(len(self.known) + len(self.unknown), MOST_LOOKS)
 
     def only(self, waits: Callable[[Login], bool]) -> Round:
-        """Return the same without those that have gone."""
+        """Return the same without the closed connections."""
         return Round(*([one for one in part if waits(one)] for part in (self.known, self.unknown)))
 
 
 class Logins:
-    """Those who wait. Not safe for threads by itself.
+    """The waiting logins. Not safe for threads by itself.
 
-    `waiting` bounds those of one name at an address, `failures` is how many wrong passwords within
-    a minute make an address one that fails; both may change. `now` tells seconds.
+    `waiting` bounds the logins of one name at an address; `failures` is the number of wrong
+    passwords within a minute after which an address counts as failing; both may change. `now`
+    returns seconds.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Logins:
         return self._count
 
     def add(self, login: Login) -> list[Login]:
-        """Let it wait, and return those that have no place, of which it may be one."""
+        """Add it, and return the logins that have no place, possibly including it."""
         lines = self._lines.setdefault(login.origin, OrderedDict())
         line = lines.setdefault(login.name, deque())
         for known in line:
@@ -98,26 +100,26 @@ class Logins:
             self._remove(login)
             return [login]
         if self._count > MOST_WAITING:
-            # The most of those who come last of all: a crowd of addresses meets its own.
+            # The longest of the lowest class: a crowd of addresses displaces its own.
             worst = max(self._lines, key=lambda one: (self._rank(one), _size(self._lines[one])))
             return [self._drop(worst)]
         return []
 
     def is_full(self, login: Login) -> bool:
-        """Return True if no login more of this name may wait at its address."""
+        """Return True if no further login of this name may wait at its address."""
         line = self._lines.get(login.origin, OrderedDict()).get(login.name, ())
         return self._count >= MOST_WAITING or len(line) >= self.waiting
 
     def forget(self, origin: str, waits: Callable[[Login], bool]) -> None:
-        """Let those of an address that have gone wait no more."""
+        """Remove the closed connections of an address."""
         for line in list(self._lines.get(origin, OrderedDict()).values()):
             for login in [one for one in line if not waits(one)]:
                 self._remove(login)
 
     def next(self) -> Round | float | None:
-        """Return the round to look at now, or the seconds until there is one.
+        """Return the next round, or the seconds until there is one.
 
-        None: nobody waits.
+        None: no login waits.
         """
         ready = {origin: self._ready_in(origin) for origin in self._lines}
         if not ready:
@@ -125,14 +127,14 @@ class Logins:
         now = [origin for origin, pause in ready.items() if pause <= 0]
         if not now:
             return min(ready.values())
-        # The first of those that come first: `min` keeps the order of turns.
+        # The first of the highest class: `min` keeps the order of turns.
         origin = min(now, key=self._rank)
         return self._take(origin)
 
     def looked(self, logins: Sequence[Login], right: bool, looks: int = 1) -> list[Login]:
-        """Note what so many looks have found, and return those who wait with the very same.
+        """Note the result of a number of checks, and return the logins with the same password.
 
-        It holds for them too.
+        The result holds for them too.
         """
         pairs = {login.pair for login in logins}
         same = [one for one in self._all() if one.pair in pairs]
@@ -150,7 +152,7 @@ class Logins:
 
     def _fail(self, origin: str, looks: int) -> None:
         times = self._failed.setdefault(origin, deque())
-        # Each look of a round is one that an address that fails has in a while.
+        # Each check of a round is the periodic one of a failing address.
         times.append(self._now() + (looks - 1) * PAUSE)
         # No more of them than decide.
         while len(times) > max(self.failures, 1):
@@ -178,7 +180,7 @@ class Logins:
         for name in list(lines):
             login = lines[name][0]
             if login.known and len(found.known) == MOST_LOOKS:
-                # Those behind it have to wait too, or it would show who is known.
+                # Later logins have to wait too, or the time would reveal the known names.
                 break
             (found.known if login.known else found.unknown).append(login)
             self._remove(login)
@@ -192,7 +194,7 @@ class Logins:
     def _drop(self, origin: str) -> Login:
         """Remove the last of the longest line of an address, and return it.
 
-        Of equal ones that of a name that nobody has: a user who shares the address keeps the place.
+        Of equal ones remove an unknown name's: a user who shares the address keeps the place.
         """
         lines = self._lines[origin].values()
         line = max(lines, key=lambda line: (len(line), not line[-1].known))
@@ -236,10 +238,10 @@ def _size(lines: OrderedDict[bytes, deque[Login]]) -> int:
 
 MINUTE = 60.0
 MOST_LOOKS = 4
-"""Looks in the turn of an address."""
-# Seconds between two looks for an address that fails.
+"""Checks in the turn of an address."""
+# Seconds between two checks for an address that fails.
 PAUSE = 0.25
 # All addresses together: more would wait longer than a client does.
 MOST_WAITING = 1024
-# Addresses, of which something is remembered.
+# Number of addresses that are remembered.
 MOST_REMEMBERED = 4096

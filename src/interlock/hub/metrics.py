@@ -27,8 +27,8 @@ def text(
     *,
     draining: bool = False,
 ) -> str:
-    """Return the body of /metrics: each figure of `info`, which has the names of INFO, and those of
-    each table and store, and the families of queues."""
+    """Return the body of /metrics: each figure of `info`, under its INFO name, then those of each
+    table and store, and the families of queues."""
     found = chain(
         lines(info, draining=draining),
         labelled("table", TABLE_FIGURES, tables or {}),
@@ -77,8 +77,8 @@ def labelled(
 
 
 def of_families(families: Iterable[tuple[Family, Sequence[Sample]]]) -> Iterator[str]:
-    """Yield families with their samples, but those that have none."""
-    # A queue's labels stand in most families: each is written once.
+    """Yield the families that have samples, with them."""
+    # A queue's labels are in most families: each is formatted once.
     written: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {(): {(): ""}}
     for family, samples in families:
         if not samples:
@@ -95,11 +95,11 @@ def of_families(families: Iterable[tuple[Family, Sequence[Sample]]]) -> Iterator
 
 
 def metric(name: str, kind: str, help: str) -> Iterator[str]:
-    """Yield the lines that stand above a value."""
+    """Yield the header lines of a metric."""
     yield f"# HELP {name} {help[:1].upper()}{help[1:]}."
     yield f"# TYPE {name} {kind}"
 
 
 def escaped(value: str) -> str:
-    """Return a label's value as it stands between its quotes."""
+    """Return a label's value as written between its quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

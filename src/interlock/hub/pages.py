@@ -1,4 +1,4 @@
-"""A hub's pages over HTTP: /metrics for Prometheus, /health and /ready for who supervises it."""
+"""A hub's pages over HTTP: /metrics for Prometheus, /health and /ready for supervisors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from interlock.hub.trouble import Trouble
 from interlock.queue_figures import QueueFigures
 
 LOOKED_AT = 10_000
-"""Queues of which one scrape asks the figures, at most."""
+"""Maximum number of queues that one scrape reads."""
 Queues = Callable[[int], tuple[Mapping[str, Mapping[str, int]], int]]
-"""The figures of at most so many queues, by their names, and how many queues there are."""
+"""Figures of at most this many queues, by their names, and the number of all queues."""
 
 MorePages = Callable[[str, str, Callable[[str], Page | None]], Page | None]
 """Pages in front of a hub's: given a path, a query, and the hub's own page at a path."""
@@ -45,7 +45,7 @@ class HubPages:
         self._telling = Lock()
 
     def __call__(self, path: str, query: str = "") -> Page | None:
-        """Return the page at a path; None if there is none."""
+        """Return the page at a path; None if it does not exist."""
         if self._more is not None:
             return self._more(path, query, self._own)
         return self._own(path)

@@ -1,8 +1,8 @@
-"""Passwords as the configuration holds them: hashed, never as they are.
+"""Passwords as the configuration holds them: hashed, never in plain text.
 
-A hash is `scrypt$N$r$p$SALT$HASH`, salt and hash in base64. scrypt is slow and wants memory on
-purpose (RFC 7914); with these costs a look takes about 40 ms of one core and 16 MiB, on a thread of
-its own, and once for each password: the server remembers those that were right.
+A hash is `scrypt$N$r$p$SALT$HASH`, salt and hash in base64. scrypt is slow and uses memory on
+purpose (RFC 7914); with these costs a check takes about 40 ms of one core and 16 MiB, on a thread
+of its own, and once for each password: the server remembers the right ones.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import cache
 
 
 def hashed(password: str) -> str:
-    """Return a new hash of a password; another one each time, for its salt is random."""
+    """Return a new hash of a password, different each time, because its salt is random."""
     salt = os.urandom(16)
     return "$".join(("scrypt", str(COST), str(BLOCK), str(PARALLEL), _text(salt),
                      _text(_scrypt(password.encode(), salt, COST, BLOCK, PARALLEL))))  # fmt: skip
 
 
 def matches(password: bytes, given: str) -> bool:
-    """Return whether it is the password of a hash that `parsed` takes."""
+    """Return whether it is the password of a hash that `parsed` accepts."""
     from hmac import compare_digest
 
     cost, block, parallel, salt, expected = parsed(given)
@@ -30,14 +30,14 @@ def matches(password: bytes, given: str) -> bool:
 
 @cache
 def nobody() -> str:
-    """Return the hash to compare a password with where there is no such user, to take as long."""
+    """Return the hash to compare a password with if the user does not exist, to take as long."""
     return hashed("")
 
 
 def parsed(given: str) -> tuple[int, int, int, bytes, bytes]:
     """Return N, r, p, salt and hash.
 
-    Raises ValueError for what is no hash, or would cost too much.
+    Raises ValueError for a text that is not a hash, or would cost too much.
     """
     kind, *rest = given.split("$")
     if kind != "scrypt" or len(rest) != 5:
@@ -55,7 +55,7 @@ def parsed(given: str) -> tuple[int, int, int, bytes, bytes]:
 
 
 def _scrypt(password: bytes, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
-    # Here, for a hub that asks for no password needs no OpenSSL: 4 MB less.
+    # Imported here, because a hub that asks for no password needs no OpenSSL: 4 MB less.
     import hashlib
 
     return hashlib.scrypt(

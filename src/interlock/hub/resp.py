@@ -1,8 +1,9 @@
 """The Redis protocol as a client needs it: commands to bytes, bytes to replies. No sockets.
 
-A reader is fed what arrived and gives whole replies. It reads RESP2 and RESP3. What is longer or
-deeper than its limits is a ProtocolError before memory is taken for it. redis-py's parser cannot be
-had without the whole of redis-py; what that costs a command's start is told in `client`.
+Feed a reader bytes, and it returns whole replies. It reads RESP2 and RESP3. A reply longer or
+deeper than its limits is a ProtocolError before memory is allocated for it. redis-py's parser
+cannot be imported without the rest of redis-py; `client` gives the cost of that at a command's
+start.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 
 class ProtocolError(ConnectionError):
-    """The bytes that arrived are not the Redis protocol; the connection cannot be used any more."""
+    """The bytes that arrived are not the Redis protocol; the connection is no longer usable."""
 
 
 class ReplyError(Exception):
@@ -19,12 +20,12 @@ class ReplyError(Exception):
 
     @property
     def code(self) -> str:
-        """The first word, by which programs tell errors."""
+        """The first word, by which programs distinguish errors."""
         return str(self).partition(" ")[0]
 
 
 class Push(list[object]):
-    """Data that the server sent unasked (RESP3): a message to a subscriber, and the like."""
+    """Data that the server sent unasked (RESP3), such as a message to a subscriber."""
 
 
 class Incomplete:
@@ -33,7 +34,7 @@ class Incomplete:
 
 INCOMPLETE: Final = Incomplete()
 
-# Simple strings are str and bulk strings are bytes; the rest is what Python has.
+# Simple strings are str and bulk strings are bytes; the rest are Python's types.
 Word = str | bytes | int | float
 
 
@@ -62,29 +63,29 @@ def encoded(word: Word) -> bytes:
 class Reader:
     """Cuts the stream into replies.
 
-    What was read of a reply stays read: one of a million elements comes in a thousand packets, and
-    is not looked through from its beginning at each.
+    Parsed parts of a reply are kept: a reply of a million elements arrives in a thousand packets,
+    and is not parsed from its beginning at each.
     """
 
     def __init__(self, longest: int = 512 << 20, deepest: int = 32) -> None:
         self._buffer = bytearray()
         self._at = 0
-        # Where the first incomplete piece is known not to end: half of a long string must not be
-        # looked through at each packet.
+        # The first incomplete piece is known not to end before this: half of a long string must not
+        # be scanned at each packet.
         self._needed = 0
         self._longest = longest
         self._deepest = deepest
-        # Those that have begun and lack elements, each in the one before it.
+        # Incomplete aggregates, each in the one before it.
         self._open: list[_Aggregate] = []
-        # Attributes since the last piece that is none.
+        # Attributes since the last other piece.
         self._attributes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Add received bytes."""
         self._buffer += data
 
     def next(self) -> object:
-        """Return the next reply, or INCOMPLETE. An error of the server is given, not raised."""
+        """Return the next reply, or INCOMPLETE. A server's error is returned, not raised."""
         if len(self._buffer) < self._needed:
             return INCOMPLETE
         self._at = 0
@@ -102,7 +103,7 @@ class Reader:
                 return reply
 
     def _placed(self, piece: object) -> object:
-        """Put a piece where it belongs; return the reply that is complete now, or INCOMPLETE."""
+        """Put a piece where it belongs; return the completed reply, or INCOMPLETE."""
         if isinstance(piece, _Aggregate):
             self._open.append(piece)
             if len(self._open) + self._attributes > self._deepest:
@@ -115,7 +116,7 @@ class Reader:
         while len(self._open[-1].elements) == self._open[-1].count:
             whole = self._open.pop()
             if whole.kind == b"|":
-                # Attributes are about the reply that follows, which is what was asked for.
+                # Attributes describe the reply that follows, which answers the command.
                 self._attributes += 1
                 break
             if not self._open:
@@ -125,7 +126,7 @@ class Reader:
         return INCOMPLETE
 
     def _piece(self) -> object:
-        """Read a reply that has no elements, or the head of one that has."""
+        """Read a reply without elements, or the head of one that has them."""
         line = self._line()
         kind, rest = line[:1], line[1:]
         if kind in AGGREGATES:
@@ -152,7 +153,8 @@ class Reader:
     def _aggregate(self, kind: bytes, count: int) -> object:
         if count == -1 and kind == b"*":
             return None
-        # Each element has three bytes at least, so no count can make us wait for ever unseen.
+        # Each element has at least three bytes, so a false count cannot make us wait for ever
+        # unseen.
         if not 0 <= count <= self._longest:
             raise ProtocolError(f"a reply has {count} elements")
         return _Aggregate(kind, count * 2 if kind in (b"%", b"|") else count)
@@ -191,7 +193,7 @@ class Reader:
 
 
 class _Aggregate:
-    """A reply with elements, of which some may be still to come."""
+    """A reply with elements, some of which may not have arrived yet."""
 
     __slots__ = ("count", "elements", "kind")
 
@@ -201,7 +203,7 @@ class _Aggregate:
         self.elements: list[object] = []
 
     def value(self) -> object:
-        """Return what it stands for, now that it has all its elements."""
+        """Return its value, once it has all its elements."""
         if self.kind == b"%":
             keys, values = self.elements[::2], self.elements[1::2]
             keys = [key if isinstance(key, HASHABLE) else repr(key) for key in keys]
@@ -210,7 +212,7 @@ class _Aggregate:
 
 
 class _NeedMore(Exception):
-    """The buffer must be so long before it is worth another look."""
+    """Length that the buffer must reach before another try."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -218,6 +220,6 @@ class _NeedMore(Exception):
 
 AGGREGATES = frozenset({b"*", b"%", b"~", b">", b"|"})
 HASHABLE = (bytes, str, int, float, bool, type(None))
-# Redis cuts what it echoes in an error; no simple string of a server is longer.
+# Redis cuts its echoes in an error; no simple string of a server is longer.
 LONGEST_LINE = 64 << 10
 LONGEST_NUMBER = 400

@@ -1,7 +1,7 @@
 """A hub in this process: `with interlock.Hub(port=0) as hub:`.
 
-Its threads are the native server's own; none of them ever takes the GIL, so a busy program does
-not slow the hub down, nor the hub the program.
+Its threads are the native server's own; none of them ever takes the GIL, so a busy program does not
+slow the hub down, nor the hub the program.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ logger = logging.getLogger("interlock.hub")
 class Hub:
     """A server of topics and keyed queues over the Redis protocol, on threads of its own here.
 
-    `config` is the path of a TOML file, a mapping in the shape of one, or a checked
-    `interlock.hub.config.Configuration`; `settings` go before it. With none of them the hub listens
-    on 127.0.0.1:6399; `port=0` takes a free port. ConfigError tells all that is wrong with them.
+    `config` is the path of a TOML file, a mapping of the same shape, or a checked
+    `interlock.hub.config.Configuration`; `settings` override it. Without any the hub listens on
+    127.0.0.1:6399; `port=0` takes a free port. ConfigError lists all faults.
 
-    `keepers` names tables that the hub does not write to itself: commands that would, and `NODE`,
-    are given to the table's keeper, which answers them.
+    `keepers` names tables that the hub does not write to itself: it passes their write commands,
+    and `NODE`, to the table's keeper, which answers them.
 
     >>> from interlock import Hub
     >>> with Hub(port=0) as hub:
@@ -81,20 +81,20 @@ class Hub:
         self._standing = Standing()
         # Digests of the files that the running configuration names.
         self._files: Mapping[str, bytes] = {}
-        # The time of the queues, for tests; None: the system's.
+        # The queues' clock, for tests; None: the system's.
         self._clock: _core.ManualClock | None = None
         self._process = 0
         # One change of the configuration at a time.
         self._changes = threading.Lock()
         self.on_shutdown: Callable[[], None] | None = None
-        """Called for the first command SHUTDOWN, on a thread of the hub's; None: it is refused."""
+        """Called for the first command SHUTDOWN, on a thread of the hub's; None refuses it."""
         self.on_broken: Callable[[], None] | None = None
-        """Told when a thread of the hub has ended by a fault of its own: it should be restarted.
-        Called on a thread of the hub's."""
+        """Called when a thread of the hub has ended by a fault of its own: the hub should be
+        restarted. Runs on a thread of the hub's."""
         self.pages: MorePages | None = None
         """Pages in front of its own, from its next start on."""
         self.on_apply: Callable[[configuration.Configuration], None] | None = None
-        """Told of another configuration before it is applied; may refuse it by ConfigError."""
+        """Called with another configuration before it is applied; may refuse it by ConfigError."""
 
     @property
     def config(self) -> configuration.Configuration:
@@ -103,12 +103,12 @@ class Hub:
 
     @property
     def addresses(self) -> list[str]:
-        """Addresses it listens on: `host:port`, with the port taken for 0, and `unix:path`."""
+        """Addresses it listens on: `host:port`, with the actual port for 0, and `unix:path`."""
         return self._running().addresses
 
     @property
     def url(self) -> str:
-        """The first address as clients of Redis take it."""
+        """The first address in the form that Redis clients take."""
         first = self.addresses[0]
         if first.startswith("unix:"):
             return f"unix://{first.removeprefix('unix:')}"
@@ -123,7 +123,7 @@ class Hub:
 
     @property
     def tls_port(self) -> int:
-        """The TCP port that speaks TLS; 0 if there is none."""
+        """The TCP port that speaks TLS; 0 without one."""
         return next(self._ports("tls:"), 0)
 
     def _ports(self, kind: str = "") -> Iterator[int]:
@@ -140,9 +140,9 @@ class Hub:
     def start(self, listeners: Sequence[int] = ()) -> None:
         """Listen, and start the threads.
 
-        `listeners` are descriptors of listening stream sockets to serve instead of the addresses of
-        the configuration; they stay the caller's. Raises OSError, which names the address or
-        descriptor, where it cannot listen.
+        `listeners` are descriptors of listening stream sockets to serve instead of the configured
+        addresses; they remain the caller's. Raises OSError, which names the address or descriptor,
+        if it cannot listen.
         """
         if self._server is not None:
             raise RuntimeError("the hub is running already")
@@ -167,12 +167,12 @@ class Hub:
             http.start()
 
     def reload(self) -> list[str]:
-        """Read the configuration again from where it came, and apply it to the running hub.
+        """Read the configuration again from its source, and apply it to the running hub.
 
-        Returns the keys that have changed there and need a restart to take effect.
+        Returns the changed keys that need a restart to take effect.
 
-        Raises ConfigError or OSError where it cannot be used: nothing has changed then. What `set`
-        changed is as it was.
+        Raises ConfigError or OSError if it cannot be used: nothing has changed then. Changes by
+        `set` are undone.
         """
         with self._changes:
             new, fixed = self._config.renewed()
@@ -211,7 +211,7 @@ class Hub:
             for key, digest in files.items()
             if self._files.get(key, digest) != digest
         ]
-        # First: who logs in under the new users must not be compared with the old ones.
+        # First: logins under the new users must not be compared with the old ones.
         self._config, self._tables = new, tables
         server.apply(given, keep_users="user" not in changed, tables=tables)
         self._files = files
@@ -222,39 +222,39 @@ class Hub:
         try:
             _core.HubServer(given)
         except ValueError as error:
-            # What only the native side can say: whether certificates and keys are some.
+            # Only the native side can check whether certificates and keys are valid.
             raise configuration.ConfigError((str(error),)) from None
         return given
 
     def stop(self, timeout: float | None = None) -> int:
-        """Stop, and return how many clients were owed something still.
+        """Stop, and return the number of clients with unsent data.
 
-        It takes no more connections, waits up to `timeout` seconds (the setting `drain`) until the
-        clients have read what they are owed, and closes.
+        It accepts no new connections, waits up to `timeout` seconds (the setting `drain`) until the
+        clients have read their data, and closes.
         """
         if timeout is not None and not timeout >= 0:
             raise ValueError(f"stop(): timeout is {timeout}; allowed: 0 or more, None")
         server = self._server
-        # After a fork the threads are the parent's, and so is the hub: a child cannot stop it.
+        # After a fork the threads, and so the hub, are the parent's: a child cannot stop it.
         if server is None or self._end is None or self._process != os.getpid():
             return 0
         self._standing.state = State.DRAINING
         try:
-            # What clients ask of it while it drains is still answered.
+            # Clients' requests during the drain are still answered.
             return server.stop(self._config["drain"] if timeout is None else timeout)
         finally:
             self._server = self._http = self._tables = None
             self._end()
 
     def info(self) -> dict[str, Any]:
-        """Return the server's counters, by the names that INFO gives them."""
+        """Return the server's counters, by their INFO names."""
         return self._running().info()
 
     def tables(self) -> dict[str, dict[str, int]]:
-        """Return the figures of each table that is served, by its name.
+        """Return the figures of each served table, by its name.
 
-        Rows of a large table are counted on the side: they are some seconds old, and missing in its
-        first moments.
+        Rows of a large table are counted in the background: the figures are some seconds old, and
+        missing at first.
         """
         return self._running().tables()
 
@@ -263,13 +263,13 @@ class Hub:
         return self._running().stores()
 
     def rotate(self) -> None:
-        """Begin new files of the stores, where there are messages in the old ones."""
+        """Begin new files in the stores whose current files have messages."""
         self._running().rotate()
 
     def pulse(self) -> list[bool]:
-        """Send each worker a beat; return of each whether it has answered the beat before.
+        """Send each worker a beat; return for each whether it has answered the previous one.
 
-        Called again and again by one caller, it finds a worker that hangs.
+        Repeated calls by one caller find a hung worker.
         """
         return self._running().pulse()
 
@@ -277,11 +277,11 @@ class Hub:
         host, port = self._config["http.host"], self._config["http.port"]
         if port < 0:
             return None
-        # Here, for what they import takes megabytes.
+        # Imported here, because the imports take megabytes.
         from interlock.hub.httpd import HttpServer
         from interlock.hub.pages import HubPages
 
-        # Of the native server, not of this: it is asked while it drains too.
+        # From the native server, not from this object: it is also asked while it drains.
         standing = self._standing
         pages = HubPages(
             lambda: standing.state,
@@ -320,7 +320,7 @@ class Hub:
 def end(
     server: _core.HubServer, controller: Controller, http: HttpServer | None, process: int
 ) -> None:
-    """End a hub that was stopped, or that nobody holds any more."""
+    """End a hub that was stopped, or has no references left."""
     if process == os.getpid():
         server.stop(0.0)
         controller.stop()

@@ -1,6 +1,6 @@
 """The settings of a hub: each key once, with its default, its check and its line of help.
 
-The file's grammar, `--print-config`, the reference page and the messages of errors come from here.
+The file's grammar, `--print-config`, the reference page and the error messages are made from it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Setting:
     """One key of the configuration."""
 
     key: str
-    """As it stands in the file; a dot parts a table from its key."""
+    """Name in the file; a dot separates a table from its key."""
 
     default: bool | int | float | str | tuple[Entry, ...]
     check: Callable[[object], object]
-    """Gives the value, made canonical; raises InvalidValue."""
+    """Returns the value in canonical form; raises InvalidValue."""
 
     allowed: str
     """The text behind `allowed:` in an error."""
@@ -45,14 +45,14 @@ class Setting:
     """One line."""
 
     live: bool = False
-    """It can change while the hub runs."""
+    """True if it can change while the hub runs."""
 
     protected: bool = False
-    """It cannot be set by CONFIG SET, only where the configuration comes from: whoever reaches a
-    hub must not choose which files it reads and writes, or whom it lets in."""
+    """True if CONFIG SET cannot set it, only the configuration's sources: a client of a hub must
+    not choose which files it reads and writes, or whom it admits."""
 
     redis: str = ""
-    """The name that CONFIG GET and SET of Redis have for the same thing."""
+    """Name of the same setting in CONFIG GET and SET of Redis."""
 
     @property
     def variable(self) -> str:
@@ -62,7 +62,7 @@ class Setting:
     def parse(self, text: str) -> object:
         """Return the value of a text as the file would give it.
 
-        The text is from a flag, the environment or CONFIG SET, where all is text.
+        The text is from a flag, the environment or CONFIG SET, where all values are text.
         """
         if isinstance(self.default, str):
             return text
@@ -83,7 +83,7 @@ class Setting:
 
 
 MOST_BYTES = 2**40
-# The server keeps places within a request as 32-bit numbers.
+# The server keeps offsets within a request as 32-bit numbers.
 LONGEST = 2**31
 BYTES = "a whole number of bytes"
 OR_NONE = f"{BYTES}, from 0 (no limit) to {MOST_BYTES}"

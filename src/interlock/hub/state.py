@@ -1,4 +1,4 @@
-"""The state of a hub, for who watches it."""
+"""The state of a hub, for monitoring."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """The state of a hub: what it is doing."""
+    """The state of a hub: its current phase."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -14,7 +14,7 @@ class State(Enum):
 
 
 class Standing:
-    """The state of one hub. Apart from it, so that who looks at it does not hold the hub."""
+    """The state of one hub. Separate, so that an observer does not keep the hub alive."""
 
     def __init__(self) -> None:
         self.state = State.STARTING

@@ -1,7 +1,7 @@
-"""Stores that stand for themselves, each with those below it: what the native server is given.
+"""Top-level stores, each with those below it, as settings of the native server.
 
-A store that another one names is reached through that one alone. One that nobody names has topics;
-a `multiple` among these is no more than its stores, each of which gets its topics.
+A store that another one names is reached through that one alone. A top-level store has topics; a
+top-level `multiple` is only a group of its stores, each of which gets its topics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from interlock.hub.store_values import duration, rotation
 from interlock.hub.stores import STORES, Store
 
 DEEPEST = 16
-"""Levels of stores below one that stands for itself."""
+"""Maximum levels of stores below a top-level one."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Lane:
 
     store: Store
     filters: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=list)
-    """Globs of topics, and of those among them that do not."""
+    """Globs of topics, and of the exceptions among them."""
 
 
 def checked(value: object) -> tuple[Store, ...]:
@@ -66,7 +66,7 @@ def checked(value: object) -> tuple[Store, ...]:
 
 
 def _cycle(store: Store, named: Mapping[str, Store]) -> list[str]:
-    """Return the names from a store to itself; none if there is no such way."""
+    """Return the names on a cycle from a store to itself; none if there is no cycle."""
     above = dict.fromkeys(store.stores, store.name)
     trail = list(store.stores)
     while trail:
@@ -166,7 +166,7 @@ def lanes(stores: Sequence[Store]) -> list[Lane]:
             found.setdefault(store.name, Lane(store)).filters.append((topics, exclude))
             return
         for child in store.stores:
-            # What a child excludes reaches its sisters still.
+            # Topics that a child excludes still reach its siblings.
             reach(named[child], topics, (*exclude, *named[child].exclude))
 
     for store in stores:
@@ -182,16 +182,16 @@ def has_spool(store: Store, named: Mapping[str, Store]) -> bool:
 
 def _has_network(store: Store, named: Mapping[str, Store]) -> bool:
     if store.kind == "buffer":
-        # It has one itself.
+        # It has a spool itself.
         return False
     return store.kind == "network" or any(_has_network(named[n], named) for n in store.stores)
 
 
 def for_server(stores: Sequence[Store], root: Path | None) -> list[dict[str, Any]]:
-    """Return what the native server is given; `root` is the folder of spools that have no other.
+    """Return the native server's settings; `root` is the folder of spools without one of their own.
 
-    Raises InvalidValue, its place with the index of the store, where a file cannot be read, or
-    there is no folder for a spool.
+    Raises InvalidValue, its place with the index of the store, if a file cannot be read, or a spool
+    has no folder.
     """
     named = {store.name: store for store in stores}
     places = {store.name: index for index, store in enumerate(stores)}
@@ -234,14 +234,14 @@ def for_server(stores: Sequence[Store], root: Path | None) -> list[dict[str, Any
 
 
 def nodes(given: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield each store among what the native server is given, those within others too."""
+    """Yield each store of the native server's settings, including nested ones."""
     for node in given:
         yield node
         yield from nodes(node.get("children", ()))
 
 
 def spools(given: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the folder of each spool among what the native server is given."""
+    """Yield the name and the folder of each spool in the native server's settings."""
     return ((node["name"], node["spool"]["folder"]) for node in nodes(given) if "spool" in node)
 
 
@@ -274,7 +274,7 @@ def _network(store: Store, place: str) -> dict[str, Any]:
     password = address.password
     if store.password_file:
         text = (read("password_file", store.password_file) or b"").decode(errors="surrogateescape")
-        # What an editor adds behind the line is no part of it.
+        # A line break that an editor adds is not part of the line.
         password = text.rstrip("\r\n")
         if not password or "\n" in password or not password.isprintable():
             allowed = "a file with a password on a line"
@@ -297,7 +297,7 @@ def _network(store: Store, place: str) -> dict[str, Any]:
 
 def spool_root(journal: str, environment: Mapping[str, str]) -> Path | None:
     """Return the folder of spools: below the journal's, else in the state folder of a service or a
-    user; None: there is none."""
+    user; None if there is none."""
     if journal:
         return Path(journal) / "spool"
     service = environment.get("STATE_DIRECTORY", "").partition(":")[0]

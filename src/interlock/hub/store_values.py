@@ -1,4 +1,4 @@
-"""Checks of single values of a `[[store]]` table: each gives the value, made canonical."""
+"""Checks of single values of a `[[store]]` table: each returns the value in canonical form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def size(value: object) -> int:
 
 
 def at_least(least: int) -> Callable[[object], int]:
-    """Return the check of a number of bytes that is no less."""
+    """Return the check of a minimum number of bytes."""
 
     def check(value: object) -> int:
         found = size(value)
@@ -46,7 +46,7 @@ def duration(text: str) -> int:
 
 
 def rotation(text: str) -> tuple[int | None, int | None]:
-    """Return the bytes and the minutes after which a file is closed; None: not for that."""
+    """Return the bytes and the minutes after which a file is closed; None: not by that."""
     if text in PERIODS:
         return None, PERIODS[text]
     if DURATION.fullmatch(text):
@@ -82,7 +82,7 @@ def globs(value: object) -> tuple[str, ...]:
 
 
 def rotate(value: object) -> str:
-    """Return `value`, which must say after how much or how long a file is closed."""
+    """Return `value`, which must be the size or the time after which a file is closed."""
     if not isinstance(value, str):
         raise InvalidValue
     rotation(value)
@@ -115,7 +115,7 @@ def upstream(value: object) -> str:
 
 
 def timeout(value: object) -> float:
-    """Return `value`, which must be a number of seconds above 0, and no more than an hour."""
+    """Return `value`, which must be a number of seconds above 0 and up to an hour."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
         raise InvalidValue
     return float(value)

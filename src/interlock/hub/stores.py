@@ -1,4 +1,4 @@
-"""Stores of a hub, as `[[store]]` tables declare them, which keep messages or pass them on."""
+"""Stores of a hub, declared as `[[store]]` tables, which keep messages or forward them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Store:
     name: str
     kind: str
     topics: tuple[str, ...] | None
-    """Globs of the topics it keeps. None, until all stores are known: all of them, or none where
-    another store has this one."""
+    """Globs of its topics. Until all stores are known, None means all topics, or none if another
+    store has this one."""
 
     exclude: tuple[str, ...]
-    """Globs of those among them that it does not."""
+    """Globs of the exceptions among them."""
 
     stores: tuple[str, ...]
     """Names of the stores that it puts messages into."""
 
     queue: int
-    """Bytes that may wait to be written."""
+    """Maximum bytes that wait to be written."""
 
     full: str
     ack: str
@@ -43,29 +43,29 @@ class Store:
     protocol: str
     timeout: float
     spool: str
-    """The folder of its spool; empty: one that is found for it."""
+    """Folder of its spool; empty: a default folder."""
 
     spool_bytes: int
-    """Bytes that may wait in it."""
+    """Maximum bytes that wait in it."""
 
     path: str
     rotate: str
-    """Empty: only as the path asks for."""
+    """Empty: only as the path requires."""
 
     sync: str
     compress: int
     """The level of zstd; 0: closed files stay as they are."""
 
     keep: str
-    """The time that a closed file stays; empty: for ever."""
+    """Time that a closed file is kept; empty: for ever."""
 
     keep_bytes: int
-    """Bytes of all its files; 0: any number."""
+    """Maximum bytes of all its files; 0: unlimited."""
 
     local: bool
 
     def table(self) -> dict[str, object]:
-        """Return it as a `[[store]]` table that would give it."""
+        """Return it as a `[[store]]` table with the same meaning."""
         return {name: value for name, value in asdict(self).items() if name in KEYS[self.kind]}
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""State tables that a hub serves, as `[[table]]` tables declare them, and how they are opened."""
+"""State tables that a hub serves, declared as `[[table]]` tables, and how they are opened."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ServedTable:
 
     name: str
     columns: str
-    """In the text that a table keeps: `unread: U32, token: str[32]`."""
+    """In the text form that a table keeps: `unread: U32, token: str[32]`."""
 
     capacity: int
     key_size: int
     ttl: float
-    """Seconds that a row lives if it is not told; 0 for ever."""
+    """Default seconds that a row lives; 0 for ever."""
 
     on_full: str
     writers: int
@@ -35,15 +35,15 @@ class ServedTable:
     """Octal digits."""
 
     path: str
-    """The file in which it lies; empty: in the machine's shared memory, by its name."""
+    """File of the table; empty: in the machine's shared memory, by its name."""
 
     def table(self) -> dict[str, object]:
-        """Return it as a `[[table]]` table that would give it."""
+        """Return it as a `[[table]]` table with the same meaning."""
         return asdict(self)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Settings that no other table under this name may have otherwise."""
+        """Settings that every table under this name must share."""
         return self.name, self.columns, self.key_size, self.path
 
     def describe(self) -> str:
@@ -53,7 +53,7 @@ class ServedTable:
 
 
 class NotServed(Exception):
-    """A table cannot be served. `index`: which of them."""
+    """A table cannot be served. `index`: its place in the list."""
 
     def __init__(self, index: int, table: ServedTable, reason: str) -> None:
         self.index = index
@@ -67,13 +67,13 @@ def opened(
     open_before: _core.HubTables | None = None,
     keepers: Mapping[str, _core.TableKeeper] | None = None,
 ) -> _core.HubTables:
-    """Open tables, or make those that there are not.
+    """Open tables, or create the missing ones.
 
-    Those that were open before and are the same stay as they are. `keepers`: who writes to tables,
-    by their names, instead of the hub; they are the same as before.
+    Unchanged tables that were open before stay open. `keepers`: processes that write to tables
+    instead of the hub, by table name; unchanged since then.
 
     Raises:
-        NotServed: one has other columns, is none, or there is no room for it.
+        NotServed: one has other columns, is not a table, or does not fit.
     """
     found = _core.HubTables()
     known = {table.name: table.identity for table in before}
@@ -124,7 +124,7 @@ def _name(value: object) -> str:
 
 
 def _columns(value: object) -> str:
-    # Here, for what it imports is of no use to who has no tables.
+    # Imported here: a hub without tables does not need it.
     from interlock.table.schema import Schema
 
     try:

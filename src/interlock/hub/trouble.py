@@ -1,4 +1,4 @@
-"""The trouble with a hub's journal, for who watches it."""
+"""Trouble with a hub's journal, for monitoring."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 
 @dataclass(frozen=True)
 class Trouble:
-    """The trouble with a hub's journal, as its figures say it."""
+    """Trouble with a hub's journal, from its figures."""
 
     state: str
     error: str
     since: int
-    """Seconds since 1970; 0: nothing is wrong."""
+    """Seconds since 1970; 0 if nothing is wrong."""
 
     @classmethod
     def of(cls, info: Mapping[str, object]) -> Trouble:
-        """Return the trouble that INFO tells of."""
+        """Return the trouble that INFO reports."""
         since = info.get("journal_trouble_since")
         return cls(
             str(info.get("journal_state", "none")),
@@ -27,12 +27,12 @@ class Trouble:
         )
 
     def __bool__(self) -> bool:
-        """Return whether calls are refused for it."""
+        """Return whether calls are refused because of it."""
         return self.state in REFUSING
 
     @property
     def ends(self) -> bool:
-        """True if it lasts until the hub is started again."""
+        """True if it lasts until the hub is restarted."""
         return self.state == FAILED
 
     def told(self) -> dict[str, object]:

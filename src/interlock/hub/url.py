@@ -1,4 +1,4 @@
-"""An address or a URL, read into its parts: the place of a server, and the user to be there."""
+"""An address or a URL, split into its parts: a server, and the user there."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 @dataclass(frozen=True)
 class Address:
-    """The place of a server. Either the path or the host is empty."""
+    """A server's address. Either the path or the host is empty."""
 
     path: str = ""
-    """Of a unix socket; an abstract name has `@` before it."""
+    """Path of a unix socket; an abstract name begins with `@`."""
 
     host: str = ""
     port: int = 0
     user: str = ""
-    """Empty: the default user, if there is a password, or nobody."""
+    """Empty: the default user if there is a password, else none."""
 
     password: str | None = None
     tls: bool = False
     ca: str = ""
-    """The file of the authority that must have signed the server's certificate; empty: those that
-    this machine trusts."""
+    """File of the authority that must have signed the server's certificate; empty: those that this
+    machine trusts."""
 
     def __str__(self) -> str:
         if self.path:
@@ -32,17 +32,17 @@ class Address:
 
     @property
     def credentials(self) -> tuple[str, str] | None:
-        """User and password as AUTH takes them; None for nobody."""
+        """User and password as AUTH takes them; None without a user."""
         if not self.user and self.password is None:
             return None
         return self.user or "default", self.password or ""
 
 
 def parse(address: str) -> Address:
-    """Return the parts of an address. Raises ValueError, which shows no password, if it is none."""
+    """Return the parts of an address. Raises ValueError, without the password, if invalid."""
     try:
         found = _unix(address) if address.startswith("unix:") else _tcp(address)
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         found = None
     if found is None:
         raise ValueError(f"address is {without_password(address)!r}; allowed: {ALLOWED}")
@@ -55,7 +55,7 @@ def shown(host: str, port: int) -> str:
 
 
 def without_password(address: str) -> str:
-    """Return an address as it may be shown."""
+    """Return an address without its password."""
     return re.sub(r"^((?:\w+:(?=//))?/*).*@", r"\1***@", address)
 
 

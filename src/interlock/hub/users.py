@@ -1,4 +1,4 @@
-"""Users of a hub and their rights, as `[[user]]` tables declare them."""
+"""Users of a hub and their rights, declared as `[[user]]` tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interlock.hub.invalid_value import InvalidValue
 from interlock.hub.listed import WORDS, Key, ListOf, words
 
 DEFAULT = "default"
-# What a publisher or subscriber, a producer or consumer needs: nothing that empties a queue or
+# Commands for publishers, subscribers, producers and consumers: none of them empties a queue or
 # stops others' work.
 ORDINARY = (
     *("@pubsub", "@queue", "@table", "@stream", "@connection", "acl|whoami"),
@@ -23,14 +23,14 @@ ORDINARY = (
 
 @dataclass(frozen=True)
 class User:
-    """A user that may connect, and what it may do."""
+    """A user that may connect, with its rights."""
 
     name: str
     passwords: tuple[str, ...]
-    """Hashes, any of which lets it in; none, only of `default`: everybody is this user."""
+    """Hashes, any of which admits it; none only for `default`: everybody is this user."""
 
     commands: tuple[str, ...]
-    """Rules, the last one that fits decides: `@class`, `name`, and with `-` what is taken away."""
+    """Rules, the last match decides: `@class`, `name`, and with `-` what is taken away."""
 
     publish: tuple[str, ...]
     """Patterns of the topics that it may publish to."""
@@ -45,16 +45,16 @@ class User:
     """Patterns of the tables whose rows it may read and write."""
 
     queues_memory: int = 0
-    """Bytes that those queues may take together before it can put no more; 0: no bound."""
+    """Maximum bytes of those queues together, beyond which its puts are refused; 0: unlimited."""
 
     @property
     def is_open(self) -> bool:
-        """It needs no password."""
+        """True if it needs no password."""
         return not self.passwords
 
     def knows(self, password: bytes) -> bool:
         """Return whether it is one of the user's passwords."""
-        # All of them, so that the time does not tell which.
+        # All of them, so that the time does not reveal which.
         found = [passwords.matches(password, known) for known in self.passwords]
         return any(found)
 
@@ -96,7 +96,7 @@ class User:
         )
 
     def table(self) -> dict[str, object]:
-        """Return the user as a `[[user]]` table that would give it."""
+        """Return the user as a `[[user]]` table with the same meaning."""
         found: dict[str, object] = {"name": self.name}
         if self.passwords:
             found["passwords"] = list(self.passwords)
@@ -110,7 +110,7 @@ class User:
         return found
 
     def describe(self) -> str:
-        """Return a line for people: what is open to it."""
+        """Return a line for people: the user's rights."""
         commands = " ".join(self.commands)
 
         def named(patterns: Sequence[str], none: str = "nothing") -> str:
@@ -126,11 +126,11 @@ class User:
 
 
 EVERYBODY = User(DEFAULT, (), ("@all",), ("*",), ("*",), ("*",), ("*",))
-"""The user that there is when none is named: whoever connects may do all."""
+"""The only user if none is declared: any client may do everything."""
 
 
 def ask_password(users: Sequence[User]) -> bool:
-    """Return whether nobody is let in without a password."""
+    """Return whether every login needs a password."""
     return not any(user.is_open for user in users)
 
 
@@ -184,7 +184,7 @@ def _made(values: Mapping[str, Any], given: frozenset[str]) -> User:
 
 
 def meant(rule: str) -> set[str]:
-    """Return the commands that a rule without its sign names; none if there is no such thing."""
+    """Return the commands that a rule without its sign names; empty for an unknown name."""
     declared = _core.HubServer.commands()
     if rule == "@all":
         return {name for name, _ in declared}

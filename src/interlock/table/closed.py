@@ -1,4 +1,4 @@
-"""A handle that was closed."""
+"""A closed handle."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ __all__ = ["closed_kind"]
 
 @functools.cache
 def closed_kind(kind: type[Any]) -> type[Any]:
-    """Return a kind of table whose every call raises, to be the class of one that was closed.
+    """Return a kind of table whose every call raises: the class of a closed handle.
 
-    So an open one asks nowhere whether it is closed: a read takes less time than a memory access.
+    An open table therefore checks nowhere whether it is closed: a read takes less time than a
+    memory access.
     """
     if getattr(kind, "_is_closed", False):
         return kind
@@ -31,7 +32,7 @@ def closed_kind(kind: type[Any]) -> type[Any]:
 
 
 def _reads(name: str) -> bool:
-    """Return whether what has this name reads or writes a table."""
+    """Return whether the attribute with this name reads or writes a table."""
     return name in INNER or not name.startswith("_")
 
 
@@ -43,7 +44,7 @@ KEPT = frozenset({
     "attach", "capacity", "close", "closed", "copy", "created", "default_ttl", "key_size", "mode",
     "on_full", "open", "path", "remove", "row", "schema",
 })  # fmt: skip
-"""Facts of a table, closed or not, and what makes others."""
+"""Facts of a table, closed or not, and methods that make other objects."""
 INNER = frozenset({
     "__arrow_c_schema__", "__arrow_c_stream__", "__bool__", "__contains__", "__delitem__",
     "__enter__", "__eq__", "__getitem__", "__ior__", "__iter__", "__len__", "__reduce__",

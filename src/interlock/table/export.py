@@ -1,4 +1,4 @@
-"""All rows at once, for programs that look at columns: Arrow readers and NumPy."""
+"""All rows at once, for programs that read columns: Arrow readers and NumPy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["EXPIRES", "TableExport", "key_name"]
 
 EXPIRES = "_expires"
-"""The name of the column that says when rows expire; a table's own names do not begin with _."""
+"""Name of the column with each row's expiry; a table's own names do not begin with _."""
 
 
 class TableExport:
     """A view of a table's rows for a program that reads Arrow, or as an array of NumPy.
 
-    ``SharedTable.export`` makes it. It holds no rows: who reads it goes over the table, a batch of
-    up to 65,536 rows (and 16 MiB) at a time. Each row is one that was there as a whole; rows of
-    different keys are of different moments. A row that is there all the time is met once.
+    ``SharedTable.export`` makes it. It holds no rows: a reader iterates over the table, a batch of
+    up to 65,536 rows (and 16 MiB) at a time. Each row is one that existed as a whole; rows of
+    different keys may be from different moments. A row that exists throughout is read once.
     """
 
     def __init__(
@@ -57,23 +57,23 @@ class TableExport:
         return self._inner.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows as a capsule of the Arrow C stream interface; each goes over them anew.
+        """Return the rows as a capsule of the Arrow C stream interface; each capsule iterates anew.
 
         Args:
-            requested_schema: not looked at; readers cast what they get.
+            requested_schema: ignored; readers cast the columns.
         """
         return self._inner.__arrow_c_stream__(requested_schema)
 
     def to_numpy(self) -> np.ndarray[Any, np.dtype[np.void]]:
         """Return the rows as a structured array: a field for the key, and one for each column.
 
-        A ``str`` is a ``U`` of as many characters as its size has bytes, ``bytes`` are an ``S``;
-        both drop zeros at their end, as NumPy does. The time at which a row expires is a
+        A ``str`` is a ``U`` of as many characters as its size has bytes, ``bytes`` become an ``S``;
+        both drop trailing zeros, as NumPy does. The time at which a row expires is a
         ``datetime64[us]`` in UTC, ``NaT`` for never.
 
         Raises:
             ImportError: NumPy is not installed.
-            ValueError: a key is not UTF-8, and keys are wanted as ``str``.
+            ValueError: a key is not UTF-8, and ``keys`` is ``"str"``.
         """
         try:
             import numpy as np
@@ -88,13 +88,13 @@ class TableExport:
         if self._expiry:
             fields.append((self._expiry, "M8[us]"))
         dtype = np.dtype(fields)
-        # A view of its own, for records are read once.
+        # A view of its own, because records are read once.
         batches = self._begun([column.name for column in self._columns])
         filled, rows = 0, np.empty(len(self._table), dtype)
         while True:
             count, packed = batches._records()
             if not count:
-                # What was there is more than was counted, or less, where others write.
+                # Other processes write, so there may be more or fewer rows than were counted.
                 return rows[:filled].copy() if filled < len(rows) else rows
             if filled + count > len(rows):
                 rows = np.concatenate([rows[:filled], np.empty(count + filled // 8, dtype)])

@@ -1,4 +1,4 @@
-"""Merge kinds: markers that say how two concurrent changes of a column meet."""
+"""Merge kinds: markers that say how two concurrent changes of a column are merged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MergeKind = Literal["last", "sum", "max", "flags"]
 class Merge:
     """The base of the markers ``Last``, ``Sum``, ``Max`` and ``Flags``.
 
-    A marker stands in a column's annotation: ``unread: Annotated[U32, Sum]``. It matters to the
-    nodes of a cluster alone: the memory of a table is the same with it and without.
+    A marker goes in a column's annotation: ``unread: Annotated[U32, Sum]``. Only the nodes of a
+    cluster use it: a table's memory is the same with and without it.
     """
 
     kind: ClassVar[MergeKind]
@@ -25,10 +25,10 @@ class Merge:
 
 
 class Last(Merge):
-    """Marks a column that is what it was last set to; what a column without a marker is.
+    """Marks a column that keeps the value last set; the default for a column without a marker.
 
-    Of two concurrent changes the later by the hybrid logical clock is left, of two at the same
-    moment that of the data centre whose name comes later.
+    Of two concurrent changes, the later by the hybrid logical clock wins; at the same moment, the
+    one of the data centre whose name sorts last.
     """
 
     kind = "last"
@@ -36,11 +36,11 @@ class Last(Merge):
 
 
 class Sum(Merge):
-    """Marks a number to which concurrent increments add up: ``unread: Annotated[U32, Sum]``.
+    """Marks a number whose concurrent increments add up: ``unread: Annotated[U32, Sum]``.
 
-    An increment of each data centre counts once. To set it sets it to a value; what is added
-    elsewhere at the same time comes on top. A sum beyond the column's range is shown as the end of
-    the range, and kept as it is.
+    An increment of each data centre counts once. Setting the column replaces the value; increments
+    made elsewhere at the same time are added to it. A sum beyond the column's range is shown as the
+    end of the range, and kept in full.
     """
 
     kind = "sum"
@@ -48,9 +48,9 @@ class Sum(Merge):
 
 
 class Max(Merge):
-    """Marks a number of which the greatest is left: ``last_seen: Annotated[U64, Max]``.
+    """Marks a number that keeps its greatest value: ``last_seen: Annotated[U64, Max]``.
 
-    It never falls while the row lives: to set it to less than it is changes nothing.
+    It never falls while the row lives: setting a smaller value changes nothing.
     """
 
     kind = "max"
@@ -58,10 +58,10 @@ class Max(Merge):
 
 
 class Flags(Merge):
-    """Marks an unsigned int of which each bit is a flag: ``devices: Annotated[U16, Flags]``.
+    """Marks an unsigned int whose bits are flags: ``devices: Annotated[U16, Flags]``.
 
-    Bits that are set and cleared in different data centres at the same time do not undo each
-    other; of one bit that is set here and cleared there at the same time, set is left.
+    Bits that different data centres set and clear at the same time do not undo each other; if one
+    data centre sets a bit while another clears it, the bit is set.
     """
 
     kind = "flags"
@@ -72,7 +72,7 @@ def rules_of(row: type[Row]) -> tuple[MergeKind, ...]:
     """Return the merge kind of each column of a row's class, in their order.
 
     Raises:
-        TypeError: it is no class of rows, or a marker is on a column that it is not for.
+        TypeError: not a class of rows, or a marker does not fit its column.
         ValueError: a column cannot hold its default.
     """
     schema = Schema.of(row)
@@ -98,7 +98,7 @@ def _rule(row: type[Row], name: str, kind: str, hint: Any) -> MergeKind:
 
 
 def _marker(extra: Any) -> type[Merge] | None:
-    """Return the marker that this is; `Sum()` is taken for `Sum`."""
+    """Return this marker; `Sum()` is taken as `Sum`."""
     if isinstance(extra, Merge):
         return type(extra)
     return extra if isinstance(extra, type) and issubclass(extra, Merge) else None

@@ -27,12 +27,12 @@ NumberKind = Literal["U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F32"
 
 
 class RowType(msgspec.StructMeta):
-    """The type of rows' classes: each of them is frozen, and made from keywords alone."""
+    """Metaclass of row classes: each is frozen and takes keyword arguments only."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> RowType:
-        """Make a class of rows."""
+        """Create a class of rows."""
         options = {**options, "frozen": True, "kw_only": True}
         made: RowType = super().__new__(mcs, name, bases, namespace, **options)
         return made
@@ -51,15 +51,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, metaclass=RowType):
             token: Annotated[str, Size(32)]
 
     Columns are ``U8`` to ``U64``, ``I8`` to ``I64``, ``F32``, ``F64`` (or ``float``), ``bool``, and
-    ``str`` or ``bytes`` with a ``Size``. A row is frozen: ``row.unread += 1`` would change a copy,
-    and the table would not know. ``table.incr``, ``set_column`` and ``patch`` change the table.
+    ``str`` or ``bytes`` with a ``Size``. A row is frozen, because ``row.unread += 1`` would change
+    a copy and not the table. ``table.incr``, ``set_column`` and ``patch`` change the table.
 
-    Where a cluster serves the table, a marker says what two changes of a column at once give:
-    ``unread: Annotated[U32, Sum]`` adds them up, ``Max``, ``Flags`` and ``Last`` are the others.
+    Where a cluster serves the table, a marker says how concurrent changes of a column are merged:
+    ``unread: Annotated[U32, Sum]`` adds them up; ``Max``, ``Flags`` and ``Last`` are the others.
 
-    Rows are compared by value, may be hashed, pickled and matched, and ``msgspec`` reads and writes
-    them as JSON; ``msgspec.structs.replace(row, unread=0)`` gives a changed copy. Values are
-    checked when a row is written to a table, not when it is made.
+    Rows compare by value and can be hashed, pickled and matched; ``msgspec`` reads and writes them
+    as JSON, and ``msgspec.structs.replace(row, unread=0)`` returns a changed copy. Values are
+    checked when a row is written to a table, not when it is created.
     """
 
 
@@ -68,7 +68,7 @@ class Size:
     """The most bytes of a ``str`` (in UTF-8) or ``bytes`` column: ``Annotated[str, Size(32)]``.
 
     Raises:
-        TypeError, ValueError: it is no int from 1 to 32,768.
+        TypeError, ValueError: not an int from 1 to 32,768.
     """
 
     bytes: int
@@ -104,8 +104,8 @@ I32 = Annotated[int, Number("I32")]
 I64 = Annotated[int, Number("I64")]
 """An int from -2**63 to 2**63 - 1."""
 F32 = Annotated[float, Number("F32")]
-"""A float kept with 24 bits of precision."""
+"""A float stored with 24 bits of precision."""
 F64 = Annotated[float, Number("F64")]
-"""A float as Python has it."""
+"""A float as in Python."""
 
 MOST_BYTES = 32_768

@@ -29,7 +29,7 @@ class Column:
     name: str
     kind: Kind
     size: int = 0
-    """The most bytes of a ``str`` or ``bytes``; 0 for all others."""
+    """Maximum bytes of a ``str`` or ``bytes``; 0 for all others."""
 
     def __str__(self) -> str:
         size = f"[{self.size}]" if self.size else ""
@@ -40,8 +40,8 @@ class Column:
 class Schema:
     """The columns of a table, in their order.
 
-    Its text is ``app_id: U32, background: bool, token: str[32]``: what errors print, the command
-    takes, and a table keeps in its header.
+    Its text is ``app_id: U32, background: bool, token: str[32]``: the form that errors print, the
+    command accepts and a table keeps in its header.
     """
 
     columns: tuple[Column, ...]
@@ -51,7 +51,7 @@ class Schema:
         """Return the schema of a row's class.
 
         Raises:
-            TypeError: it is no subclass of ``Row``, has no column, or one of another type.
+            TypeError: not a subclass of ``Row``, no column, or a column of another type.
             ValueError: a column cannot hold its default.
         """
         if not (isinstance(row, type) and issubclass(row, Row)):
@@ -69,10 +69,10 @@ class Schema:
                 f"{row.__qualname__} has no column; annotate one, such as `unread: U32`"
             )
         schema = cls(tuple(_column(row, name, hints[name]) for name in names))
-        # Of the last columns, those without one among them.
+        # Trailing columns without a default.
         defaults = row.__struct_defaults__
         for column, default in zip(schema.columns[-len(defaults) :], defaults, strict=False):
-            # A default that is made for each row is checked when the row is written.
+            # A default factory's value is checked when the row is written.
             if default is not msgspec.NODEFAULT and type(default).__name__ != "Factory":
                 _check_default(f"{row.__qualname__}.{column.name}", column, default)
         return schema
@@ -82,8 +82,8 @@ class Schema:
         """Return the schema of a text.
 
         Raises:
-            ValueError: a column is not of the form ``name: type`` or ``name: str[32]``, or two have
-                one name.
+            ValueError: a column is not of the form ``name: type`` or ``name: str[32]``, or two
+                columns have the same name.
         """
         columns = [_parsed(part) for part in text.split(",")]
         names = [column.name for column in columns]
@@ -100,14 +100,14 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def row(self) -> type[Row]:
-        """Return a class of rows with these columns; it is one for all tables that have them."""
+        """Return a class of rows with these columns; all tables with these columns share it."""
         return _row_class(self)
 
     def column(self, name: str) -> Column:
         """Return a column by its name.
 
         Raises:
-            ValueError: there is none; the message names those there are.
+            ValueError: no such column; the message lists the columns.
         """
         for column in self.columns:
             if column.name == name:
@@ -118,7 +118,7 @@ class Schema:
 @functools.cache
 def _row_class(schema: Schema) -> type[Row]:
     hints = {column.name: _annotation(column) for column in schema.columns}
-    # No module has the class: what unpickles a row makes the class by its columns.
+    # The class is in no module: unpickling a row makes the class from its columns.
     reduced = {"__reduce__": lambda row: (_made, (str(schema), msgspec.structs.asdict(row)))}
     made: Any = RowType("Row", (Row,), {"__annotations__": hints, **reduced})
     return cast("type[Row]", made)
@@ -201,7 +201,7 @@ def _check_default(place: str, column: Column, default: Any) -> None:
 
 
 def _named(name: str) -> bool:
-    """Return whether a column may be called so."""
+    """Return whether a column may have this name."""
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
 
 

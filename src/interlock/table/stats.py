@@ -1,4 +1,4 @@
-"""The rows of a table by count, and what has come to pass in it."""
+"""Counts of a table's rows, and of the events in it."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ class Level:
 
     slots: int
     rows: int
-    """Live rows in it."""
+    """Live rows in this row of buckets."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """The rows of a table, and what has come to pass in it since it was made, in all processes."""
+    """Counts of a table's rows, and of the events since it was created, in all processes."""
 
     rows: int
     """Live rows."""
     slots: int
     capacity: int
-    """Rows that it surely holds."""
+    """Rows that are guaranteed to fit."""
     levels: tuple[Level, ...]
     highest_level: int
-    """The last of the four rows of buckets that holds a row, from 1; 0 in an empty table."""
+    """Last of the four rows of buckets that holds a row, from 1; 0 in an empty table."""
     expired: int
-    """Rows that have expired and whose slot nobody has needed yet."""
+    """Expired rows whose slot has not been reused yet."""
     moves: int
-    """Rows that made room for another by moving."""
+    """Rows that moved to make room for another."""
     overwritten_expired: int
-    """Expired rows whose slot another key got."""
+    """Expired rows whose slot another key took."""
     overwritten: int
-    """Live rows that were overwritten, for the table was full."""
+    """Live rows that were overwritten because the table was full."""
     retries: int
-    """Reads that were made again, for a write came between."""
+    """Reads that were repeated because a write came between."""
     recovered: int
-    """Writers that died within a write, which others finished or undid."""
+    """Writers that died during a write; other processes completed or undid the write."""
     held: int
-    """Slots and buckets that a writer holds just now."""
+    """Slots and buckets that a writer holds right now."""
     writers: int
-    """Threads that have written and live."""
+    """Live threads that have written."""
     bytes: int
-    """The memory of the table."""
+    """Memory of the table, in bytes."""
     slot_bytes: int
-    """The memory of a slot, with its tag."""
+    """Memory of a slot, with its tag, in bytes."""
 
     @classmethod
     def of(cls, capacity: int, counts: dict[str, Any]) -> TableStats:
-        """Return the statistics of what the native table counts."""
+        """Return the statistics from the native table's counts."""
         levels = tuple(Level(*level) for level in counts.pop("levels"))
         used = [number for number, level in enumerate(levels, 1) if level.rows]
         return cls(
@@ -67,11 +67,11 @@ class TableStats:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """Fate of the rows of a table that was resized."""
+    """Fate of the rows of a resized table."""
 
     moved: int
-    """Rows that are in it."""
+    """Rows in the resized table."""
     expired: int
-    """Rows that had expired, and are gone."""
+    """Rows that had expired and were dropped."""
     dropped: int
-    """Live rows for which there was no room: those that were accessed longest ago."""
+    """Live rows that did not fit: the least recently accessed ones."""

@@ -44,20 +44,21 @@ Place = str | os.PathLike[str]
 class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
     """A mapping of keys to rows that every process of the machine reads and writes.
 
-    ``SharedTable.open("presence", Presence, capacity=100_000)`` makes it or attaches to it. It is a
-    ``MutableMapping``: ``in``, ``len``, ``pop``, ``setdefault``, ``update``, ``items`` and the rest
-    do what they do for a dict, each atomically for one row. Keys are ``str``, ``int`` or ``bytes``,
-    and ``7``, ``"7"`` and ``b"7"`` are one key; iteration gives them as ``str``, or as ``bytes``
-    where they are no UTF-8.
+    ``SharedTable.open("presence", Presence, capacity=100_000)`` creates the table or attaches to
+    it. A table is a ``MutableMapping``: ``in``, ``len``, ``pop``, ``setdefault``, ``update``,
+    ``items`` and the rest do what they do for a dict, each atomically for one row. Keys are
+    ``str``, ``int`` or ``bytes``; ``7``, ``"7"`` and ``b"7"`` are the same key. Iteration returns
+    them as ``str``, or as ``bytes`` where they are not UTF-8.
 
-    Readers never wait. A write waits for another to the same row, which takes nanoseconds; what a
-    killed process left is finished or undone by whoever comes upon it. ``len`` counts: it takes as
-    long as going over all slots. What another process inserts or deletes during an iteration may be
-    in it or not; what is there all the time is in it.
+    Readers never wait. A write waits for another write to the same row, which takes nanoseconds; if
+    a process dies mid-write, the next process that meets the row completes or undoes the write.
+    ``len`` counts, and takes as long as iterating over all slots. An iteration may or may not
+    include rows that other processes insert or delete meanwhile; it includes every row that exists
+    throughout.
     """
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """Refuse: ``open`` and ``attach`` say which is meant.
+        """Refuse: call ``open`` or ``attach``.
 
         Raises:
             TypeError: always.
@@ -82,34 +83,35 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         patience: Seconds = 1.0,
         keeper: bool = False,
     ) -> SharedTable[W2]:
-        """Attach to a table, or make it.
+        """Attach to a table, or create it.
 
-        What is there keeps the capacity, time to live and rule of whoever made it; its columns must
-        be those of ``row``, and its key size the same. ``created`` says whether this call made it.
+        An existing table keeps the capacity, time to live and rule it was created with; its columns
+        must be those of ``row``, and its key size the same. ``created`` is True if this call
+        created it.
 
         Args:
             name: a name in the machine's shared memory, or the path of a file (``pathlib.Path``).
             row: the class of its rows.
-            capacity: rows that it surely holds. Beyond them rows may be overwritten.
-            key_size: most bytes of a key, 1 to 1,024. Default 32.
-            ttl: seconds that a row lives after it was set, if it is not told. Default: for ever.
-            on_full: ``"evict"`` overwrites the row that was accessed longest ago of those whose
-                slot the new one may take, ``"raise"`` raises ``TableFull``. Default ``"evict"``.
-            writers: most threads that write at once, 1 to 4,095. Default 1,024.
-            mode: who may open it. Default 0o600, this user alone. Whoever may not write may not
-                read it either.
-            patience: seconds that a write waits for a process that holds the row, lives, and does
-                not go on. Default 1.
-            keeper: of nodes of a cluster: from now on nobody writes to it but this process, through
-                what it has opened so. Default False.
+            capacity: rows that are guaranteed to fit. Beyond them rows may be overwritten.
+            key_size: maximum bytes of a key, 1 to 1,024. Default 32.
+            ttl: default seconds that a row lives after it was set. Default: without limit.
+            on_full: ``"evict"`` overwrites the least recently accessed of the rows whose slot the
+                new one may take; ``"raise"`` raises ``TableFull``. Default ``"evict"``.
+            writers: maximum threads that write concurrently, 1 to 4,095. Default 1,024.
+            mode: permissions. Default 0o600: this user alone. A user without write permission
+                cannot read it either.
+            patience: seconds that a write waits for a live process that holds the row and does not
+                release it. Default 1.
+            keeper: for a cluster node: from now on only this process writes to the table, through
+                handles opened with ``keeper``. Default False.
 
         Raises:
-            SchemaMismatch: the table that is there has other columns, or another key size.
-            TableKept: with ``keeper``, where another process is it already, and lives.
-            NotATable: no table lies there, or one of another version or namespace.
-            PermissionError: it is another user's, or open to more than ``mode``.
-            OSError: there is no room for it.
-            TypeError, ValueError: an argument is of a wrong type or out of its range.
+            SchemaMismatch: the existing table has other columns, or another key size.
+            TableKept: with ``keeper``, if another live process keeps the table.
+            NotATable: not a table, or one of another version or namespace.
+            PermissionError: the table is another user's, or open to more than ``mode``.
+            OSError: not enough memory or disk space.
+            TypeError, ValueError: an argument has a wrong type or is out of range.
         """
         if on_full not in ("evict", "raise"):
             raise ValueError(f"open(): on_full is {on_full!r}; allowed: 'evict', 'raise'")
@@ -141,16 +143,16 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
     def attach(
         cls, name: Place, row: type[W2] | None = None, *, mode: int = 0o600, patience: Seconds = 1.0
     ) -> SharedTable[W2]:
-        """Attach to a table that is there.
+        """Attach to an existing table.
 
         Args:
-            name: as of ``open``.
-            row: the class of its rows. Default: one made of the columns that it has.
-            mode, patience: as of ``open``.
+            name: as for ``open``.
+            row: the class of its rows. Default: one made from the table's columns.
+            mode, patience: as for ``open``.
 
         Raises:
-            FileNotFoundError: there is no such table.
-            SchemaMismatch, NotATable, PermissionError: as of ``open``.
+            FileNotFoundError: no such table.
+            SchemaMismatch, NotATable, PermissionError: as for ``open``.
         """
         waits = seconds(patience, "attach(): patience")
         _check("attach", "mode", mode, 0, 0o777)
@@ -158,7 +160,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         table = _core.Table.__new__(kind, *_placed(name), None, 1, 32, None, True, 1, mode, waits)
         made = cast("type[W2]", Schema.parse(table.schema).row()) if row is None else row
         if row is not None and str(Schema.of(row)) != table.schema:
-            # Its words are those of opening it.
+            # The errors' wording is that of opening it.
             return cls.open(name, row, capacity=table.capacity, mode=mode, patience=patience)
         table._use(made, *_converters(made))
         return table
@@ -167,12 +169,12 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
     def remove(name: Place) -> bool:
         """Remove a table, and return whether there was one.
 
-        Who has it open goes on with it; its memory is given back when nobody has.
+        Processes that have it open keep using it; its memory is freed when the last one closes it.
         """
         return _core.remove_table(*_placed(name))
 
     if TYPE_CHECKING:
-        # The native class does these, and knows of no class of rows.
+        # The native class implements these, and knows no row classes.
         def __getitem__(self, key: Key, /) -> W: ...
         def __setitem__(self, key: Key, row: W, /) -> None: ...
         @overload
@@ -207,7 +209,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         def set_many(self, rows: Mapping[Any, W], /) -> None: ...  # noqa: D102
 
     def __bool__(self) -> bool:
-        # To count all of them would take long.
+        # Counting all of them would take long.
         return bool(self._scan().next(1))
 
     def __iter__(self) -> Iterator[Key]:
@@ -215,13 +217,13 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             yield key
 
     def scan(self, *, batch: int = 1000) -> Iterator[tuple[Key, W]]:
-        """Go over all rows: keys with rows, as they are when they are come upon.
+        """Iterate over all rows: keys with rows, each as it is when it is reached.
 
         Args:
-            batch: rows that are read at once. Default 1,000.
+            batch: rows per read. Default 1,000.
 
         Raises:
-            TypeError, ValueError: batch is no int, or less than 1.
+            TypeError, ValueError: ``batch`` is not an int, or less than 1.
         """
         _check("scan", "batch", batch, 1, 2**32)
         return self._scanned(batch)
@@ -245,12 +247,12 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         return TableItems(self)
 
     def setdefault(self, key: Key, default: W | None = None, /) -> W:
-        """Return the row of a key; set it to ``default`` first where there is none.
+        """Return the row of a key; set it to ``default`` first if the key is missing.
 
-        Of several processes that do so at once, one sets it, and all return what it set.
+        If several processes do so concurrently, one sets it, and all return the row it set.
 
         Raises:
-            TypeError: there is none, and no default.
+            TypeError: the key is missing, and no default is given.
         """
         while True:
             found: W | None = self.get(key)
@@ -264,15 +266,15 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
                 return default
 
     def popitem(self) -> tuple[Key, W]:
-        """Delete a row, whichever it is, and return it with its key.
+        """Delete an arbitrary row, and return it with its key.
 
-        Of several processes that do so at once, each gets rows of its own.
+        If several processes do so concurrently, each gets different rows.
 
         Raises:
-            KeyError: there is none.
+            KeyError: the table is empty.
         """
-        # On from where the last was, or emptying a table would go over its free slots each time.
-        # An iteration is taken out while it is in use: of several threads each has its own.
+        # Continue where the last call stopped: otherwise emptying a table would pass over its free
+        # slots each time. An iteration is taken out while in use: each thread has its own.
         for begun in (True, False):
             for scan in self._taken(begun):
                 for key, _ in scan:
@@ -282,7 +284,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         raise KeyError("popitem(): the table is empty")
 
     def _taken(self, begun: bool) -> Iterator[Iterator[tuple[Key, W]]]:
-        """Yield iterations for ``popitem``: those that were begun, or a new one."""
+        """Yield iterations for ``popitem``: those already begun, or a new one."""
         if not begun:
             yield self.scan(batch=100)
             return
@@ -295,17 +297,17 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         return []
 
     def update(self, rows: Any = (), /, **named: W) -> None:
-        """Set rows: of a mapping, of an iterable of pairs, of keywords; each by itself.
+        """Set rows from a mapping, an iterable of pairs, or keywords; each row separately.
 
         Args:
             rows: a mapping of keys to rows, or an iterable of pairs. Default: none.
             named: rows by name.
 
         Raises:
-            TypeError, ValueError: what is given is none of these, or no row of this table; what was
-                before it is set.
+            TypeError, ValueError: an argument is none of these, or not a row of this table; the
+                rows before it are set.
         """
-        # A table's items are read once; by its keys one would be asked for that has gone meanwhile.
+        # A table's items are read once; by its keys, a row might have been deleted meanwhile.
         super().update(rows.items() if isinstance(rows, SharedTable) else rows, **named)
 
     def clear(self) -> None:
@@ -313,7 +315,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         self.reset()
 
     def copy(self) -> NoReturn:
-        """Refuse: a copy is seldom meant, and ``dict(table.items())`` has the rows.
+        """Refuse: a copy is seldom wanted, and ``dict(table.items())`` has the rows.
 
         Raises:
             TypeError: always.
@@ -323,19 +325,19 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         )
 
     def __eq__(self, other: object) -> bool:
-        """Return whether a mapping has the same rows, at keys that are the same for a table."""
+        """Return whether a mapping has the same rows, at keys that are equal for a table."""
         if self is other:
             return True
         if not isinstance(other, Mapping):
             return NotImplemented
         if len(self) != len(other):
             return False
-        # By items: dict(self) would ask for each key again, which may be gone by then.
+        # By items: dict(self) would read each key again, which may be deleted by then.
         rows = dict(self.items())
         try:
             theirs = {shown(_core.canonical(key)): row for key, row in other.items()}
         except (TypeError, ValueError):
-            # What is no key of a table is not in this one.
+            # A value that cannot be a key of a table is not in this one.
             return False
         return len(theirs) == len(other) and rows == theirs
 
@@ -351,12 +353,12 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         return False
 
     def close(self) -> None:
-        """Have every further call through this handle raise ``ValueError``.
+        """Close this handle: every further call through it raises ``ValueError``.
 
-        Others have the table open as before, and its rows stay. An iteration that has come upon a
-        row goes on to its end. The memory is unmapped when the last reference to this handle goes.
-        Nothing need be closed: what is written is there for all when the call returns. A second
-        call does nothing.
+        Other handles stay open, and the rows stay. An iteration that has reached a row continues to
+        its end. The memory is unmapped when the last reference to this handle is dropped. You need
+        not close a table: a write is visible to all when the call returns. A second call does
+        nothing.
         """
         self.__class__ = closed_kind(type(self))
 
@@ -367,25 +369,26 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         self.close()
 
     def resize(self, capacity: int, *, drop: bool = False) -> Resized:
-        """Make room for more rows, or for fewer, while all processes go on.
+        """Make room for more rows, or for fewer, while all processes keep working.
 
-        Whoever has the table open follows with its next call. Readers never wait; writers do while
-        the last rows are copied, and raise ``RowBusy`` where that takes longer than their patience
-        (a table of many million rows that many write to). A process that is killed in the midst of
-        it leaves the table as it was. Old and new are both in memory until all have followed.
+        Every process that has the table open follows with its next call. Readers never wait;
+        writers wait while the last rows are copied, and raise ``RowBusy`` if that takes longer than
+        their patience (a table of many million rows with many writers). If a process is killed
+        during a resize, the table stays as it was. Old and new are both in memory until all
+        processes have followed.
 
         Args:
-            capacity: rows that it surely holds from now on.
-            drop: drop live rows for which there is no room, those that were accessed longest ago.
+            capacity: rows that are guaranteed to fit from now on.
+            drop: drop live rows that do not fit, the least recently accessed ones.
                 Default: refuse.
 
         Raises:
-            TableFull: it holds more rows than ``capacity``, and ``drop`` is not set.
-            RowBusy: a writer that lives does not go on, or another process resizes.
-            FileNotFoundError: it was removed.
-            PermissionError: it is another user's.
-            OSError: there is no room for both.
-            TypeError, ValueError: an argument is of a wrong type or out of its range.
+            TableFull: the table holds more rows than ``capacity``, and ``drop`` is not set.
+            RowBusy: a live writer does not finish, or another process resizes.
+            FileNotFoundError: the table was removed.
+            PermissionError: the table is another user's.
+            OSError: not enough memory or disk space for both.
+            TypeError, ValueError: an argument has a wrong type or is out of range.
         """
         _check("resize", "capacity", capacity, 1, 2**40)
         if not isinstance(drop, bool):
@@ -393,7 +396,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         return Resized(*self._resize(capacity, drop))
 
     def stats(self) -> TableStats:
-        """Count the rows, and return what has come to pass in the table."""
+        """Count the rows, and return the counts of the table's events."""
         return TableStats.of(self.capacity, self._stats())
 
     def export(
@@ -403,19 +406,19 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         columns: Sequence[str] | None = None,
         expiry: bool = False,
     ) -> TableExport:
-        """Return a view of the rows for programs that look at columns.
+        """Return a view of the rows for programs that read columns.
 
-        ``polars.DataFrame(table.export())``, ``pyarrow.table(table.export())`` and all else that
-        reads the Arrow PyCapsule interface take it. What does not look for a mapping first, as
-        polars does, takes the table itself too.
+        ``polars.DataFrame(table.export())``, ``pyarrow.table(table.export())`` and everything else
+        that reads the Arrow PyCapsule interface accept it. Readers that do not check for a mapping
+        first, such as polars, accept the table itself too.
 
         Args:
-            keys: ``"str"``, or ``"bytes"`` for a table with keys that are no UTF-8.
-            columns: names of columns, in the order wanted. Default: all.
-            expiry: adds the column ``_expires``, when a row expires. Default: it is left out.
+            keys: ``"str"``, or ``"bytes"`` for a table with keys that are not UTF-8.
+            columns: names of columns, in this order. Default: all.
+            expiry: adds the column ``_expires``: the time a row expires. Default False.
 
         Raises:
-            TypeError, ValueError: there is no such column, or an argument is out of its range.
+            TypeError, ValueError: no such column, or an argument is out of range.
         """
         return TableExport(self, keys=keys, columns=columns, expiry=expiry)
 
@@ -429,20 +432,20 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         """Return the rows as a structured array of NumPy.
 
         Args:
-            keys, columns, expiry: as of ``export``.
+            keys, columns, expiry: as for ``export``.
 
         Raises:
             ImportError: NumPy is not installed.
-            TypeError, ValueError: as of ``export``, or a key is not UTF-8.
+            TypeError, ValueError: as for ``export``, or a key is not UTF-8.
         """
         return self.export(keys=keys, columns=columns, expiry=expiry).to_numpy()
 
     def __arrow_c_schema__(self) -> object:
-        """Return the columns for a reader of Arrow."""
+        """Return the columns for an Arrow reader."""
         return self.export().__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows for a reader of Arrow."""
+        """Return the rows for an Arrow reader."""
         return self.export().__arrow_c_stream__(requested_schema)
 
     @functools.cached_property
@@ -454,9 +457,9 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         return _core.TableScan(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By reference: whoever gets it attaches to the same memory.
+        # By reference: the receiver attaches to the same memory.
         path, row = os.fspath(self.path), self._class()
-        # A class that attaching made is made there again.
+        # A class that attaching made is made again by the receiver.
         given = None if row is Schema.parse(self.schema).row() else row
         return _attached, (type(self), path, given, self.mode)
 
@@ -480,7 +483,7 @@ def _attached(
 
 
 def _placed(name: Place) -> tuple[str, bool]:
-    """Return where a table lies, and whether that is a path."""
+    """Return the name or path of a table, and whether it is a path."""
     if isinstance(name, str):
         return name, False
     if isinstance(name, os.PathLike):
@@ -494,9 +497,9 @@ def _placed(name: Place) -> tuple[str, bool]:
 
 
 def _converters(row: type[Row]) -> tuple[Callable[..., Row], Callable[[Row], tuple[Any, ...]]]:
-    """Return what makes a row of its values, and what gives the values of a row."""
+    """Return what makes a row from its values, and what returns the values of a row."""
     names = row.__struct_fields__
-    # By a function, which passes keywords without a dict; columns' names are identifiers.
+    # A function that passes keywords without a dict; column names are identifiers.
     given = ", ".join(f"{name}={name}" for name in names)
     make = eval(f"lambda {', '.join(names)}: _row({given})", {"_row": row})
     values = operator.attrgetter(*names)

@@ -1,4 +1,4 @@
-"""The views of a table that ``keys``, ``values`` and ``items`` return: live, as those of a dict."""
+"""The views that ``keys``, ``values`` and ``items`` of a table return: live, as those of a dict."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class TableItems(ItemsView[Key, W]):
 
 
 def _can_be_key(key: object, table: SharedTable[Any]) -> TypeGuard[Key]:
-    """Return whether a table can have such a key at all. If not, a view says that it is not there,
-    where the table itself raises. TypeError, as of a dict, if it cannot be hashed."""
+    """Return whether a table can have such a key at all. If not, a view reports the key as missing,
+    where the table itself raises. Raise TypeError, as a dict does, if it cannot be hashed."""
     hash(key)
     if isinstance(key, bool) or not isinstance(key, str | bytes | int):
         return False
@@ -69,7 +69,7 @@ def _can_be_key(key: object, table: SharedTable[Any]) -> TypeGuard[Key]:
 
 
 def shown(key: bytes) -> Key:
-    """Return a key as iteration gives it: as ``str``, or as ``bytes`` where it is not UTF-8."""
+    """Return a key as iteration returns it: as ``str``, or as ``bytes`` where it is not UTF-8."""
     try:
         return key.decode()
     except UnicodeDecodeError:

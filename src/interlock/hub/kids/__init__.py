@@ -1,1 +1,1 @@
-"""The configuration of zhihu/kids, the log collector before the hub, as one of the hub's."""
+"""Conversion of a configuration of zhihu/kids, the predecessor log collector, to one of the hub."""

@@ -1,4 +1,4 @@
-"""A configuration of kids as one of the hub, and what of it has no counterpart."""
+"""A configuration of kids as one of the hub, with the settings that have no counterpart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = "# Made of a configuration of kids by interlock hub --convert-kids."
 
 @dataclass
 class Converted:
-    """A configuration of the hub, and what a reader of it should know."""
+    """A configuration of the hub, with notes for its reader."""
 
     text: str
     """TOML."""
@@ -38,7 +38,7 @@ class _Lines:
 
 
 def converted(text: str) -> Converted:
-    """Convert a configuration of kids. Raises KidsError where it is none."""
+    """Convert a configuration of kids. Raises KidsError if the text is not one."""
     kids = parsed(text)
     notes: list[str] = []
     lines = _Lines()
@@ -58,7 +58,7 @@ def converted(text: str) -> Converted:
 
 
 def _merged(kids: Block, block: str) -> list[Setting]:
-    # What stands in the block may stand outside as well.
+    # The block's settings may also be outside it.
     return [*kids.settings, *(kids.log if block == "log" else kids.listen)]
 
 
@@ -91,7 +91,7 @@ def _listen(kids: Block, lines: _Lines, notes: list[str]) -> None:
         lines.put("port", int(port))
     if unix:
         lines.put("unix", unix)
-        # As kids makes it.
+        # As kids does.
         lines.put("unix_mode", "666")
 
 
@@ -151,13 +151,13 @@ def _log(log: list[Setting], lines: _Lines, notes: list[str]) -> None:
 
 
 def size(text: str) -> int | None:
-    """Return the bytes of a size of kids, `32MB`; None: it is none."""
+    """Return the bytes of a size of kids, `32MB`; None if the text is not one."""
     found = re.fullmatch(r"(\d{1,12})(b|byte|k|kb|m|mb|g|gb)", text, re.IGNORECASE)
     return int(found[1]) * UNITS[found[2][0].lower()] if found else None
 
 
 def duration(text: str) -> int | None:
-    """Return the seconds of a time of kids, `10min`; None: it is none."""
+    """Return the seconds of a time of kids, `10min`; None if the text is not one."""
     found = re.fullmatch(r"(\d{1,9})(s|sec|m|min|h|hour|d|day)", text, re.IGNORECASE)
     return int(found[1]) * SECONDS[found[2][0].lower()] if found else None
 

@@ -10,7 +10,7 @@ from interlock.hub.store_lanes import DEEPEST
 
 
 class KidsError(ValueError):
-    """The text is no configuration of kids. Names the line."""
+    """The text is not a configuration of kids. Names the line."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -42,12 +42,12 @@ class Block:
     stores: list[Block] = field(default_factory=list)
 
     def get(self, key: str) -> str:
-        """Return the first value of a key; empty if there is none. The last one counts."""
+        """Return the first value of a key; empty if it is missing. The last key counts."""
         return last(self.settings, key)
 
 
 def last(settings: list[Setting], key: str) -> str:
-    """Return the first value of the last setting of a key; empty if there is none."""
+    """Return the first value of the last setting of a key; empty if it is missing."""
     found = [setting.values[0] for setting in settings if setting.key == key]
     return found[-1] if found else ""
 
@@ -128,7 +128,7 @@ def _setting(tokens: _Tokens, key: str, line: int) -> Setting:
 
 
 def _unquoted(value: str) -> str:
-    # For kids the quotes were part of the value, which nobody meant.
+    # For kids the quotes were part of the value, which was never intended.
     if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
         return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
     return value
@@ -143,7 +143,7 @@ class _Tokens:
         return self._all[self._at][0] if self._at < len(self._all) else None
 
     def word(self, wanted: str) -> tuple[str, int]:
-        """Take a word, and tell its line."""
+        """Take a word, and return its line."""
         found, line = self._next(wanted)
         if found in SYMBOLS:
             raise KidsError(line, f"{found!r} where {wanted} should be")

@@ -1,4 +1,4 @@
-"""The store of a configuration of kids, which may hold others, as stores of the hub."""
+"""Conversion of a kids store, with the stores inside it, to stores of the hub."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Store = dict[str, object]
 
 @dataclass(frozen=True)
 class _Topics:
-    """The topics that come to a store."""
+    """The topics that reach a store."""
 
     only: str = "*"
     without: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Stores:
         self._top(store, _Topics())
 
     def _top(self, store: Block, topics: _Topics) -> None:
-        # Nobody fails above this one: each child of a `multiple` gets what it wants by itself.
+        # No failure above this one: each child of a `multiple` gets its topics by itself.
         topics = self._narrowed(store, topics)
         match store.kind:
             case "null":
@@ -59,7 +59,7 @@ class Stores:
 
     def _priority(self, store: Block, topics: _Topics) -> None:
         chain: list[Block] = []
-        # What is behind one that takes all gets nothing.
+        # A store behind one that takes all topics gets nothing.
         all_taken = (
             number
             for number, child in enumerate(store.stores)
@@ -69,7 +69,7 @@ class Stores:
         for number, child in enumerate(children):
             topic = child.get("topic") or "*"
             if child.kind == "null":
-                # What it takes goes to none of those behind it.
+                # Its topics reach none of the stores behind it.
                 topics = replace(topics, without=(*topics.without, topic))
                 if chain:
                     self._note(child, f"{topic} is left out of the stores before it as well")
@@ -152,14 +152,14 @@ class Stores:
         if socket:
             self._note(store, f"an upstream is a host and a port, not the socket {socket}")
         found["upstream"] = f"{host or '127.0.0.1'}:{port or 3388}"
-        # Numbers and acknowledgements are not for kids.
+        # Kids supports no numbers and acknowledgements.
         self._note(store, 'while its upstream is still kids itself, add protocol = "publish"')
         self._spool(found, folder)
         return str(found["name"])
 
     def _spool(self, store: Store, folder: str) -> None:
         if folder:
-            # One for each store, and apart from what kids has there.
+            # One for each store, separate from kids's files there.
             store["spool"] = posixpath.normpath(f"{folder}/{store['name']}")
 
     def _file(self, store: Block) -> str:
@@ -179,7 +179,7 @@ class Stores:
         elif "[date]" in path or "[time]" in path:
             self._note(store, "kids began a file with its first message only, the hub with each "
                        "new [date] in the path")  # fmt: skip
-        # Dates are the machine's.
+        # Dates are in the machine's time zone.
         found["local"] = True
         return str(found["name"])
 
