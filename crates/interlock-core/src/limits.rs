@@ -31,24 +31,24 @@ pub const MAX_FRONT: usize = 100;
 
 /// The defaults of a queue's options, in the units of the wire.
 pub mod default {
-    /// Unsettled messages, leased ones too; 0 for no bound (clause 11).
+    /// Maximum number of unsettled messages, including leased ones; 0 for no bound (clause 11).
     pub const MAXSIZE: u64 = 0;
-    /// Bytes of their payloads; 0 for no bound.
+    /// Maximum bytes of their payloads; 0 for no bound.
     pub const MAXBYTES: u64 = 0;
-    /// Dead letters.
+    /// Maximum number of dead letters.
     pub const MAXDEAD: u64 = 10_000;
     /// µs for which a dedup string stays known after its message is settled.
     pub const WINDOW: u64 = 300_000_000;
-    /// At which attempt a failure is the last; 0 for never (clause 10).
+    /// Maximum number of attempts; 0 for no limit (clause 10).
     pub const ATTEMPTS: u64 = 5;
-    /// The first backoff, µs.
+    /// First backoff, µs.
     pub const FIRST: u64 = 1_000_000;
-    /// By how much each further one is longer, in thousandths, 1000 or more.
+    /// Factor by which each further backoff is longer, in thousandths, 1000 or more.
     pub const FACTOR: u64 = 2000;
-    /// The longest, µs.
+    /// Longest backoff, µs.
     pub const LONGEST: u64 = 60_000_000;
     /// `1` or `0`.
     pub const JITTER: bool = true;
-    /// For how many µs a dead letter is kept; 0 for no limit.
+    /// µs for which a dead letter is kept; 0 for no limit.
     pub const DEAD_TTL: u64 = 2_592_000_000_000;
 }

@@ -7,28 +7,28 @@ use std::fmt;
 /// The reason of a refusal, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// An argument is missing, of a wrong form, too long, or one too many.
+    /// An argument is missing, malformed, too long, or one too many.
     BadArgument,
     /// The call has more messages, keys or settlements than one call may have; a put is larger than
-    /// the queue's bound; the queue has as many workers as it may have.
+    /// the queue's bound; the queue has the maximum number of workers.
     TooBig,
-    /// A put found no room, or room is kept for one that came before (clause 11), and its WAIT is
+    /// A put found no room, or room is reserved for an earlier put (clause 11), and its WAIT is
     /// over.
     Full,
     /// A put into a sealed queue.
     Sealed,
     /// The call's number is lower than the consumer's last, or was another function's.
     StaleCall,
-    /// The queue was declared otherwise.
+    /// The queue was declared with other options.
     OptionsMismatch,
     /// This server knows the option but cannot do it.
     NotSupported,
-    /// A put at the server's memory limit. Leasing and settling go on, so that a full server
-    /// drains.
+    /// A put at the server's memory limit. Leasing and settling continue, so a full server drains.
     OutOfMemory,
-    /// The server's disk is full or has failed, so that a change to a durable queue could not be
-    /// stored. Where the hub's disk is only nearly full, leasing and settling go on and puts are
-    /// refused; one that waits for room waits on, and is refused so at the end of its WAIT.
+    /// The server's disk is full or has failed, so a change to a durable queue could not be stored.
+    /// If the hub's disk is only nearly full, leasing and settling continue and puts are refused; a
+    /// put that waits for room continues to wait, and is refused with this code at the end of its
+    /// WAIT.
     CannotStore,
 }
 

@@ -11,32 +11,32 @@ use crate::declare::{Durability, OneOf};
 /// An option of a queue: `il1_configure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOption {
-    /// Unsettled messages, leased ones too; 0 for no bound (clause 11).
+    /// Maximum number of unsettled messages, including leased ones; 0 for no bound (clause 11).
     MaxSize,
-    /// Bytes of their payloads; 0 for no bound.
+    /// Maximum bytes of their payloads; 0 for no bound.
     MaxBytes,
-    /// Dead letters.
+    /// Maximum number of dead letters.
     MaxDead,
     /// µs for which a dedup string stays known after its message is settled.
     Window,
-    /// At which attempt a failure is the last; 0 for never (clause 10).
+    /// Maximum number of attempts; 0 for no limit (clause 10).
     Attempts,
-    /// The first backoff, µs.
+    /// First backoff, µs.
     First,
-    /// By how much each further one is longer, in thousandths, 1000 or more.
+    /// Factor by which each further backoff is longer, in thousandths, 1000 or more.
     Factor,
-    /// The longest, µs.
+    /// Longest backoff, µs.
     Longest,
     /// `1` or `0`.
     Jitter,
     /// `dead` or `hold`.
     Then,
-    /// Bytes of kept results; the oldest go first.
+    /// Maximum bytes of kept results; the oldest are dropped first.
     Results,
-    /// On a hub with a journal `always`: on disk before a call is answered, `everysec`: within a
-    /// second, or `none`: not stored at all; `server` on Redis, where it is the server's setting.
+    /// On a hub with a journal: `always` (on disk before a call is answered), `everysec` (on disk
+    /// within a second) or `none` (not stored); on Redis `server`, the server's setting.
     Durability,
-    /// For how many µs a dead letter is kept; 0 for no limit.
+    /// µs for which a dead letter is kept; 0 for no limit.
     DeadTtl,
 }
 
@@ -104,26 +104,26 @@ JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL";
 pub enum MessageOption {
     /// −100 to 100, written with `-`.
     Priority,
-    /// The message takes its place so many µs later (clause 12).
+    /// µs until the message takes its place (clause 12).
     Delay,
     /// A dedup string, not empty (clause 13).
     Dedup,
-    /// For how many µs the dedup string stays known after the message is settled; says nothing
-    /// without `DEDUP`.
+    /// µs for which the dedup string stays known after the message is settled; ignored without
+    /// `DEDUP`.
     Window,
     /// `1`: it runs alone (clause 14). With keys it is `BADARG`.
     Barrier,
-    /// For how many µs its result is kept once it is settled; 0 for not at all.
+    /// µs for which its result is kept once it is settled; 0: it is not kept.
     Result,
-    /// `1`: whoever handles it leaves it out of the log of handled messages.
+    /// `1`: its consumer leaves it out of the log of handled messages.
     Quiet,
-    /// At which attempt a failure is the last; 0 for never (clause 10).
+    /// Maximum number of attempts; 0 for no limit (clause 10).
     Attempts,
-    /// The first backoff, µs.
+    /// First backoff, µs.
     First,
-    /// By how much each further one is longer, in thousandths, 1000 or more.
+    /// Factor by which each further backoff is longer, in thousandths, 1000 or more.
     Factor,
-    /// The longest, µs.
+    /// Longest backoff, µs.
     Longest,
     /// `1` or `0`.
     Jitter,
@@ -214,32 +214,32 @@ impl MessageOption {
 /// A queue's options, in the units of the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// Unsettled messages, leased ones too; 0 for no bound (clause 11).
+    /// Maximum number of unsettled messages, including leased ones; 0 for no bound (clause 11).
     pub max_size: u64,
-    /// Bytes of their payloads; 0 for no bound.
+    /// Maximum bytes of their payloads; 0 for no bound.
     pub max_bytes: u64,
-    /// Dead letters.
+    /// Maximum number of dead letters.
     pub max_dead: u64,
     /// µs for which a dedup string stays known after its message is settled.
     pub window: u64,
-    /// At which attempt a failure is the last; 0 for never (clause 10). `None`: for ever.
+    /// Maximum number of attempts; 0 for no limit (clause 10). `None`: for ever.
     pub attempts: Option<u32>,
-    /// The first backoff, µs.
+    /// First backoff, µs.
     pub first: u64,
-    /// By how much each further one is longer, in thousandths, 1000 or more.
+    /// Factor by which each further backoff is longer, in thousandths, 1000 or more.
     pub factor: u64,
-    /// The longest, µs.
+    /// Longest backoff, µs.
     pub longest: u64,
     /// `1` or `0`.
     pub jitter: bool,
     /// `dead` or `hold`.
     pub then: Then,
-    /// Bytes of kept results; the oldest go first.
+    /// Maximum bytes of kept results; the oldest are dropped first.
     pub results: u64,
-    /// On a hub with a journal `always`: on disk before a call is answered, `everysec`: within a
-    /// second, or `none`: not stored at all; `server` on Redis, where it is the server's setting.
+    /// On a hub with a journal: `always` (on disk before a call is answered), `everysec` (on disk
+    /// within a second) or `none` (not stored); on Redis `server`, the server's setting.
     pub durability: Durability,
-    /// For how many µs a dead letter is kept; 0 for no limit. `None`: without limit.
+    /// µs for which a dead letter is kept; 0 for no limit. `None`: without limit.
     pub dead_ttl: Option<u64>,
 }
 
