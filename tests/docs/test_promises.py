@@ -22,7 +22,7 @@ ALLOWED = {
     "docs/howto/install.md": ("Interlock is not on PyPI yet.",),
     # Of messages, rows, records: none of them says it of a feature.
     "docs/reference/hub-info.md": ("the disk has not confirmed yet",),
-    "docs/reference/logs.md": ("as a later release writes it",),
+    "docs/reference/logs.md": ("because a later release wrote it",),
 }
 """The sentences that may say so, by page."""
 
