@@ -34,30 +34,30 @@ NAMED = {
     "clock": "clocks set wrong, by up to 4 s",
     "kill": "nodes killed (-9) and started again",
     "disk lost": "machines lost with their disks",
-    "terminate": "nodes asked to end and started again",
+    "terminate": "nodes terminated and started again",
     "kill all": "all nodes of a data centre killed at once",
     "stop": "nodes stopped (SIGSTOP)",
     "frozen": "nodes stopped for 1, 2 or 5 times the timeout of a write",
-    "late stream": "nodes whose way to the log is slow",
-    "late appends": "nodes whose appends come when they have given them up",
-    "unheard": "nodes whose connections broke before they heard what was appended",
+    "late stream": "nodes with a slow connection to the log",
+    "late appends": "nodes whose appends arrive after they have given them up",
+    "unheard": "nodes whose connections broke before the append was confirmed",
     "started apart": "nodes started without their memory, cut from their log",
     "full disk": "disks of nodes full",
     "engine full": "disks of engines full",
-    "drain": "nodes drained and ended",
-    "resync": "nodes told to read their log anew",
-    "trim": "logs cut under a node that cannot read them",
-    "trim away": "logs cut, and the only node that has read them away",
+    "drain": "nodes drained and terminated",
+    "resync": "nodes ordered to read their log again",
+    "trim": "logs trimmed while a node could not read them",
+    "trim away": "logs trimmed, with the only node that has read them absent",
     "tail lost": "engines that lost their tail, once or twice",
-    "tails lost in turn": "tails lost again and again, with another node away each time",
+    "tails lost in turn": "tails lost repeatedly, with another node absent each time",
     "engine clock": "clocks of engines set wrong, by up to 4 s",
-    "engine emptied": "engines killed and started again with nothing",
+    "engine emptied": "engines killed and started again without their data",
     "engine killed": "engines killed and started again",
     "engine stopped": "engines stopped",
     "engine alone": "engines cut from everything",
-    "promote": "replicas of engines promoted, which lacked what came last, some with lower ids",
+    "promote": "replicas of engines promoted without the last entries, some with lower ids",
     "writes": "writes",
-    "writes failed": "of these surely not done",
+    "writes failed": "of these certainly not done",
     "writes unknown": "of these with an unknown outcome",
     "reads failed": "of these refused or not answered",
     "went_back": "times that a node went back",
@@ -98,17 +98,18 @@ def added(text: str, taken: Taken, counts: Mapping[str, int]) -> str:
 ROW_OF = {NAMED.get(row, row): row for row in ROWS}
 HEAD = """# Clusters under faults
 
-The runs of `python -m tests.cluster.faults.runs --write`, each of which adds a line and its
-figures. One or two data centres, each with a Redis or Valkey and one to three nodes, every one of
-them in a network namespace of its own. In each data centre two clients write at single nodes and
-five at the cluster, by threads and asyncio, some with linearizable reads; at each node one reads
-by the network and one in shared memory. Faults come and go at random meanwhile. What is then
-checked is said in [checker.py](faults/checker.py): a write that was answered is there, once; a late
-one is never done behind later ones of its client; no reader goes back in time; compare-and-sets
-form one chain; linearizable reads are; sums are exact; nodes at one position have equal checksums,
-and in the end all nodes and databases the same rows, and each node says that it is well. The tests
-run a few without losses of engines, with a new seed.
+Results of `python -m tests.cluster.faults.runs --write`; each call adds a line and its figures.
+A run has one or two data centres, each with a Redis or Valkey and one to three nodes, all in
+separate network namespaces. In each data centre two clients write at single nodes and five through
+the cluster, with threads and asyncio, some with linearizable reads. At each node, one client reads
+over the network and one in shared memory. Faults begin and end at random meanwhile.
+[checker.py](faults/checker.py) then checks that every answered write was done exactly once, that a
+late write is never done after later writes of its client, that no reader goes back in time, that
+compare-and-sets form one chain, that linearizable reads are linearizable, that sums are exact, and
+that nodes at the same position have equal checksums. At the end all nodes and databases must have
+the same rows, and each node must report that it is healthy. The test suite makes a few runs without
+losses of engines, with a new seed.
 
-Open: an increment is missing now and then where an engine loses all again and again and there are
-two data centres (seed 5022).
+Open: with two data centres and an engine that loses everything several times in a row, an increment
+is occasionally missing (seed 5022).
 """

@@ -38,7 +38,7 @@ ROWS = (
 )
 NAMED = {
     "puts": "puts begun",
-    "puts answered": "of these answered to a process that lived on",
+    "puts answered": "of these answered to a process that survived",
     "beyond the lease worker": "of these stops of workers beyond the lease",
     "beyond the lease producer": "of producers",
     "beyond the lease server": "of servers",
@@ -48,11 +48,11 @@ NAMED = {
     "stop worker": "workers stopped",
     "stop producer": "producers stopped",
     "stop server": "servers stopped",
-    "grants": "messages handed out, again included",
+    "grants": "messages leased, including repeated leases",
     "settled acked": "settlements answered: acknowledged",
     "settled retried": "nacked",
     "settled released": "released",
-    "settled lost": "refused, for the lease was lost",
+    "settled lost": "refused, because the lease was lost",
     "settled unknown": "settlements never answered",
 }
 
@@ -148,11 +148,12 @@ def poisoned(text: str, seed: int, minutes: float, counts: Mapping[str, Mapping[
 ROW_OF = {NAMED.get(row, row): row for row in ROWS}
 HEAD = """# Queues under crashes
 
-The runs of `python -m tests.engine.faults --write`, each of which adds a line and its figures: the
-hub with a journal (`always`), and redis-server 7.0.15 with `appendonly yes` and `appendfsync
-always`. Three workers and two producers move money between eight accounts while they and the
-server are killed (`kill -9`) and stopped (`SIGSTOP`) at random; what is then checked stands in
-[checks.py](faults/checks.py). The tests run a few, with a new seed.
+Results of `python -m tests.engine.faults --write`; each call adds a line and its figures. The
+servers are the hub with a journal (`always`), and redis-server 7.0.15 with `appendonly yes` and
+`appendfsync always`. Three workers and two producers move money between eight accounts while they
+and the server are killed (`kill -9`) and stopped (`SIGSTOP`) at random.
+[checks.py](faults/checks.py) then checks the result. The test suite makes a few runs, with a new
+seed.
 """
 POISONED = "## Poison among innocent messages"
 POISON_ROWS = (
@@ -168,5 +169,5 @@ POISON_ROWS = (
 POISON_HEAD = """
 60 messages with two keys each, 4 of which end their process, on two workers. In half of the runs
 workers and children of their pools are killed from outside too; each such kill may charge one
-innocent message. What is checked stands in [poison.py](faults/poison.py).
+innocent message. [poison.py](faults/poison.py) checks the result.
 """

@@ -10,19 +10,19 @@ from tests.engine.kept_runs import one_run, redis_version
 SUMMARY = Path(__file__).parents[1] / "SCHEDULES.md"
 COUNTED = {
     "puts": "messages put",
-    "deduplicated": "puts of what was known already",
+    "deduplicated": "puts of a known dedup string",
     "leases": "messages leased",
     "acks": "acknowledged",
-    "retries": "failed, to be tried again",
+    "retries": "failed, to be retried",
     "releases": "released",
-    "leases_expired": "leases that ran out",
+    "leases_expired": "leases that expired",
     "revoked": "leases revoked",
     "dead_lettered": "messages that became dead letters",
     "requeued": "dead letters put again",
     "cancelled": "messages cancelled",
     "skipped": "messages skipped",
-    "LEASELOST": "settlements and extensions of a lease that was lost",
-    "events told": "events told to who watched",
+    "LEASELOST": "settlements and extensions of a lost lease",
+    "events told": "events sent to watchers",
     "again": "calls sent again and answered as before",
 }
 REFUSED = ("BADARG", "STALECALL", "FULL", "TOOBIG", "SEALED", "OPTIONSMISMATCH")
@@ -34,13 +34,13 @@ def summary(tally: Counter[str], command: str, seed: int, seconds: float) -> str
 
 {one_run(command, seed, seconds)}:
 {tally["calls"]:,} random calls of the naive model, of a hub and of redis-server {redis_version()},
-in which all three gave the same reply to each. What may differ between the servers is `LISTED` in
-[forms.py](schedules/forms.py). The tests run a part of it, with a new seed.
+in which all three gave the same reply. `LISTED` in [forms.py](schedules/forms.py) names what may
+differ between the servers. The test suite runs fewer calls, with a new seed.
 
 | calls | |
 |---|---|
 {_rows({name: name for name in calls}, tally)}
-| what came of them, by the model | |
+| results, by the model | |
 |---|---|
 {_rows(COUNTED, tally)}
 | refused | |

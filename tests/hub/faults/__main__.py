@@ -97,9 +97,9 @@ def head() -> str:
 One run of `python -m tests.hub.faults --write`, {datetime.now(UTC):%Y-%m-%d}, commit {commit}, \
 {os.cpu_count()} CPUs,
 Linux {platform.release().partition("-")[0]}, CPython {platform.python_version()}, against \
-redis-server 7.0.15. Every claim of a test
-held, or there would be no such page; what each claims is at the head of its module in
-[faults](faults). The tests run a share of each with a new seed.
+redis-server 7.0.15. Every check
+passed; otherwise this page is not written. The first comment of each module in [faults](faults)
+says what it checks. The test suite runs a share of each with a new seed.
 """
 
 

@@ -77,8 +77,8 @@ def run(seed: int, connections: int, folder: Path) -> dict[str, object]:
         figures = hub.settle(3)
         return {
             "room for": ROOM,
-            "served in the end": served,
-            "looks without a descriptor": figures["accept_errors"],
-            "of a processor, for looking": f"{share:.1%}",
+            "served at the end": served,
+            "accepts without a descriptor": figures["accept_errors"],
+            "processor time for these accepts": f"{share:.1%}",
             "rounds of the witness": seen.rounds,
         }

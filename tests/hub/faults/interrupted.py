@@ -1,7 +1,7 @@
 """Publishers and subscribers that are stopped, continued and killed under load.
 
-What was delivered is in the order of each publisher, and in one order for all. Whoever stayed has
-received or was told as missed each message, and the counts stand where the messages would have.
+Messages arrive in the order of each publisher, and in one order for all subscribers. A subscriber
+that stayed connected has received each message or a report of how many it missed at that place.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def suffered(
         return {
             "messages": sent,
             "received": received,
-            "told as missed": missed,
+            "reported as missed": missed,
             "stops and kills": actions,
             "disconnected": figures["client_output_buffer_limit_disconnections"],
         }

@@ -185,7 +185,7 @@ class Soak:
                 if kind == "slow" and chance.random() < 0.0005:
                     # A socket's buffers take much before the hub sees that it is slow.
                     self.stop.wait(chance.uniform(5, 40))
-                self.counts["told as missed"] += client.missed - missed
+                self.counts["reported as missed"] += client.missed - missed
 
     def never_read(self) -> None:
         while not self.stop.is_set():
@@ -226,7 +226,7 @@ class Soak:
             count += 1
             self.configure(bad=count % 3 == 0)
             process.process.send_signal(signal.SIGHUP)
-        self.counts["reloads asked"] = count
+        self.counts["reloads requested"] = count
 
 
 def judge(lines: list[dict[str, float]]) -> list[str]:
@@ -254,7 +254,7 @@ def main() -> None:
         lines = soak.run(given.seconds)
     faults = soak.faults + judge(lines)
     text = [f"# A soak of {lines[-1]['seconds']:,.0f} seconds", ""]
-    text += [f"Made by `python -m tests.hub.faults.soak`, seed {given.seed}.", ""]
+    text += [f"Result of `python -m tests.hub.faults.soak`, seed {given.seed}.", ""]
     text += [f"- {name}: {count:,}" for name, count in sorted(soak.counts.items())]
     text += [f"- FAULT: {fault}" for fault in faults] or ["- faults: none"]
     text += ["", "| " + " | ".join(lines[0]) + " |", "|" + "---|" * len(lines[0])]
