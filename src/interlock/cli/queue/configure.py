@@ -28,7 +28,7 @@ FLAGS = {
     "factor": Flag("--factor", "factor by which each further backoff grows, 1 or more", "NUMBER"),
     "longest": Flag("--longest", "maximum backoff in seconds", "SECONDS"),
     "jitter": Flag(
-        "--jitter", "true: each backoff is shortened at random, to half at most; false", "WORD"
+        "--jitter", "true: each backoff is random, from half to all of its length; false", "WORD"
     ),
     "then": Flag("--then", "outcome after the last attempt: dead or hold", "WORD"),
 }

@@ -82,4 +82,4 @@ def entrance(name: str, done: str, not_done: str) -> Callable[[argparse.Namespac
     return run
 
 
-PAUSED = "Current leases continue. A paused queue takes puts."
+PAUSED = "Current leases continue. A paused queue accepts puts."

@@ -179,7 +179,7 @@ complete -c interlock -n '_shtab_interlock_using queue configure' -l attempts -x
 complete -c interlock -n '_shtab_interlock_using queue configure' -l first -x -d 'seconds of backoff after the first failure'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l factor -x -d 'factor by which each further backoff grows, 1 or more'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l longest -x -d 'maximum backoff in seconds'
-complete -c interlock -n '_shtab_interlock_using queue configure' -l jitter -x -d 'true: each backoff is shortened at random, to half at most; false'
+complete -c interlock -n '_shtab_interlock_using queue configure' -l jitter -x -d 'true: each backoff is random, from half to all of its length; false'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l then -x -d 'outcome after the last attempt: dead or hold'
 complete -c interlock -n '_shtab_interlock_using queue; and test $_shtab_interlock_npos -eq 0' -a dead-letters -d 'list messages that were given up, with their errors'
 complete -c interlock -n '_shtab_interlock_using queue dead-letters' -s h -l help -d 'show this help message and exit'
