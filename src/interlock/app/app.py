@@ -49,19 +49,18 @@ class App:
         url: the engine, as ``interlock.connect`` takes it. Default: INTERLOCK_URL, else
             ``memory://`` for a worker of this app in the same process; without one a send is
             refused then.
-        retry: what becomes of messages whose handler failed, for tasks that say nothing of their
-            own. Default: what the queue was declared with, which is ``Retry()`` unless somebody
-            declared otherwise.
+        retry: the retry policy of tasks without one of their own. Default: what the queue was
+            declared with, ``Retry()`` unless another policy was declared.
         send_timeout: seconds for which a send waits, for room and for the engine together.
             Default 5.
         queues: options of queues by their names, as ``Client.queue`` takes them: ``maxsize``,
             ``maxbytes``, ``maxdead``, ``dead_ttl``, ``dedup_window``, ``durability`` and
             ``retry``. They are declared with the first send or by the first worker;
             OptionsMismatch is raised then if the queue has others. Default: none.
-        audit: check each handled message from outside for order, overlap and attempts; the same as
+        audit: check order, overlap and attempts of each handled message from outside; the same as
             ``interlock worker --audit``. Default False.
-        lifespan: what is made before the first handler of a process and ended after its last; see
-            ``App.lifespan``. Default: nothing.
+        lifespan: resources made before the first handler of a process and released after its last;
+            see ``App.lifespan``. Default: nothing.
 
     Nothing is connected before the first send. An app may be used from any thread, and on any
     event loop. As a context manager it closes its connections at the end.
@@ -90,7 +89,7 @@ class App:
         self.send_timeout = seconds(send_timeout, "App(): send_timeout")
         self._made_with = (self.url, self.retry, self.send_timeout)
         self._was_set_up = False
-        """In a process of a pool: it has what the worker's program has set on it."""
+        """True in a process of a pool, once it has the settings of the worker's program."""
         self.queues = MappingProxyType(checked(queues or {}))
         """The declared options of queues by the queues' names."""
         self.audit = bool(audit)
@@ -108,9 +107,9 @@ class App:
         self._has_worker = False
         self._pools = Pools()
         self._tested_by: TestWorker | None = None
-        """Handles at once what is sent."""
+        """Handles messages immediately when they are sent."""
         self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
-        """The module that made it, where other processes look for it first."""
+        """The module that made the app, where other processes look for it first."""
         self._made.add(self)
 
     @property
@@ -169,26 +168,26 @@ class App:
         Write ``@app.task(keys=...)``, or ``@app.task`` for one without keys and with all defaults.
 
         Args:
-            name: what the task is called on the wire; workers find it by that. Default: the
-                function's name. Two tasks of one name are refused.
-            keys: which keys a call holds alone: a template such as ``"account:{src}"``, several of
+            name: the task's name on the wire, by which workers find it. Default: the function's
+                name. Two tasks of one name are refused.
+            keys: keys that a call holds alone: a template such as ``"account:{src}"``, several of
                 them, or a callable of the task's arguments. Templates are checked against the
                 function here.
-            shared: likewise the keys that it holds together with other readers.
-            queue: the queue. One queue for all tasks, unless they need none of each other's order.
+            shared: keys that it holds together with other readers, given in the same way.
+            queue: the queue's name. Use one queue for all tasks, unless they do not depend on each
+                other's order.
             retry: its own retry policy. Default: the app's.
             timeout: seconds after which a handler's lease is revoked and its stack logged. Default:
                 none; the lease is extended for as long as the handler runs.
-            result_ttl: seconds for which what it returns is kept for ``Job.result``. Default 0: not
-                at all.
+            result_ttl: seconds for which its return value is kept for ``Job.result``. Default 0:
+                not at all.
             quiet: leave its messages out of the debug log of handled messages. Default False.
-            priority: -100 to 100, for calls whose ``options`` say no other; never changes the order
-                on a key. Default 0.
-            barrier: each call runs alone in its queue: after all before it, before all after it. It
-                has no keys then. Default False.
-            expires: seconds after the send, by the engine's clock, from which on no handler begins
-                any more: the message is dropped then, and its job is ``expired``.
-                Default: never.
+            priority: -100 to 100, for calls without one in their ``options``; never changes the
+                order on a key. Default 0.
+            barrier: each call runs alone in its queue: after all calls before it, before all after
+                it. The task then has no keys. Default False.
+            expires: seconds after the send, by the engine's clock, after which no handler begins:
+                the message is dropped, and its job is ``expired``. Default: never.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, a template
@@ -220,23 +219,23 @@ class App:
         args: Args = (),
         kwargs: Kwargs = MappingProxyType({}),
     ) -> Callable[[T], T]:
-        """Have a task called at times of the day: ``@app.cron("0 3 * * *")`` above ``@app.task``.
+        """Call a task at times of the day: ``@app.cron("0 3 * * *")`` above ``@app.task``.
 
         Any worker that takes from the task's queue sends the call, once a tick. A task may have
         several entries.
 
         Args:
-            expression: minute, hour, day of the month, month, day of the week; the second may
-                stand in front of them. Or a nickname: @hourly, @daily, @weekly, @monthly, @yearly.
-            tz: the time zone whose clock it goes by, such as ``"Europe/Berlin"``. Default UTC. A
-                time that daylight saving skips comes right behind the gap, one that it repeats
-                comes the first time alone; with ``*`` or ``*/n`` as minute or hour it goes by the
-                time that passes.
-            missed: what becomes of ticks at which no worker ran: ``"once"`` sends one call for all
-                of them, for the last one, ``"all"`` one for each, the last 1,000 at most;
-                ``"skip"`` drops them where the last one is more than a minute ago. Default
-                ``"once"``.
-            name: of the entry, up to 200 bytes. Default: the task's name.
+            expression: minute, hour, day of the month, month, day of the week; with an optional
+                field for the second before them. Or a nickname: @hourly, @daily, @weekly, @monthly,
+                @yearly.
+            tz: the time zone of the expression, such as ``"Europe/Berlin"``. Default UTC. A time
+                that daylight saving skips is moved to the end of the gap; a time that it repeats
+                counts only the first time. With ``*`` or ``*/n`` as minute or hour, elapsed time
+                counts.
+            missed: policy for ticks at which no worker ran: ``"once"`` sends one call for all of
+                them, for the last one, ``"all"`` one for each, the last 1,000 at most; ``"skip"``
+                drops them if the last one is more than a minute old. Default ``"once"``.
+            name: name of the entry, up to 200 bytes. Default: the task's name.
             args, kwargs: the arguments of the call; or functions that are called with the time of
                 the tick, a ``datetime`` in ``tz``, and return them. Default: none.
 
@@ -255,9 +254,9 @@ class App:
         args: Args = (),
         kwargs: Kwargs = MappingProxyType({}),
     ) -> Callable[[T], T]:
-        """Have a task called every so often: ``@app.every("15m")`` above ``@app.task``.
+        """Call a task at a fixed interval: ``@app.every("15m")`` above ``@app.task``.
 
-        Ticks are counted from 1970, UTC, not from the worker's start: ``"15m"`` is each quarter of
+        Ticks are counted from 1970, UTC, not from the worker's start: ``"15m"`` is every quarter of
         an hour, ``"1d"`` midnight UTC.
 
         Args:
@@ -280,8 +279,9 @@ class App:
         """Add all hooks that an object has as methods; see ``Middleware``.
 
         Raises RuntimeError while a worker of this app runs with ``pool="process"``, as do the
-        decorators of tasks, hooks and the lifespan: its processes would not get it. Hooks of sends
-        are refused while a worker of another app does, for its handlers may send through this one.
+        decorators of tasks, hooks and the lifespan: its processes would not receive them. Hooks of
+        sends are also refused while such a worker of another app runs, because its handlers may
+        send through this app.
         """
         self._pools.check("use()", sends=any(hasattr(middleware, name) for name in AROUND_SENDS))
         self._hooks.use(middleware)
@@ -311,16 +311,18 @@ class App:
         return self._hook("on_error", hook)
 
     def lifespan(self, function: H) -> H:
-        """Set what is made before the first handler of a process and ended after its last.
+        """Set the lifespan: resources made before the first handler of a process and released after
+        its last.
 
-        Above a generator function of the app, asynchronous or not: it makes what handlers need,
-        yields it, and ends it. What it yields is ``state`` meanwhile. It runs once in each process
-        that has handlers, on the loop of ``pool="asyncio"`` or of the process of
-        ``pool="process"``, else on one of its own. What it raises before it yields is raised by
-        ``Worker.start``; `interlock worker` ends with an error then and is never ready.
+        Above a generator function of the app, asynchronous or not: it makes the resources that
+        handlers need, yields them, and releases them. The yielded value is available as ``state``
+        meanwhile. It runs once in each process that has handlers, on the loop of ``pool="asyncio"``
+        or of the process of ``pool="process"``, else on its own loop. An exception that it raises
+        before it yields is raised by ``Worker.start``; `interlock worker` then ends with an error
+        and never becomes ready.
 
         Raises:
-            TypeError: it is no function of one argument.
+            TypeError: it is not a function of one argument.
             ValueError: the app has one already.
         """
         self._pools.check("lifespan()")
@@ -329,7 +331,7 @@ class App:
 
     @property
     def state(self) -> Any:
-        """The value that the lifespan has yielded in this process.
+        """The value that the lifespan yielded in this process.
 
         Raises RuntimeError while no worker of this app runs here.
         """
@@ -338,7 +340,8 @@ class App:
     def on_worker_start(self, hook: H) -> H:
         """Add a hook: ``hook()``, before a worker takes its first message.
 
-        It may be a coroutine function, as the three below. What it raises stops the worker.
+        It may be a coroutine function, as the three below. An exception that it raises stops the
+        worker.
         """
         self._lifespan.add("on_worker_start", hook)
         return hook
@@ -376,14 +379,14 @@ class App:
         """Return a worker in this process, which runs from ``start`` or ``with`` until ``stop``.
 
         Args:
-            threads: how many handlers run at once. Default 16; with ``pool="process"`` as many as
-                there are cores.
-            queues: the queues from which it takes. Default: all queues of the app's tasks, as they
+            threads: number of handlers that run at once. Default 16; with ``pool="process"`` the
+                number of cores.
+            queues: the queues that it leases from. Default: all queues of the app's tasks, as they
                 are declared now.
             pool: where they run: ``"thread"``, ``"asyncio"`` (tasks of one event loop, on a thread
                 of its own) or ``"process"`` (processes, one handler each; they import this app).
-            unkeyed: how many of the handlers take only messages without keys, so that those always
-                find one. Default 0. Fewer than ``threads``.
+            unkeyed: number of handlers that take only messages without keys, so that such messages
+                always find a free one. Default 0. Fewer than ``threads``.
             audit: see ``App``. Default: as the app says.
             timetable: send the calls of ``cron`` and ``every`` of tasks on these queues. Default
                 True.
@@ -407,15 +410,15 @@ class App:
     def testing(self, *, start: dt.datetime | None = None, eager: bool = False) -> TestWorker:
         """Return a worker for tests; see ``TestWorker``.
 
-        It is on ``memory://``, with a clock that stands still.
+        It runs on ``memory://``, with a clock that does not move.
 
-        While it is used as a context manager, what this app sends goes there.
+        While it is used as a context manager, this app's sends go there.
 
         Args:
-            start: the time at which its clock stands at first, for timetables. Default: 1970.
-            eager: a send handles what is ready at once, for code that awaits the result of what it
-                sends. What handlers raise is not raised there, but is in ``errors``, and as
-                JobFailed in who awaits the result. Default False.
+            start: initial time of its clock, for timetables. Default: 1970.
+            eager: a send handles the ready messages immediately, for code that awaits the results
+                of its sends. Exceptions of handlers are not raised by the send: they are in
+                ``errors``, and are raised as JobFailed where the result is awaited. Default False.
         """
         from interlock.app.timetable.testing import Timetable
         from interlock.worker.harness import TestWorker
@@ -436,7 +439,8 @@ class App:
             client.close()
 
     async def aclose(self) -> None:
-        """Close as ``close``, and what ``asend`` and ``aresult`` hold on the running loop too."""
+        """Close as ``close`` does, and also what ``asend`` and ``aresult`` hold on the running
+        loop."""
         client = self._client
         if client is not None:
             await client.aio.close()
@@ -481,7 +485,7 @@ class App:
             schedules = runner.names
         worker = Worker(self._as_tasks(), self._open, checked, url, beside)
         if not url.startswith("memory:"):
-            # An engine of this process has nobody else who could look.
+            # No other process could look into an engine in memory.
             from interlock.worker.announcing import Announcing
 
             beside.append(Announcing(worker, self._open, checked.reference, schedules))
@@ -517,7 +521,7 @@ class App:
 
     @property
     def _sent_retry(self) -> Retry | None:
-        """Return the policy that a put carries: none where the queue's own holds."""
+        """Return the policy that a put carries: None if the queue's own applies."""
         return None if self.retry is _DEFAULT_RETRY else self.retry
 
     @property
@@ -525,7 +529,7 @@ class App:
         return (self.url, self.retry, self.send_timeout) != self._made_with
 
     def _named(self) -> str | None:
-        """Return the engine as somebody has named it; None if nobody has."""
+        """Return the engine's URL as it was given; None if none was given."""
         if reach.others and not self._was_set_up:
             from interlock.app.process_setup import set_up
 
@@ -533,9 +537,9 @@ class App:
         return self.url or os.environ.get("INTERLOCK_URL") or None
 
     def _queue_to_send(self, name: str) -> Any:
-        """Return the queue of a task that is sent now.
+        """Return the queue of a task that is being sent.
 
-        Raises EngineUnavailable where nobody could ever handle it.
+        Raises EngineUnavailable if no worker could ever handle it.
         """
         found = self._sent_to.get(name)
         if found is not None:
@@ -546,7 +550,7 @@ class App:
                 try:
                     self._reach = Reach(self, self._client, self._named(), self._has_worker)
                 except EngineUnavailable:
-                    # The next send may find that `url` was set.
+                    # `url` may be set before the next send.
                     self.close()
                     raise
             self._reach.sent(name)
@@ -562,13 +566,13 @@ class App:
             return found
 
     def _open(self, name: str, **options: Any) -> Any:
-        """Return a handle of its own, which can be closed without the others."""
+        """Return a separate handle, which can be closed without the others."""
         with self._lock:
             if self._client is None:
                 from interlock.engine.client import connect
 
                 check_engine(self._named() or "memory://")
-                # Named: what is left there the app tells by itself.
+                # A named engine in memory reports unhandled messages itself.
                 self._client = connect(self._named() or "memory://")
             return self._client.queue(name, bytes, **self.queues.get(name, {}), **options)
 
@@ -578,7 +582,7 @@ class App:
         return str(self.url or "memory://") if client is None else str(client.url)
 
     def _redirected(self, client: Any) -> Any:
-        """Send through this client from now on; return the one before. Nobody is closed."""
+        """Send through this client from now on; return the previous one. Neither is closed."""
         with self._lock:
             before, self._client = self._client, client
             self._queues.clear()

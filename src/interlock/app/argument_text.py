@@ -1,7 +1,7 @@
-"""Arguments of a task as text, as a command line has them.
+"""Arguments of a task as text, as they come from a command line.
 
-Each is read by the annotation of its parameter: text stays text where that wants ``str``; all else
-is read as JSON, or where it is none as the text of a date, a UUID, an enum.
+Each is read by the annotation of its parameter: text stays text if the annotation is ``str``. All
+else is read as JSON or, if it is not JSON, as the text of a date, a UUID or an enum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["arguments_of", "value_of"]
 def arguments_of(
     function: Any, signature: inspect.Signature, placed: Sequence[str], named: Mapping[str, str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call. Raises ValueError, which names the one that is wrong."""
+    """Return the arguments of a call. Raises ValueError, which names the wrong one."""
     kinds = inspect.Parameter
     parameters = list(signature.parameters.values())
     in_place = [
@@ -52,7 +52,7 @@ def arguments_of(
 
 
 def value_of(text: str, hint: Any) -> Any:
-    """Return what a text stands for where a type is wanted. Raises ValueError."""
+    """Return the value of a text for a wanted type. Raises ValueError."""
     if hint is str:
         return text
     if hint is bytes:
@@ -60,7 +60,7 @@ def value_of(text: str, hint: Any) -> Any:
     try:
         msgspec.json.Decoder(hint)
     except (TypeError, NameError, AttributeError):
-        # A type that says nothing of what is sent, or names what cannot be found.
+        # The type does not restrict the value, or names something that cannot be found.
         hint = Any
     if hint is Any or hint is object:
         try:

@@ -1,10 +1,9 @@
 """A call of a task as it travels: its name and arguments, as MessagePack, encoded by their types.
 
-An envelope is a map: ``v`` (the version, 1), ``task``, ``args``, ``kwargs``, and where they are
-wanted ``timeout`` (seconds), ``expires`` (seconds after the put) and ``headers`` (what middleware
-sends along). Any language writes one with a library for MessagePack. Arguments come back as the
-function's annotations say; one without an annotation comes back as the plain value that MessagePack
-has for it.
+An envelope is a map: ``v`` (the version, 1), ``task``, ``args``, ``kwargs``, and, if wanted,
+``timeout`` (seconds), ``expires`` (seconds after the put) and ``headers`` (added by middleware).
+Any language with a MessagePack library can write one. Arguments are decoded to the function's
+annotations; an argument without an annotation is decoded to the plain MessagePack value.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Raw = msgspec.Raw
 
 
 class Envelope(msgspec.Struct, omit_defaults=True):
-    """One call, as it is on the wire; the arguments are not decoded yet."""
+    """One call as it is on the wire; its arguments are not decoded yet."""
 
     v: int
     task: str
@@ -41,7 +40,7 @@ class Envelope(msgspec.Struct, omit_defaults=True):
 
 
 class _Versioned(msgspec.Struct):
-    """The part that any version has."""
+    """The part that every version has."""
 
     v: int
 
@@ -91,7 +90,7 @@ class Types:
     def decode(self, envelope: Envelope) -> Call:
         """Return the arguments.
 
-        Raises PayloadError, which names the one that is not of its type.
+        Raises PayloadError, which names the argument of a wrong type.
         """
         args = []
         for place, raw in enumerate(envelope.args):
@@ -114,8 +113,8 @@ class Types:
         return Call(tuple(args), kwargs)
 
     def placed(self, count: int) -> Callable[[bytes], tuple[Any, ...]] | None:
-        """Return what decodes so many arguments that are sent by place, at once; raises what
-        msgspec does. None: they have no type together."""
+        """Return the decoder for this many positional arguments at once; it raises what msgspec
+        raises. None: they have no common type."""
         types = tuple(decoder.type for _, decoder in self._placed[:count])
         try:
             return msgspec.msgpack.Decoder(tuple[types]).decode  # type: ignore[valid-type]
@@ -160,8 +159,8 @@ def write(
 
 
 def plain_head(task: str, count: int) -> bytes:
-    """Return the first bytes of a call with so many arguments by place and nothing else, up to the
-    arguments; of no call that could be sent where the name or the count is large."""
+    """Return the first bytes of a call with this many positional arguments and nothing else, up to
+    the arguments. If the name or the count is large, the result matches no call."""
     name = task.encode()
     if len(name) > 31 or count > 15:
         return b""
@@ -171,8 +170,8 @@ def plain_head(task: str, count: int) -> bytes:
 def read(payload: bytes) -> Envelope:
     """Return the envelope of a message.
 
-    Raises PayloadError where it is none, UnknownVersion where it is of a later version, which a
-    newer worker knows.
+    Raises PayloadError if the payload is not an envelope, UnknownVersion if it has a later version,
+    which a newer worker knows.
     """
     try:
         found = _envelopes.decode(payload)
@@ -212,7 +211,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError):
-        # A name that is only there for type checkers: what can be resolved by itself still is.
+        # The name exists only for type checkers; the other annotations are still resolved.
         return {
             name: hint
             for name, hint in getattr(function, "__annotations__", {}).items()
@@ -228,7 +227,7 @@ def _known(hint: Any) -> bool:
     try:
         msgspec.msgpack.Decoder(hint)
     except TypeError:
-        # A type that msgspec has no idea of (a protocol, a type variable) restricts nothing.
+        # A type that msgspec does not support (a protocol, a type variable) restricts nothing.
         return False
     return True
 

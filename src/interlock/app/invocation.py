@@ -1,4 +1,4 @@
-"""From a message to the call of a function, which is what a worker asks an app for."""
+"""From a message to the call of a function: what a worker asks of an app."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AppTasks:
     ) -> None:
         self._setup, self._pools = setup, pools
         self._pool: int | None = None
-        """The number of the pool of processes, while it runs."""
+        """The number of the process pool, while it runs."""
         self._lifespan = lifespan
         self._tasks = tasks
         self._hooks = hooks
@@ -51,7 +51,7 @@ class AppTasks:
         if task is None:
             raise UnknownTask(read.task)
         parameters = task.parameters
-        # As it nearly always is; no call for that.
+        # The common case, inlined.
         if read.kwargs or not parameters.fewest <= len(read.args) <= parameters.most:
             parameters.check(read.args, read.kwargs)
         return Invoked(task, self._hooks, self._retry, lease, read)
@@ -77,7 +77,7 @@ class AppTasks:
 
     def process_setup(self, reference: str) -> bytes:
         """See ``interlock.worker.tasks.Tasks``."""
-        # First: what another thread adds is in there, or is refused.
+        # First, so that additions of other threads are either included or refused.
         self._pool = self._pools.begin()
         try:
             return pickle.dumps(self._setup(reference))
@@ -168,8 +168,8 @@ class Invoked:
         return self._task.types.decode(self._read)
 
     def _check_expiry(self) -> None:
-        """Raise Expired where the message's time is over, as the engine's clock has it: an id is
-        the time of the put, in µs."""
+        """Raise Expired if the message's time is over by the engine's clock: an id is the time of
+        the put, in µs."""
         limit = self._read.expires
         if limit is None:
             return

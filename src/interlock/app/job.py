@@ -1,5 +1,5 @@
-"""The job that a send gives back: the message's id, what becomes of it, and its result where one
-was asked for."""
+"""The job that a send returns: the message's id, its outcome, and its result if one was
+requested."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JobState = Literal[
 class Job(Generic[R]):
     """A call of a task that was sent.
 
-    It may be pickled: where it is unpickled, its app is found by its place, ``module:name``.
+    It can be pickled. Unpickling finds its app by its place, ``module:name``.
     """
 
     __slots__ = ("_app", "_kept", "_queue", "_types", "id", "known", "task")
@@ -38,19 +38,20 @@ class Job(Generic[R]):
         self.id = id
         """The message's id, for ``explain``, ``cancel`` and ``revoke``."""
         self.known = known
-        """Its ``dedup`` string was known: this is the first one's job, and nothing was sent."""
+        """Its ``dedup`` string was known: this is the job of the first message, and nothing was
+        sent."""
         self.task = task
         """The task's name."""
         self._app, self._queue, self._types, self._kept = app, queue, types, kept
 
     def result(self, timeout: Seconds | None = None) -> R:
-        """Wait for what the handler returns; ``timeout`` in seconds, by default for ever.
+        """Wait for the handler's return value; ``timeout`` in seconds, by default without limit.
 
         Raises:
             TimeoutError: it was not settled in time.
-            JobFailed: it became a dead letter, was cancelled or skipped; with the last error, and
-                why, as its ``reason``.
-            ResultGone: the task keeps no results (``result_ttl``), or the time for that is over.
+            JobFailed: it became a dead letter, was cancelled or skipped; carries the last error and
+                the ``reason``.
+            ResultGone: the task keeps no results (``result_ttl``), or the result has expired.
             WouldDeadlock: the caller is a handler, gave no timeout, and the job waits for it: for
                 its key, or for a free handler while all wait for results.
         """
@@ -77,12 +78,12 @@ class Job(Generic[R]):
         return found
 
     def state(self) -> JobState:
-        """Return how far it is.
+        """Return the job's state.
 
         ``"delayed"``, ``"waiting"`` (for its keys), ``"ready"``, ``"leased"`` (a worker has it),
         ``"backing_off"`` or ``"held"``; ``"dead"``; ``"acked"``, ``"expired"``, ``"cancelled"`` or
-        ``"skipped"``, for as long as the task's ``result_ttl``; else ``"gone"``: it is settled, and
-        nothing is kept of it, or there was no such message.
+        ``"skipped"``, for as long as the task's ``result_ttl``; else ``"gone"``: it is settled and
+        nothing of it is kept, or it never existed.
         """
         found: JobState = self._app._queue(self._queue)._state_of(self.id)
         return found
@@ -93,7 +94,8 @@ class Job(Generic[R]):
         return found
 
     def cancel(self) -> bool:
-        """Settle it, unless a worker has it. Returns False where one has, or it is settled.
+        """Settle it, unless a worker has it. Return False if a worker has it, or it is already
+        settled.
 
         A hub's user needs the right to operate the queue.
         """
@@ -106,7 +108,7 @@ class Job(Generic[R]):
         return found
 
     def forget(self) -> bool:
-        """Drop its result before its time is over. Returns False where none is kept.
+        """Drop its result before it expires. Return False if no result is kept.
 
         A hub's user needs the right to operate the queue.
         """
@@ -145,8 +147,8 @@ class Job(Generic[R]):
     def _overdue(self, error: TimeoutError) -> TimeoutError:
         """Return the error with a hint where to look.
 
-        Nothing is wrong that could be seen from here. Who has not set INTERLOCK_URL sends into the
-        own process, where mostly no worker is.
+        Nothing visible from here is wrong. A program without INTERLOCK_URL sends into its own
+        process, which usually has no worker.
         """
         url = self._app._url_in_use()
         if self._app._tested_by is not None:

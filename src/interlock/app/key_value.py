@@ -1,7 +1,7 @@
-"""Values that a field of a key template may stand for, and the text that each has in a key.
+"""Values that a field of a key template may have, and the text of each in a key.
 
-The same rules judge a value when a call is sent, and a type when a task is declared: a field whose
-annotation rules out every allowed value is refused there.
+The same rules check a value when a call is sent and a type when a task is declared: a field whose
+annotation rules out every allowed value is refused at declaration.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import msgspec
 __all__ = ["ALLOWED", "NoField", "element", "fits", "hint_of", "key_value", "type_name"]
 
 ALLOWED = "str, int, UUID, date, datetime, an enum of str or int"
-"""The types of a field, in words; one that is a whole template may be bytes as well."""
+"""The types of a field, in words; a field that is a whole template may be bytes as well."""
 
 UNKNOWN: Any = Any
-"""Nothing is known of the type, so nothing is refused before a call is sent."""
+"""The type is unknown, so nothing is refused before a call is sent."""
 
 
 class NoField(LookupError):
-    """A type has no such attribute or index; the text says what it has."""
+    """A type lacks this attribute or index; the text says what it has."""
 
 
 def key_value(value: object, sole: bool) -> str | int | bytes | None:
-    """Return what a value is in a key; None: it can be no part of one.
+    """Return the text of a value in a key; None: it cannot be part of one.
 
-    The same moment is the same key, whatever its time zone: one that has a zone is told in UTC.
+    The same moment gives the same key in every time zone: times with a zone are written in UTC.
 
     Args:
-        sole: it is the whole template, so that bytes are a key as they are.
+        sole: it is the whole template, so bytes are used as the key unchanged.
     """
     if isinstance(value, enum.Enum):
         value = value.value
@@ -76,20 +76,19 @@ def fits(hint: Any, sole: bool) -> bool:
         return False
     if issubclass(kind, (bytes if sole else str, str, int, uuid.UUID, dt.date)):
         return True
-    # Of another class there may be one that derives from it and from str; of these there is none
-    # that anybody sends.
+    # A subclass of some classes could derive from str as well; for these nobody sends one.
     return not (issubclass(kind, _NO_KEY) or is_record(kind))
 
 
 def is_record(kind: type[Any]) -> bool:
-    """Return whether it is a class of fields: a dataclass, a msgspec.Struct, a named tuple."""
+    """Return whether it is a class with fields: a dataclass, a msgspec.Struct, a named tuple."""
     return dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
 
 
 def element(hint: Any, is_attribute: bool, name: Any) -> Any:
-    """Return the type of an attribute, or of what lies under an index; Any: it is not known.
+    """Return the type of an attribute, or of the item at an index; Any: it is not known.
 
-    Raises NoField where the type surely has no such one.
+    Raises NoField if the type certainly lacks it.
     """
     hint = _plain(hint)
     origin, given = typing.get_origin(hint), typing.get_args(hint)
@@ -119,8 +118,8 @@ def element(hint: Any, is_attribute: bool, name: Any) -> Any:
 
 
 def hint_of(function: Any, argument: str) -> Any:
-    """Return the annotation of one argument; Any where it has none, or names what is not there
-    yet: a class may stand further down in the module."""
+    """Return the annotation of one argument; Any if it has none, or names something not defined
+    yet: a class may follow later in the module."""
     found = getattr(inspect.unwrap(function), "__annotations__", {}).get(argument, UNKNOWN)
     if not isinstance(found, str):
         return found
@@ -131,12 +130,12 @@ def hint_of(function: Any, argument: str) -> Any:
             include_extras=True,
         )[argument]
     except Exception:
-        # An annotation is an expression of the program's, and may raise anything.
+        # An annotation is an expression of the program, and may raise anything.
         return UNKNOWN
 
 
 def hints_of(kind: Any) -> dict[str, Any]:
-    """Return the annotations of a class; those that cannot be found are Any."""
+    """Return the annotations of a class; Any for those that cannot be found."""
     try:
         return typing.get_type_hints(kind, include_extras=True)
     except Exception:
@@ -166,7 +165,7 @@ def _attribute(kind: type[Any], name: str) -> Any:
 
 
 def _plain(hint: Any) -> Any:
-    """Return a type without what wraps it: Annotated, NewType, an alias."""
+    """Return a type without its wrappers: Annotated, NewType, an alias."""
     while True:
         if typing.get_origin(hint) is typing.Annotated:
             hint = typing.get_args(hint)[0]
@@ -186,4 +185,4 @@ _NO_KEY = (
     float, complex, bytes, bytearray, list, tuple, dict, set, frozenset, dt.time, dt.timedelta,
     Mapping,
 )  # fmt: skip
-"""Kinds of values that are no part of a key; bytes only where they are not all of it."""
+"""Kinds of values that cannot be part of a key; bytes only unless they are the whole key."""

@@ -1,10 +1,10 @@
-"""The keys of a task, as ``@app.task(keys=...)`` says them: templates, or a callable.
+"""The keys of a task, as given to ``@app.task(keys=...)``: templates, or a callable.
 
 A template is a text with fields, ``"account:{src}"``, ``"site:{reading.site}"``, ``"{sides[0]}"``.
-What it names is looked up in the arguments, by attribute and index as ``str.format`` does, and must
-be of a type that ``key_value`` allows, so that no key comes from a ``repr`` by accident. Templates
-are taken apart when the task is declared: one that names an argument the function does not have, or
-a field whose annotation can be no part of a key, is an error there.
+A field is looked up in the arguments, by attribute and index as ``str.format`` does, and must have
+a type that ``key_value`` allows, so that no key comes from a ``repr`` by accident. Templates are
+parsed when the task is declared: a template that names an argument the function lacks, or a field
+whose annotation cannot be part of a key, is an error there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interlock.message import Key, Keys
 __all__ = ["KeySet", "KeySpec", "Rule", "rule"]
 
 KeySpec = str | Iterable[str] | Callable[..., Keys]
-"""One template, several, or a callable of the task's arguments that gives keys."""
+"""One template, several, or a callable of the task's arguments that returns keys."""
 
 Rule = Callable[[inspect.BoundArguments], tuple[bytes, ...]]
 """The keys of one call, canonical."""
@@ -34,15 +34,15 @@ class KeySet:
     """The keys under which one call of a task is handled, as canonical bytes."""
 
     keys: frozenset[bytes]
-    """Held alone."""
+    """Keys held exclusively."""
 
     shared: frozenset[bytes]
-    """Held together with other readers; none of ``keys`` is among them."""
+    """Keys held together with other readers; none of ``keys`` is among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The part between braces: an argument, then attributes and indexes of it."""
+    """The part between braces: an argument, followed by attributes and indexes."""
 
     text: str
     argument: str
@@ -50,7 +50,7 @@ class Field:
     """(is an attribute, its name or index) from left to right."""
 
     def value(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the value that it stands for in this call."""
+        """Return the value of the field in this call."""
         found = arguments[self.argument]
         for is_attribute, name in self.path:
             found = getattr(found, name) if is_attribute else found[name]
@@ -58,12 +58,12 @@ class Field:
 
 
 class Template:
-    """One template of a key, taken apart."""
+    """One parsed template of a key."""
 
     def __init__(
         self, text: str, where: str, signature: inspect.Signature, function: Callable[..., Any]
     ) -> None:
-        """Take a template apart, and judge its fields by the function's annotations.
+        """Parse a template, and check its fields against the function's annotations.
 
         ``where`` begins each error: the argument of ``task()`` that gave the template.
         """
@@ -85,7 +85,8 @@ class Template:
                 self._judge(part, hint_of(function, part.argument))
 
     def key(self, arguments: Mapping[str, Any]) -> Key:
-        """Return the key in this call; what is no template but one field is the value itself."""
+        """Return the key in this call; for a template that consists of one field, the value
+        itself."""
         if self._sole and isinstance(self._parts[0], Field):
             return self._of(self._parts[0], arguments)
         return "".join(
@@ -98,7 +99,7 @@ class Template:
         return f"{ALLOWED}, bytes" if self._sole else ALLOWED
 
     def _judge(self, field: Field, hint: Any) -> None:
-        """Refuse a field that can be no part of a key, whatever is sent."""
+        """Refuse a field that can never be part of a key."""
         for is_attribute, name in field.path:
             try:
                 hint = element(hint, is_attribute, name)
@@ -135,11 +136,11 @@ def rule(
 ) -> Rule:
     """Check what ``task()`` was given as ``keys`` or ``shared`` against the function.
 
-    ``name`` says which of the two it is. Returns what finds the keys of a call.
+    ``name`` says which of the two it is. Return the object that finds the keys of a call.
 
     Raises:
-        TypeError, ValueError: the template names what is not there or can be no part of a key, or
-            is none, or the callable does not take the function's arguments.
+        TypeError, ValueError: the template names something that does not exist or cannot be part of
+            a key, or is not a template, or the callable does not take the function's arguments.
     """
     where = f"task(): {name} of {_name(function)}()"
     if callable(spec):
@@ -169,7 +170,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _called(spec: Callable[..., Any], where: str) -> Rule:
     def keys_of(bound: inspect.BoundArguments) -> tuple[bytes, ...]:
-        # What it gives is taken as a put takes its keys.
+        # Its result is interpreted as a put interprets its keys.
         return _core.canonical_keys(spec(*bound.args, **bound.kwargs), call, name)
 
     call, _, name = where.partition(": ")
@@ -180,7 +181,7 @@ def _check_callable(spec: Callable[..., Any], where: str, signature: inspect.Sig
     try:
         taken = inspect.signature(spec)
     except (TypeError, ValueError):
-        return  # written in C, it says nothing of its arguments
+        return  # written in C, without a signature
     every, kinds = signature.parameters.values(), inspect.Parameter
     stars = (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)
     named = {each.name: None for each in every if each.kind is kinds.KEYWORD_ONLY}

@@ -1,4 +1,4 @@
-"""Refuses what a program adds to an app while processes of a pool run, which would not get it."""
+"""Refuses additions to an app while processes of a pool run, which would not receive them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import itertools
 __all__ = ["Pools"]
 
 _numbers = itertools.count()
-"""Of apps and of pools, in the order in which they were made."""
+"""Numbers of apps and pools, in the order in which they were made."""
 _running: set[int] = set()
 
 
 class Pools:
-    """The pools of processes that run and have got an app as it was when they began."""
+    """The running pools of processes, whose app is as it was when they began."""
 
     def __init__(self) -> None:
         self._made = next(_numbers)
@@ -26,16 +26,16 @@ class Pools:
         return number
 
     def end(self, number: int) -> None:
-        """Note that this pool starts no process any more."""
+        """Note that this pool starts no further process."""
         self._own.discard(number)
         _running.discard(number)
 
     def check(self, what: str, sends: bool = False) -> None:
-        """Raise RuntimeError where a pool would lack this.
+        """Raise RuntimeError if a running pool would lack this.
 
         Args:
             what: the call that would add it.
-            sends: it is for sends, which handlers of all apps may do.
+            sends: it affects sends, which handlers of all apps may make.
         """
         if self._own:
             whose = "this app"

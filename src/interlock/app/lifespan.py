@@ -1,8 +1,9 @@
-"""Beginning and end: hooks of workers and their processes, and the lifespan of what handlers use.
+"""Startup and shutdown: hooks of workers and their processes, and the lifespan of handlers'
+resources.
 
-``on_worker_start`` and ``on_worker_stop`` are called once a worker; ``on_process_start``,
+``on_worker_start`` and ``on_worker_stop`` are called once per worker; ``on_process_start``,
 ``on_process_stop`` and the lifespan once in each process that runs handlers: the worker's own, or
-each one of a pool of processes. What the lifespan yields is ``App.state`` there.
+each one of a pool of processes. There the lifespan's value is ``App.state``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Lifespan:
         self._states: list[tuple[object, Any]] = []
 
     def add(self, event: str, hook: Callable[..., object]) -> None:
-        """Add a hook. Raises TypeError where it is none."""
+        """Add a hook. Raises TypeError if it is not a function without arguments."""
         if not callable(hook):
             raise TypeError(f"{event}(): {type(hook).__name__} is given; allowed: a function")
         try:
@@ -43,11 +44,12 @@ class Lifespan:
                 f"{event}(): {_name(hook)}() wants arguments; allowed: a function without"
             ) from None
         except ValueError:
-            pass  # written in C, it says nothing of its arguments
+            pass  # written in C, without a signature
         self._hooks[event].append(hook)
 
     def set(self, lifespan: Callable[..., object]) -> None:
-        """Set the lifespan. Raises TypeError where it is none, ValueError where there is one."""
+        """Set the lifespan. Raises TypeError if it is not suitable, ValueError if one is already
+        set."""
         allowed = "a generator function of the app, of either kind, or what gives a context manager"
         if not callable(lifespan):
             raise TypeError(f"lifespan: {type(lifespan).__name__} is given; allowed: {allowed}")
@@ -61,7 +63,7 @@ class Lifespan:
                 f"{allowed}"
             ) from None
         except ValueError:
-            pass  # written in C, it says nothing of its arguments
+            pass  # written in C, without a signature
         self._given = lifespan
         if inspect.isasyncgenfunction(lifespan):
             self._made = contextlib.asynccontextmanager(lifespan)
@@ -71,7 +73,8 @@ class Lifespan:
             self._made = lifespan
 
     def of_processes(self) -> Iterable[tuple[str, Callable[..., object]]]:
-        """Return what each process of a pool runs, hooks and lifespan, each with its name."""
+        """Return the hooks and the lifespan that each process of a pool runs, each with its
+        name."""
         names = [name for name in EVENTS if "process" in name]
         found = [(name, hook) for name in names for hook in self._hooks[name]]
         return found if self._given is None else [*found, ("lifespan", self._given)]
@@ -87,15 +90,16 @@ class Lifespan:
         return self._states[-1][1]
 
     def scope(self, worker: bool, process: bool) -> Scope | None:
-        """Return the scope of handlers. None: there is nothing to be done.
+        """Return the scope of handlers. None: there is nothing to set up.
 
         Args:
-            worker: with the hooks of the worker.
-            process: with those of a process, and the lifespan.
+            worker: include the hooks of the worker.
+            process: include those of a process, and the lifespan.
         """
         wanted = [name for name in EVENTS if (worker if "worker" in name else process)]
         if not any(self._hooks[name] for name in wanted) and not (process and self._made):
-            # Who asks for the state is told that there is none, or that there is no worker.
+            # Reading the state raises an error that says which is missing: the value, or the
+            # worker.
             return None
         return self._scope(worker, process)
 
@@ -120,7 +124,7 @@ class Lifespan:
             try:
                 await _called(hook)
             except Exception:
-                # The others' ends are not to be left out for that.
+                # The other hooks still run.
                 _log.exception("the hook %s() at the end of a worker raised", _name(hook))
 
     async def _lived(self, stack: contextlib.AsyncExitStack, manager: Any) -> None:

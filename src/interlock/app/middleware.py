@@ -1,14 +1,14 @@
 """Hooks that a program can add: before and after a send, before and after a handler, on errors.
 
-A hook is a function, given to the app by a decorator of its name (``@app.before_handle``), or a
+A hook is a function, given to the app by the decorator of its name (``@app.before_handle``), or a
 method of that name of an object given to ``app.use``. ``before_`` hooks run in the order in which
-they were given, the others the other way round, so that the first given is the outermost.
+they were added, the others in reverse, so that the first one added is the outermost.
 
-What a ``before_`` hook raises stops the send, or counts as the handler's failure. What the others
-raise is logged and changes nothing any more: the message is queued, or its handler has ended.
+An exception of a ``before_`` hook stops the send, or counts as the handler's failure. Exceptions of
+the others are logged and change nothing: the message is queued, or its handler has ended.
 
-While there are hooks around handlers no message takes the shortest way to its handler. An object
-whose ``with_headers_only`` is true leaves it to messages that came without headers.
+While there are hooks around handlers, no message takes the fast path to its handler. An object
+whose ``with_headers_only`` is true leaves that path to messages that came without headers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("interlock.worker")
 
 @dataclass(slots=True)
 class Sending:
-    """A call that is being sent. ``headers`` may be added to; they travel with the message."""
+    """A call that is being sent. Hooks may add to ``headers``; they travel with the message."""
 
     task: str
     queue: str
@@ -41,10 +41,10 @@ class Sending:
     shared: frozenset[bytes]
     headers: dict[str, str] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
-    """Of the hooks, as that of ``Handling``."""
+    """Scratch space of the hooks, like that of ``Handling``."""
 
     engine: str = ""
-    """The URL of the engine, with its password; empty: an engine of this process."""
+    """The URL of the engine, with its password; empty for an engine in this process."""
 
 
 @dataclass(slots=True)
@@ -58,35 +58,35 @@ class Handling:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     headers: dict[str, str]
-    """As the sender's hooks left them."""
+    """The headers that the sender's hooks left."""
 
     state: dict[str, Any] = field(default_factory=dict)
-    """Of the hooks: what one keeps for those that come after it, of this handling alone. (No part
-    of the lease is a name for that: messages that were leased together have one token.)"""
+    """Scratch space shared by the hooks of one call of a handler. (A part of the lease would not
+    identify it: messages that were leased together have one token.)"""
 
     engine: str = ""
-    """As that of ``Sending``."""
+    """Like that of ``Sending``."""
 
 
 class Middleware:
-    """All hooks, doing nothing: a class to derive from. Any other object will do as well; of it
-    the methods with these names are called."""
+    """All hooks, doing nothing: a class to derive from. Any other object works as well; its methods
+    with these names are called."""
 
     with_headers_only = False
-    """Its hooks around handlers have nothing to do with a message without headers, and are not
-    called for one where that costs."""
+    """Its hooks around handlers ignore messages without headers, and are not called for one if the
+    call would cost time."""
 
     def before_send(self, sending: Sending) -> None:
-        """Act before a call is sent. What this raises is raised by the send."""
+        """Act before a call is sent. An exception is raised by the send."""
 
     def after_send(self, sending: Sending, job: Job[Any]) -> None:
         """Act after a call was sent."""
 
     def on_send_error(self, sending: Sending, error: BaseException) -> None:
-        """Act after a call could not be sent, or nobody knows whether it was."""
+        """Act after a call could not be sent, or its outcome is unknown."""
 
     def before_handle(self, handling: Handling) -> None:
-        """Act before a handler runs, in its thread or task. What this raises is its failure."""
+        """Act before a handler runs, in its thread or task. An exception counts as its failure."""
 
     def after_handle(self, handling: Handling, result: Any) -> None:
         """Act after a handler has returned; its message is not settled yet."""
@@ -94,7 +94,7 @@ class Middleware:
     def on_error(self, handling: Handling, error: BaseException) -> None:
         """Act after a handler has raised.
 
-        ``RetryAfter`` and ``Reject`` are among what it may have raised.
+        The exception may also be ``RetryAfter`` or ``Reject``.
         """
 
 
@@ -104,9 +104,9 @@ class Hooks:
     def __init__(self) -> None:
         self._of: dict[str, list[Callable[..., object]]] = {name: [] for name in HOOKS}
         self.handling = False
-        """There are hooks around the handlers of all messages."""
+        """The hooks that surround the handlers of all messages."""
         self._tied: set[Callable[..., object]] = set()
-        """Those that are for messages with headers only."""
+        """The hooks that are for messages with headers only."""
         self._around_some = False
 
     def add(self, name: str, hook: Callable[..., object]) -> None:
@@ -126,7 +126,7 @@ class Hooks:
         return [(name, hook) for name, hooks in self._of.items() for hook in hooks]
 
     def around(self, headers: Mapping[str, str]) -> bool:
-        """Return whether there is a hook to be called around the handler of such a message."""
+        """Return whether a hook must be called around the handler of such a message."""
         return self.handling or (self._around_some and bool(headers))
 
     def _look(self) -> None:
@@ -135,9 +135,9 @@ class Hooks:
         self._around_some = bool(around)
 
     def use(self, middleware: object) -> None:
-        """Add all methods of an object that are named as hooks are.
+        """Add all methods of an object that have names of hooks.
 
-        Raises TypeError where none is.
+        Raises TypeError if it has none.
         """
         found = [name for name in HOOKS if callable(getattr(middleware, name, None))]
         if not found or isinstance(middleware, type):
@@ -155,25 +155,24 @@ class Hooks:
             self.add(name, hook)
 
     def before(self, name: str, *arguments: Any) -> None:
-        """Call those of a ``before_`` hook; the first that raises ends it."""
+        """Call the ``before_`` hooks; the first exception ends the call."""
         for hook in self._of[name]:
             hook(*arguments)
 
     def after_handling(self, name: str, *arguments: Any) -> None:
-        """Call those of another hook around a handler, the last given first.
+        """Call the other hooks around a handler, the last one added first.
 
-        What they raise, be it SystemExit, is logged: the handler has ended, and that is what
-        counts.
+        Their exceptions, even SystemExit, are logged: the handler has ended, and only that counts.
         """
         self.after(name, *arguments, caught=BaseException)
 
     def after(self, name: str, *arguments: Any, caught: type[BaseException] = Exception) -> None:
-        """Call those of another hook, the last given first; what they raise is logged."""
+        """Call the other hooks, the last one added first; exceptions are logged."""
         for hook in reversed(self._of[name]):
             try:
                 hook(*arguments)
             except caught:
-                # What it raised, or itself, may raise again when it is written down.
+                # The exception, or the hook itself, may raise again when it is formatted.
                 with contextlib.suppress(caught):
                     _log.exception("the hook %s %r raised", name, hook)
 

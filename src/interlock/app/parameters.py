@@ -1,7 +1,7 @@
-"""Judges by a function's parameters what was sent, before a handler runs.
+"""Checks a call against a function's parameters, before a handler runs.
 
-By names and numbers alone, nothing is decoded: a worker has to know it when it takes the message,
-for an argument that its function does not have yet another worker's may have.
+It uses names and counts alone and decodes nothing: a worker must know the result when it takes the
+message, because another worker's function may have an argument that this one lacks.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class Parameters:
         self._any_named = kinds.VAR_KEYWORD in found
         placed = sum(name in self._placed for name, _ in self._wanted)
         self.fewest = placed if placed == len(self._wanted) else len(self._placed) + 1
-        """From so many by place, none being sent by name, all is there that is wanted."""
+        """With this many positional arguments, and none by name, every required one is present."""
         self.most = len(self._placed)
-        """So many by place it knows, apart from ``*args``."""
+        """Number of positional arguments it knows, apart from ``*args``."""
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        """Raise an error where the arguments are not those that the function takes.
+        """Raise an error if the arguments do not match the function.
 
-        It is UnknownArgument where the function does not have what was sent; PayloadError where it
-        wants what was not sent, or one was sent twice: with that no attempt can succeed.
+        UnknownArgument if the function lacks an argument that was sent; PayloadError if a required
+        one was not sent, or one was sent twice: no attempt could succeed.
         """
         if len(args) > self.most and not self._any_placed:
             what = f"{len(args)} arguments by place, of which it takes {self.most}"

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 __all__ = ["MAINS", "NoPlace", "module_of", "names_of", "place_for_pool", "place_in_program"]
 
 MAINS = ("__main__", "__mp_main__")
-"""The names of the program itself: the second is multiprocessing's for it."""
+"""The names of the program itself: the second is the one that multiprocessing gives it."""
 
 
 class NoPlace(ValueError):
-    """No other process could import the app; the text says why."""
+    """No other process could import the app; the text gives the reason."""
 
 
 def place_of(app: App) -> str:
     """Return where an app is. Raises NoPlace.
 
-    The module that made it goes first, then those of its tasks: others may have imported it, and do
-    more when they are imported than an app's module.
+    The module that made it is tried first, then those of its tasks: other modules may have imported
+    it, and importing them may do more than importing an app's module.
     """
     first = [app._made_in, *(task.function.__module__ for task in app.tasks.values())]
     for name in dict.fromkeys([*first, *sys.modules]):
@@ -72,13 +72,14 @@ def place_for_pool(app: App) -> str:
 
 
 def module_of(thing: Any) -> str:
-    """Return the module of a function or class by the name that it has in a pool's process too."""
+    """Return the module of a function or class under the name that it has in a pool's process
+    too."""
     return _name_in_pool(str(getattr(thing, "__module__", None) or ""))
 
 
 def names_of(app: App) -> list[str]:
-    """Return what an app is known by in this program and in the processes of a pool alike: its
-    place, and its tasks, for it may be no global name."""
+    """Return what identifies an app both in this program and in the processes of a pool: its place
+    and its tasks, because it may not be a global name."""
     names = [
         f"{module_of(task.function)}.{getattr(task.function, '__qualname__', '')} as {task.name}"
         for task in app.tasks.values()

@@ -1,10 +1,10 @@
 """Gives each process of a pool the app as the worker's program has configured it.
 
-A process of a pool imports the app's module. What the program has set since its own import is not
-in there: the engine, or a hook that it added in ``main()``. Values are sent along and set in the
-process. What is registered, such as hooks and tasks, is compared by its name: a process that lacks
-something says so instead of becoming ready, and the worker ends with that error. Of the program's
-other apps, through which a handler may send, those are the hooks of sends.
+A process of a pool imports the app's module. Changes that the program made after its own import are
+missing there: the engine, or a hook that it added in ``main()``. Values are sent along and set in
+the process. Registrations, such as hooks and tasks, are compared by name: a process that lacks one
+reports it instead of becoming ready, and the worker ends with that error. For the program's other
+apps, through which a handler may send, only the hooks of sends are compared.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _log = logging.getLogger("interlock.worker")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values that a program may set on an app after it was made."""
+    """Values that a program may set on an app after construction."""
 
     url: str | None
     send_timeout: float
     retry: bytes | None
-    """The retry policy, pickled; None: as the app was made."""
+    """The retry policy, pickled; None: unchanged."""
 
     def give(self, app: App) -> None:
         """Set it."""
@@ -55,18 +55,19 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """The changes that the worker's program has made to another app than its own."""
+    """The changes that the worker's program has made to an app other than its own."""
 
     settings: Settings | None
-    """None: it is as it was made."""
+    """The engine's URL; None: unchanged."""
     hooks: tuple[tuple[str, str], ...]
-    """Those of sends, in words, each with the module of its function."""
+    """The hooks of sends, in words, each with the module of its function."""
 
     def check(self, app: App, name: str) -> None:
         """Raise SetupRefused if the app lacks a hook here."""
         missing = self._missing(app)
         for module in dict.fromkeys(module for _, module in missing):
-            # Importing it may add the hook. Most are there without, and it may cost much.
+            # Importing the module may add the hook. Most hooks are present without that, and an
+            # import may be expensive.
             if module and module not in MAINS:
                 with contextlib.suppress(Exception):
                     importlib.import_module(module)
@@ -121,7 +122,7 @@ class ProcessSetup:
                 f"{', '.join(missing)}: the program added that later. Add it in the app's module "
                 f"when that is imported, or use pool='thread' or 'asyncio'"
             )
-        # What the import has connected is connected to another engine perhaps.
+        # A connection made during the import may be to another engine.
         app.close()
         self.settings.give(app)
         for other in list(type(app)._made):
@@ -131,12 +132,12 @@ class ProcessSetup:
 
 
 def set_up(app: App) -> None:
-    """In a process of a pool: give another app than the worker's what the program has set on it,
-    perhaps after it had set something else when it was imported.
+    """Apply, in a process of a pool, the program's settings to an app other than the worker's,
+    perhaps after the import had set something else.
 
     Raises SetupRefused if the app lacks a hook that the program has added.
     """
-    # First: what is imported may send.
+    # First, because an import may send.
     app._was_set_up = True
     known = next((name for name in names_of(app) if name in reach.others), None)
     if known is None:
@@ -185,7 +186,8 @@ def _others(app: App) -> dict[str, Other]:
     for other, names in known.items():
         if other is app or done[other] == Other(None, ()):
             continue
-        # Apps of one name are told apart by nothing, unless all of them are to have the same.
+        # Apps of the same name cannot be distinguished, unless all of them are to have the same
+        # settings.
         own = [name for name in names if len(meant[name]) == 1]
         found.update(dict.fromkeys(own, done[other]))
         if other.tasks and not own:
@@ -265,8 +267,8 @@ def _found(place: str) -> Any:
 
 
 def _run_main(path: str) -> None:
-    """Run the program's file as a module of another name, as multiprocessing does: what stands
-    under ``if __name__ == "__main__"`` is left out."""
+    """Run the program's file as a module of another name, as multiprocessing does: the code under
+    ``if __name__ == "__main__"`` does not run."""
     loader = importlib.machinery.SourceFileLoader(MAINS[1], path)
     spec = importlib.util.spec_from_loader(MAINS[1], loader)
     assert spec is not None

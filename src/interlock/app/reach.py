@@ -1,7 +1,7 @@
-"""Finds out if anybody handles what an app sends into the memory of its own process.
+"""Detects whether a worker handles an app's sends into its own process's memory.
 
-An engine in memory is for a worker of the same program, and for tests. Who has only forgotten to
-say where the engine is would lose all that is sent, without a word.
+An engine in memory is for a worker of the same program, and for tests. A program that merely lacks
+the engine's URL would otherwise lose all its messages silently.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _kept: dict[str, Memory] = {}
 in_pool = False
 """This is a process of a worker's pool."""
 others: dict[str, Any] = {}
-"""In such a process: what the worker's program has done to its other apps, by their names; see
-``process_setup.Other``."""
+"""In such a process: the changes that the worker's program has made to its other apps, by their
+names; see ``process_setup.Other``."""
 
 
 class Memory:
@@ -36,9 +36,9 @@ class Memory:
         self.queues: set[str] = set()
 
     def report(self) -> None:
-        """Log how much is left: nobody will handle it any more."""
+        """Log the number of remaining messages: they will not be handled."""
         if self._process != os.getpid():
-            # The child of a fork: it is the parent's.
+            # The child of a fork: the engine belongs to the parent.
             return
         for name in sorted(self.queues):
             try:
@@ -57,13 +57,13 @@ class Reach:
     """The queues in memory into which one app has sent through one client."""
 
     def __init__(self, app: Any, client: Any, url: str | None, has_worker: bool) -> None:
-        """Look, at the first send, whether anybody handles what is sent.
+        """Check, at the first send, whether a worker handles the messages.
 
         Args:
-            url: as somebody has named the engine; None: nobody has.
+            url: the engine as it was given; None: none was given.
 
         Raises:
-            EngineUnavailable: nobody has named an engine, and there is no worker here.
+            EngineUnavailable: no engine was given, and this process has no worker.
         """
         self._memory: Memory | None = None
         self._end: Any = None
@@ -78,7 +78,7 @@ class Reach:
                 client.url,
             )
         if client._is_shared:
-            # Of a name, which others in this process may use, now or later.
+            # A named engine, which other clients in this process may use, now or later.
             if client.url not in _kept:
                 _kept[client.url] = Memory(client._again())
             self._memory = _kept[client.url]
@@ -92,7 +92,7 @@ class Reach:
             self._memory.queues.add(queue)
 
     def close(self) -> None:
-        """Report what is left in an engine without a name, which goes with its client.
+        """Report the messages left in an engine without a name, which ends with its client.
 
         To be called before the client is closed.
         """
@@ -107,7 +107,7 @@ def check_engine(url: str) -> None:
 
 
 def served(url: str) -> None:
-    """Note that a worker in this process takes from there."""
+    """Note that a worker in this process leases from it."""
     _served.add(url)
 
 

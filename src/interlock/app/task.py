@@ -31,7 +31,7 @@ class Declared:
     name: str
     queue: str
     retry: Retry | None
-    """None: the app's, or else the queue's."""
+    """Retry policy; None: the app's, or else the queue's."""
     timeout: float | None
     result_ttl: float
     quiet: bool = False
@@ -43,7 +43,7 @@ class Declared:
 
 @dataclass(slots=True)
 class Ready:
-    """A call, checked and encoded: nothing that can fail for its arguments is left."""
+    """A checked and encoded call: its arguments can no longer cause an error."""
 
     payload: bytes
     sending: Sending
@@ -61,13 +61,13 @@ class _Sendable(Generic[P, R]):
         self.declared = declared
         self.signature = inspect.signature(function)
         self.parameters = Parameters(declared.name, self.signature)
-        """Judges a call that was sent."""
+        """Checks a call that was sent."""
         self._keys: Rule = rule("keys", keys, self.signature, function)
         self._shared: Rule = rule("shared", shared, self.signature, function)
         parameters = self.signature.parameters
         kinds = {each.kind for each in parameters.values()}
         placed = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-        # What a call that gives just these, by place, binds to: no need to have it worked out.
+        # The binding of a call with exactly these positional arguments, computed in advance.
         self._placed = tuple(parameters) if kinds <= placed else None
         self._app = app
         self._options: dict[str, Any] = {}
@@ -82,14 +82,14 @@ class _Sendable(Generic[P, R]):
 
     @functools.cached_property
     def types(self) -> envelope.Types:
-        """The types that arguments and result are decoded to. Not found before they are asked for:
-        an annotation may name a class that stands further down in the module."""
+        """The types that arguments and result are decoded to. Resolved on first use: an annotation
+        may name a class that is defined later in the module."""
         return envelope.Types(self.function, self.signature)
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Put a call into the task's queue.
 
-        It is stored when this returns, as far as the engine stores.
+        When this returns, it is stored as durably as the engine's settings provide.
 
         Raises:
             TypeError: the function does not take these arguments, or a key is of a wrong type.
@@ -99,7 +99,7 @@ class _Sendable(Generic[P, R]):
                 memory limit.
             ShutDown: the queue is sealed: it takes no puts until somebody reopens it.
             EngineUnavailable: the engine could not be reached in that time, or refuses the app's
-                user; or none is named, and no worker runs in this process.
+                user; or no engine is named, and no worker runs in this process.
             InterlockError: the engine refuses the call for another reason, which it names.
         """
         ready = self._ready(args, kwargs)
@@ -138,18 +138,18 @@ class _Sendable(Generic[P, R]):
         quiet: bool | None = None,
         expires: Seconds | None = None,
     ) -> Self:
-        """Return the same task with options for what is sent through it.
+        """Return the same task with options for the messages sent through it.
 
         Args:
             delay: seconds until the message takes its place.
             expires: seconds after the send, more than ``delay``; see ``App.task``.
             priority: -100 to 100; never changes the order on a key.
             dedup: a name; while a message of this name is unsettled or was settled within the
-                queue's window, nothing is sent, and the job says ``known``.
+                queue's window, nothing is sent, and the job's ``known`` is true.
             timeout: seconds for the handler, instead of the task's own.
             quiet: leave it out of the debug log, or not, whatever the task says.
         """
-        # Not copy.copy, which goes by __reduce__ and would give this very task.
+        # copy.copy uses __reduce__ and would return this task itself.
         same = type(self).__new__(type(self))
         same.__dict__.update(self.__dict__)
         same._options = dict(self._options)
@@ -172,10 +172,10 @@ class _Sendable(Generic[P, R]):
     def job(self, id: int) -> Job[R]:
         """Return the job of a call that was sent before, by its message's id.
 
-        Nothing is asked of the engine: whether there is such a message, ``Job.state`` says.
+        The engine is not asked: ``Job.state`` says whether the message exists.
 
         Raises:
-            TypeError: the id is no int.
+            TypeError: the id is not an int.
         """
         return self._job(whole(id, "job(): id"), False)
 
@@ -184,14 +184,14 @@ class _Sendable(Generic[P, R]):
         return self._key_set(self._bound(args, kwargs))
 
     def __get__(self, instance: object, owner: object) -> Self:
-        # A task may be kept in a class; it is no method and takes no self.
+        # A task may be a class attribute; it is not a method and takes no self.
         return self
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} on queue {self.declared.queue!r}>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        # By its name in its module, as functions are.
+        # By its name in its module, as functions are pickled.
         return str(self.__qualname__)
 
     __qualname__: str  # update_wrapper sets it
@@ -216,7 +216,7 @@ class _Sendable(Generic[P, R]):
         return keys, frozenset(self._shared(bound)) - keys
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise what a send of this call would raise for its arguments."""
+        """Raise the error that a send of this call would raise for its arguments."""
         self._named(self._bound(args, kwargs))
         envelope.write(self.name, self.signature, args, kwargs, None, {})
 

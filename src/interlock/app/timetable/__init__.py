@@ -1,41 +1,40 @@
-"""Calls that are sent by the time of the day, or every so often: ``@app.cron``, ``@app.every``.
+"""Calls that are sent at times of the day, or at intervals: ``@app.cron``, ``@app.every``.
 
 Any worker may send the call of a tick, each tick is sent once, and ticks that came while no worker
-ran are known. What remembers that is the engine, by functions that it has anyway: beside a queue
-QUEUE with tasks stands a queue ``QUEUE:timetable`` with timers. A timer is a message that says
-which tick of which entry comes next; it is delayed until then, and its key is the entry's name.
+ran are known. The engine remembers them, with its existing functions: a queue QUEUE with tasks has
+a second queue ``QUEUE:timetable`` with timers. A timer is a message that names the next tick of an
+entry; it is delayed until then, and its key is the entry's name.
 
-Each worker waits for timers as for any message. Whoever is handed one (the lease sees to it that
-nobody else is)
+Each worker waits for timers as for any message. The worker that leases one (only one can)
 
 1. sends the calls that are due, each with a dedup string of the tick's time,
 2. puts the timer of the next tick, with a dedup string of that tick's time,
-3. acknowledges the timer it was handed.
+3. acknowledges the timer it leased.
 
-A worker that dies in between does no harm: the lease runs out, another is handed the same timer,
-and whatever was put already is known by its string. The new timer cannot be handed out before the
-old one is settled, for both have the same key, so its string is known for as long as it may be put
-again; that of a call is known until the call is settled, and then for the larger of an hour and
-two periods. (So a tick could be sent twice only where a worker dies between 1 and 3, the call is
-handled all the same, and no worker takes the timer for that long after; and the policies "once"
-and "skip" then send a later tick, not that one.)
+A worker that dies in between does no harm: the lease expires, another worker leases the same timer,
+and messages that were put already are known by their strings. The new timer cannot be leased before
+the old one is settled, because both have the same key, so its string is known for as long as it may
+be put again. The string of a call is known until the call is settled, and then for the larger of an
+hour and two periods. (So a tick can be sent twice only if a worker dies between 1 and 3, the call
+is handled nevertheless, and no worker takes the timer for that long afterwards; even then the
+policies "once" and "skip" send a later tick, not that one.)
 
-- The pending timer is the memory. If no worker ran for days, it is late, and what is missed is all
-  from its tick to now. There is nothing else that would have to be kept, and no clock but the
-  engine's: now is what a hub tells as its time for dates, and on Redis what the lease says (its
-  deadline less its length), judged by the same policy. The clocks of workers have no part in it.
+- The pending timer is the only stored state. If no worker ran for days, it is late, and every tick
+  from its own to now was missed. The only clock is the engine's: the present time is a hub's time
+  for dates and, on Redis, the time of the lease (its deadline minus its length), corrected by the
+  same policy. The clocks of workers are not used.
 - A delay is elapsed time and a tick is a date, so a timer sleeps for a minute at most and is then
-  put back. So it follows a clock that is set, and a machine that slept. If the clock was set back
-  by up to three hours, it waits: no tick comes again. If by more, another timer takes its place.
-- A worker looks, when it begins and then each minute, whether each of its entries has a timer, and
-  puts one for the next tick where it has not: for a new entry, or an engine that came back empty.
-  Two that do so at once put the same dedup string.
-- A timer that a worker's own app does not have so (the entry is gone, or its schedule is another)
-  goes back, for a worker of another release may have it. When nobody wants it, it is dropped. So a
-  new release puts its own timers, and the old ones end with the last worker of the old release.
-  While both run, both timetables hold; a tick that both have is one call, by its string.
-- To pause the timetable of a queue is to pause ``QUEUE:timetable``, that of an entry is to pause
-  its key there. What is missed meanwhile is missed.
+  returned. So it follows a clock that is set, and a machine that slept. If the clock was set back
+  by up to three hours, it waits: no tick fires twice. If by more, another timer replaces it.
+- At its start and then each minute, a worker checks that each of its entries has a timer, and puts
+  one for the next tick if it is missing: for a new entry, or on an engine that restarted empty. Two
+  workers that do so at once put the same dedup string.
+- A timer that does not match the worker's app (the entry is gone, or its schedule differs) is
+  returned, because a worker of another release may have the entry. If none takes it, it is dropped.
+  So a new release puts its own timers, and the old ones end with the last worker of the old
+  release. While both run, both timetables apply; a tick that both have is one call, by its string.
+- To pause the timetable of a queue, pause ``QUEUE:timetable``; to pause an entry, pause its key
+  there. The policy for missed ticks applies to the ticks of that time.
 """
 
 from interlock.app.timetable.entry import Args, Entry, Kwargs, Missed

@@ -24,7 +24,7 @@ def decorator(
     args: Args,
     kwargs: Kwargs,
 ) -> Callable[[T], T]:
-    """Return what adds an entry for a task and returns the task."""
+    """Return the decorator that adds an entry for a task and returns the task."""
     check_arguments(call, "-" if name is None else name, missed, args, kwargs)
 
     def add(task: T) -> T:

@@ -21,11 +21,12 @@ Kwargs = Mapping[str, Any] | Callable[[dt.datetime], Mapping[str, Any]]
 
 
 class Due(NamedTuple):
-    """The ticks that are to be fired."""
+    """The ticks to fire."""
 
     ticks: list[int]
     dropped: bool
-    """Others were missed and are not fired, by the entry's policy or for they are too many."""
+    """More ticks were missed that are not fired, because of the entry's policy or because they are
+    too many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,7 @@ class Entry:
         return self.task.declared.queue
 
     def due(self, tick: int, now: float) -> Due:
-        """Return what is to be fired now, of the ticks from the pending one on."""
+        """Return the ticks to fire now, starting with the pending one."""
         if self.missed == "all":
             return Due(*self.schedule.among(tick, now, MOST))
         last, more = self.schedule.among(tick, now, 1)
@@ -54,7 +55,7 @@ class Entry:
         return Due(last, more)
 
     def send(self, tick: int, **options: Any) -> Job[Any]:
-        """Send the call of a tick. Raises as ``Task.send``, and what ``args`` raises."""
+        """Send the call of a tick. Raises as ``Task.send``, and whatever ``args`` raises."""
         args, kwargs = self.call(tick)
         task = self.task.options()
         task._options.update(options)
@@ -68,9 +69,10 @@ class Entry:
         return tuple(args), dict(kwargs)
 
     def check(self) -> None:
-        """Raise what a send of its call would, where that can be known before.
+        """Raise the error that a send of its call would raise, as far as it can be known
+        beforehand.
 
-        What is computed for each tick is not known before there is one.
+        Arguments that are computed for each tick are not checked.
         """
         if callable(self.args) or callable(self.kwargs):
             return
@@ -107,5 +109,5 @@ def moment(tick: int) -> str:
 LATE = 60.0
 """Seconds after which a tick counts as missed."""
 MOST = 1000
-"""Missed ticks that are made up for at once."""
+"""Missed ticks that are made up for in one go."""
 LONGEST_NAME = 200

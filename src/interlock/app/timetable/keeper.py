@@ -1,4 +1,4 @@
-"""One queue of timers: what is due is fired, and no entry is without a timer."""
+"""One queue of timers: fires what is due, and keeps a timer for each entry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("interlock.timetable")
 
 
 class Keeper:
-    """The timers of the entries whose tasks are on one queue. For one thread."""
+    """The timers of the entries whose tasks are on one queue. For use by one thread."""
 
     def __init__(
         self,
@@ -38,30 +38,30 @@ class Keeper:
         open_queue: Callable[..., Any],
         lease: float = LEASE,
     ) -> None:
-        """Open it.
+        """Open the queue.
 
         Args:
-            name: of the tasks' queue.
-            lease: seconds after which a killed worker's timer goes to another.
+            name: name of the tasks' queue.
+            lease: seconds after which a killed worker's timer is leased by another.
         """
         self.entries = entries
         self.queue: RemoteQueue[bytes] = open_queue(
             timers.queue_name(name), lease=lease, slow_wait=0, warn_depth=0, warn_lane_depth=0
         )
-        """The queue in which timers are put, and looked at."""
+        """The queue into which timers are put, and whose timers are listed."""
         self.waiting = self.queue._again()
-        """The same, by which they are leased: to close it ends the wait."""
+        """A second handle, through which they are leased: closing it ends the wait."""
         self._clock = _core.WallClock()
-        """Judges the clock of an engine that does not do so itself."""
+        """Corrects the clock of an engine that does not correct it itself."""
 
     def step(self, until: float) -> bool:
-        """Wait for a timer that is due, and do what it says; False: there was none until then.
+        """Wait for a due timer, and act on it; False: no timer was due until then.
 
         Args:
-            until: by time.monotonic(); 0 for not at all.
+            until: end of the wait, by time.monotonic(); 0: do not wait.
 
         Raises:
-            Full, ShutDown: the queue of the calls takes none; the timer is leased again later.
+            Full, ShutDown: the tasks' queue refuses the call; the timer is leased again later.
             EngineUnavailable: the engine did not answer.
         """
         _, batch = batches.exchange(self.waiting, (), 1, until, "keyed")
@@ -71,11 +71,11 @@ class Keeper:
         return True
 
     def plan(self) -> None:
-        """Put the timer of each entry that has none, or has one that waits for too long."""
+        """Put the timer of each entry that has none, or whose timer waits too long."""
         stored = self._stored()
         found = self._now()
         if found is None:
-            # Somebody has paused the queue; then nothing is due either.
+            # The queue is paused; then nothing is due either.
             return
         (due_by, now), began = found, time.monotonic()
         for entry in self.entries.values():
@@ -85,7 +85,7 @@ class Keeper:
                 if timer.name == entry.name and timer.is_of(entry)
             ]
             for one, timer in known:
-                # The clock by which the queue goes was ahead when it was put, and was set right.
+                # The queue's clock was ahead at the time of the put, and was corrected.
                 if (one.due or 0) > due_by + FAR * 1e6 and self.queue.cancel(one.id):
                     self._again(entry, timer, one.id, now - began + time.monotonic())
             if not known:
@@ -93,7 +93,7 @@ class Keeper:
                 self._put(entry, tick, 0, tick - now - (time.monotonic() - began))
 
     def pending(self) -> list[Timer]:
-        """Return the timers that are there, the next one first."""
+        """Return the existing timers, the next one first."""
         return sorted((timer for _, timer in self._stored()), key=lambda timer: timer.tick)
 
     def _stored(self) -> list[tuple[Stored, Timer]]:
@@ -127,7 +127,7 @@ class Keeper:
         try:
             last = self._fire(entry, found, now)
         except (Full, ShutDown, EngineUnavailable):
-            # It stays where it is; the same calls are sent again, as far as they are not known.
+            # It stays in place; the same calls are sent again, unless they are known.
             self._settle(batch, wire.releasing(batch.token, message.id))
             raise
         now = max(now, found.tick)
@@ -138,9 +138,9 @@ class Keeper:
     def _wait(
         self, batch: LeasedBatch, message: wire.Handed, entry: Entry, found: Timer, now: float
     ) -> None:
-        """Put a timer back whose tick is not due yet."""
+        """Return a timer whose tick is not due yet."""
         if _tick_of(entry, found, now) != found.tick or message.attempt > MOST_LEFT / 2:
-            # Or workers of other releases have left it so often that they would soon drop it.
+            # Or workers of other releases have returned it so often that they would soon drop it.
             self._again(entry, found, message.id, now)
             self._settle(batch, ("ACK", batch.token, message.id))
             return
@@ -148,7 +148,7 @@ class Keeper:
         self._settle(batch, wire.deferring(batch.token, message.id, delay))
 
     def _again(self, entry: Entry, found: Timer, id: int, now: float) -> None:
-        """Put a timer in the place of one with this id, for the tick that is next by now."""
+        """Replace the timer of this id by one for the tick that is next by now."""
         tick = _tick_of(entry, found, now)
         if tick != found.tick:
             _log.warning(
@@ -159,7 +159,7 @@ class Keeper:
         self._put(entry, tick, last, tick - now, again=f" again {id}")
 
     def _fire(self, entry: Entry, found: Timer, now: float) -> int:
-        """Send what is due; return the last tick that was fired."""
+        """Send the calls that are due; return the last tick that was fired."""
         due = entry.due(found.tick, max(now, found.tick))
         if due.dropped:
             what = f"only the last {MOST} are" if entry.missed == "all" else (
@@ -181,7 +181,7 @@ class Keeper:
         except (Full, ShutDown, EngineUnavailable):
             raise
         except Exception:
-            # A program's own code has raised; the next tick may do better.
+            # The program's own code has raised; the next tick may succeed.
             _log.exception(
                 "the call of timetable entry %r at %s cannot be sent; that tick is lost",
                 entry.name, moment(tick), extra={"entry": entry.name, "tick": tick},
@@ -194,7 +194,7 @@ class Keeper:
         )  # fmt: skip
 
     def _leave(self, batch: LeasedBatch, message: wire.Handed, found: Timer) -> None:
-        """Leave it to a worker of another release; drop it when none has come for it."""
+        """Leave it to a worker of another release; drop it if none has taken it."""
         if message.attempt <= MOST_LEFT:
             delay = min(2.0 ** (message.attempt - 1), LONGEST_LEFT)
             why = "the app of this worker has no such entry"
@@ -211,8 +211,8 @@ class Keeper:
             timers.encode(timers.timer(entry, tick, last)),
             PATIENCE,
             keys=entry.name,
-            # By the engine's queues a delay is elapsed time. Looked at each minute, it follows a
-            # clock that is set, and a machine that slept.
+            # A queue's delay is elapsed time. Checking each minute follows a clock that is set, and
+            # a machine that slept.
             delay=min(max(delay, 0.0), LONGEST_SLEEP),
             dedup=timers.timer_name(entry, tick) + again,
             window=timers.window(entry, tick),
@@ -223,20 +223,20 @@ class Keeper:
     def _settle(self, batch: LeasedBatch, settlement: wire.Settlement) -> None:
         (place,) = batch.places
         batch.settled(int(batch.reply[place]))
-        # What is lost is another's now, and what cannot be told runs out by itself.
+        # A lost timer belongs to another worker, and one that cannot be returned expires.
         batches.settle(self.queue, [settlement])
 
     def _now(self) -> tuple[int, float] | None:
         """Return the time of the queue, µs since 1970, and the time for dates, in seconds.
 
-        The first is that of the lease of a message that is put for it alone. None: it is not handed
-        out.
+        The first is the lease time of a message that is put for this purpose. None: the message was
+        not leased.
         """
         for pause in PAUSES:
             if pause:
                 time.sleep(pause)
-            # Without a key, so that nobody who waits for timers takes it; of two that ask at once
-            # one may be handed the other's, and the other looks again.
+            # Without a key, so that a waiting timer thread does not take it. If two workers ask at
+            # once, one may lease the other's; the other asks again.
             self.queue._sent(b"", PATIENCE, dedup="clock", window=0.0, quiet=True)
             _, batch = batches.exchange(self.waiting, (), 1, 0.0, "unkeyed")
             if batch is not None:
@@ -262,40 +262,41 @@ class Keeper:
 def _tick_of(entry: Entry, found: Timer, now: float) -> int:
     """Return the tick for which an entry's timer should wait.
 
-    That is the timer's own, unless the clock was set back. By up to `SET_BACK`, the timetable waits
-    until the clock is as late as it was, so that no tick comes twice. By more, it was wrong before.
+    Usually this is the timer's own. If the clock was set back by up to `SET_BACK`, the timetable
+    waits until the clock reaches the old time, so that no tick fires twice. If by more, the old
+    time was wrong.
     """
     begin = max(now, found.last) if found.last - now <= SET_BACK else now
     return min(entry.schedule.after(begin), found.tick)
 
 
 def _leased_at(batch: LeasedBatch) -> int:
-    """Return the time of the queue at which it was leased, µs since 1970."""
+    """Return the queue's time of its lease, µs since 1970."""
     deadline = int(batch.reply[batch.places[0] - DEADLINE])
     return deadline - wire.micros(batch.grant.handle.lease)
 
 
 def _elapsed() -> int:
-    """Return a time that only measures what passes, the sleep of the machine counted, in µs."""
+    """Return elapsed time in µs, including time in which the machine slept."""
     if sys.platform == "linux":
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
     return time.monotonic_ns() // 1000
 
 
 DEADLINE = 3
-"""The deadline of a lease stands so far before its first message."""
+"""Offset of a lease's deadline in the reply, before its first message."""
 EARLY = 0.001
-"""Seconds by which a timer may be before its time."""
+"""Seconds by which a timer may be early."""
 MOST_LEFT = 100
-"""Times that a timer goes back before it is nobody's: several minutes, and many workers."""
+"""Number of returns after which a timer is dropped: several minutes, and many workers."""
 LONGEST_LEFT = 5.0
 LONGEST_SLEEP = 60.0
-"""Seconds after which a timer is looked at though its tick is later."""
+"""Seconds after which a timer is checked although its tick is later."""
 FAR = 2 * LONGEST_SLEEP
 SET_BACK = 3 * 3600
-"""Seconds by which a clock may be set back and no tick comes twice: as in Debian's cron."""
+"""Seconds by which a clock may be set back without a tick firing twice: as in Debian's cron."""
 PATIENCE = 5.0
 PAGE = 1000
 PAUSES = (0.0, 0.05, 0.2)
-"""Seconds."""
+"""Length of a lease in seconds."""
 FOR_EVER = Retry(attempts=None, first=1, longest=60)

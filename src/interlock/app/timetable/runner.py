@@ -27,11 +27,11 @@ class Runner:
         open_queue: Callable[..., Any],
         lease: float,
     ) -> None:
-        """Note what is to be kept.
+        """Note the entries to keep.
 
         Args:
-            queues: those that the worker takes from: it fires what it could handle.
-            lease: seconds after which a killed worker's timer goes to another.
+            queues: the worker's queues: it fires the calls that it could handle.
+            lease: seconds after which a killed worker's timer is leased by another.
         """
         self._lease = lease
         wanted = set(queues)
@@ -58,13 +58,13 @@ class Runner:
             thread.start()
 
     def stop(self) -> None:
-        """Fire nothing any more."""
+        """Fire nothing further."""
         self._stopped.set()
         for keeper in self._keepers:
             keeper.waiting.close()
 
     def join(self, timeout: float) -> None:
-        """Wait for so many seconds until what has begun is done."""
+        """Wait up to ``seconds`` until the work that has begun is done."""
         until = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(until - time.monotonic(), 0.0))
@@ -115,6 +115,6 @@ def by_queue(entries: Iterable[Entry]) -> Mapping[str, dict[str, Entry]]:
 
 
 LOOK = 60.0
-"""Seconds after which a worker looks again whether each entry has its timer."""
+"""Seconds between checks that each entry has its timer."""
 LONGEST_PAUSE = 5.0
 BROKEN_PAUSE = 10.0

@@ -1,7 +1,7 @@
-"""The times of a timetable's ticks: by a cron expression in a time zone, or at a fixed distance.
+"""The times of a timetable's ticks: a cron expression in a time zone, or a fixed interval.
 
-A tick is known by its time, in whole seconds since 1970, and a schedule tells the same ticks
-on every machine: what it answers depends on nothing but its own text and the time asked about.
+A tick is identified by its time, in whole seconds since 1970, and a schedule gives the same ticks
+on every machine: they depend only on its text and the requested time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Schedule(Protocol):
 
     @property
     def text(self) -> str:
-        """It in words: two schedules with the same text have the same ticks."""
+        """Text of the schedule: two schedules with the same text have the same ticks."""
 
     @property
     def zone(self) -> dt.tzinfo:
-        """The time zone in which its times are told."""
+        """The time zone of its times."""
 
     def after(self, time: float) -> int:
         """Return the first tick after this time."""
@@ -35,7 +35,7 @@ class Schedule(Protocol):
     def among(self, first: int, last: float, most: int) -> tuple[list[int], bool]:
         """Return the ticks from ``first`` to ``last``, both included, and whether there are more.
 
-        Of more than ``most`` the latest are returned.
+        If there are more than ``most``, the latest are returned.
         """
 
 
@@ -43,9 +43,9 @@ class Cron:
     """The ticks of a cron expression, by the clock of a time zone.
 
     Five fields, or six with the seconds first. The rules are those of Debian's cron. If the minute
-    or the hour begins with ``*``, the ticks are all moments that match, however often the clock is
-    set that day. Otherwise each date has its ticks once: one that the clock skips comes right
-    behind the gap, and of one that comes twice only the first counts. If neither day field begins
+    or the hour begins with ``*``, the ticks are all matching moments, even if the clock is set that
+    day. Otherwise each date has its ticks once: a tick that the clock skips is moved to the end of
+    the gap, and a tick that occurs twice counts only the first time. If neither day field begins
     with ``*``, a day that matches one of them is enough; else it must match both.
     """
 
@@ -85,8 +85,8 @@ class Cron:
 
     def among(self, first: int, last: float, most: int) -> tuple[list[int], bool]:
         """See ``Schedule``."""
-        # Looked for backwards, in steps that double: an expression may have a tick a second or a
-        # tick in four years. Only ever counted forwards, so that each tick is always the same one.
+        # Searched backwards, in steps that double: an expression may have a tick a second or a tick
+        # in four years. Enumerated only forwards, so that each tick is always the same one.
         step = 60.0 * most
         while True:
             begin = max(first - 1, int((last - step) // 1))
@@ -100,14 +100,14 @@ class Cron:
             step *= 4
 
     def _from(self, time: int) -> Iterator[int]:
-        """Yield the ticks after this time: a set that does not depend on where it is asked from."""
+        """Yield the ticks after this time: a set that does not depend on the starting point."""
         return self._matching(time) if self._goes_by_passing_time else self._once_each(time)
 
     def _matching(self, time: int) -> Iterator[int]:
         """Yield all moments at which the clock of the zone matches."""
         at = time + 1
         while True:
-            # While the offset stays, the clock of the zone is a sum.
+            # While the offset is constant, the zone's clock is a sum.
             offset, until = self._offset(at), self._next_offset(at)
             while True:
                 found = self._fields.first(at + offset)
@@ -199,7 +199,7 @@ class Fields:
         )
 
     def first(self, time: int) -> int | None:
-        """Return the first one that is not before this time; None: there is none."""
+        """Return the first one that is not before this time; None if there is no such time."""
         days, time = divmod(time, DAY)
         date = EPOCH.date() + dt.timedelta(days=days)
         last = date.year + YEARS
@@ -228,7 +228,8 @@ class Fields:
         return hour * 3600 + minute * 60 + second
 
     def _carried(self, given: tuple[int, int, int], at: int) -> int | None:
-        """Return the same where field `at` has no value so late: the field before must be later."""
+        """Return the next time if field `at` has no value this late: the previous field must
+        increase."""
         if at == 0:
             return None
         hour, minute, _ = given
@@ -236,7 +237,7 @@ class Fields:
 
 
 def _nickname(given: str, name: str) -> str:
-    """Return the expression that a nickname stands for."""
+    """Return the expression of a nickname."""
     if name.lower() == "@reboot":
         raise ValueError(
             "cron(): expression is '@reboot', which has no time, and any worker may send a tick; "
@@ -258,10 +259,10 @@ def _seconds(moment: dt.datetime) -> int:
 
 
 class Every:
-    """Ticks that are so many seconds apart, counted from 1970, UTC, on each machine."""
+    """Ticks at a fixed interval in seconds, counted from 1970, UTC, on each machine."""
 
     def __init__(self, period: Seconds | str) -> None:
-        """Check it. Raises TypeError and ValueError for what is no period."""
+        """Check it. Raises TypeError and ValueError if it is not a period."""
         length = duration(period)
         if length != int(length) or not 1 <= length <= LONGEST:
             raise ValueError(
@@ -289,7 +290,7 @@ class Every:
 
 
 def zone(name: str) -> dt.tzinfo:
-    """Return a time zone. Raises TypeError, and ValueError for one that is not known here."""
+    """Return a time zone. Raises TypeError, and ValueError if it is unknown here."""
     if not isinstance(name, str):
         raise TypeError(f"cron(): tz is {type(name).__name__}; allowed: str")
     if name == "UTC":
@@ -345,9 +346,10 @@ NICKNAMES = {
 EPOCH = dt.datetime(1970, 1, 1)
 DAY = 86_400
 YEARS = 50
-"""An expression without a match for so long has none."""
+"""An expression that does not match for this long never matches."""
 PARTS = re.compile(r"(\d{1,9})([wdhms])", re.ASCII)
 UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 LONGEST = 366 * 86_400
 LONGEST_EXPRESSION = 500
-"""Characters: a timer is known by its entry's name and its schedule, in 1,024 bytes."""
+"""Maximum length in characters: a timer is known by its entry's name and its schedule, in 1,024
+bytes."""

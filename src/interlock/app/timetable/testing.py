@@ -1,4 +1,4 @@
-"""The timetable of an app in a test: fired where the test's clock says so, without threads."""
+"""The timetable of an app in a test: fired by the test's clock, without threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Timetable:
         return min(ticks, default=None)
 
     def fire(self) -> int:
-        """Send what is due."""
+        """Send the calls that are due."""
         fired = 0
         for keeper in self._keepers:
             while keeper.step(0.0):

@@ -12,18 +12,18 @@ SUFFIX = ":timetable"
 
 
 class Timer(msgspec.Struct, omit_defaults=True):
-    """The payload, JSON, for operators read it too."""
+    """The payload: JSON, because operators read it too."""
 
     name: str
-    """The entry's."""
+    """Name of the entry."""
     task: str
     schedule: str
-    """As ``Schedule.text``: a worker whose entry has another one leaves this alone."""
+    """As ``Schedule.text``: a worker whose entry has a different one leaves this timer alone."""
     missed: str
     tick: int
     """The next tick, in seconds since 1970."""
     last: int = 0
-    """The tick that was fired before it; 0: none is known."""
+    """The tick that was fired before it; 0: none."""
 
     def is_of(self, entry: Entry | None) -> bool:
         """Return whether it is a tick of this entry."""
@@ -45,30 +45,31 @@ def timer(entry: Entry, tick: int, last: int = 0) -> Timer:
 
 
 def timer_name(entry: Entry, tick: int) -> str:
-    """Return the dedup string of a timer: of one schedule, for two have ticks of their own."""
+    """Return the dedup string of a timer: specific to a schedule, because two schedules have
+    different ticks."""
     return f"{entry.name} {entry.schedule.text} {moment(tick)}"
 
 
 def call_name(entry: Entry, tick: int) -> str:
-    """Return the dedup string of the call that a tick sends, whatever the schedule is."""
+    """Return the dedup string of the call of a tick, independent of the schedule."""
     return f"cron:{entry.name}:{moment(tick)}"
 
 
 def window(entry: Entry, tick: int) -> float:
-    """Return for how many seconds the strings of a tick stay known after their end."""
+    """Return the seconds for which the strings of a tick stay known after settlement."""
     return float(max(SHORTEST_WINDOW, 2 * (entry.schedule.after(tick) - tick)))
 
 
 def encode(timer: Timer) -> bytes:
-    """Return it as it is on the wire."""
+    """Return the timer as encoded on the wire."""
     return _encode(timer)
 
 
 def decode(payload: bytes) -> Timer | None:
-    """Return the timer of a message; None if it is none."""
+    """Return the timer of a message; None if the message is not a timer."""
     try:
         found = _decode(payload)
-        # Years that a calendar has; others cannot be told, nor waited for.
+        # Years of the calendar; other times can be neither formatted nor waited for.
         moment(found.tick), moment(found.last)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OverflowError, OSError):
         return None
