@@ -1,4 +1,4 @@
-"""The `interlock` command. A module a subcommand; each flag is declared once, in its module."""
+"""The `interlock` command, one module per subcommand; each flag is declared once, in its module."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from interlock.interrupt import behind
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    It is 0 for well, 1 if violations were found or the run broke, 2 for wrong usage or bad input,
-    130 for Ctrl-C. Data goes to standard output, all else to standard error. Wrong flags end by
-    SystemExit, as argparse does.
+    It is 0 for success, 1 if violations were found or the run broke, 2 for wrong usage or bad
+    input, 130 for Ctrl-C. Data goes to standard output, everything else to standard error. Wrong
+    flags end with SystemExit, as in argparse.
     """
     words = sys.argv[1:] if arguments is None else arguments
     if arguments is None and isinstance(sys.stdout, io.TextIOWrapper):
-        # Keys and payloads are anybody's; a terminal that knows ASCII alone shows them escaped.
+        # Keys and payloads come from outside; an ASCII terminal shows them escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         given = parser(*words[:1]).parse_args(arguments)
         code = int(given.run(given))
-        if sys.stdout is not None:  # as where it was closed: `>&-`
+        if sys.stdout is not None:  # as if closed by `>&-`
             sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         print("interlock: interrupted", file=sys.stderr, flush=True)
     except BrokenPipeError:
-        # The reader went away, as `head` does; what it wanted it has. Python would complain
-        # once more when it flushes at exit.
+        # The reader closed the pipe, as `head` does, and has all it wants. Python would raise once
+        # more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except RuntimeError as error:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print("interlock: interrupted", file=sys.stderr, flush=True)
     if arguments is None:
-        # As a program: the interpreter's end waits for handlers, and one may never return.
+        # In a program, the interpreter's end waits for handlers, and one may never return.
         end = threading.Timer(LONGEST_END, os._exit, (INTERRUPTED,))
         end.daemon = True
         end.start()
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser(only: str = "") -> argparse.ArgumentParser:
     """Return the parser of all subcommands, or of `only` one.
 
-    What the others import takes time, and megabytes that a hub would keep. A word that is no
-    subcommand brings all of them.
+    Importing the others takes time, and megabytes that a hub would keep. An unknown subcommand
+    imports all of them.
     """
     whole = Parser(
         prog="interlock",

@@ -12,7 +12,7 @@ FILES = {
     "zsh": "zsh/site-functions/_interlock",
     "fish": "fish/vendor_completions.d/interlock.fish",
 }
-"""As the package has them, under ``share``."""
+"""Path in the package, under ``share``."""
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,7 +42,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def found(name: str) -> Path | None:
-    """Return where the package has a file: in a checkout among the sources."""
+    """Return the path of a package's file: in a checkout among the sources."""
     own = Path(__file__).resolve().parents[3] / "packaging" / "data" / "share" / name
     if own.is_file():
         return own

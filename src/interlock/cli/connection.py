@@ -1,4 +1,4 @@
-"""Flags and errors of the connection, for the subcommands that ask a running hub."""
+"""Flags and errors of the connection, for the subcommands that query a running hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXIT_CODES += "the server refused, 2 wrong usage, 130 Ctrl-C."
 
 
 def ask(given: argparse.Namespace, work: Callable[[Client], int]) -> int:
-    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
+    """Return the result of `work`, or print the error that stopped it and return the exit code."""
     try:
         place = address(given)
     except ValueError as error:
@@ -43,7 +43,7 @@ def ask(given: argparse.Namespace, work: Callable[[Client], int]) -> int:
     with client:
         try:
             return work(client)
-        except BrokenPipeError:  # standard output's reader went away
+        except BrokenPipeError:  # the reader closed standard output
             raise
         except (OSError, ReplyError) as error:
             print(f"interlock: {place}: {reason(error)}", file=sys.stderr)
@@ -51,7 +51,7 @@ def ask(given: argparse.Namespace, work: Callable[[Client], int]) -> int:
 
 
 def address(given: argparse.Namespace) -> Address:
-    """Return the address of the hub that was asked for. ValueError says what is wrong with it."""
+    """Return the address of the requested hub. Raises ValueError if it is invalid."""
     text = given.url or os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     place = parse(text)
     if given.ca and not place.tls:
@@ -60,7 +60,7 @@ def address(given: argparse.Namespace) -> Address:
 
 
 def advice(error: Exception) -> str:
-    """Return advice about a connection that could not be made."""
+    """Return advice about a failed connection."""
     if isinstance(error, ReplyError) and error.code in ("NOAUTH", "WRONGPASS", "NOPERM"):
         return "say who asks: --url redis://USER:PASSWORD@HOST:PORT, or INTERLOCK_URL"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):

@@ -1,4 +1,4 @@
-"""`interlock cron`: the timetable of an app, what comes next, and a call sent by hand."""
+"""`interlock cron`: an app's timetable, its next ticks, and a call sent by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLAGS = (ENGINE, COUNT, JSON)
 
 
 def add_to(commands: Any) -> None:
-    """Declare the subcommand and its own."""
+    """Declare the subcommand and its own subcommands."""
     parser = commands.add_parser(
         "cron",
         help="the timetable of an app: its entries, when they come next, one sent by hand",
@@ -65,7 +65,7 @@ def _on_app(given: argparse.Namespace, run: Callable[[App, argparse.Namespace], 
     from interlock.errors import InterlockError
     from interlock.worker.app_reference import NoApp, load
 
-    # As `interlock worker` does: the command's own folder is no place for a program's modules.
+    # As in `interlock worker`: the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -98,7 +98,7 @@ def entries(app: App, given: argparse.Namespace) -> int:
     try:
         timers = _timers(app)
     except InterlockError as error:
-        # What the app declares is told all the same.
+        # The app's declarations are printed anyway.
         trouble = error
     told = [_told(entry, timers) for entry in app.timetable.values()]
     if given.json:
@@ -186,6 +186,6 @@ def _told(entry: Entry, timers: dict[str, list[Timer]]) -> dict[str, Any]:
 
 
 def refuse(message: str) -> int:
-    """Tell of wrong usage or bad input, and return the exit code for it."""
+    """Print wrong usage or bad input, and return the exit code for it."""
     print(f"interlock: {message}", file=sys.stderr, flush=True)
     return BAD_INPUT

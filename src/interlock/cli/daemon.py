@@ -1,4 +1,4 @@
-"""To the background, once it is known that all is well there."""
+"""Background mode: detach once the process has started well."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import TextIO
 def detached(serve: Callable[[Callable[[str], None]], int]) -> int:
     """Run `serve` in a process of its own session, and return here when it is ready or has failed.
 
-    `serve` is given what it must call with its ready line when it serves. Then this prints the line
-    and returns 0, and the other's standard output and errors go nowhere any more. If `serve` ends
-    before that, this returns the same exit code; what it printed has been seen, for until then both
-    have the same standard error. Only for a process of one thread: a fork has no others.
+    `serve` gets a function to call with its ready line when it serves. Then this prints the line
+    and returns 0, and the other process's standard output and errors are discarded from there on.
+    If `serve` ends before that, this returns the same exit code; its output is visible, because
+    until then both have the same standard error. Only for a process with one thread: a fork has no
+    others.
     """
     reading, writing = os.pipe()
     first = os.fork()
@@ -27,7 +28,7 @@ def detached(serve: Callable[[Callable[[str], None]], int]) -> int:
     try:
         os.close(reading)
         os.setsid()
-        # Not the leader of its session, it can never come by a terminal.
+        # Not the leader of its session, so it can never acquire a terminal.
         if os.fork():
             os._exit(0)
         code = serve(lambda line: _ready(pipe, line))
@@ -36,7 +37,7 @@ def detached(serve: Callable[[Callable[[str], None]], int]) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        # What the parent has registered for its end is the parent's.
+        # The parent's exit handlers belong to the parent.
         sys.stderr.flush()
         os._exit(code)
 
@@ -52,13 +53,13 @@ def _ready(pipe: TextIO, line: str) -> None:
 
 
 def _tell(pipe: TextIO, text: str) -> None:
-    # Who started it may be gone.
+    # The starter may have exited.
     with suppress(BrokenPipeError), pipe:
         pipe.write(text)
 
 
 def _outcome(reading: int) -> int:
-    """Tell how it went, and return the exit code of the parent."""
+    """Report the result, and return the exit code of the parent."""
     with open(reading, encoding="utf-8") as pipe:
         word, _, line = pipe.read().partition("\n")
     if word == "ready":

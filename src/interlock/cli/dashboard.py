@@ -90,7 +90,7 @@ def run(given: argparse.Namespace) -> int:
 def settings_of(given: argparse.Namespace) -> tuple[Settings, str]:
     """Return the settings, and the token to print if one was made.
 
-    Raises ValueError for what cannot be, OSError where the token cannot be read.
+    Raises ValueError for invalid settings, OSError if the token cannot be read.
     """
     from interlock.dashboard.settings import Settings, is_loopback
     from interlock.engine import url as urls
@@ -136,7 +136,7 @@ def settings_of(given: argparse.Namespace) -> tuple[Settings, str]:
 
 
 def _failed(message: str, code: int) -> int:
-    """Tell what kept it, and return the exit code."""
+    """Print the error, and return the exit code."""
     print(f"interlock: {message}", file=sys.stderr, flush=True)
     return code
 

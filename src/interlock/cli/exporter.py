@@ -50,7 +50,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(given: argparse.Namespace) -> int:
-    """Serve until TERM or INT; or print what ships with it."""
+    """Serve until TERM or INT; or print the dashboard or rules that ship with it."""
     from interlock.metrics import shipped
 
     if given.print_dashboard or given.print_rules:
@@ -66,7 +66,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def serve(url: str, given: argparse.Namespace) -> int:
-    """Serve the metrics of the engine there until a signal."""
+    """Serve the engine's metrics there until a signal."""
     from interlock.cli.metrics_server import serving
     from interlock.engine.client import connect
     from interlock.engine.operator import Operator
@@ -83,7 +83,7 @@ def serve(url: str, given: argparse.Namespace) -> int:
         client = connect(url)
     except (ValueError, ImportError) as error:
         return refuse(str(error))
-    # Blocked before the first thread is made, so that all of them leave signals to this one.
+    # Blocked before the first thread starts, so that all threads leave signals to this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     with client:
         exporter = Exporter(Operator(Server(client)), given.queues, given.keys, given.most_queues)
@@ -105,7 +105,7 @@ def serve(url: str, given: argparse.Namespace) -> int:
 
 
 def refuse(message: str) -> int:
-    """Tell of wrong usage, and return the exit code for it."""
+    """Print wrong usage, and return the exit code for it."""
     print(f"interlock: {message}", file=sys.stderr, flush=True)
     return BAD_INPUT
 

@@ -1,4 +1,4 @@
-"""The declaration of a flag: once, with all that help and parsing need."""
+"""The declaration of a flag: once, with everything that help and parsing need."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ class Flag:
     """One flag of a subcommand."""
 
     name: str
-    """With its dashes."""
+    """Name with its dashes."""
 
     help: str
     """One line for `--help`."""
 
     metavar: str | None = None
-    """The word that stands for its value; None for a flag without one."""
+    """Placeholder of its value; None for a flag without one."""
 
     parse: Callable[[str], Any] = str
-    """Makes the value; raises ArgumentTypeError for a wrong one."""
+    """Converts the value; raises ArgumentTypeError for an invalid one."""
 
     default: Any = None
     choices: Sequence[str] | None = None
     required: bool = False
     many: bool = False
-    """True if it may be given several times; its value is a list then."""
+    """True if it may be given several times; its value is then a list."""
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Declare it to a parser."""
+        """Add it to a parser."""
         if self.metavar is None and self.choices is None:
             parser.add_argument(self.name, action="store_true", help=self.help)
             return
@@ -63,7 +63,7 @@ def positive(text: str) -> int:
 
 
 def listening(text: str) -> tuple[str, int]:
-    """Parse an address to listen on, `[HOST:]PORT`; without a host it is that of loopback."""
+    """Parse an address to listen on, `[HOST:]PORT`; the default host is loopback."""
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (port.isascii() and port.isdigit() and int(port) < 65536):
@@ -83,7 +83,7 @@ def seconds(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """Parse a share: above 0, to 1."""
+    """Parse a fraction: above 0, up to 1."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`interlock hub`: run a hub until TERM or INT, then drain it; with a word, ask one that runs."""
+"""`interlock hub`: run a hub until TERM or INT, then drain it; subcommands query a running hub."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FLAGS = (
 )  # fmt: skip
 
 
-# Which key of the configuration a flag sets.
+# Key of the configuration that each flag sets.
 SET = {"port": "port", "unix": "unix", "workers": "workers", "journal": "queues.journal",
        "log-format": "log.format"}  # fmt: skip
 
@@ -118,7 +118,7 @@ def run(given: argparse.Namespace) -> int:
     if given.check:
         print(open_to(checked), end="")
         return 0
-    # Both are for this process by its number, which --daemon changes.
+    # Both name this process by its number, which --daemon changes.
     notifier = Notifier.of(os.environ)
     try:
         listeners = sockets(checked)
@@ -147,7 +147,7 @@ def run(given: argparse.Namespace) -> int:
 
     if given.daemon:
         return daemon.detached(serving)
-    # In one write, though nothing is buffered: a line of the log must not come before its end.
+    # In one write, even unbuffered: a log line must not come before its end.
     return serving(lambda line: print(f"{line}\n", end="", flush=True))
 
 
@@ -157,11 +157,11 @@ def serve(
     notifier: Notifier,
     ready: Callable[[str], None],
 ) -> int:
-    """Run a hub until TERM or INT; `ready` is given the ready line. Raises OSError where it cannot
+    """Run a hub until TERM or INT; call `ready` with the ready line. Raises OSError if it cannot
     listen."""
     from interlock.hub.server import Hub
 
-    # Blocked before the first thread is made, so that all of them leave signals to this one.
+    # Blocked before the first thread starts, so that all threads leave signals to this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     log = Log.set_up(checked)
     hub = Hub(checked)
@@ -190,12 +190,12 @@ def serve(
             notifier.ready()
     notifier.stopping("sending what clients are owed")
     code = stop(hub)
-    # Who supervises it starts another.
+    # Its supervisor starts another.
     return BROKEN if broken.is_set() else code
 
 
 def reload(hub: Hub) -> None:
-    """Read the configuration anew, on HUP; one that is wrong changes nothing."""
+    """Read the configuration again on HUP; an invalid one changes nothing."""
     try:
         hub.reload()
     except config.ConfigError as error:
@@ -206,7 +206,7 @@ def reload(hub: Hub) -> None:
 
 
 def ready_line(hub: Hub) -> str:
-    """Return the line with the addresses where it can be reached; a second one for HTTP."""
+    """Return the line with the addresses that it listens on; a second line for HTTP."""
     lines = [f"interlock hub: ready on {', '.join(hub.addresses)}"]
     if hub.http_address:
         lines.append(f"interlock hub: http on {hub.http_address}")
@@ -214,8 +214,8 @@ def ready_line(hub: Hub) -> str:
 
 
 def stop(hub: Hub) -> int:
-    """Drain. Who sends a second signal does not want to wait: it ends the process as usual."""
-    # The command SHUTDOWN has nothing to do any more, and is no second signal.
+    """Drain. A second signal means do not wait: it ends the process as usual."""
+    # The command SHUTDOWN has no effect any more, and does not count as a second signal.
     hub.on_shutdown = lambda: None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

@@ -50,7 +50,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(given: argparse.Namespace) -> int:
-    """Copy, and say what."""
+    """Copy, and print the result."""
     if given.source is None:
         given.source = os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     try:
@@ -76,7 +76,7 @@ def run(given: argparse.Namespace) -> int:
         except (ConnectionError, TimeoutError):
             raise
         except OSError as error:
-            # Of the disk here, and not of the hub.
+            # The local disk's error, not the hub's.
             return _failed(error)
         source.end()
         return code
@@ -93,7 +93,7 @@ def _failed(error: Exception, code: int = BROKEN) -> int:
 
 
 def copied(source: backup.Source, given: argparse.Namespace) -> int:
-    """Write the copy, and say what was written."""
+    """Write the copy, and print its size."""
     began = time.monotonic()
     progress = Progress(sys.stderr.isatty() and not given.quiet)
     try:
@@ -117,14 +117,14 @@ def copied(source: backup.Source, given: argparse.Namespace) -> int:
 
 
 class Progress:
-    """A line on standard error that says how far it is."""
+    """A progress line on standard error."""
 
     def __init__(self, shown: bool) -> None:
         self._shown = shown
         self._said = -1
 
     def __call__(self, done: int, all: int) -> None:
-        """Show that so many bytes are written, of so many."""
+        """Show the bytes written so far, of the total."""
         percent = 100 * done // max(all, 1)
         if self._shown and percent != self._said:
             self._said = percent

@@ -1,4 +1,4 @@
-"""`interlock hub --check` and `--hash-password`: about the configuration, without a hub."""
+"""`interlock hub --check` and `--hash-password`: the configuration without a hub."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interlock.hub.users import ask_password
 def open_to(checked: Configuration) -> str:
     """Return the output of `--check`.
 
-    It says where the hub would listen, who may connect there, and do what.
+    It shows where the hub would listen, who may connect there, and their rights.
     """
     lines = ["the configuration is good"]
     users = checked.users()
@@ -43,7 +43,7 @@ def open_to(checked: Configuration) -> str:
 
 
 def reach(host: str) -> str:
-    """Name those who reach an address."""
+    """Name the clients that can reach an address."""
     loopback = ipaddress.ip_address(host).is_loopback
     return "this machine" if loopback else "whoever reaches the address"
 

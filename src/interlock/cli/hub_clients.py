@@ -1,4 +1,4 @@
-"""`interlock hub clients`: who is connected to a running hub."""
+"""`interlock hub clients`: the connections of a running hub."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def show(client: Client, given: argparse.Namespace) -> int:
-    """Ask and print."""
+    """Query and print."""
     found = [asdict(connection) for connection in introspection.connections(client)]
     if given.json:
         print(printable_json(found))

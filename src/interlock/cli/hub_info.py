@@ -1,4 +1,4 @@
-"""`interlock hub info`: the figures of a running hub, once or again and again with rates."""
+"""`interlock hub info`: the figures of a running hub, once or repeatedly with rates."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def show(client: Client, given: argparse.Namespace) -> int:
-    """Ask and print, with --watch until Ctrl-C."""
+    """Query and print, with --watch until Ctrl-C."""
     rates: dict[str, float] = {}
     before: Mapping[str, int | float | str] | None = None
     asked = 0.0
@@ -61,7 +61,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
 
 
 def summary(info: Mapping[str, int | float | str], rates: Mapping[str, float]) -> str:
-    """Return the figures by section; those that the server does not tell are left out."""
+    """Return the figures by section, without those that the server does not report."""
     shown = [figure for figure in FIGURES if figure.section and figure.name in info]
     width = max((len(figure.label) for figure in shown), default=0)
     sections = []
@@ -88,7 +88,7 @@ def table_summary(name: str, found: Mapping[str, int]) -> str:
 def changes(
     before: Mapping[str, int | float | str], now: Mapping[str, int | float | str], passed: float
 ) -> Iterator[tuple[str, float]]:
-    """Yield by how much each counter rose in a second."""
+    """Yield each counter's increase per second."""
     for figure in FIGURES:
         old, new = before.get(figure.name), now.get(figure.name)
         if (
@@ -96,12 +96,12 @@ def changes(
             and isinstance(old, int | float)
             and isinstance(new, int | float)
         ):
-            # A hub that was started anew counts from 0.
+            # A restarted hub counts from 0.
             yield figure.name, max(new - old, 0) / passed
 
 
 def value(figure: Figure, given: int | float | str) -> str:
-    """Return a figure as people read it."""
+    """Return a figure formatted for people."""
     if isinstance(given, str) or figure.kind is MetricKind.LABEL:
         return printable(str(given)) or NOTHING
     return amount(figure.unit, given)
@@ -121,7 +121,7 @@ def amount(unit: Unit, number: float) -> str:
 
 
 def moment(number: float) -> str:
-    """Return a time as its date and time of the day, UTC."""
+    """Return a time as its date and time of day, UTC."""
     return f"{datetime.fromtimestamp(number, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 

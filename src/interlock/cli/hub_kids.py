@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def convert_kids(file: str) -> int:
-    """Print the configuration, and what has no counterpart apart; return the exit code."""
+    """Print the configuration, and separately the dropped settings; return the exit code."""
     from interlock.hub.kids.conversion import converted
     from interlock.hub.kids.grammar import KidsError
 

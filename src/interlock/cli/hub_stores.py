@@ -1,4 +1,4 @@
-"""`interlock hub stores`: the stores of a running hub, and how far each is."""
+"""`interlock hub stores`: the stores of a running hub, with their progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def show(client: Client, given: argparse.Namespace) -> int:
-    """Ask and print."""
+    """Query and print."""
     found = introspection.store_list(client)
     if given.json:
         print(printable_json(found))

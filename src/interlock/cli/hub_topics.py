@@ -1,4 +1,4 @@
-"""`interlock hub topics [GLOB]`: the topics of a running hub, and how many or who receive each."""
+"""`interlock hub topics [GLOB]`: a running hub's topics, with their receivers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def show(client: Client, given: argparse.Namespace) -> int:
-    """Ask and print."""
+    """Query and print."""
     found = introspection.topics(client, given.glob)
     receivers = {
         name.decode(errors="backslashreplace"): count for name, count in found.receivers.items()
@@ -68,7 +68,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
 
 
 def show_clients(client: Client, given: argparse.Namespace) -> int:
-    """Ask who is subscribed, and print it."""
+    """Query the subscribers, and print them."""
     total, found = introspection.subscribers(client, given.glob, given.limit or USUAL)
     if given.json:
         topics = [

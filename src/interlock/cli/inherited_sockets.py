@@ -10,11 +10,10 @@ from interlock.hub.config import GUARDED, Configuration, is_guarded
 
 
 def sockets(checked: Configuration) -> list[int]:
-    """Return the descriptors of the sockets that were handed over.
+    """Return the descriptors of the inherited sockets.
 
-    There are none without a manager that does so. Raises systemd.NotUsable for what the hub cannot
-    serve, and for a socket that other machines can reach where the configuration does not allow
-    that.
+    Without such a manager there are none. Raises systemd.NotUsable for a socket that the hub cannot
+    serve, and for one that other machines can reach if the configuration does not allow that.
     """
     found = systemd.handed(os.environ)
     for socket in found:

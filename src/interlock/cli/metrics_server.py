@@ -1,4 +1,4 @@
-"""The port on which a worker or an exporter tells its metrics."""
+"""The port on which a worker or an exporter serves its metrics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from interlock.metrics.pages import Pages
 
 @contextlib.contextmanager
 def serving(where: tuple[str, int], pages: Pages) -> Iterator[str]:
-    """Serve these pages, and yield the address. Raises OSError where it cannot listen."""
+    """Serve these pages, and yield the address. Raises OSError if it cannot listen."""
     try:
         server = HttpServer(*where, pages)
     except OSError as error:
-        # Without its number.
+        # Without the error number.
         raise OSError(error.strerror) from None
     server.start()
     try:

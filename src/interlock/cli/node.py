@@ -280,7 +280,7 @@ def _serve(node: Any, log: Log, notifier: Notifier) -> int:
     notifier.stopping("answering what clients have asked")
     # The command SHUTDOWN must not count as a second signal.
     node.hub.on_shutdown = lambda: None
-    # A second one ends it at once.
+    # A second signal ends it immediately.
     for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)

@@ -1,4 +1,4 @@
-"""A file with the number of the process, which also keeps a second hub from starting beside it."""
+"""A file with the process's number, which also keeps a second hub from starting on it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Self
 
 
 class Taken(Exception):
-    """A living hub has the file; the text names it."""
+    """A live hub has the file; the text names it."""
 
 
 class PidFile:
-    """Holds the file from `with` to its end, and removes it then.
+    """Holds the file inside `with`, and removes it at the end.
 
-    That its process lives is told by a lock, which the kernel ends with the process: a number alone
-    may be another process's by now. The file is put in its place whole, by link and rename, so who
-    reads it never finds half of a number.
+    A lock shows that its process lives, and the kernel releases the lock with the process: a number
+    alone may be another process's by now. The file is put in place whole, by link and rename, so a
+    reader never finds half a number.
     """
 
     def __init__(self, path: str) -> None:
@@ -26,8 +26,8 @@ class PidFile:
         self._file = -1
 
     def __enter__(self) -> Self:
-        """Take it. Raises Taken where a living hub has it, OSError where it cannot be written."""
-        import tempfile  # here, for what it imports takes megabytes
+        """Take it. Raises Taken if a live hub has it, OSError if it cannot be written."""
+        import tempfile  # imported here, because it takes megabytes
 
         folder, name = os.path.split(self._path)
         file, temporary = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
@@ -49,7 +49,7 @@ class PidFile:
     def _placed(self, temporary: str) -> bool:
         """Put the new file in its place.
 
-        Return False if somebody else was quicker, so once more.
+        Return False if another process was quicker, and a retry is needed.
         """
         try:
             os.link(temporary, self._path)
@@ -62,7 +62,7 @@ class PidFile:
             return False
         try:
             self._locked(old)
-            # Of two that find a stale file, the second has the lock of one that is gone.
+            # Of two processes that find a stale file, the second has locked a removed one.
             if not self._is_at_path(old):
                 return False
             os.rename(temporary, self._path)
@@ -71,7 +71,7 @@ class PidFile:
             os.close(old)
 
     def _locked(self, old: int) -> None:
-        """Lock what is there. Raises Taken if a living process has it."""
+        """Lock the existing file. Raises Taken if a live process has it."""
         try:
             fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -90,7 +90,7 @@ class PidFile:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        # Removed while it is locked, and only if it is this one still.
+        # Removed while it is locked, and only if it is still this one.
         if self._is_at_path(self._file):
             with suppress(OSError):
                 os.unlink(self._path)

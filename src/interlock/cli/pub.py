@@ -48,7 +48,7 @@ def publish(client: Client, given: argparse.Namespace) -> int:
     """Publish the arguments or the lines, many in one round trip."""
     lines = not given.messages
     messages = iter(given.messages or (line.rstrip(b"\n") for line in sys.stdin.buffer))
-    # From a terminal each line goes out as it is typed.
+    # From a terminal each line is sent as it is typed.
     burst = 1 if lines and sys.stdin.isatty() else BURST
     while some := list(islice(messages, burst)):
         for reply in client.pipeline([("PUBLISH", given.topic, message) for message in some]):
@@ -60,12 +60,12 @@ def publish(client: Client, given: argparse.Namespace) -> int:
 
 
 def with_client(given: str | None, work: Callable[[Client], int]) -> int:
-    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
+    """Return the result of `work`, or print the error that stopped it and return the exit code."""
     address = given or os.environ.get("INTERLOCK_URL") or "127.0.0.1:6399"
     try:
         with Client(address) as client:
             return work(client)
-    except BrokenPipeError:  # standard output's reader went away
+    except BrokenPipeError:  # the reader closed standard output
         raise
     except ValueError as error:
         print(f"interlock: {error}", file=sys.stderr)
@@ -76,7 +76,7 @@ def with_client(given: str | None, work: Callable[[Client], int]) -> int:
 
 
 def reason(error: Exception) -> str:
-    """Return the kernel's words without its number."""
+    """Return the kernel's text without its number."""
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -1,4 +1,4 @@
-"""`interlock replay TRACE`: run recorded messages in order per key, and check that it was so."""
+"""`interlock replay TRACE`: run recorded messages in order per key, and check the order."""
 
 from __future__ import annotations
 
@@ -121,14 +121,14 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
     def run_way(one: Way, pool: Pool) -> Outcome:
         return measure(one, trace, work, workers=given.workers, pool=pool, progress=progress)
 
-    # The whole trace is put at once: that queues are deep and messages wait is no news here, and
-    # how long they waited and behind what is reported at the end.
+    # The whole trace is put in one go: deep queues and long waits are expected here, and the report
+    # at the end shows how long messages waited, and for what.
     logging.getLogger("interlock.queue").setLevel(logging.CRITICAL)
     try:
         outcome, *others = [run_way(one, given.pool) for one in ours]
-        # The ways of today know threads and processes; a coroutine runs on a loop of each thread.
+        # The other ways use threads and processes; a coroutine runs on a loop of each thread.
         pool: Pool = "process" if given.pool == "process" else "thread"
-        # Through an engine: beside the same queue without one, too.
+        # Through an engine: compare with the same queue without one, too.
         names = ("queue", *PEERS) if given.url else PEERS
         peers = [run_way(way(name), pool) for name in names] if given.compare else []
     except Exception as error:
@@ -155,14 +155,14 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
 
         picture.write(Path(given.picture), outcome.run)
         print(f"picture in {given.picture}", file=sys.stderr)
-    # The ways of today may break the order; ours must not, on any engine.
+    # The other ways may break the order; ours must not, on any engine.
     ours_kept = [row["violations"] == 0 and row["digest_matches"]
                  for row in (summary, *summary["compared"][1 : 1 + len(others)])]  # fmt: skip
     return 0 if all(ours_kept) else BROKEN
 
 
 def _check_picture(given: argparse.Namespace) -> None:
-    """Check --picture before the run, which may take minutes and should not be for nothing."""
+    """Check --picture before the run, which may take minutes."""
     if given.picture is None:
         return
     path = Path(given.picture)

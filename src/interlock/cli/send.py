@@ -55,12 +55,12 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(given: argparse.Namespace) -> int:
-    """Send it, and wait for it where that is wanted."""
+    """Send it, and wait for it on request."""
     from interlock.app.argument_text import arguments_of
     from interlock.errors import InterlockError
     from interlock.worker.app_reference import NoApp
 
-    # As `interlock worker` does: the command's own folder is no place for a program's modules.
+    # As in `interlock worker`: the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -104,7 +104,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def told(job: Job[Any], keys: Any, given: argparse.Namespace) -> int:
-    """Tell what was sent, and with --wait what came of it."""
+    """Print the sent message, and with --wait its result."""
     import msgspec
 
     from interlock.errors import InterlockError
@@ -153,7 +153,7 @@ def found(reference: str) -> Any:
             f"{reference!r} is not a reference to a task; allowed: module:task, such as "
             f"'shop.tasks:ship', or module:app:name"
         )
-    # What is wrong with the module is told as for an app.
+    # Errors in the module are reported as for an app.
     load(f"{parts[0]}:__name__", str)
     module: Any = sys.modules[parts[0]]
     value = getattr(module, parts[1], None)
@@ -173,7 +173,7 @@ def found(reference: str) -> Any:
 
 
 def by_place(given: Sequence[str], signature: inspect.Signature) -> None:
-    """Check that no argument by place was meant as one by its name. Raises ValueError."""
+    """Check that no positional argument looks like a named one. Raises ValueError."""
     for each in given:
         name, equals, _ = each.partition("=")
         if equals and name in signature.parameters:
@@ -197,13 +197,13 @@ def named(given: Any) -> dict[str, str]:
 
 
 def refuse(message: str) -> int:
-    """Tell of wrong usage or bad input, and return the exit code for it."""
+    """Print wrong usage or bad input, and return the exit code for it."""
     print(f"interlock: {printable(message, LINES)}", file=sys.stderr, flush=True)
     return BAD_INPUT
 
 
 def failed(error: Exception) -> int:
-    """Tell what went wrong, and return the exit code for it."""
+    """Print the error, and return the exit code for it."""
     reason = getattr(error, "reason", "")
     told = f"{error}{f' ({reason})' if reason else ''}"
     print(f"interlock: {printable(told, LINES)}", file=sys.stderr, flush=True)
@@ -213,4 +213,4 @@ def failed(error: Exception) -> int:
 BROKEN = 1
 BAD_INPUT = 2
 LINES = "\n"
-"""Characters that a text of several lines keeps."""
+"""Characters that a multi-line text keeps."""

@@ -1,4 +1,4 @@
-"""`interlock sub TOPIC ...`: print what is published, a line a message."""
+"""`interlock sub TOPIC ...`: print publications, a line for each message."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def show(client: Client, given: argparse.Namespace) -> int:
 
 
 def line(published: Published, *, as_json: bool) -> str:
-    """Return a message as it is printed. What is not UTF-8 is escaped."""
+    """Return a message in printed form. Bytes that are not UTF-8 are escaped."""
     topic, payload, pattern = (
         None if part is None else part.decode(errors="backslashreplace")
         for part in (published.topic, published.payload, published.pattern)

@@ -14,7 +14,7 @@ __all__ = ["printable", "table"]
 def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
     """Return columns under their names; numbers to the right.
 
-    On a terminal long texts are shortened so that a row fits; elsewhere they are whole.
+    On a terminal long texts are shortened so that a row fits; elsewhere they are complete.
     """
     texts = [[printable(cell) if isinstance(cell, str) else f"{cell:,}" for cell in row]
              for row in rows]  # fmt: skip
@@ -34,8 +34,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
 
 
 def fitted(widths: list[int], fixed: Sequence[bool], room: int) -> list[int]:
-    """Return widths with which a row fits into the room: of columns that may shrink the widest
-    shrinks first, none below `NARROWEST`."""
+    """Return widths with which a row fits: of the columns that may shrink the widest shrinks first,
+    none below `NARROWEST`."""
     found = list(widths)
     over = sum(found) + 2 * (len(found) - 1) - room
     may = [at for at, width in enumerate(found) if not fixed[at] and width > NARROWEST]
@@ -57,4 +57,4 @@ def shortened(text: str, width: int) -> str:
 
 
 NARROWEST = 16
-"""Columns to which a text is shortened at most."""
+"""Maximum columns of a shortened text."""

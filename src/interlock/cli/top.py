@@ -49,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
         from interlock.engine.operator import Operator
 
         assert isinstance(operator, Operator)
-        # Asked before the screen is another: what is wrong with the address is told plainly.
+        # Checked before the screen changes: errors in the address are printed plainly.
         operator.queues()
         top = Top(Board(operator), operator.shown, every=given.every, write=given.write)
         top.run()

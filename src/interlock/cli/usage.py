@@ -1,4 +1,4 @@
-"""Errors of wrong usage: what was perhaps meant, and the help where nothing was said at all."""
+"""Errors of wrong usage: a suggestion, or the help if there were no arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that helps on; those of its subcommands are of its kind, as argparse makes them."""
+    """A parser with suggestions; argparse makes its subcommands' parsers of the same class."""
 
     def error(self, message: str) -> NoReturn:
         """End with 2."""
@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def meant(message: str) -> str:
-    """Return a hint at the choice that is nearest to a wrong one, if any is near."""
+    """Return a suggestion of the choice nearest to a wrong one, if any is near."""
     found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
     if not found:
         return ""

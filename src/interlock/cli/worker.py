@@ -81,7 +81,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the worker; or supervise several, or ask those that run."""
+    """Run the worker; or supervise several, or query running ones."""
     if given.app == "stacks" and given.id is None:
         return worker_stacks.run(given)
     if given.app in worker_directory.WORDS:
@@ -92,13 +92,13 @@ def run(given: argparse.Namespace) -> int:
         return refuse("--wait is for `interlock worker drain`; leave it out")
     if given.pid is not None:
         return refuse("--pid is for `interlock worker stacks`; leave it out")
-    # As `python -m` does; the command's own folder is no place for a program's modules.
+    # As in `python -m`; the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     from interlock.worker.supervisor import VARIABLE
 
     if VARIABLE in os.environ:
-        # One of several: the whole program runs anew in it, and says the same flags.
+        # One of several: the whole program is run again in it, with the same flags.
         given.processes, given.ready_file, given.metrics = 1, None, None
     if given.processes > 1:
         if given.watch:
@@ -123,7 +123,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def refuse(message: str) -> int:
-    """Tell of wrong usage or bad input, and return the exit code for it."""
+    """Print wrong usage or bad input, and return the exit code for it."""
     print(f"interlock: {message}", file=sys.stderr, flush=True)
     return BAD_INPUT
 

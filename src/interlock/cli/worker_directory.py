@@ -28,17 +28,17 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class Known:
-    """A worker that has announced itself."""
+    """An announced worker."""
 
     queue: str
-    """The queue at which it did."""
+    """The queue of its announcement."""
     id: str
     said: dict[str, Any]
     age: float
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what the word asks for."""
+    """Execute the subcommand."""
     word, named = given.app, given.id
     if word == "list":
         if named is not None:
@@ -79,17 +79,17 @@ def list_all(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def workers(operator: Operator, queues: list[str]) -> list[Known]:
-    """Return the workers of these queues, and of all that there are, by their ids."""
+    """Return the workers of these queues, by their ids."""
     from interlock.engine.request import Refused
 
     names = [*dict.fromkeys([*queues, *operator.queues()])]
     found: dict[str, Known] = {}
     for name, reply in zip(names, operator.each("workers", names, "", 1), strict=True):
-        # Most queues have none, which one round trip for many of them tells.
+        # Most queues have none; one round trip checks many of them.
         if isinstance(reply, Refused) or not reply:
             continue
         for one in operator.workers(name):
-            # Of another program's announcement only that it is there.
+            # Another program's announcement only shows that it exists.
             found[one.worker] = Known(name, one.worker, one.said, one.age)
     return [found[id] for id in sorted(found)]
 
@@ -171,7 +171,7 @@ def _ids(known: list[Known]) -> str:
 
 
 def _list(said: dict[str, Any], name: str) -> list[Any]:
-    """Return a list that a worker told; empty where it is none, for anybody may announce."""
+    """Return a list from a worker's announcement, which may hold anything; empty if not a list."""
     found = said.get(name)
     return found if isinstance(found, list) else []
 
@@ -182,9 +182,9 @@ def _number(said: dict[str, Any], name: str) -> int | str:
 
 
 def _running_for(one: Known) -> str:
-    """Return for how long a worker has run: what it told, and how long ago that was."""
+    """Return how long a worker has run: its announced time, plus the announcement's age."""
     told = one.said.get("seconds")
-    # Anybody may announce anything, and a worker of an older release tells its clock's time alone.
+    # An announcement may hold anything, and a worker of an older release has only its clock's time.
     if not isinstance(told, int | float) or not 0 <= told < 1e15:
         return ""
     seconds = told + one.age
@@ -195,11 +195,11 @@ def _running_for(one: Known) -> str:
 
 
 def wrong(message: str) -> int:
-    """Tell of wrong usage, and return the exit code for it."""
+    """Print wrong usage, and return the exit code for it."""
     failed(message)
     return BAD_INPUT
 
 
 PATIENCE = 15.0
-"""Seconds for an answer: a worker announces itself every two."""
+"""Seconds to wait for an answer: a worker announces itself every two."""
 LOOK = 0.25

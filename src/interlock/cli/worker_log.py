@@ -1,4 +1,4 @@
-"""The output of `interlock worker`: its log, its begin and its end; as text or JSON."""
+"""The output of `interlock worker`: its log, its start and its end; as text or JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from interlock.explanation import JsonFormatter, PrintableFormatter, json_line
 
 
 def set_up(given: argparse.Namespace) -> None:
-    """Set up a log on standard error, unless the app has set up one of its own.
+    """Set up a log on standard error, unless the app has set up its own.
 
-    Notice is info without the lines of handled messages, of which there may be many thousands a
-    second: they are told to whom asks for info.
+    Notice is info without the lines of handled messages, which may number many thousands a second:
+    level info logs them.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if is_json(given) else PrintableFormatter(FORMAT))
@@ -27,7 +27,7 @@ def set_up(given: argparse.Namespace) -> None:
         tell_handled(logging.INFO)
         log = logging.getLogger("interlock.queue")
         if not log.isEnabledFor(logging.INFO):
-            # The log is the app's own, and set to less.
+            # The log is the app's own, at a lower level.
             log.setLevel(logging.INFO)
 
 
@@ -37,9 +37,9 @@ def is_json(given: argparse.Namespace) -> bool:
 
 
 def say(given: argparse.Namespace, text: str, *, data: bool = False, **facts: Any) -> None:
-    """Say something of the worker as a whole, with ``data`` on standard output.
+    """Report an event of the whole worker, with ``data`` on standard output.
 
-    ``facts`` go with it in JSON.
+    In JSON, ``facts`` are added to it.
     """
     if is_json(given):
         line = json_line(time.time(), "info", LOGGER, text, facts)
@@ -55,6 +55,6 @@ LOG_LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-"""The levels that can be asked for, and what each is to Python's log."""
+"""The levels to choose from, with their Python levels."""
 LOGGER = "interlock.worker"
 FORMAT = "%(asctime)s %(levelname)s %(message)s"

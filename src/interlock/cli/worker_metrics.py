@@ -19,7 +19,7 @@ def of_worker(
 ) -> Iterator[str]:
     """Serve the metrics of a worker in this process, and yield the address; without `where` none.
 
-    Raises OSError where it cannot listen, ImportError where prometheus-client is not installed.
+    Raises OSError if it cannot listen, ImportError if prometheus-client is not installed.
     """
     if where is None:
         yield ""
@@ -65,7 +65,7 @@ def of_supervisor(
     ended = threading.Event()
 
     def ask() -> None:
-        # So that little is missing of a worker that is killed, though nobody scrapes often.
+        # So that little is lost when a worker is killed between scrapes.
         while not ended.wait(OFTEN):
             supervisor.reading(LONGEST_ANSWER)
 
@@ -78,6 +78,6 @@ def of_supervisor(
 
 
 LONGEST_ANSWER = 2.0
-"""Seconds for which a process is waited for that may hang."""
+"""Seconds to wait for a process that may hang."""
 OFTEN = 5.0
-"""Seconds after which workers are asked unasked."""
+"""Seconds between unscraped readings of the workers."""

@@ -1,4 +1,4 @@
-"""One worker as a process: signals, readiness, what it says to the service manager, its end."""
+"""One worker as a process: signals, readiness, reports to the service manager, its end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WorkerProcess:
         self._environment = dict(os.environ)
         self._notifier = Notifier.of(os.environ)
         self._events: Mailbox[str] = Mailbox()
-        # Under a supervisor that is who says to hurry; a signal only ever says to stop.
+        # Under a supervisor the supervisor demands a fast stop; a signal only requests a stop.
         word = "stop" if VARIABLE in os.environ else "signal"
         self._events.tell_of((signal.SIGINT, signal.SIGTERM), word)
         self._worker: Worker | None = None
@@ -50,11 +50,11 @@ class WorkerProcess:
         self._ready = tell_supervisor(self._events.put, self._reading)
         self._changes: Changes | None = None
         if given.watch:
-            # Before the app is imported: what is changed from then on is noticed.
+            # Before the app is imported: changes from then on are noticed.
             self._changes = Changes(self._changed, likely(given.app))
 
     def prepare(self, app: App) -> None:
-        """Make the worker. Raises NoApp and ValueError where the flags do not fit the app."""
+        """Create the worker. Raises NoApp and ValueError if the flags do not fit the app."""
         given = self._given
         set_up(given)
         if given.url is not None:
@@ -98,7 +98,7 @@ class WorkerProcess:
         worker, given = self._worker, self._given
         with contextlib.ExitStack() as stack:
             try:
-                # First: a port that is taken is found before a message is.
+                # First: a port in use is found before the first message.
                 address = stack.enter_context(
                     of_worker(given.metrics, worker, lambda: self._is_ready)
                 )
@@ -121,7 +121,7 @@ class WorkerProcess:
             if what != "broken":
                 say(given, "stopping")
             else:
-                # Wherever the program's log goes.
+                # To the same place as the program's log.
                 print(f"interlock: the worker is broken: {worker.broken}", file=sys.stderr)
             code = self._end(worker, what)
         if self._changes is not None:
@@ -133,14 +133,14 @@ class WorkerProcess:
             say(given, f"the auditor found {count(violations, 'violation')}")
             code = code or 1
         if code:
-            # Handlers that hang would keep the interpreter from ending.
+            # Hung handlers would keep the interpreter from ending.
             _leave(code)
         return code
 
     def _begin(self, worker: Worker) -> int | None:
-        """Start it; return the exit code where it does not get so far.
+        """Start it; return the exit code if the start fails.
 
-        On a thread: what the program does at its beginning may hang, and signals are obeyed then.
+        On a thread: a program's start may hang, and signals must work then.
         """
         failed: list[BaseException] = []
         early: list[str] = []
@@ -171,11 +171,11 @@ class WorkerProcess:
         print("interlock: the worker cannot begin", file=sys.stderr, flush=True)
         if self._changes is not None:
             return self.wait_for_change()
-        # What it has made so far may keep the interpreter from ending.
+        # Its threads may keep the interpreter from ending.
         _leave(1)
 
     def wait_for_change(self) -> int:
-        """Wait until the files of an app that cannot be imported are changed, and begin again."""
+        """Wait until the files of an app that cannot be imported change, and start over."""
         assert self._changes is not None
         self._changes.start()
         say(self._given, "waiting for a change")
@@ -216,7 +216,7 @@ class WorkerProcess:
         assert self._worker is not None
         worker = self._worker
         try:
-            # A call gives up only after seconds, and until then nothing else would be said.
+            # A call gives up only after seconds, and nothing else would be logged until then.
             if not worker.wait_until_ready(SOON) and not self._is_ending:
                 say(self._given, f"waiting for {worker.waits_for}")
             if not worker.wait_until_ready():
@@ -244,7 +244,7 @@ class WorkerProcess:
         self._ready()
         period = self._notifier.watchdog
         while period is not None:
-            # Who is asked for what it holds and does not answer, for its lock is held, is dead.
+            # Blocks if the worker's lock is held: a hung worker then sends no sign of life.
             worker.holding()
             self._notifier.alive()
             time.sleep(period / 2)
@@ -273,7 +273,7 @@ class WorkerProcess:
         self._events.put("changed")
 
     def _again(self) -> None:
-        """Turn this process into the command anew."""
+        """Re-execute the command in this process."""
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -289,11 +289,11 @@ def _leave(code: int) -> NoReturn:
 
 
 def recording(given: argparse.Namespace) -> Recording | None:
-    """Return the recording that the flags ask for."""
+    """Return the recording that the flags request."""
     if given.record is None:
         return None
     return Recording(
-        # The pool's processes, or a handler, may change their folder.
+        # The pool's processes, or a handler, may change their working directory.
         os.path.abspath(given.record),
         given.record_limit * 2**20,
         given.record_sample,
@@ -302,7 +302,7 @@ def recording(given: argparse.Namespace) -> Recording | None:
 
 
 def likely(reference: str) -> set[str]:
-    """Return the files that the app's module would be, wherever it is looked for."""
+    """Return the possible files of the app's module, wherever it is searched."""
     module = reference.partition(":")[0].replace(".", os.sep)
     return {
         os.path.join(folder or os.getcwd(), file)
@@ -312,4 +312,4 @@ def likely(reference: str) -> set[str]:
 
 
 SOON = 1.0
-"""Seconds within which an engine that is there answers."""
+"""Seconds within which a reachable engine answers."""

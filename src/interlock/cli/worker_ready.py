@@ -1,4 +1,4 @@
-"""A file that is there while a worker is ready."""
+"""A file that exists while a worker is ready."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 
 class ReadyFile:
-    """A context manager, at whose end the file goes; without a path nothing happens."""
+    """A context manager that removes the file at its end; without a path it does nothing."""
 
     def __init__(self, path: str | None) -> None:
         self._path = Path(path) if path else None
 
     def write(self) -> None:
-        """Write that it is ready. Raises OSError where the file cannot be written."""
+        """Write the file. Raises OSError if it cannot be written."""
         if self._path is not None:
-            # Whoever waits for the file never reads half of it.
+            # A process that waits for the file never reads half of it.
             half = self._path.with_name(f".{self._path.name}.{os.getpid()}")
             half.write_text(f"{os.getpid()}\n")
             half.replace(self._path)

@@ -20,7 +20,7 @@ FLAGS = (
 
 
 def run(given: argparse.Namespace) -> int:
-    """Ask, and print. Return 1 if no worker answers."""
+    """Query, and print. Return 1 if no worker answers."""
     from interlock.worker.stacks import ask_all
 
     try:
@@ -42,7 +42,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def as_text(answer: dict[str, Any]) -> str:
-    """Return one worker's answer, as a person reads it."""
+    """Return one worker's answer, for people."""
     handlers = answer["handlers"]
     lines = [f"process {answer['process']}"]
     if "error" in answer:
@@ -56,5 +56,5 @@ def as_text(answer: dict[str, Any]) -> str:
             f"{handler['attempt']}, for {handler['seconds']:.1f} s{keys}{lost}"
         )
         lines.append(textwrap.indent(handler["stack"].rstrip(), "  "))
-    # Another machine wrote it, and anybody may announce.
+    # Another machine wrote it, and anyone may announce.
     return printable("\n".join(lines), "\n\t")

@@ -152,7 +152,7 @@ def _say(text: str, given: argparse.Namespace) -> None:
 def _settle(
     cluster: Cluster, places: tuple[Address, Address], told: list[dict[str, Any]], wait: float
 ) -> None:
-    """Wait until each node should have what the other had."""
+    """Wait until each node should have the other's rows."""
     if told[0]["dc"] != told[1]["dc"]:
         time.sleep(wait)
         return

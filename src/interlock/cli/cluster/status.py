@@ -198,8 +198,7 @@ def _alarms(told: Sequence[Told]) -> Iterator[str]:
     known = set()
     statuses = [(one, status) for one, status in told if isinstance(status, dict)]
     for (one, status), (other, theirs) in combinations(statuses, 2):
-        # With different log checksums one is about to go back. If not, both report it as a
-        # trouble.
+        # With different log checksums one is about to roll back. If not, both report it as trouble.
         same = one.dc == other.dc and all(
             status.get(name) == theirs.get(name) for name in ("position", "log_checksum")
         )

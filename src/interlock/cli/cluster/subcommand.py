@@ -39,7 +39,7 @@ Work = Callable[["Cluster"], int]
 
 
 class Refusal(Exception):
-    """A subcommand cannot be done; the text is for people."""
+    """A subcommand cannot be executed; the text is for people."""
 
 
 class Unanswered(Refusal):
@@ -123,7 +123,7 @@ class Cluster:
     def statuses(
         self, nodes: Sequence[Announcement], timeout: float | None = None
     ) -> list[dict[str, Any] | Refusal]:
-        """Return the status of each node, or why it is unknown; asks all at once."""
+        """Return the status of each node, or the reason why it is unknown; asks all in parallel."""
 
         def one(node: Announcement) -> dict[str, Any] | Refusal:
             try:
@@ -145,7 +145,7 @@ def declare(
     arguments: Sequence[tuple[str, str, str | None]] = (),
     about: str = "",
 ) -> None:
-    """Declare a subcommand: its line of help, what it takes (metavar, help, nargs), its flags."""
+    """Declare a subcommand: its help line, its arguments (metavar, help, nargs), its flags."""
     described = f"{text[:1].upper()}{text[1:]}."
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{described} {about}".strip(), epilog=EXIT_CODES
@@ -171,7 +171,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
             if members is None or not members.cluster:
                 return failed(f"{client.url} names no cluster; {ALLOWED}", BAD_INPUT)
             return work(Cluster(client, members.cluster))
-    except BrokenPipeError:  # standard output's reader went away
+    except BrokenPipeError:  # the reader closed standard output
         raise
     except Refusal as refusal:
         return failed(str(refusal))
@@ -231,5 +231,5 @@ def _advice(error: Exception) -> str:
 
 
 STEP = 0.05
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 BAD_INPUT = 2

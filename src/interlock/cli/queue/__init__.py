@@ -1,6 +1,6 @@
-"""`interlock queue SUBCOMMAND`: look at the queues of an engine, and operate them.
+"""`interlock queue SUBCOMMAND`: inspect and operate the queues of an engine.
 
-A module a group of subcommands; what speaks to a server is imported when one runs.
+One module per group of subcommands; a server's client is imported when one runs.
 """
 
 from __future__ import annotations

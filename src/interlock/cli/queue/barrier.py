@@ -1,13 +1,13 @@
-"""`interlock queue barrier`: run a command after all that was put before, and before all else.
+"""`interlock queue barrier`: run a command after all earlier messages, and before all later ones.
 
-For a change in what keys mean: what was put with the old keys is over before anything with the new
-ones begins, and nobody has to stop producing.
+For a change in the meaning of keys: every message with the old keys is done before any with the new
+ones begins, while producers keep running.
 
-The barrier is a message which this command handles itself. A worker may be quicker and lease it. It
-is such that this opens nothing: it calls a task that no program has, which a worker of an app sets
-aside; and it has one attempt and is held then, where a program fails on it. This command ends such
-a lease at once, and has the message held. What is held nobody can take, and it keeps the gate shut
-until this command settles it. Only a worker that settles what it does not know opens the gate.
+The barrier is a message which this command handles itself. A worker may be quicker and lease it.
+That opens nothing: the message calls a task that no program has, which an app's worker holds; and
+it has one attempt and is held if a program fails on it. This command ends such a lease immediately,
+and has the message held. A held message cannot be leased, and it keeps the gate shut until this
+command settles it. Only a worker that settles unknown messages opens the gate.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ class Turn:
                          "that takes any message for its own, or by an operator")  # fmt: skip
 
     def _wait(self, until: float | None) -> str:
-        """Wait for the barrier's turn, and return what became of it.
+        """Wait for the barrier's turn, and return its state then.
 
-        leased: by us; held: after a worker failed on it; late: the time is up; gone: settled by
-        others.
+        leased: by us; held: after a worker failed on it; late: the timeout passed; gone: settled by
+        another consumer.
         """
         pause = SHORTEST
         while True:
@@ -98,7 +98,7 @@ class Turn:
             if node.state == "held":
                 return "held"
             if node.state == "ready":
-                # It runs alone, so nothing else can be ready beside it.
+                # It runs alone, so no other message can be ready.
                 if self._lease():
                     return "leased"
             elif node.state == "leased":
@@ -128,7 +128,7 @@ class Turn:
             if message.id == self._id:
                 self._token = leased.token
                 return True
-            # A worker took the barrier and settled it between the look and the call.
+            # A worker took the barrier and settled it between the check and the call.
             self._operator.settle(self._queue, wire.releasing(leased.token, message.id))
         return False
 
@@ -152,7 +152,7 @@ class Turn:
         if self._token:
             beat.start()
         try:
-            # Its output is no data of ours where ours is JSON.
+            # With --json its output would mix with ours.
             out = STDERR if self._given.json else None
             self._say(f"everything before is settled; running {self._given.exec}")
             return subprocess.run(self._given.exec, shell=True, check=False, stdout=out).returncode
@@ -163,12 +163,13 @@ class Turn:
 
     def _renew(self, over: threading.Event) -> None:
         while not over.wait(LEASE / 3):
-            # Where it fails, the lease runs out and the barrier is held, which is told in the end.
+            # If it fails, the lease expires and the barrier is held; the end of the command reports
+            # that.
             with suppress(InterlockError):
                 self._operator.extend(self._queue, self._token, LEASE)
 
     def _settle(self, error: str = "") -> bool:
-        """Settle our lease, or the message that is held; with an error as one that failed."""
+        """Settle our lease, or the held message; with an error as a failure."""
         from interlock.engine import wire
 
         if self._token:
@@ -202,7 +203,7 @@ class Turn:
 
 
 PAYLOAD = b"\x82\xa1v\x01\xa4task\xb1interlock.barrier"
-"""As the worker of an app reads it: a call of the task `interlock.barrier`, in MessagePack."""
+"""In the form that an app's worker reads: a MessagePack call of the task `interlock.barrier`."""
 
 LEASE = 60
 STDERR = 2

@@ -1,4 +1,4 @@
-"""The names of the tasks that the messages of a queue call, for whoever looks at it."""
+"""The names of the tasks that a queue's messages call, for display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Called:
-    """Looks at messages, each once, until their payloads have come to a bound."""
+    """Fetches messages, each once, until their payloads reach a bound."""
 
     def __init__(self, operator: Operator, queue: str) -> None:
         self._operator = operator
@@ -22,16 +22,16 @@ class Called:
         self._left = MOST_BYTES
 
     def name(self, node: ExplainNode) -> str:
-        """Return the task that a message calls, for people; empty if it calls none."""
+        """Return the name of the task that a message calls, for people; empty if it calls none."""
         return self.task(node.id) or ""
 
     def task(self, id: int) -> str | None:
-        """Return the task that a message calls; None if it calls none, or was not looked at."""
+        """Return the task that a message calls; None if it calls none, or was not fetched."""
         message = self._message(id)
         return task_of(message.payload) if message is not None else None
 
     def keys(self, node: ExplainNode) -> str:
-        """Return a message's keys on one line; empty if it has none, or was not looked at."""
+        """Return a message's keys on one line; empty if it has none, or was not fetched."""
         message = self._message(node.id)
         return show.keys_text(message.keys, message.shared) if message is not None else ""
 
@@ -43,7 +43,7 @@ class Called:
 
 
 def task_of(payload: bytes) -> str | None:
-    """Return the task that a payload calls; None if it is no call."""
+    """Return the task that a payload calls; None if it is not a call."""
     from interlock.app import envelope
     from interlock.errors import PayloadError
 
@@ -54,4 +54,4 @@ def task_of(payload: bytes) -> str | None:
 
 
 MOST_BYTES = 16_000_000
-"""Of payloads: each message is fetched with its own."""
+"""Bytes of payloads: each message is fetched with its own."""

@@ -1,8 +1,8 @@
-"""A queue as lines of JSON: what `export` writes and `import` reads.
+"""A queue as lines of JSON, the format of `export` and `import`.
 
 The first line is a head, with the queue's name, options and counts; then a line for each dead
 letter, in the order in which they died; then a line for each message, in the order of their places,
-delayed ones last. The last line says that nothing is missing. Times are µs since 1970.
+delayed ones last. The last line confirms that the file is complete. Times are µs since 1970.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Line = dict[str, Any]
 
 
 class BadFile(ValueError):
-    """The file is not what `export` writes; says the line and what is wrong."""
+    """The file is not in the format of `export`; the text names the line and the fault."""
 
 
 def head(
@@ -68,7 +68,7 @@ def message_line(message: Stored) -> Line:
 
 
 def what_was_put(message: Stored) -> Line:
-    """Return what was put, of a message or of a dead letter."""
+    """Return the options of the put, of a message or of a dead letter."""
     return {
         "keys": [as_json(key) for key in message.keys],
         "shared": [as_json(key) for key in message.shared],
@@ -84,7 +84,7 @@ def failures(message: Stored) -> Line:
 
 
 def history(line: Line) -> bytes:
-    """Return the history of the errors of a line; of an older release, which kept the last one."""
+    """Return the error history of a line; an older release kept only the last error."""
     if "failures" not in line:
         return str(line.get("error", "")).encode(errors="surrogateescape")
     return Failures.of(
@@ -118,7 +118,7 @@ def letter(line: Line) -> Stored:
 
 
 def options_of(line: Line) -> dict[str, bytes]:
-    """Return the options of the put; the first format had none of dead letters."""
+    """Return the options of the put; the first format had none for dead letters."""
     return {name.upper(): from_json(value) for name, value in line.get("options", {}).items()}
 
 
@@ -150,7 +150,7 @@ def whole(line: Line, name: str) -> int:
 def read(file: TextIO) -> Iterator[Line | Stored]:
     """Yield the head, the dead letters and the messages.
 
-    Raises BadFile for what is none of these, and at the end for a file that was cut.
+    Raises BadFile for any other line, and at the end for a truncated file.
     """
     counted = {"messages": 0, "dead": 0}
     number = 0

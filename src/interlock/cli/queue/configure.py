@@ -32,7 +32,7 @@ FLAGS = {
     ),
     "then": Flag("--then", "outcome after the last attempt: dead or hold", "WORD"),
 }
-"""By the names of `Client.queue` and `Retry`."""
+"""Named as in `Client.queue` and `Retry`."""
 
 
 def add_to(commands: Any) -> None:
@@ -51,7 +51,7 @@ def add_to(commands: Any) -> None:
 
 
 def configure(given: argparse.Namespace) -> int:
-    """Change what is named, and show it."""
+    """Change the named options, and show them."""
     named = {name: getattr(given, name) for name in FLAGS if getattr(given, name) is not None}
     try:
         changed = pairs(named)
@@ -80,7 +80,7 @@ def configure(given: argparse.Namespace) -> int:
 
 
 def pairs(named: dict[str, str]) -> dict[str, Argument]:
-    """Return the names and values of the wire for options as they were typed."""
+    """Return the names and values on the wire of options as they were typed."""
     from interlock.engine import declaration
     from interlock.engine.declared import OPTIONS, POLICY
     from interlock.retry import Retry
@@ -114,7 +114,7 @@ def typed(name: str, text: str) -> object:
 
 
 def show(queue: str, old: dict[str, Any], new: dict[str, Any], named: dict[str, str]) -> None:
-    """Print a line for each option: those that were named, or all."""
+    """Print a line for each option: the named ones, or all."""
     from interlock.engine.declaration import word
 
     if not named:

@@ -1,4 +1,4 @@
-"""Asking before something is lost."""
+"""Confirmation before data is lost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ YES = Flag("--yes", "do not ask; required without a terminal")
 
 
 def refused(given: argparse.Namespace, what: str) -> int:
-    """Return 0 if it may be done, by --yes or by somebody at the terminal; else the exit code."""
+    """Return 0 if it is confirmed, by --yes or at the terminal; else the exit code."""
     if given.yes:
         return 0
-    what = printable(what)  # a name in it is anybody's
+    what = printable(what)  # a name in it comes from outside
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print(f"interlock: {what}? confirm with --yes: without a terminal it cannot ask",
               file=sys.stderr)  # fmt: skip

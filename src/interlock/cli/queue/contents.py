@@ -50,7 +50,7 @@ def add_to(commands: Any) -> None:
 
 
 def hot(given: argparse.Namespace) -> int:
-    """Print the busiest keys with bars, or a line of JSON a key."""
+    """Print the busiest keys with bars, or a line of JSON for each key."""
 
     def work(operator: Operator) -> int:
         found = operator.hot_keys(given.queue, given.limit)
@@ -98,7 +98,7 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
             found = heapq.nsmallest(given.limit, unsettled, key=place)
         else:
             found = _on_key(operator, given, wanted)
-    # What the server's clock says of each; the message may have gone meanwhile.
+    # The server's view of each; the message may have gone meanwhile.
     looked = [
         (message, None if message.state == "dead" else node_of(operator, given.queue, message.id))
         for message in found
@@ -126,7 +126,7 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
 def _on_key(
     operator: Operator, given: argparse.Namespace, wanted: Callable[[Stored], bool]
 ) -> list[Stored]:
-    """Return the first wanted messages of the key: of its lane, then those that are delayed."""
+    """Return the first matching messages of the key: of its lane, then the delayed ones."""
     key = given.key.encode(errors="surrogateescape")
     found: list[Stored] = []
     if given.state != "delayed":
@@ -142,7 +142,7 @@ def _on_key(
 
 
 def _behind(operator: Operator, given: argparse.Namespace) -> tuple[bool, int, int] | None:
-    """Return the place behind which a page begins; of a message that is settled, that of its id."""
+    """Return the place behind which a page begins; for a settled message, that of its id."""
     if given.after is None:
         return None
     last = operator.peek(given.queue, given.after)
@@ -150,7 +150,7 @@ def _behind(operator: Operator, given: argparse.Namespace) -> tuple[bool, int, i
 
 
 def place(message: Stored) -> tuple[bool, int, int]:
-    """Return what messages are sorted by: their places.
+    """Return the sort key of messages: their places.
 
     A delayed message has none, and comes when it is due.
     """
@@ -159,7 +159,7 @@ def place(message: Stored) -> tuple[bool, int, int]:
 
 
 def node_of(operator: Operator, queue: str, id: int) -> ExplainNode | None:
-    """Ask what a message is doing; return None if it is settled meanwhile."""
+    """Ask for a message's state; return None if it has been settled meanwhile."""
     found = operator.explain(queue, id=id, limit=1)
     return found.nodes[0] if found else None
 
@@ -197,7 +197,7 @@ def failure_json(one: Failure) -> dict[str, Any]:
 
 
 def attempts(message: Stored) -> Iterator[str]:
-    """Yield the failed attempts, the newest first, each with where it failed."""
+    """Yield the failed attempts, the newest first, each with its traceback."""
     for one in message.failures:
         if one.attempt is not None and one.time is not None:
             yield f"attempt {one.attempt} failed {gone.when(one.time)}: {printable(one.line)}"

@@ -1,4 +1,4 @@
-"""`interlock queue dead-letters` and `requeue`: what was given up, and putting it again."""
+"""`interlock queue dead-letters` and `requeue`: list dead letters, and requeue them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def dead_letters(given: argparse.Namespace) -> int:
 
 
 def by_error(found: Iterable[Stored], given: argparse.Namespace) -> int:
-    """Print how many dead letters there are of each kind of error."""
+    """Print the number of dead letters of each kind of error."""
     groups: dict[str, list[Stored]] = {}
     for letter in found:
         groups.setdefault(error_group(letter.error), []).append(letter)
@@ -110,7 +110,7 @@ def by_error(found: Iterable[Stored], given: argparse.Namespace) -> int:
 
 
 def requeue(given: argparse.Namespace) -> int:
-    """Put them again."""
+    """Requeue them."""
     if sum((bool(given.ids), given.all, given.key is not None)) != 1:
         given.fail("give either IDs, --all or --key KEY")
     if edit.is_wanted(given):
@@ -123,7 +123,7 @@ def requeue(given: argparse.Namespace) -> int:
 def _requeue(operator: Operator, given: argparse.Namespace) -> int:
     ids: list[int] = given.ids
     if not ids:
-        # All are named before the first is put again: one that dies meanwhile is not taken twice.
+        # All are listed before the first is requeued: one that dies meanwhile is not taken twice.
         ids = [letter.id for letter in of_key(operator.dead_letters(given.queue), given.key)]
         what = f"put {count(len(ids), 'dead letter')} of {given.queue} again"
         if ids and (code := refused(given, what)):
@@ -145,9 +145,9 @@ def _requeue(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def of_key(letters: Iterable[M], key: str | None) -> Iterator[M]:
-    """Return those that carry a key.
+    """Return the dead letters that carry a key.
 
-    Not left to the server, which looks at a number of them only.
+    Not left to the server, which reads only a limited number of them.
     """
     wanted = None if key is None else key.encode(errors="surrogateescape")
     return (

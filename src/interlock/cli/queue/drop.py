@@ -60,7 +60,7 @@ def drop(given: argparse.Namespace) -> int:
 
 
 def holds(given: argparse.Namespace, unsettled: int, leased: int) -> int:
-    """Tell what keeps it from being dropped, and return the exit code."""
+    """Print why it cannot be dropped, and return the exit code."""
     failed(
         f"{given.queue} holds {count(unsettled, 'unsettled message')}, {leased:,} leased; "
         f"`{command(given, 'export', given.queue, '--move')}` saves them, --force loses them"

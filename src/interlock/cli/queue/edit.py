@@ -30,13 +30,13 @@ FLAGS = (
 
 
 def is_wanted(given: argparse.Namespace) -> bool:
-    """Return whether the message is put again otherwise than it was."""
+    """Return whether the message is changed before it is requeued."""
     edits = (given.args, given.kwargs, given.payload)
     return any(one is not None for one in edits) or given.app is not None or _states(given)
 
 
 def requeue(operator: Operator, given: argparse.Namespace) -> int:
-    """Put one dead letter again with what was edited, after old and new keys were confirmed."""
+    """Requeue one dead letter with the edits, after old and new keys were confirmed."""
     from interlock.dashboard import payload
     from interlock.dashboard.refusal import Refusal
 
@@ -76,7 +76,7 @@ def requeue(operator: Operator, given: argparse.Namespace) -> int:
 def _keys(
     operator: Operator, given: argparse.Namespace, edited: bytes
 ) -> tuple[NewKeys | None, str]:
-    """Return the keys of the edited message and who says so; or None and why nobody does."""
+    """Return the keys of the edited message and their source; or None and the reason."""
     from interlock.dashboard.payload import task_of
     from interlock.engine.records import NewKeys
     from interlock.engine.task_keys import ask_workers
@@ -103,7 +103,7 @@ def _of_app(reference: str, edited: bytes) -> NewKeys:
     from interlock.worker.app_reference import NoApp, load
     from interlock.worker.tasks import NotHere
 
-    # As `interlock worker` does: the command's own folder is no place for a program's modules.
+    # As in `interlock worker`: the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

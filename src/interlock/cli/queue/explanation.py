@@ -88,7 +88,7 @@ def _tell(found: Explanation, called: Called, given: argparse.Namespace) -> None
 
 
 def _tell_unserved(operator: Operator, given: argparse.Namespace) -> None:
-    """Say so if what is ready is not taken by anybody."""
+    """Print a line if ready messages are not being leased."""
     if not operator.is_served(given.queue):
         print(
             f"no worker takes from {given.queue}: none that serves it has announced itself. Start "
@@ -97,9 +97,9 @@ def _tell_unserved(operator: Operator, given: argparse.Namespace) -> None:
 
 
 def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:
-    """Tell of a message that waits for nothing any more: a dead letter.
+    """Print a message that no longer waits: a dead letter.
 
-    Return False if it is none.
+    Return False if it is not one.
     """
     message = operator.peek(given.queue, id)
     if message is None or message.state != "dead":
@@ -114,7 +114,7 @@ def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:
 
 
 class Blocks:
-    """Counts what waits for the roots of an explanation, of the first ones."""
+    """Counts the messages that wait for the first roots of an explanation."""
 
     def __init__(self, operator: Operator, queue: str) -> None:
         self._operator = operator
@@ -122,7 +122,7 @@ class Blocks:
         self._left = COUNTED
 
     def count(self, node: ExplainNode) -> tuple[int, bool] | None:
-        """Return how many messages wait for a root, and False if there may be more.
+        """Return the number of messages that wait for a root, and False if there may be more.
 
         None if it was not counted.
         """
@@ -132,7 +132,7 @@ class Blocks:
             return None
         self._left -= 1
         ids = () if node.paused else (node.id,)
-        # An engine of an older release does not tell.
+        # An engine of an older release does not report it.
         with contextlib.suppress(InterlockError):
             return self._operator.blocked(self._queue, ids, node.paused)
         return None
@@ -148,12 +148,12 @@ class Blocks:
 
 
 def roots_of(found: Explanation) -> list[ExplainNode]:
-    """Return those that wait for no other, whoever was asked for among them."""
+    """Return the messages that wait for no other, including requested ones."""
     return [node for node in found.nodes if not node.blocked]
 
 
 def roots_text(found: Explanation, called: Called, given: argparse.Namespace) -> Iterator[str]:
-    """Yield the message that was asked for, and below it the roots."""
+    """Yield the requested message, and below it the roots."""
     from interlock.explanation import line
 
     own = notes(given)
@@ -178,7 +178,7 @@ def roots_text(found: Explanation, called: Called, given: argparse.Namespace) ->
 
 
 def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
-    """Return what yields the notes below a message in the tree: the commands that would free it."""
+    """Return a function that yields a message's notes in the tree: commands that would free it."""
 
     def of(node: ExplainNode) -> Iterator[str]:
         commands = list(freeing(node, given))
@@ -190,12 +190,12 @@ def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
 
 
 def freeing(node: ExplainNode, given: argparse.Namespace) -> Iterator[str]:
-    """Yield commands that an operator may type for a message which waits for no other."""
+    """Yield commands that an operator may type for a message that waits for no other."""
     id, queue = str(node.id), given.queue
     for key in node.paused:
         named = () if key == b"" else ("--key", key.decode(errors="backslashreplace"))
         yield show.command(given, "resume", queue, *named)
-    # A handler at work is no fault: to revoke its lease would have the message handled twice.
+    # A working handler is not at fault: revoking its lease would have the message handled twice.
     if node.state == "leased" and (node.held_for or 0.0) >= given.stuck:
         yield show.command(given, "revoke", queue, id)
     elif node.state == "backing_off":
@@ -206,7 +206,7 @@ def freeing(node: ExplainNode, given: argparse.Namespace) -> Iterator[str]:
 
 
 def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> dict[str, Any]:
-    """Return an explanation for JSON; with --roots only the message asked for and the roots."""
+    """Return an explanation for JSON; with --roots only the requested message and the roots."""
     nodes = found.nodes
     if given.roots:
         first = nodes[:1] if given.key is None else ()
@@ -250,6 +250,6 @@ def _counted(found: tuple[int, bool] | None) -> dict[str, Any] | None:
 
 USUAL = 100
 COUNTED = 20
-"""Roots of one command of which is told how many messages wait for them."""
+"""Maximum roots of one command whose waiting messages are counted."""
 MOST = 1000
-"""Most messages that a server follows."""
+"""Maximum messages that a server follows."""

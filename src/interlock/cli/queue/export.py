@@ -83,7 +83,7 @@ def drained(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def write(operator: Operator, given: argparse.Namespace) -> int:
-    """Write all that is not leased."""
+    """Write all messages that are not leased."""
     from interlock.cli.queue import carried
 
     queue = given.queue
@@ -97,7 +97,7 @@ def write(operator: Operator, given: argparse.Namespace) -> int:
     messages.sort(key=place)
     letters = list(operator.dead(queue))
     counts = operator.stats(queue)
-    # Whether the queue itself is paused says nothing: it had to be.
+    # The pause of the queue itself means nothing: it was required.
     paused = operator.paused(queue) - {b""}
     lines = [carried.head(queue, operator.options(queue), counts, paused, leased)]
     lines += map(carried.letter_line, letters)

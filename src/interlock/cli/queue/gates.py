@@ -1,4 +1,4 @@
-"""`interlock queue pause`, `resume`, `seal` and `reopen`: what goes out, and what comes in."""
+"""`interlock queue pause`, `resume`, `seal` and `reopen`: the gates for leases and for puts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_to(commands: Any) -> None:
         ("pause", "stop leasing messages of a queue, or of some of its keys", PAUSED),
         ("resume", "lease messages again", "Without --key the queue; paused keys stay paused."),
     )
-    # Closing a queue that is not there is a slip of the pen, unless it is meant.
+    # Closing an unknown queue is a typing error, unless it is meant.
     closing = {"pause": (NEW,), "resume": ()}
     for name, text, about in pauses:
         declare(commands, name, gate(name), text, (KEY, *closing[name]), about=about)
@@ -45,7 +45,7 @@ def add_to(commands: Any) -> None:
 
 
 def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int]:
-    """Return the work of pause and resume."""
+    """Return the function of pause and resume."""
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:
@@ -66,7 +66,7 @@ def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int
 
 
 def entrance(name: str, done: str, not_done: str) -> Callable[[argparse.Namespace], int]:
-    """Return the work of seal and reopen."""
+    """Return the function of seal and reopen."""
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:

@@ -1,4 +1,4 @@
-"""The words for a message that is not unsettled: a dead letter, or nothing that is known."""
+"""The text about a message that is not unsettled: a dead letter, or unknown."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 def text(queue: str, id: int) -> str:
-    """Return what is said of a message that is neither unsettled nor a dead letter."""
+    """Return the text about a message that is neither unsettled nor a dead letter."""
     return f"message {id} is not in {queue}: settled, or never there"
 
 
 def since(message: Stored) -> str:
-    """Return that it is a dead letter, since when, and after how many attempts."""
+    """Return the text about a dead letter: its time and its attempts."""
     return f"dead letter since {when(message.due or 0)}, after {count(message.attempt, 'attempt')}"
 
 
 def lines(message: Stored, given: argparse.Namespace) -> Iterator[str]:
-    """Yield with what error it failed, and the command that puts it again."""
+    """Yield its error, and the command that requeues it."""
     yield f"failed: {printable(message.error) or 'no error is known'}"
     yield f"to put it again: {again(message, given)}"
 
 
 def again(message: Stored, given: argparse.Namespace) -> str:
-    """Return the command that puts a dead letter again."""
+    """Return the command that requeues a dead letter."""
     return show.command(given, "requeue", given.queue, str(message.id))
 
 
 def record(message: Stored, given: argparse.Namespace) -> dict[str, Any]:
-    """Return the facts that only a dead letter has, for JSON; `died` is in seconds since 1970."""
+    """Return the fields that only a dead letter has, for JSON; `died` is in seconds since 1970."""
     return {
         "attempt": message.attempt,
         "error": message.error,
@@ -47,5 +47,5 @@ def record(message: Stored, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def when(micros: int) -> str:
-    """Return a time of the server's clock, as the local time here."""
+    """Return a time of the server's clock, in local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(micros / 1e6))

@@ -1,4 +1,4 @@
-"""`interlock queue install`: give a Redis the library of functions."""
+"""`interlock queue install`: install the library of functions in a Redis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
 
 
 def install(given: argparse.Namespace) -> int:
-    """Install it, and print for each server what came of it."""
+    """Install it, and print the result for each server."""
 
     def work(operator: Operator) -> int:
         for address, release, became in operator.install(replace=given.replace):

@@ -1,4 +1,4 @@
-"""`interlock queue list` and `stats`: how much is in all queues, and in one."""
+"""`interlock queue list` and `stats`: the counts of all queues, and of one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
 
 
 def list_queues(given: argparse.Namespace) -> int:
-    """Print a table, or a line of JSON a queue."""
+    """Print a table, or a line of JSON for each queue."""
     return ask(given, lambda operator: _list(operator, as_json=given.json))
 
 
@@ -62,7 +62,7 @@ def _list(operator: Operator, *, as_json: bool) -> int:
         except EngineUnavailable:
             raise
         except InterlockError as error:
-            # A key of somebody's that only looks like a queue's hides none of the others.
+            # A foreign key that only looks like a queue's hides none of the others.
             code = failed(explained(str(error)))
     if as_json:
         emit_all({"queue": name, **aged(counts)} for name, counts in found.items())
@@ -97,17 +97,17 @@ def aged(counts: dict[str, int]) -> dict[str, float]:
 
 
 def stall(operator: Operator, queue: str) -> str:
-    """Return in a line how many messages are blocked by what; empty if none is known to be."""
+    """Return the blocked messages and their roots in a line; empty if none is known."""
     from interlock.errors import InterlockError
 
-    # An engine of an older release does not tell, and the counts are worth having without it.
+    # An engine of an older release does not report it, and the counts are useful without it.
     with contextlib.suppress(InterlockError):
         return operator.roots(queue).summary
     return ""
 
 
 def summary(queue: str, counts: dict[str, int]) -> str:
-    """Return the counts by what they mean; those that this release does not know come last."""
+    """Return the counts in the order of their meaning; those unknown to this release come last."""
     gates = gates_text(counts)
     lines = [f"{printable(queue)}{': ' + gates if gates else ''}"]
     known = {name for _, names in SECTIONS for name in names}
@@ -129,14 +129,14 @@ def summary(queue: str, counts: dict[str, int]) -> str:
 
 
 def age(counts: dict[str, int], name: str) -> float:
-    """Return for how many seconds the oldest message waits that this count names; 0: none does."""
+    """Return the age in seconds of the oldest waiting message in this count; 0: none waits."""
     from interlock.engine import wire_queue
 
     return wire_queue.age(counts, name)
 
 
 def gates_text(counts: dict[str, int]) -> str:
-    """Return what is closed, in words; empty if nothing is."""
+    """Return the closed gates, in words; empty if none is."""
     closed = []
     if paused := counts.get("paused", 0):
         closed.append(f"{count(paused, 'pause')}")

@@ -1,4 +1,4 @@
-"""`interlock queue purge`: drop all that is pending, or all dead letters, or those of a key."""
+"""`interlock queue purge`: drop all pending messages, or all dead letters, or those of a key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
 
 
 def purge(given: argparse.Namespace) -> int:
-    """Cancel or discard them, some at a time."""
+    """Cancel or discard them, in batches."""
 
     def work(operator: Operator) -> int:
         if given.key is not None:
@@ -55,7 +55,7 @@ def purge(given: argparse.Namespace) -> int:
 
 
 def of_one_key(operator: Operator, given: argparse.Namespace) -> int:
-    """Cancel or discard those of one key that are there now."""
+    """Cancel or discard the current ones of one key."""
     kind = "dead letter" if given.dead else "message"
     leased = 0
     if given.dead:
@@ -80,6 +80,6 @@ def of_one_key(operator: Operator, given: argparse.Namespace) -> int:
 
 
 MORE = 100_000
-"""Messages that may come while it drops what was there."""
+"""Maximum messages that arrive while it drops the existing ones."""
 DONE = {False: ("cancel", "cancelled"), True: ("discard", "discarded")}
-"""Words for what is done to messages, and with --dead to dead letters."""
+"""Verbs for messages, and with --dead for dead letters."""

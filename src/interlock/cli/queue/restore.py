@@ -1,9 +1,10 @@
-"""`interlock queue import`: restores what `export` wrote, in its order.
+"""`interlock queue import`: restores the output of `export`, in its order.
 
 It may be repeated. Each message and each dead letter has a mark, made of its old queue and id, that
-the server knows for a day: what is there already, or was handled meanwhile, is not put again. What
-is restored stands as it stood: attempts, errors, ends of delays and backoffs, holds, dead letters.
-Pauses of keys and the declaration come first, so that nothing is handed out that was not before.
+the server remembers for a day: a message that exists already, or was handled meanwhile, is not put
+again. Restored messages keep their state: attempts, errors, ends of delays and backoffs, holds,
+dead letters. Pauses of keys and the declaration come first, so that no message is leased that was
+not leasable before.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     from interlock.cli.queue import carried
     from interlock.engine.records import Stored
 
-    # A file that was cut or changed is refused before anything is put.
+    # A truncated or changed file is refused before the first put.
     head, *rest = carried.read(file)
     assert isinstance(head, dict)
     items = [one for one in rest if isinstance(one, Stored)]
@@ -98,7 +99,7 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
 
 
 class Restore:
-    """Messages and dead letters on their way, some at a time."""
+    """Messages and dead letters in flight, in batches."""
 
     def __init__(self, operator: Operator, queue: str, source: str) -> None:
         self._operator = operator
@@ -110,7 +111,7 @@ class Restore:
         self.behind = 0
 
     def told(self) -> str:
-        """Return what was done so far."""
+        """Return the result so far."""
         return f"{self.new + self.dead} put, {self.known} known already"
 
     def run(self, items: list[Stored]) -> None:
@@ -120,7 +121,7 @@ class Restore:
             try:
                 self._restore(some)
             except InterlockError as error:
-                # Which one it was, the server says by its place among these.
+                # The server identifies it by its index in the batch.
                 text = (
                     f"messages {some[0].id} to {some[-1].id} of the file, and what is behind "
                     f"them, were not put: {error}"
@@ -139,7 +140,7 @@ class Restore:
                 answers = self._operator.restore(self._queue, batch)
                 break
             except Full as full:
-                # Room for messages comes by itself; of dead letters, somebody has to want fewer.
+                # Room for messages appears by itself; dead letters must be removed by an operator.
                 if "MAXDEAD" in str(full):
                     raise
                 if not told:
@@ -156,8 +157,8 @@ class Restore:
                 self.behind += became == "waiting" and one.state in ("held", "backing_off")
 
     def _mark(self, one: Stored) -> str:
-        """Return the mark by which a message that was put before is known."""
-        # Queues of one name on two servers may be brought together, and ids are times.
+        """Return the mark that identifies a message that was put before."""
+        # Queues of the same name on two servers may be merged, and ids are times.
         content = hashlib.sha256(repr((one.payload, one.keys, one.shared)).encode()).hexdigest()
         return f"import/{self._source}/{one.id}/{content[:16]}"
 
@@ -184,9 +185,9 @@ def apart(keys: list[bytes]) -> Iterator[list[bytes]]:
 
 
 def declared(operator: Operator, queue: str, options: dict[str, str]) -> Iterator[str]:
-    """Declare the queue as the one it comes from, unless somebody has declared it otherwise.
+    """Declare the queue with the options of its source, unless it is declared otherwise.
 
-    Then yield what differs. How safely it is stored is the engine's matter, and told.
+    Then yield the differences. Durability is the engine's property, and is reported.
     """
     wanted = {name.upper(): value for name, value in options.items()}
     now = operator.options(queue)
@@ -208,7 +209,7 @@ def declared(operator: Operator, queue: str, options: dict[str, str]) -> Iterato
 
 
 def progress(done: int, whole: int) -> None:
-    """Show how far it is, on a terminal."""
+    """Show the progress, on a terminal."""
     if sys.stderr.isatty():
         end = "\n" if done == whole else ""
         print(f"\r{done:,} of {whole:,} messages\x1b[K", end=end, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`interlock queue roots`: what holds messages up, and the commands that free them."""
+"""`interlock queue roots`: messages that hold others up, and the commands that free them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
 
 
 def roots(given: argparse.Namespace) -> int:
-    """Print what holds others up, and how many wait for it."""
+    """Print the roots, and the number of messages that wait for each."""
     if given.limit > MOST:
         given.fail(f"--limit {given.limit}; allowed: 1 to {MOST}")
     return on_queue(given, lambda operator: _roots(operator, given))
@@ -59,7 +59,7 @@ def _roots(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def lines(found: Roots, given: argparse.Namespace) -> Iterator[str]:
-    """Yield the summary, and each root with the commands that free what waits for it."""
+    """Yield the summary, and each root with the commands that free the messages behind it."""
     yield f"Stalled: {found.summary}"
     for root in found:
         yield f"   {printable(str(root))}"
@@ -67,7 +67,7 @@ def lines(found: Roots, given: argparse.Namespace) -> Iterator[str]:
 
 
 def freeing(root: Root, given: argparse.Namespace) -> Iterator[str]:
-    """Yield the commands that an operator may type to free what waits for a root."""
+    """Yield the commands that an operator may type to free the messages behind a root."""
     queue = given.queue
     if root.id is None:
         named = () if root.key is None else ("--key", root.key.decode(errors="backslashreplace"))

@@ -1,4 +1,4 @@
-"""`interlock queue revoke`, `retry`, `skip`, `bury` and `cancel`: what becomes of messages."""
+"""`interlock queue revoke`, `retry`, `skip`, `bury` and `cancel`: settle messages."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Act(NamedTuple):
     text: str
     about: str
     done: str
-    """The words that stand behind a message's id."""
+    """Arguments after a message's id."""
 
     not_done: str
     asks: bool
-    """True if something may be lost by it."""
+    """True if it may lose data."""
 
 
 ACTS = {
@@ -89,7 +89,7 @@ def add_to(commands: Any) -> None:
 
 
 def runs(name: str, act: Act) -> Callable[[argparse.Namespace], int]:
-    """Return the work of the subcommand."""
+    """Return the function of the subcommand."""
 
     def run(given: argparse.Namespace) -> int:
         def work(operator: Operator) -> int:

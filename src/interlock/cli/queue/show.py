@@ -1,4 +1,4 @@
-"""Messages, keys and times as they are shown to people, and as they stand in JSON."""
+"""Messages, keys and times formatted for people and for JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Text = str | dict[str, str]
 
 
 def as_json(data: bytes) -> Text:
-    """Return bytes as they stand in JSON."""
+    """Return bytes in their JSON form."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -23,7 +23,7 @@ def as_json(data: bytes) -> Text:
 
 
 def from_json(value: Any) -> bytes:
-    """Return the bytes of what stands in JSON. Raises ValueError if it is neither form."""
+    """Return the bytes of a JSON form. Raises ValueError if it is neither form."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"base64"}:
@@ -37,7 +37,7 @@ def key_text(key: bytes) -> str:
 
 
 def short_key(key: bytes) -> str:
-    """Return a key for a table: one of a thousand bytes would push all else off the screen."""
+    """Return a key for a table, shortened: a thousand bytes would fill the screen."""
     text = key_text(key)
     return text if len(text) <= KEY_WIDTH else text[: KEY_WIDTH - 1] + "…"
 
@@ -50,7 +50,7 @@ def keys_text(keys: tuple[bytes, ...], shared: tuple[bytes, ...]) -> str:
 
 
 def decoded(payload: bytes) -> tuple[str, Any]:
-    """Return what a payload was taken for (json, text, msgpack or bytes), and its value."""
+    """Return the detected format of a payload (json, text, msgpack or bytes), and its value."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ def payload_text(payload: bytes, width: int) -> str:
 
 
 def payload_json(payload: bytes) -> dict[str, Any]:
-    """Return a payload for JSON: as it is, and decoded where it is JSON or MessagePack."""
+    """Return a payload for JSON: raw, and decoded if it is JSON or MessagePack."""
     kind, value = decoded(payload)
     found: dict[str, Any] = {"payload": as_json(payload), "format": kind}
     if kind in ("json", "msgpack"):
@@ -108,14 +108,14 @@ def seconds(value: float | None) -> str:
 
 
 def bar(part: int, whole: int, width: int) -> str:
-    """Return a bar as long as its part of the whole, at least one mark."""
+    """Return a bar in proportion to its part of the whole, at least one mark."""
     return "#" * max(1, round(width * part / whole)) if part and whole else ""
 
 
 def command(given: Namespace, *words: str) -> str:
-    """Return a command of `interlock queue` on the same engine, as it can be pasted."""
+    """Return a command of `interlock queue` on the same engine, ready to paste."""
     url = given.url
-    # A password would be shown, and a URL of the environment is there for the next command too.
+    # A password would be visible, and the environment's URL also applies to the next command.
     at = ("--url", url) if url and "@" not in url else ()
     return shlex.join(("interlock", "queue", words[0], *words[1:], *at))
 

@@ -1,4 +1,4 @@
-"""The common part of the subcommands of `interlock queue`: flags, the server, errors, answers."""
+"""Common parts of the subcommands of `interlock queue`: flags, the server, errors, answers."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def declare(
     queue: str | None = "QUEUE",
     ids: str = "",
 ) -> argparse.ArgumentParser:
-    """Declare a subcommand: its line of help, what it takes, and the shared flags.
+    """Declare a subcommand: its help line, its arguments, and the shared flags.
 
-    `about` goes on where the line of help ends. `queue` is None where none is named, and
-    "[QUEUE]" where one may be; `ids` is "ID" where ids must be given, "[ID]" where they may.
+    `about` continues the help line. `queue` is None for a command without a queue, and "[QUEUE]" if
+    it is optional; `ids` is "ID" for required ids, "[ID]" for optional ones.
     """
     described = f"{text[:1].upper()}{text[1:]}."
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -74,7 +74,7 @@ def message_id(text: str) -> int:
 
 
 def ask(given: argparse.Namespace, work: Work) -> int:
-    """Return what `work` answers, or the exit code for what kept it from its end, which is told."""
+    """Return the result of `work`, or print the error that stopped it and return the exit code."""
     from interlock import audit
     from interlock.engine.client import connect
     from interlock.engine.operator import Operator
@@ -95,7 +95,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
             user = client._engine.target.user or "default"
             audit.acting(user, _place())
             return work(Operator(Server(client)))
-    except BrokenPipeError:  # standard output's reader went away
+    except BrokenPipeError:  # the reader closed standard output
         raise
     except ImportError as error:
         return failed(f"{error}; `pip install .` in the clone of Interlock brings what it needs")
@@ -111,7 +111,7 @@ def ask(given: argparse.Namespace, work: Work) -> int:
 
 
 def _place() -> str:
-    """Return who runs this command, and where, for the audit log."""
+    """Return the user and host that run this command, for the audit log."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without an entry, as in a container
@@ -120,16 +120,16 @@ def _place() -> str:
 
 
 def address(given: argparse.Namespace) -> str:
-    """Return the URL of the engine; empty if none is named.
+    """Return the URL of the engine; empty if none is given.
 
-    HOST:PORT is a hub's, as for the commands that ask a hub.
+    HOST:PORT is a hub's, as for the commands that query a hub.
     """
     url: str = given.url or os.environ.get("INTERLOCK_URL") or ""
     return url if not url or "://" in url or url.startswith("unix:") else f"interlock://{url}"
 
 
 def wrong_name(name: str) -> str:
-    """Return what is wrong with the name of a queue; empty if nothing is."""
+    """Return the fault in a queue's name; empty if it is valid."""
     length = len(name.encode(errors="surrogateescape"))
     if not 1 <= length <= MAX_NAME or "{" in name or "}" in name:
         return f"allowed: 1 to {MAX_NAME} bytes, without braces"
@@ -137,9 +137,9 @@ def wrong_name(name: str) -> str:
 
 
 def existing(operator: Operator, queue: str) -> bool:
-    """Return whether there is such a queue; if not, tell so, with those that there are."""
+    """Return whether the queue exists; if not, print that, with the existing ones."""
     stats = operator.stats(queue)
-    # One that was ever put into, declared, sealed or paused, is found by its counts or its name.
+    # A queue that was ever put into, declared, sealed or paused is found by its counts or its name.
     if stats["puts"] or stats["unsettled"] or stats["sealed"] or stats["paused"]:
         return True
     names = operator.queues()
@@ -153,12 +153,12 @@ def existing(operator: Operator, queue: str) -> bool:
 
 
 def on_queue(given: argparse.Namespace, work: Work) -> int:
-    """Do as `ask` does, for a queue that has to be there."""
+    """Do as `ask` does, for a queue that must exist."""
     return ask(given, lambda engine: work(engine) if existing(engine, given.queue) else BROKEN)
 
 
 def explained(error: str) -> str:
-    """Return what the server said, and what to do about it where that is not plain."""
+    """Return the server's error, with advice if the error is not plain."""
     from interlock.engine.refusals import advised
 
     for part, advice in ADVICE.items():
@@ -173,8 +173,8 @@ def emit(record: object) -> None:
 
 
 def escaped() -> bool:
-    """Return whether JSON must be ASCII here: what standard output cannot encode it would write as
-    Python does, which is no JSON."""
+    """Return whether JSON must be ASCII here: Python escapes characters that standard output cannot
+    encode in its own way, which is not JSON."""
     return (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
 
 
@@ -185,14 +185,14 @@ def emit_all(records: Iterable[object]) -> None:
 
 
 def failed(message: str) -> int:
-    """Tell what kept it, and return the exit code."""
-    # It may hold a name or an error of the engine, which anybody may have written.
+    """Print the error, and return the exit code."""
+    # It may hold a name or an error from the engine, whose text comes from outside.
     print(f"interlock: {printable(message, LINES)}", file=sys.stderr, flush=True)
     return BROKEN
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """Return a number with what it counts."""
+    """Return a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 

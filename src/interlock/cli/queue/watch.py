@@ -1,4 +1,4 @@
-"""`interlock queue watch`: a queue live, with rates, its hot keys and what holds them up."""
+"""`interlock queue watch`: a live queue, with rates, its hot keys and their roots."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ COUNT = Flag("--count", "end after this many refreshes", "N", positive)
 
 @dataclass(frozen=True)
 class Look:
-    """A queue as it was seen at one moment."""
+    """A snapshot of a queue."""
 
     counts: dict[str, int]
     rates: dict[str, float]
-    """Of each counter, by how much it rose in a second; empty at the first look."""
+    """Each counter's increase per second; empty in the first snapshot."""
 
     hot: list[tuple[bytes, int, ExplainNode | None]]
     """The busiest keys, their depth, and the message in front."""
 
     oldest: ExplainNode | None
-    """The message that has waited longest of those in front of the busiest keys and behind them."""
+    """The longest-waiting message among those in front of the busiest keys and behind them."""
 
     leases: list[ExplainNode]
-    """Messages that are leased, of those that were looked at; the longest held first."""
+    """Leased messages among those that were read; the longest held first."""
 
 
 def add_to(commands: Any) -> None:
@@ -56,7 +56,7 @@ def add_to(commands: Any) -> None:
 
 
 def watch(given: argparse.Namespace) -> int:
-    """Look again and again."""
+    """Take snapshots repeatedly."""
     if given.queue is None:
         return ask(given, lambda operator: watch_all(operator, given))
     return on_queue(given, lambda operator: _watch(operator, given))
@@ -86,7 +86,7 @@ def _watch(operator: Operator, given: argparse.Namespace) -> int:
 
 
 def look(operator: Operator, queue: str, counts: dict[str, int], rates: dict[str, float]) -> Look:
-    """Look at it now. That costs a bounded number of questions, however much is in the queue."""
+    """Take a snapshot. That costs a bounded number of calls, however much is in the queue."""
     busiest = operator.hot_keys(queue, SHOWN, pages=PAGES)
     nodes: dict[int, ExplainNode] = {}
     hot = []
@@ -107,7 +107,7 @@ def look(operator: Operator, queue: str, counts: dict[str, int], rates: dict[str
 
 
 def page(queue: str, seen: Look) -> str:
-    """Return a look as one screen."""
+    """Return a snapshot as one screen."""
     counts, gates = seen.counts, gates_text(seen.counts)
     lines = [f"{printable(queue)}  {time.strftime('%H:%M:%S')}{'  ' + gates if gates else ''}", ""]
     lines.append(table(STATES, [tuple(counts[name] for name in STATES)]))
@@ -134,7 +134,7 @@ def page(queue: str, seen: Look) -> str:
 
 
 def line(queue: str, seen: Look) -> str:
-    """Return a look as one line."""
+    """Return a snapshot as one line."""
     counts = seen.counts
     parts = [f"{name.replace('_', ' ')} {counts[name]:,}" for name in STATES if counts[name]]
     parts += [f"{name} {seen.rates[name]:,.1f}/s" for name in RATED if seen.rates]
@@ -149,16 +149,16 @@ def line(queue: str, seen: Look) -> str:
 
 
 def brief(node: ExplainNode | None) -> tuple[str, str, str, str]:
-    """Return the message in front of a key: its id, its state, who holds it and how long."""
+    """Return the message in front of a key: its id, its state, its holder and for how long."""
     if node is None:
         return "", "", "", ""
-    # Columns of their own: a long name is shortened, and nothing else.
+    # Separate columns: a long name is shortened, and nothing else.
     consumer, held = node.consumer, show.seconds(node.held_for) if node.consumer else ""
     return str(node.id), node.state.replace("_", " "), consumer or "", held
 
 
 def record(queue: str, seen: Look) -> dict[str, Any]:
-    """Return one look for JSON."""
+    """Return a snapshot for JSON."""
     oldest = seen.oldest
     return {
         "queue": queue,

@@ -20,7 +20,7 @@ Rates = dict[str, dict[str, float]]
 
 
 def watch_all(operator: Operator, given: argparse.Namespace) -> int:
-    """Look at all queues again and again."""
+    """Take snapshots of all queues repeatedly."""
     screen = sys.stdout.isatty() and not given.json
     before: Counts = {}
     asked = 0.0
@@ -70,12 +70,12 @@ def lines(counts: Counts, rates: Rates) -> str:
 
 
 def rates_of(before: dict[str, int], now: dict[str, int], passed: float) -> dict[str, float]:
-    """Return by how much each counter rose in a second."""
+    """Return each counter's increase per second."""
     return {name: max(now[name] - before[name], 0) / passed for name in RATED}
 
 
 def fitted(text: str) -> str:
-    """Cut a page to the terminal: lines that it would wrap would push the first ones out."""
+    """Cut a page to the terminal: wrapped lines would push the first ones out."""
     columns, rows = shutil.get_terminal_size()
     return "\n".join(line[:columns] for line in text.splitlines()[: max(rows - 1, 1)])
 

@@ -1,6 +1,6 @@
-"""`interlock store SUBCOMMAND`: look at the files that stores of a hub have written.
+"""`interlock store SUBCOMMAND`: read the files that a hub's stores have written.
 
-A module a subcommand.
+One module per subcommand.
 """
 
 from __future__ import annotations

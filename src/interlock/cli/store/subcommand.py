@@ -1,4 +1,4 @@
-"""The common part of the subcommands of `interlock store`: flags, the files, messages."""
+"""Common parts of the subcommands of `interlock store`: flags, the files, messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXIT_CODES = (
 
 
 def position(text: str) -> tuple[int, int]:
-    """Parse a position, `1526919030474-0`, or a time in ISO 8601, in UTC if it says nothing."""
+    """Parse a position, `1526919030474-0`, or a time in ISO 8601, in UTC without a zone."""
     if found := re.fullmatch(r"([0-9]{1,19})(?:-([0-9]{1,9}))?", text, re.ASCII):
         ms, n = int(found[1]), int(found[2] or 0)
         if ms < 2**63:
@@ -57,7 +57,7 @@ def declare(
     about: str,
     topic: bool = True,
 ) -> None:
-    """Declare a subcommand: its line of help, its flags, whether it takes a topic."""
+    """Declare a subcommand: its help line, its flags, whether it takes a topic."""
     described = f"{text[:1].upper()}{text[1:]}. {about}"
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=described, epilog=EXIT_CODES
@@ -71,10 +71,10 @@ def declare(
 
 
 def told(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Run a subcommand; a file that cannot be read is told in a line."""
+    """Run a subcommand; an unreadable file is reported in a line."""
     try:
         return run(given)
-    except BrokenPipeError:  # standard output's reader went away
+    except BrokenPipeError:  # the reader closed standard output
         raise
     except OSError as error:
         print(f"interlock: {error.strerror or error}", file=sys.stderr, flush=True)
@@ -83,7 +83,7 @@ def told(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) ->
 
 def files(given: argparse.Namespace) -> _core.StoreFiles:
     """Return the files that a command names."""
-    # Here, for what it needs takes a moment to load.
+    # Imported here, because loading it takes a moment.
     from interlock import _core
 
     topic = getattr(given, "topic", None)
@@ -92,7 +92,7 @@ def files(given: argparse.Namespace) -> _core.StoreFiles:
 
 
 def messages(found: _core.StoreFiles) -> Iterator[Message]:
-    """Yield the messages that there are by now."""
+    """Yield the messages written so far."""
     while some := found.next(1000):
         yield from some
 
@@ -129,7 +129,7 @@ def moment(time: int) -> str:
 
 
 def text_of(value: bytes) -> str | dict[str, str]:
-    """Return bytes as they stand in JSON: what is not UTF-8 as an object with base64."""
+    """Return bytes in their JSON form: an object with base64 if they are not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -137,7 +137,7 @@ def text_of(value: bytes) -> str | dict[str, str]:
 
 
 class Report:
-    """Say on standard error what cannot be read, each gap and file once."""
+    """Report on standard error the unreadable parts, each gap and file once."""
 
     def __init__(self, found: _core.StoreFiles) -> None:
         self._found = found
@@ -147,7 +147,7 @@ class Report:
         self.complete = True
 
     def gaps(self) -> None:
-        """Report what was found missing since the last call."""
+        """Report the gaps found since the last call."""
         for first, last, count, path, why in self._found.missing():
             self._say(f"{gap(first, last, count)}: {path}: {why}")
         for path, why in self._found.unreadable():
@@ -179,7 +179,7 @@ class Report:
 
 
 def gap(first: tuple[int, int], last: tuple[int, int], count: int) -> str:
-    """Say how many messages are missing, and where."""
+    """Report the number of missing messages, and their place."""
     number = f"{count:,} messages are" if count > 1 else "1 message is" if count else "messages are"
     where = f"{first[0]}-{first[1]}"
     if last != first:
@@ -188,10 +188,10 @@ def gap(first: tuple[int, int], last: tuple[int, int], count: int) -> str:
 
 
 STABLE = 3
-"""Looks, `PAUSE` apart."""
+"""Checks, `PAUSE` apart."""
 
 PAUSE = 0.1
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 BROKEN = 1

@@ -1,4 +1,4 @@
-"""`interlock store tail PATH [TOPIC]`: the last messages of files, and those that come."""
+"""`interlock store tail PATH [TOPIC]`: the last messages of files, and new ones."""
 
 from __future__ import annotations
 

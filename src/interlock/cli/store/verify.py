@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def settled(verified: list[File]) -> list[File]:
-    """Look again at files whose data goes on behind the last record: a store may be writing it."""
+    """Check again files with data behind the last record: a store may be writing it."""
     if not any(file[6] for file in verified):
         return verified
     time.sleep(PAUSE * STABLE)
@@ -55,12 +55,12 @@ def settled(verified: list[File]) -> list[File]:
 
 
 def is_left(file: File) -> bool:
-    """Return whether nothing has been written to a file since it was verified."""
+    """Return whether a file is unchanged since it was verified."""
     from interlock import _core
 
     try:
         now, _, _ = _core.StoreFiles(file[0]).verify()
-    except OSError:  # it has another name by now
+    except OSError:  # it has been renamed
         return False
     return now == [file]
 
@@ -90,7 +90,7 @@ def line(file: File, damage: list[str]) -> str:
 
 
 def wrong(file: File) -> list[str]:
-    """Return what is wrong with a file, in words."""
+    """Return a file's faults, in words."""
     _, _, _, changed, frames, missing, trailing, _, gone = file
     parts = []
     if gone:

@@ -1,6 +1,6 @@
-"""`interlock table SUBCOMMAND`: look at tables in shared memory, and change them.
+"""`interlock table SUBCOMMAND`: inspect and change tables in shared memory.
 
-A module a group of subcommands.
+One module per group of subcommands.
 """
 
 from __future__ import annotations

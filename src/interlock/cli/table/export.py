@@ -65,7 +65,7 @@ def export(given: argparse.Namespace) -> int:
 
 @contextmanager
 def written(path: Path | None, binary: bool) -> Iterator[Any]:
-    """Open what is written to: a file gets its name when it is whole. Text is UTF-8."""
+    """Open the output: a file gets its name when it is complete. Text is UTF-8."""
     if path is None:
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
             sys.stdout.reconfigure(encoding="utf-8")
@@ -74,7 +74,7 @@ def written(path: Path | None, binary: bool) -> Iterator[Any]:
         return
     path = path.resolve()
     if path.exists() and not path.is_file():
-        # A pipe or a device is written to: nothing takes its place, nor that of a link.
+        # A pipe or a device is written to directly: nothing replaces it, nor a link to it.
         with path.open("wb") as file:
             yield from as_wanted(file, binary)
         return
@@ -113,7 +113,7 @@ class Lines:
 
 
 def in_csv(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int:
-    """Write CSV, and return how many rows."""
+    """Write CSV, and return the number of rows."""
     from interlock.table.export import EXPIRES, key_name
 
     columns = table.row.__struct_fields__
@@ -128,12 +128,12 @@ def in_csv(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int:
 
 
 def as_key(key: str | bytes) -> bytes:
-    """Return a key as bytes, for a text may look like base64:..."""
+    """Return a key as bytes, because a text may look like base64:..."""
     return key.encode() if isinstance(key, str) else key
 
 
 def in_json(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int:
-    """Write JSON lines, and return how many."""
+    """Write JSON lines, and return the number of rows."""
     count = 0
     for key, row, expires in told(table):
         count += 1
@@ -142,7 +142,7 @@ def in_json(table: SharedTable[Any], out: IO[str], _: argparse.Namespace) -> int
 
 
 def in_arrow(table: SharedTable[Any], out: IO[bytes], given: argparse.Namespace) -> int:
-    """Write an Arrow file, and return how many rows."""
+    """Write an Arrow file, and return the number of rows."""
     arrow = pyarrow()
     view = table.export(keys=given.keys, expiry=True)
     with arrow.RecordBatchReader.from_stream(view) as batches:
@@ -158,7 +158,7 @@ def pyarrow() -> Any:
     """Return pyarrow.
 
     Raises:
-        OSError: it is not installed.
+        OSError: pyarrow is not installed.
     """
     try:
         import pyarrow as arrow
@@ -171,7 +171,7 @@ def pyarrow() -> Any:
 
 
 def told(table: SharedTable[Any]) -> Iterator[Scanned]:
-    """Go over the rows; tell on a terminal how far it is, when it takes longer."""
+    """Iterate over the rows; show the progress on a terminal if it takes longer."""
     next_time = time.monotonic() + PROGRESS
     for count, one in enumerate(scanned(table)):
         yield one

@@ -1,4 +1,4 @@
-"""`interlock table import`: rows that `interlock table export` wrote."""
+"""`interlock table import`: restores rows from `interlock table export`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def restore(given: argparse.Namespace) -> int:
 def records(source: io.BufferedReader, held: ExitStack) -> tuple[bool, Iterator[Record]]:
     """Return whether a file spells all values as text, and its rows.
 
-    Its first bytes say which format it is.
+    Its first bytes show the format.
     """
     head = source.peek(8)[:8].removeprefix(codecs.BOM_UTF8)
     if head.startswith(b"ARROW1"):
@@ -103,7 +103,7 @@ def of_csv(text: IO[str]) -> Iterator[Record]:
 
 
 def decoded(rows: Iterator[Record]) -> Iterator[Record]:
-    """Yield rows of a text; say so where it is none."""
+    """Yield rows of a text; raise an error if it is not a text."""
     try:
         yield from rows
     except UnicodeDecodeError as error:
@@ -135,7 +135,7 @@ def of_arrow(source: IO[bytes]) -> Iterator[Record]:
 
 
 def put(table: SharedTable[Any], given: Record, spelled: bool, absent: bool) -> str:
-    """Set a row; return what became of it: set, present or expired."""
+    """Set a row; return the outcome: set, present or expired."""
     from interlock.table.export import key_name
 
     columns = schema(table)
@@ -151,14 +151,14 @@ def put(table: SharedTable[Any], given: Record, spelled: bool, absent: bool) -> 
         if left <= 0:
             return "expired"
     row = table.row(**{column.name: cell(column, given, spelled) for column in columns.columns})
-    # For ever, where the file says so, whatever the table does without being told.
+    # For ever if the file says so, whatever the table's default.
     ttl = float("inf") if left is None else left
     done = table.set(key, row, ttl=ttl, only="absent" if absent else None)
     return "set" if done else "present"
 
 
 def moment_of(given: Any) -> dt.datetime:
-    """Return when a row expires from what stands in a file; without a zone it is UTC."""
+    """Return when a row expires from a file's value; without a zone it is UTC."""
     at = dt.datetime.fromisoformat(given) if isinstance(given, str) else given
     if not isinstance(at, dt.datetime):
         raise TypeError(f"{EXPIRES} is {type(at).__name__}; allowed: a time such as {SUCH}")
@@ -166,7 +166,7 @@ def moment_of(given: Any) -> dt.datetime:
 
 
 def as_key(given: Any, spelled: bool) -> str | bytes:
-    """Return a key from what stands in a file."""
+    """Return a key from a file's value."""
     if isinstance(given, str):
         return key_of(given) if spelled else given
     found = as_value(given)
@@ -176,7 +176,7 @@ def as_key(given: Any, spelled: bool) -> str | bytes:
 
 
 def cell(column: Column, given: Record, spelled: bool) -> Any:
-    """Return the value of a column from what stands in a file."""
+    """Return the value of a column from a file's value."""
     found = as_value(given.get(column.name))
     if found is None:
         return {"str": "", "bytes": b"", "bool": False}.get(column.kind, 0)
@@ -186,7 +186,7 @@ def cell(column: Column, given: Record, spelled: bool) -> Any:
 
 
 def as_value(given: Any) -> Any:
-    """Return what JSON has as an object: bytes."""
+    """Return the bytes of a JSON object."""
     if isinstance(given, dict) and isinstance(given.get("base64"), str):
         return base64.b64decode(given["base64"], validate=True)
     return given

@@ -90,7 +90,7 @@ def get(given: argparse.Namespace) -> int:
 
 
 def set_(given: argparse.Namespace) -> int:
-    """Set columns, or make the row."""
+    """Set columns, or create the row."""
     opened, key = attach(given), key_of(given.key)
     columns = schema(opened)
     changes: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def set_(given: argparse.Namespace) -> int:
     while not opened.patch(key, **changes):
         zeroes = {column.name: ZEROES.get(column.kind, 0) for column in columns.columns}
         row = opened.row(**zeroes | changes)
-        # With its time to live, so that it never is there without.
+        # With its time to live, so that the row never exists without it.
         if opened.set(key, row, ttl=given.ttl, only="absent"):
             break
     else:
@@ -116,7 +116,7 @@ def set_(given: argparse.Namespace) -> int:
 
 
 def incr(given: argparse.Namespace) -> int:
-    """Raise a column."""
+    """Increment a column."""
     opened, key = attach(given), key_of(given.key)
     column = schema(opened).column(given.column)
     by = 1 if given.by is None else value(column, given.by)
@@ -129,7 +129,7 @@ def incr(given: argparse.Namespace) -> int:
 
 
 def scan(given: argparse.Namespace) -> int:
-    """Print all rows, as they are met: a table may have more than fit in memory as text."""
+    """Print all rows, as they are read: a table may hold more than fits in memory as text."""
     opened = attach(given)
     found: Iterable[Scanned] = scanned(opened)
     if given.match is not None:
@@ -159,5 +159,5 @@ def scan(given: argparse.Namespace) -> int:
 
 
 SCREEN = 1000
-"""Rows whose columns are made equally wide."""
+"""Number of rows whose columns are made equally wide."""
 ZEROES: dict[str, Any] = {"str": "", "bytes": b"", "bool": False}

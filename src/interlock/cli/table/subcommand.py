@@ -1,4 +1,4 @@
-"""The common part of the subcommands of `interlock table`: flags, the table, errors, values."""
+"""Common parts of the subcommands of `interlock table`: flags, the table, errors, values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def declare(
     arguments: Sequence[tuple[str, str, str | None]] = (("NAME", "the table", None),),
     about: str = "",
 ) -> None:
-    """Declare a subcommand: its line of help, what it takes (metavar, help, nargs), its flags."""
+    """Declare a subcommand: its help line, its arguments (metavar, help, nargs), its flags."""
     described = f"{text[:1].upper()}{text[1:]}."
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{described} {about}".strip(), epilog=EXIT_CODES
@@ -51,12 +51,12 @@ def declare(
 
 
 def told(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Run a subcommand; what is wrong with its words, or with the table, is told in a line."""
+    """Run a subcommand; an error in its arguments, or of the table, is printed in a line."""
     from interlock.errors import InterlockError
 
     try:
         return run(given)
-    except BrokenPipeError:  # standard output's reader went away
+    except BrokenPipeError:  # the reader closed standard output
         raise
     except KeyError as error:
         return failed(f"no row {text_of(error.args[0])!r}", BROKEN)
@@ -67,22 +67,22 @@ def told(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) ->
 
 
 def reason(error: Exception) -> str:
-    """Return what an error says, without a number; and of which file, if it does not say so."""
+    """Return an error's text, without its number; with the file name if it is missing."""
     text = getattr(error, "strerror", None) or str(error)
     file = getattr(error, "filename", None)
     return f"{file}: {text}" if file is not None else text
 
 
 def failed(text: str, code: int) -> int:
-    """Tell what kept it, and return the exit code."""
-    # Names and keys are anybody's: a line of theirs is none of ours.
+    """Print the error, and return the exit code."""
+    # Names and keys come from outside: their line breaks are escaped.
     shown = "\n".join(map(printable, text.split("\n")))
     print(f"interlock: {shown}", file=sys.stderr, flush=True)
     return code
 
 
 def place(name: str) -> str | Path:
-    """Return where a table lies: a name with a slash is a path."""
+    """Return a table's location: a name with a slash is a path."""
     return Path(name) if "/" in name else name
 
 
@@ -90,7 +90,7 @@ def attach(given: argparse.Namespace) -> SharedTable[Any]:
     """Open the table that a command names.
 
     Raises:
-        FileNotFoundError: there is none; the error names one that is called nearly so.
+        FileNotFoundError: no such table; the error suggests a similar name.
     """
     from interlock.table.table import SharedTable
 
@@ -121,10 +121,10 @@ def _schema(text: str) -> Schema:
 
 
 def value(column: Column, text: str) -> Any:
-    """Return the value of a column from the words of a command, or of a file.
+    """Return the value of a column from the text of a command, or of a file.
 
     Raises:
-        ValueError: the text is none of its type.
+        ValueError: the text is not of its type.
     """
     if column.kind == "str":
         return text
@@ -144,13 +144,13 @@ def value(column: Column, text: str) -> Any:
 
 
 def key_of(text: str) -> str | bytes:
-    """Return a key from the words of a command, or of a file."""
+    """Return a key from the text of a command, or of a file."""
     found = as_bytes(text)
     return text if found == text.encode(errors="surrogateescape") and text.isprintable() else found
 
 
 def as_bytes(text: str) -> bytes:
-    """Return bytes that a command, or a file, has as text: as it is, or behind base64: in that."""
+    """Return the bytes of a text in a command or a file: plain, or base64 after `base64:`."""
     if not text.startswith(BASE64):
         return text.encode(errors="surrogateescape")
     try:
@@ -160,14 +160,14 @@ def as_bytes(text: str) -> bytes:
 
 
 def scanned(table: SharedTable[Any]) -> Iterator[Scanned]:
-    """Go over the rows of a table: keys, rows, and when they expire."""
+    """Iterate over the rows of a table: keys, rows, and when they expire."""
     scan = table._scan()
     while some := scan.next(1000):
         yield from some
 
 
 def record(table: SharedTable[Any], key: Any, row: Row, expires: float | None) -> dict[str, Any]:
-    """Return a row as it stands in JSON, with its key, and with its expiry where it has one."""
+    """Return a row for JSON, with its key, and with its expiry if it has one."""
     from interlock.table.export import EXPIRES, key_name
 
     made = {key_name(schema(table)): plain(key), **as_json(row)}
@@ -183,12 +183,12 @@ def moment(seconds: float) -> str:
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """Return a row as it stands in JSON: bytes that are no UTF-8 as an object with base64."""
+    """Return a row for JSON: bytes that are not UTF-8 as an object with base64."""
     return {name: plain(getattr(row, name)) for name in row.__struct_fields__}
 
 
 def plain(value: Any) -> Any:
-    """Return a value as it stands in JSON, which has no word for nan and inf: they are strings."""
+    """Return a value for JSON, which has no nan and inf: they are strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if not isinstance(value, bytes):
@@ -200,7 +200,7 @@ def plain(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a value, or a key, as a line shows it; ``value`` reads it back."""
+    """Return a value, or a key, as a line shows it; ``value`` parses it."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""`interlock table watch`: how full a table is, and what happens in it, live."""
+"""`interlock table watch`: a table's load and activity, live."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
 
 
 def watch(given: argparse.Namespace) -> int:
-    """Look again and again."""
+    """Take snapshots repeatedly."""
     opened = attach(given)
     looks = 0
     while True:

@@ -74,7 +74,7 @@ def add_to(commands: Any) -> None:
 
 
 def create(given: argparse.Namespace) -> int:
-    """Make it."""
+    """Create it."""
     from interlock.table.schema import Schema
     from interlock.table.table import SharedTable
 
@@ -96,14 +96,14 @@ def create(given: argparse.Namespace) -> int:
 
 
 def column_text(word: str) -> str:
-    """Return a column as a schema has it: token:str:32 is token: str[32]."""
+    """Return a column in schema form: token:str:32 is token: str[32]."""
     name, _, kind = word.partition(":")
     kind, _, size = kind.partition(":")
     return f"{name}: {kind}[{size}]" if size else f"{name}: {kind}"
 
 
 def list_all(given: argparse.Namespace) -> int:
-    """List what is in shared memory; what is no table of ours, or not for us, is told why."""
+    """List the shared memory; foreign and inaccessible entries are listed with the reason."""
     from interlock.errors import InterlockError
     from interlock.table.table import SharedTable
 
@@ -125,7 +125,7 @@ def list_all(given: argparse.Namespace) -> int:
 
 
 def info(given: argparse.Namespace) -> int:
-    """Tell what there is to know of it."""
+    """Print everything known about it."""
     opened = attach(given)
     stats = opened.stats()
     if given.json:
@@ -139,7 +139,7 @@ def info(given: argparse.Namespace) -> int:
 
 
 def facts(name: str, opened: SharedTable[Any]) -> dict[str, Any]:
-    """Return what was said of a table when it was made, for JSON."""
+    """Return the options a table was created with, for JSON."""
     columns = [
         {"name": column.name, "type": column.kind} | ({"size": column.size} if column.size else {})
         for column in schema(opened).columns
@@ -156,7 +156,7 @@ def facts(name: str, opened: SharedTable[Any]) -> dict[str, Any]:
 
 
 def page(name: str, opened: SharedTable[Any], stats: TableStats) -> str:
-    """Return it as people read it: a bar for each of the four rows of buckets."""
+    """Return it for people: a bar for each of the four rows of buckets."""
     share = stats.rows / opened.capacity
     lives = "for ever" if opened.default_ttl is None else f"{opened.default_ttl:g} s"
     lines = [
@@ -211,7 +211,7 @@ def remove(given: argparse.Namespace) -> int:
     try:
         attach(given)
     except NotATable as error:
-        # In shared memory its name says that it is ours, damaged or not; a path may be any file.
+        # In shared memory its name shows that it is ours, damaged or not; a path may be any file.
         if "/" in given.name:
             raise
         what = f"{error}; remove it"
