@@ -1,1 +1,1 @@
-"""The dashboard: a web page over the queues of an engine, and the server that gives it."""
+"""The dashboard: a web page for the queues of an engine, with its server."""

@@ -1,4 +1,4 @@
-"""Access to an engine: a client's operator, whose calls block, run on threads for an event loop."""
+"""Access to an engine: a client's operator, whose blocking calls run on threads."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 THREADS = 8
-"""Calls at a time, of one login."""
+"""Concurrent calls of one login."""
 WAITING = 64
-"""Calls that may wait for a thread; who comes then is told to come again."""
+"""Calls that may wait for a thread; a further one is refused with a request to retry."""
 
 
 class Access:
@@ -30,12 +30,12 @@ class Access:
     def __init__(self, client: Client, user: str | None = None) -> None:
         self.client = client
         self.user = user
-        """None: nobody has said who they are."""
+        """None: not logged in."""
         self.operator = Operator(Server(client))
         self.counts = QueueCounts()
         self.watcher = Watcher(self)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="interlock-dashboard")
-        # Of their own, so that what is live goes on while others search a large queue.
+        # Separate threads, so that live figures continue while others search a large queue.
         self._watching = ThreadPoolExecutor(2, thread_name_prefix="interlock-dashboard-live")
         self._calls = 0
 
@@ -57,7 +57,7 @@ class Access:
         def call() -> R:
             return function(self.operator, *arguments, **named)
 
-        # With the context, in which the audit log finds who asks.
+        # With the context, in which the audit log finds the user.
         run = contextvars.copy_context().run
         waits = asyncio.get_running_loop().run_in_executor(self._threads, run, call)
         waits.add_done_callback(self._ended)
@@ -69,7 +69,7 @@ class Access:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> R:
-        """Call a function with the operator for those who watch, who are few."""
+        """Call a function with the operator for live views, which are few."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._watching, lambda: function(self.operator, *arguments, **named)
@@ -78,7 +78,7 @@ class Access:
     def _ended(self, waits: asyncio.Future[Any]) -> None:
         self._calls -= 1
         if not waits.cancelled():
-            # Looked at, so that nobody is told of it when the caller has gone.
+            # Read, so that asyncio does not report the error after the caller has gone.
             waits.exception()
 
     def close(self) -> None:

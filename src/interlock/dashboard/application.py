@@ -42,7 +42,7 @@ PAGES = frozenset(
     ("", "login", "queues", "workers", "schedules", "server", "topics", "tables", "stores",
      "sources")
 )  # fmt: skip
-"""First segments of the addresses that are the page's own to understand."""
+"""First segments of the addresses that the page itself handles."""
 LARGEST = 4 << 20
 """Bytes of a body: a payload of 1 MiB as JSON with escapes."""
 PATIENCE = 30.0
@@ -80,7 +80,7 @@ class Dashboard:
         self._identities.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI has it."""
+        """Answer a request; see ASGI."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "websocket":
@@ -132,7 +132,7 @@ class Dashboard:
         if path[0] in PAGES:
             return self._file("index.html", headers)
         if "text/html" in headers.get("accept", ""):
-            # For people: the page says that it knows no such address.
+            # For people: the page reports the unknown address.
             return self._file("index.html", {}, status=404)
         raise Refusal(404, "there is no such page")
 
@@ -165,12 +165,12 @@ class Dashboard:
             return self._said({}, cookie="")
         if not headers.get("content-type", "").startswith("application/json"):
             raise Refusal(400, "the body is to be application/json")
-        # Anybody may send one, so it is small and quick, or refused.
+        # Anyone may send one, so it must be small and quick, or it is refused.
         body = await _body(headers, receive, LARGEST_LOGIN, LOGIN_PATIENCE)
         call = Call(self._settings, _NOBODY, (), {}, body, cookie)
         given = call.json("token", "user", "password")
         id = await self._identities.log_in(given, _address(scope))
-        # An older session of the same browser is not to be found again.
+        # An older session of the same browser must not be found again.
         self._identities.sessions.end(cookie)
         secure = _is_secure(scope, headers)
         return self._said({"csrf": self._identities.sessions.mark(id)}, id, secure)
@@ -218,16 +218,16 @@ class Dashboard:
         except InterlockError as error:
             if identity.session is None or not is_stranger(error):
                 raise
-            # The password was changed, or the user is gone.
+            # The password was changed, or the user no longer exists.
             self._identities.sessions.end(identity.id)
             raise Refusal(401, "the engine no longer knows this user; log in again") from None
-        # With the mark that belongs to it, and never without: of several first requests that come
-        # at once the last one's would stay.
+        # Always together with its mark: of several simultaneous first requests, the last one's
+        # cookie would stay.
         cookie = identity.id if identity.is_new and path == ("server",) else None
         return self._said(answer, cookie, _is_secure(scope, headers))
 
     def _who(self, identity: Identity) -> str:
-        """Return the name of who asks, for the audit log."""
+        """Return the user of the request, for the audit log."""
         if self._settings.login == "token":
             return "token"
         return identity.access.user or "default"
@@ -285,19 +285,19 @@ class Dashboard:
 
 
 def _address(scope: Scope) -> str:
-    """Return who has connected; what a header says of that, anybody may have written."""
+    """Return the address of the client; a header about it may have been forged."""
     return str(scope["client"][0]) if scope.get("client") else ""
 
 
 def _is_secure(scope: Scope, headers: dict[str, str]) -> bool:
-    """Return whether the browser uses TLS; a false header harms only the cookie of who sends it."""
+    """Return whether the browser uses TLS; a false header harms only its sender's cookie."""
     return scope.get("scheme") == "https" or headers.get("x-forwarded-proto") == "https"
 
 
 async def _body(
     headers: dict[str, str], receive: Receive, largest: int = LARGEST, patience: float = PATIENCE
 ) -> bytes:
-    """Return the body of a request; Refusal where it is larger than any that is right."""
+    """Return the body of a request; raise Refusal if it is larger than any valid one."""
     with contextlib.suppress(ValueError):
         if int(headers.get("content-length", "0")) > largest:
             raise Refusal(413, f"the body is larger than {largest} bytes")
@@ -320,7 +320,7 @@ async def _body(
 _NOBODY: Any = None
 WRONG_MARK = "the request lacks the mark of this page (X-Interlock-CSRF); load the page anew"
 MOST_NAMED = 512
-"""Characters of a name that the audit log has of a request that was refused."""
+"""Maximum characters of a name that the audit log keeps of a refused request."""
 ONLY_READS = "this dashboard only reads; start it with --write"
 TEXT = "text/plain; charset=utf-8"
 STREAM = {

@@ -1,4 +1,4 @@
-"""One request to the API: who asks, what it names, and what is answered."""
+"""One request to the API: its user, its arguments, and its answer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Call:
-    """A request, after it was let in."""
+    """An accepted request."""
 
     settings: Settings
     access: Access
     names: tuple[str, ...]
-    """Segments of the path for which the route has a place, as they were sent."""
+    """Segments of the path for the route's placeholders, as they were sent."""
     query: Mapping[str, str]
     body: bytes
     session: str
@@ -33,11 +33,11 @@ class Call:
 
     @property
     def queue(self) -> str:
-        """The queue that the path names first; Refusal where no queue can have that name."""
+        """The queue that the path names first; raises Refusal for an invalid name."""
         return queue_name(decoded(self.names[0]))
 
     def text(self, name: str, longest: int = 1024) -> str:
-        """Return a parameter of the query; empty where it is not given."""
+        """Return a parameter of the query; empty if it is missing."""
         found = self.query.get(name, "")
         if len(found) > longest:
             raise Refusal(400, f"{name} has {len(found)} characters; allowed: up to {longest}")
@@ -53,11 +53,11 @@ class Call:
         return min(int(found), most)
 
     def json(self, *allowed: str) -> dict[str, Any]:
-        """Return the object that was sent; nothing sent is an empty one.
+        """Return the object that was sent; an empty body is an empty object.
 
         Raises:
-            Refusal: it is none, or names what is not allowed: what is misspelt and so passed over
-                would do the same to more than was meant.
+            Refusal: not an object, or one with unknown names: ignoring a misspelt filter would
+                affect more than was meant.
         """
         if not self.body:
             return {}
@@ -73,7 +73,7 @@ class Call:
 
 
 def queue_name(name: str) -> str:
-    """Return the name of a queue; Refusal where none can have it."""
+    """Return the name of a queue; raise Refusal for an invalid one."""
     if not 1 <= len(name.encode()) <= MAX_NAME or "{" in name or "}" in name:
         raise Refusal(400, f"a queue's name has 1 to {MAX_NAME} bytes, without braces")
     return name
@@ -84,12 +84,12 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path of the API, and what answers it."""
+    """A path of the API, with its handler."""
 
     method: str
     path: str
-    """Behind ``/api/``; ``*`` stands for one segment."""
+    """Behind ``/api/``; ``*`` matches one segment."""
 
     answer: Handler
     writes: bool = False
-    """It takes a dashboard that was started to operate, too."""
+    """True if the dashboard must have been started with write access."""

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from interlock.engine.worker_directory import Announced
 
 MOST = 2_000
-"""Workers that are shown."""
+"""Maximum workers that are shown."""
 
 
 def all_workers(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]:
-    """Return what workers said of themselves, `MOST` at most."""
+    """Return workers' announcements, `MOST` at most."""
     names = counts.names(operator)
     found: list[dict[str, Any]] = []
-    # Most queues have none, which one round trip for many of them tells.
+    # Most queues have none; one round trip checks many of them.
     for queue, reply in zip(names, operator.each("workers", names, "", 1), strict=True):
         if isinstance(reply, Refused) or not reply:
             continue
@@ -30,6 +30,6 @@ def all_workers(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]
 
 
 def told(queue: str, one: Announced) -> dict[str, Any]:
-    """Return what a worker said, with its name, where, and how long ago."""
+    """Return a worker's announcement, with its name, queue, and age."""
     name = one.worker.encode(errors="surrogateescape").decode(errors="backslashreplace")
     return {**one.said, "id": name, "queue": queue, "age": one.age, "left": one.left}

@@ -1,4 +1,4 @@
-"""Facts about an engine's server: its kind, its version, and what else it tells by INFO."""
+"""Facts about an engine's server: its kind, its version, and further figures of INFO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def facts(operator: Operator) -> dict[str, Any]:
-    """Return ``kind`` and ``version``; the second is empty to a user who may not ask for it."""
+    """Return ``kind`` and ``version``; the second is empty if the user may not ask for it."""
     try:
         found = info(operator, "server")
     except InterlockError as error:
@@ -31,7 +31,7 @@ def facts(operator: Operator) -> dict[str, Any]:
 
 
 def _parks(operator: Operator) -> bool:
-    """Return whether the functions of queues are a hub's, by what they can."""
+    """Return whether the server is a hub, judged by its functions of queues."""
     try:
         version = wire_queue.version(ask(operator, "FCALL", "il1_version", 0))
     except InterlockError as error:
@@ -42,7 +42,7 @@ def _parks(operator: Operator) -> bool:
 
 
 def info(operator: Operator, *sections: str) -> dict[str, str]:
-    """Return the figures of INFO, by name, as text; of a cluster those of its first primary."""
+    """Return the figures of INFO, by name, as text; for a cluster those of its first primary."""
     text = ask(operator, "INFO", *sections)
     lines = text.decode(errors="backslashreplace").splitlines() if isinstance(text, bytes) else []
     pairs = (line.partition(":") for line in lines if not line.startswith("#"))
@@ -50,7 +50,7 @@ def info(operator: Operator, *sections: str) -> dict[str, str]:
 
 
 def ask(operator: Operator, *command: Argument) -> Any:
-    """Return what a server answers to a command; of a cluster the first primary."""
+    """Return a server's answer to a command; for a cluster the first primary's."""
     server = operator._server
 
     def request(session: Session[Any]) -> Request[Any]:
@@ -61,7 +61,7 @@ def ask(operator: Operator, *command: Argument) -> Any:
     try:
         return server._client._sessions.run(None, request)
     except EngineUnavailable:
-        # A connection that had ended meanwhile says so at once; another one is made.
+        # A closed connection fails immediately; a new one is made.
         if time.monotonic() - began > AT_ONCE:
             raise
     return server._client._sessions.run(None, request)
@@ -70,4 +70,4 @@ def ask(operator: Operator, *command: Argument) -> Any:
 AT_ONCE = 0.5
 """Seconds."""
 KINDS = {"hub": "interlock_version", "valkey": "valkey_version", "redis": "redis_version"}
-"""Lines of INFO by which each is known, the first that fits."""
+"""Lines of INFO that identify each kind; the first match counts."""

@@ -1,4 +1,4 @@
-"""The form of a server-sent event."""
+"""The format of a server-sent event."""
 
 from __future__ import annotations
 

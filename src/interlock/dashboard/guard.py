@@ -1,8 +1,8 @@
 """Checks of every request before it is answered, and the headers of every answer.
 
-Which names it was asked for by is checked against DNS rebinding: a page of another site that has
-its own name point here asks by that name. Where a request comes from is checked against pages that
-send requests of their own, beside the cookie, which those do not get, and the mark.
+The requested host name is checked against DNS rebinding: a page of another site whose own name
+resolves to this address sends that name. The origin is checked against pages that send requests of
+their own, in addition to the cookie, which those do not get, and the mark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 class Guard:
-    """The hosts and origins that a dashboard answers."""
+    """The hosts and origins that a dashboard accepts."""
 
     def __init__(self, settings: Settings) -> None:
         names = {*LOOPBACK} if is_loopback(settings.host) else set()
@@ -40,7 +40,7 @@ class Guard:
         self._allowed = {name.lower() for name in settings.allowed_hosts}
 
     def check_host(self, host: str, own: str) -> None:
-        """Refuse a request that names another host; `own` is the address it has come to."""
+        """Refuse a request that names another host; `own` is the address it arrived at."""
         name = name_of(host)
         if host.lower() in self._allowed or name in self._allowed or name in self._names:
             return
@@ -53,7 +53,7 @@ class Guard:
         )
 
     def check_origin(self, headers: Mapping[str, str], changes: bool) -> None:
-        """Refuse a request that a page of another site has made."""
+        """Refuse a request from a page of another site."""
         site = headers.get("sec-fetch-site", "none")
         if site not in ("same-origin", "none"):
             raise Refusal(403, "the request comes from another site")
@@ -70,7 +70,7 @@ class Guard:
 
 
 def name_of(host: str) -> str:
-    """Return the name in a Host header, without its port; empty if it is none."""
+    """Return the name in a Host header, without its port; empty if it is invalid."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Identities: who asks, by a cookie or a token, and the access to the engine that goes with it."""
+"""Identities: the user, by a cookie or a token, and that user's access to the engine."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from interlock.engine.server import Server
 from interlock.errors import EngineUnavailable, InterlockError
 
 TRIES = 2
-"""Logins that are tried on the engine at a time."""
+"""Concurrent login attempts on the engine."""
 LONGEST = 1_024
 """Bytes of a user's name, a password, a token."""
 
 
 @dataclass(slots=True)
 class Identity:
-    """The one who asks."""
+    """The user of a request."""
 
     access: Access
     id: str
-    """The cookie's; empty for who sends a token with each request, as no page can."""
+    """The cookie's id; empty for a client that sends a token with each request, as no page can."""
     session: Session | None = None
     is_new: bool = False
-    """The cookie is to be set."""
+    """True if the cookie must be set."""
 
 
 class Identities:
-    """All who may ask."""
+    """All users with access."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class Identities:
             self._shared = Access(Client(Engine(self._target)), self._target.user or None)
 
     def of(self, cookie: str, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks; Refusal where they have to log in first."""
+        """Return the user of a request; raise Refusal if a login is needed."""
         settings = self._settings
         if settings.login == "none":
             assert self._shared is not None
@@ -71,7 +71,7 @@ class Identities:
         return Identity(session.access, cookie, session)
 
     async def log_in(self, given: Mapping[str, Any], address: str) -> str:
-        """Return the cookie of a new session; Refusal where it is nobody's."""
+        """Return the cookie of a new session; raise Refusal for a failed login."""
         settings = self._settings
         if settings.login == "none":
             return new_id()
@@ -82,7 +82,7 @@ class Identities:
         user, password = _text(given, "user"), _text(given, "password")
         if wait := self._brake.holds(address):
             raise _too_many(wait)
-        # Noted first and taken back: otherwise many could be tried at the same time.
+        # Noted first and taken back on success: otherwise many could be tried at the same time.
         self._brake.failed(address)
         try:
             async with self._tries:
@@ -92,18 +92,18 @@ class Identities:
                 self._brake.right(address)
             raise
         except BaseException:
-            # The engine has not said that it is wrong: it may be away.
+            # The engine has not refused it: it may be unreachable.
             self._brake.right(address)
             raise
         self._brake.right(address)
         return self.sessions.begin(access, user, own=True)
 
     def _check_token(self, token: str, address: str) -> None:
-        """Refuse a wrong token; the right one is let in however many wrong ones came before it.
+        """Refuse a wrong token; the right one is accepted however many wrong ones came before it.
 
         A token is too long to be guessed, and everybody behind a proxy has one address.
         """
-        # Of the same length for all, so that the time tells nothing.
+        # Of the same length for all, so that the time reveals nothing.
         theirs, ours = (hmac.digest(KEY, one.encode(), "sha256") for one in
                         (token, self._settings.token))  # fmt: skip
         if not hmac.compare_digest(theirs, ours):
@@ -112,7 +112,7 @@ class Identities:
             raise Refusal(401, "that is not the token")
 
     async def _known(self, user: str, password: str) -> Access:
-        """Return the access of a user of the engine; Refusal where the engine does not know it."""
+        """Return the access of a user of the engine; raise Refusal if the engine refuses it."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, self._tried, user, password)
         if found is None:
@@ -130,8 +130,8 @@ class Identities:
         return Access(found, user)
 
     def _is_open(self, user: str, known: Client) -> bool:
-        """Return whether the engine takes any password of a user."""
-        # Of a hub's users that is the default one at most, and a hub logs each login that fails.
+        """Return whether the engine accepts any password of a user."""
+        # On a hub at most the default user is like that, and a hub logs each failed login.
         if user != "default" and facts(Operator(Server(known)))["kind"] == "hub":
             return False
         wrong = self._tried(user, secrets.token_hex(16))
@@ -140,7 +140,7 @@ class Identities:
         return wrong is not None
 
     def _tried(self, user: str, password: str) -> Client | None:
-        """Return a client that acts as a user; None where the engine refuses that."""
+        """Return a client that acts as a user; None if the engine refuses the login."""
         client = Client(Engine(replace(self._target, user=user, password=password)))
         try:
             ask(Operator(Server(client)), "PING")
@@ -150,7 +150,7 @@ class Identities:
                 return None
             raise
         except InterlockError as error:
-            # Another no than that: it is known, and has few rights.
+            # Another refusal: the user is known, and has few rights.
             if is_stranger(error):
                 client.close()
                 return None

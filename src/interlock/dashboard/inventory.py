@@ -1,4 +1,4 @@
-"""Lists of what else there is beside queues: schedules, and a hub's tables, stores and topics."""
+"""Lists of everything except queues: schedules, and a hub's tables, stores and topics."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from interlock.engine.queue_counts import QueueCounts
 
 TIMERS = 1_000
-"""Entries of timetables that are shown."""
+"""Maximum timetable entries that are shown."""
 TOPICS = 1_000
-"""Topics that are shown."""
+"""Maximum topics that are shown."""
 PAGE = 512
 
 Answer = dict[str, Any]
@@ -31,7 +31,7 @@ def _list(name: str, function: Callable[[Operator, QueueCounts], Answer]) -> Rou
 
 
 def schedules(operator: Operator, counts: QueueCounts) -> Answer:
-    """Return the entries of all timetables: when each comes next, and came last."""
+    """Return the entries of all timetables, with their next and last times."""
     found: list[Answer] = []
     for name in counts.names(operator):
         if not name.endswith(timer.SUFFIX):
@@ -66,7 +66,7 @@ def tables(operator: Operator, counts: QueueCounts) -> Answer:
 
 
 def stores(operator: Operator, counts: QueueCounts) -> Answer:
-    """Return the stores of a hub: what each was told, and its figures."""
+    """Return the stores of a hub: each one's declaration, and its figures."""
     return _of_hub(operator, lambda: [_pairs(one) for one in ask(operator, "STORE", "LIST")])
 
 
@@ -82,7 +82,7 @@ def topics(operator: Operator, counts: QueueCounts) -> Answer:
 
 
 def sources(operator: Operator, counts: QueueCounts) -> Answer:
-    """Return what brings messages from elsewhere: nothing does so yet."""
+    """Return the sources of messages from other systems: none exist yet."""
     return {"items": [], "note": "this engine reports no sources"}
 
 
@@ -98,7 +98,7 @@ def _figures(found: dict[str, dict[str, int]]) -> list[Answer]:
 
 
 def _pairs(reply: Any) -> Answer:
-    """Return a map, which comes as names and values one after the other."""
+    """Return a map from a reply that alternates names and values."""
     texts = [
         one.decode(errors="backslashreplace") if isinstance(one, bytes) else one for one in reply
     ]
@@ -106,13 +106,13 @@ def _pairs(reply: Any) -> Answer:
 
 
 class _Asker:
-    """An operator, as those who ask a hub take their client."""
+    """An operator with the interface of a client, for queries to a hub."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
 
     def call(self, *words: Any) -> object:
-        """Send a command, and answer its reply."""
+        """Send a command, and return its reply."""
         return ask(self._operator, *words)
 
 

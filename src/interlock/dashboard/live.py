@@ -1,7 +1,7 @@
 """Live figures, as a stream of server-sent events to one page.
 
-A page that reads slowly is given what is newest when it is ready for more, and is told how many
-events it has missed; one that reads nothing for `PATIENCE` seconds is closed.
+A page that reads slowly gets the newest state when it is ready for more, with the number of missed
+events; a page that reads nothing for `PATIENCE` seconds is closed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 PATIENCE = 30.0
 """Seconds for which a page may read nothing."""
 SILENCE = 10.0
-"""Seconds after which something is sent in any case, so that who has gone is noticed."""
+"""Seconds after which a message is sent in any case, to notice closed pages."""
 MOST = 256
-"""Pages that may be open at a time."""
+"""Maximum open pages."""
 
 
 class Stream:
@@ -45,7 +45,7 @@ class Stream:
         self._news.set()
 
     async def run(self, headers: list[tuple[bytes, bytes]], receive: Receive, send: Send) -> None:
-        """Serve the page until it has gone."""
+        """Serve the page until it is closed."""
         gone = asyncio.create_task(self._until_gone(receive))
         session, watcher = self._session, self._access.watcher
         if session is not None:
@@ -103,7 +103,7 @@ class Stream:
         await self._sent(send, b"", more=False)
 
     async def _sent(self, send: Send, chunk: bytes, more: bool = True) -> bool:
-        """Send; return False where the page does not read."""
+        """Send; return False if the page does not read."""
         if more and not chunk:
             return True
         try:
@@ -122,8 +122,8 @@ class Stream:
 
 
 async def _abort(send: Send) -> None:
-    """Close a connection whose other end takes nothing, not even an end."""
-    # uvicorn gives no other way; without it the socket stays until the kernel gives it up.
+    """Close a connection whose other end reads nothing, not even the end."""
+    # uvicorn has no other way; without it the socket stays until the kernel times out.
     transport = getattr(getattr(send, "__self__", None), "transport", None)
     if transport is not None:
         transport.abort()

@@ -1,4 +1,4 @@
-"""Answers about messages: pages of them by state, key, task and error, and one with all of it."""
+"""Answers about messages: pages of them by state, key, task and error, and single ones in full."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from interlock.message import State
 PAGE = 256
 """Messages of one round trip."""
 MOST = 200
-"""Messages in an answer, or a few more: those that came with the last round trip."""
+"""Messages in an answer, or slightly more: the last round trip is not cut."""
 SCANNED = 10_000
-"""Messages that are looked at for one answer, at most."""
+"""Maximum messages that are read for one answer."""
 PATIENCE = 0.5
-"""Seconds after which an answer says what was found so far."""
+"""Seconds after which an answer has the matches so far."""
 EXPLAINED = 100
-"""Messages of an explanation."""
+"""Maximum messages of an explanation."""
 GROUPS = 50
-"""Kinds of errors that are told."""
+"""Maximum kinds of errors that are listed."""
 NAMED = 32
-"""Of those, how many are told with their keys and task."""
+"""Number of those that are listed with their keys and task."""
 ANCHORS = 8
-"""Dead letters by which a next page is found; the first of them that is still there counts."""
+"""Dead letters that locate the next page; the first that still exists counts."""
 
 Keep = Callable[[Stored], bool]
 
 
 async def messages(call: Call) -> dict[str, Any]:
-    """Return unsettled messages that match, and where to go on."""
+    """Return unsettled messages that match, and the place of the next page."""
     queue, state, key = call.queue, call.text("state"), call.text("key")
     if state and state not in (*get_args(State), "dead"):
         allowed = ", ".join((*get_args(State), "dead"))
@@ -48,7 +48,7 @@ async def messages(call: Call) -> dict[str, Any]:
     keep = matching(state, key, call.text("task"), call.text("error"))
     if state == "dead":
         return await call.access.run(_dead, queue, keep, cursor, limit, "cursor")
-    # With filters more is looked at than is told.
+    # With filters, more messages are read than returned.
     filtered = any(call.query.get(name) for name in ("state", "key", "task", "error"))
     count = PAGE if filtered else limit
     return await call.access.run(_messages, queue, keep, key, cursor, limit, count)
@@ -97,7 +97,7 @@ def _chosen(call: Call) -> tuple[str, str, str, str]:
 
 
 def matching(state: str, key: str, task: str, error: str, group: str = "") -> Keep:
-    """Return a test of messages; what is empty, is not asked for."""
+    """Return a predicate on messages; empty filters are ignored."""
     wanted, words, named = key.encode(errors="surrogateescape"), error.lower(), task.lower()
 
     def keep(one: Stored) -> bool:
@@ -116,7 +116,7 @@ def matching(state: str, key: str, task: str, error: str, group: str = "") -> Ke
 
 def _is_on(one: Stored, wanted: bytes, text: str) -> bool:
     keys = (*one.keys, *one.shared)
-    # As text too: of a key that is not UTF-8 that is all a page has.
+    # As text too: a page has only that for a key that is not UTF-8.
     return wanted in keys or ("\\" in text and text in key_names(keys))
 
 
@@ -125,7 +125,7 @@ def _messages(
 ) -> dict[str, Any]:
     found: dict[int, Stored] = {}
     if key and not cursor:
-        # Those in front on it are found at once, however many messages there are.
+        # Messages in front on it are found directly, however many messages there are.
         explained = operator.explain(queue, key=key.encode(), limit=limit)
         for node in explained.nodes if explained else ():
             one = operator.peek(queue, node.id)
@@ -181,9 +181,9 @@ def _dead(
 
 
 def anchor(operator: Operator, queue: str, after: str) -> bytes:
-    """Return the dead letter behind which a page goes on: the last one that is still there.
+    """Return the dead letter behind which a page continues: the last one that still exists.
 
-    Where none of them is, it begins anew.
+    If none does, the page starts over.
     """
     if after:
         for id in after.split(","):
@@ -230,7 +230,7 @@ def _message(operator: Operator, queue: str, id: int, counts: QueueCounts) -> di
 
 
 def failures(found: Stored) -> list[dict[str, Any]]:
-    """Return the failures of all attempts that are known, the newest first."""
+    """Return the known failures of all attempts, the newest first."""
     told = []
     for one in found.failures:
         text, _, traceback = one.text.partition("\n")

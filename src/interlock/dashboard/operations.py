@@ -1,4 +1,4 @@
-"""Operations: what changes messages and queues, for a dashboard that was started to write."""
+"""Operations that change messages and queues, for a dashboard that was started to write."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ THEN = ("retry", "hold", "dead", "skip")
 KEYS = 1_000
 """Keys of one request to pause or resume."""
 BATCH = 1_000
-"""Dead letters that one request puts again or drops."""
+"""Dead letters that one request requeues or discards."""
 EDITED = ("args", "kwargs", "text")
-"""The parts of a payload that may be sent anew."""
+"""The parts of a payload that may be edited."""
 STATED = ("keys", "shared")
-"""The keys of an edited message, where no rule is to compute them."""
+"""The keys of an edited message, if no rule computes them."""
 CHOSEN = ("task", "error", "key", "group", "after", "until")
-"""By what dead letters are chosen, and where a request goes on."""
+"""Filters of dead letters, and the place where a request continues."""
 PATIENCE = 1.0
-"""Seconds after which it says how many it was so far."""
+"""Seconds after which it reports the number so far."""
 PAGE = 256
 
 
@@ -49,7 +49,7 @@ def _change(function: str) -> Route:
 
 
 async def requeue(call: Call) -> dict[str, Any]:
-    """Put a dead letter again, as it was or edited."""
+    """Requeue a dead letter, unchanged or edited."""
     queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED, *STATED)
     return await call.access.run(_requeue, queue, id, given)
 
@@ -74,7 +74,7 @@ def _requeue(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> 
 
 
 async def edited_keys(call: Call) -> dict[str, Any]:
-    """Return the keys of a dead letter, and those that it would have as edited."""
+    """Return the keys of a dead letter, and its keys as edited."""
     queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED)
     return await call.access.run(_edited_keys, queue, id, given)
 
@@ -131,7 +131,7 @@ def _gate(function: Literal["pause", "resume"]) -> Route:
 
 
 def keys_of(given: Any) -> tuple[bytes, ...]:
-    """Return the keys that were sent; none for None, which stands for the queue itself."""
+    """Return the keys that were sent; empty for None, which is the queue itself."""
     if given is None:
         return ()
     if not isinstance(given, list) or not 1 <= len(given) <= KEYS:
@@ -191,7 +191,7 @@ def _each(
     after: str,
     until: int | None,
 ) -> dict[str, Any]:
-    """Put again or drop the dead letters that match, as many as there is time for."""
+    """Requeue or discard the matching dead letters, as many as time allows."""
     changed, at = 0, anchor(operator, queue, after)
     stop = time.monotonic() + PATIENCE
     while True:
@@ -200,20 +200,20 @@ def _each(
             if changed >= BATCH or time.monotonic() > stop:
                 return _so_far(changed, at, until)
             if (until is not None and one.id >= until) or not keep(one):
-                # It stays, so what comes is found behind it.
+                # It stays, so the next ones are found behind it.
                 at = str(one.id).encode()
             elif function == "discard":
                 changed += operator.discard(queue, one.id)
             elif (new := operator.requeue(queue, one.id)) is not None:
                 changed += 1
-                # What is put from here on and dies is left alone: it may be one of these.
+                # Later deaths are left alone: they may be messages requeued here.
                 until = until or new
         if not some:
             return {"changed": changed, "left": False}
 
 
 def _so_far(changed: int, at: bytes, until: int | None) -> dict[str, Any]:
-    """Return an answer that says where the next request goes on."""
+    """Return an answer with the place where the next request continues."""
     after = None if at == b"0" else at.decode()
     return {"changed": changed, "left": True, "after": after, "until": until and str(until)}
 

@@ -17,7 +17,7 @@ TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-"""Of nothing else is a file given."""
+"""Types of the files that are served."""
 
 
 class Pages:
@@ -29,7 +29,7 @@ class Pages:
         self._read: dict[str, tuple[str, bytes]] = {}
 
     def file(self, name: str) -> tuple[bytes, str, str] | None:
-        """Return a file's bytes, its type and its tag; None where there is none of this name."""
+        """Return a file's bytes, its type and its tag; None if it does not exist."""
         if "\0" in name or "\\" in name:
             return None
         path = (self._folder / name).resolve()
@@ -41,14 +41,14 @@ class Pages:
             tag = f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
             known = self._read.get(str(path))
             if known is None or known[0] != tag:
-                # By its real path, of which there are no more than files.
+                # By its real path: there are no more of these than files.
                 known = self._read[str(path)] = tag, self._placed(path)
         except OSError:
             return None
         return known[1], kind, tag
 
     def _placed(self, path: Path) -> bytes:
-        """Read a file; a page is told the path under which a proxy shows it."""
+        """Read a file; a page gets the path under which a proxy shows it."""
         data = path.read_bytes()
         return data.replace(BASE, self._base.encode()) if path.suffix == ".html" else data
 

@@ -1,7 +1,7 @@
-"""Paths of requests: taken apart before they are decoded, so that a name may hold any character.
+"""Paths of requests: split before they are decoded, so that a name may hold any character.
 
-A name stands in a path percent-encoded. A segment that begins with a bare ``=`` is the name's bytes
-in base64 (url-safe, without padding) behind that: so must be written what browsers and proxies
+A name in a path is percent-encoded. A segment that begins with a bare ``=`` is the name's bytes in
+base64 (url-safe, without padding) behind that: it is needed for names that browsers and proxies
 would take for steps, ``.`` and ``..``. A name's own ``=`` is ``%3D``.
 """
 
@@ -22,7 +22,7 @@ def segments(raw: bytes) -> tuple[str, ...]:
 
 
 def decoded(segment: str) -> str:
-    """Return the name that a segment stands for; Refusal where it is none."""
+    """Return the name of a segment; raise Refusal if it is invalid."""
     if segment.startswith("="):
         whole = segment[1:] + "=" * (-(len(segment) - 1) % 4)
         try:
@@ -45,7 +45,7 @@ def encoded(name: str) -> str:
 
 
 def message_id(text: str) -> int:
-    """Return the id that a segment stands for; Refusal where it is none."""
+    """Return the id of a segment; raise Refusal if it is invalid."""
     if text.isascii() and text.isdigit() and len(text) <= 16 and 0 < int(text) <= MAX_NUMBER:
         return int(text)
     raise Refusal(400, f"{text[:40]!r} is not a message id; allowed: a whole number")

@@ -22,7 +22,7 @@ from interlock.limits import MAX_PAYLOAD
 from interlock.worker.tasks import UnknownVersion
 
 SHOWN = 262_144
-"""Characters of a payload that are shown; more is cut, and cannot be edited."""
+"""Characters of a payload that are shown; a longer one is cut, and cannot be edited."""
 SAFE = 2**53 - 1
 """The largest whole number that a browser does not round."""
 DEEPEST = 100
@@ -31,13 +31,13 @@ DEEPEST = 100
 
 @dataclass(slots=True)
 class Payload:
-    """A payload, taken apart."""
+    """A payload, parsed."""
 
     kind: str
     """``task``, ``json``, ``text`` or ``binary``."""
     text: str
     edit: bool
-    """It can be put again with what is written here instead."""
+    """True if it can be requeued with edits."""
     task: str | None = None
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Payload:
 
 
 def read(data: bytes) -> Payload:
-    """Return a payload as people read it."""
+    """Return a payload for people."""
     found = _task(data) or _text(data) or _packed(data)
     if found is None:
         found = Payload("binary", data[: SHOWN // 2].hex(), edit=False)
@@ -59,8 +59,8 @@ def read(data: bytes) -> Payload:
 
 
 def task_of(data: bytes) -> str | None:
-    """Return the name of the task that a payload calls; None if it is no call."""
-    # A map of MessagePack: of up to 15 pairs, or with its size in 16 bits.
+    """Return the name of the task that a payload calls; None if it is not a call."""
+    # A MessagePack map: up to 15 pairs, or with its size in 16 bits.
     if not data or not (0x80 <= data[0] <= 0x8F or data[0] == 0xDE):
         return None
     try:
@@ -70,9 +70,9 @@ def task_of(data: bytes) -> str | None:
 
 
 def edited(data: bytes, given: dict[str, Any]) -> bytes:
-    """Return a payload with what was edited: ``args`` and ``kwargs`` of a call, or ``text``.
+    """Return a payload with the edits: ``args`` and ``kwargs`` of a call, or ``text``.
 
-    Arguments that were left as they were keep their bytes, whatever type they are of.
+    Unchanged arguments keep their bytes, whatever their type.
     """
     known = read(data)
     if not known.edit:
@@ -116,7 +116,7 @@ def _edited_call(data: bytes, known: Payload, given: dict[str, Any]) -> bytes:
 
 
 def _written(value: Any, before: tuple[Any, msgspec.Raw] | None) -> msgspec.Raw:
-    """Return an argument as MessagePack; the bytes it had where it is as it was."""
+    """Return an argument as MessagePack; its original bytes if unchanged."""
     if before is not None:
         shown, raw = before
         if _same(value, shown):
@@ -129,9 +129,9 @@ def _written(value: Any, before: tuple[Any, msgspec.Raw] | None) -> msgspec.Raw:
 
 
 def _merged(value: Any, shown: Any, original: Any) -> Any:
-    """Return an edited value, with what is as it was shown as it was in the original.
+    """Return an edited value, whose unchanged parts are as in the original.
 
-    So bytes, dates and the like stay what they are beside what was edited.
+    Bytes, dates and the like keep their type next to the edits.
     """
     if _same(value, shown):
         return original
@@ -141,7 +141,7 @@ def _merged(value: Any, shown: Any, original: Any) -> Any:
         pairs = zip(value, known, strict=False)
         return [_merged(one, *before) for one, before in pairs] + rest
     if isinstance(value, dict) and isinstance(original, dict):
-        # What is no text as a name was shown as text.
+        # A name that is not text was shown as text.
         names = {name if isinstance(name, str) else str(plain(name)): name for name in original}
         return {
             names.get(name, name): (
@@ -153,12 +153,12 @@ def _merged(value: Any, shown: Any, original: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    # 1.0 comes back from a browser as 1; True is no number there.
+    # 1.0 comes back from a browser as 1; True is not a number there.
     return bool(one == other) and _shape(one) == _shape(other)
 
 
 def _shape(value: Any) -> Any:
-    """Return where the truths and falsehoods are, which Python takes for 1 and 0."""
+    """Return the places of booleans, which Python compares equal to 1 and 0."""
     if isinstance(value, list):
         return [_shape(one) for one in value]
     if isinstance(value, dict):
@@ -195,7 +195,7 @@ def _text(data: bytes) -> Payload | None:
 
 
 def _packed(data: bytes) -> Payload | None:
-    """Return what is MessagePack, but no call."""
+    """Return a MessagePack value that is not a call."""
     try:
         value = msgspec.msgpack.decode(data)
         if not isinstance(value, dict | list | str):
@@ -206,7 +206,7 @@ def _packed(data: bytes) -> Payload | None:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a value as JSON has it; raises RecursionError where it is too deep."""
+    """Return a value as JSON; raise RecursionError if it is nested too deep."""
     if depth > DEEPEST:
         raise RecursionError
     if isinstance(value, dict):
@@ -226,7 +226,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def _is_safe(value: Any) -> bool:
-    """Return whether a browser gives back what it was given."""
+    """Return whether a browser returns the value unchanged."""
     if isinstance(value, list):
         return all(map(_is_safe, value))
     if isinstance(value, dict):
@@ -239,7 +239,7 @@ def _json(value: Any) -> str:
 
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-"""Exceptions of taking apart what is no MessagePack, or cannot be shown as JSON."""
+"""Exceptions of parsing bytes that are not MessagePack, or cannot be shown as JSON."""
 
 
 class _Head(msgspec.Struct):

@@ -16,21 +16,21 @@ from interlock.explanation import key_names
 from interlock.roots import Roots
 
 HOT = 50
-"""Keys that are shown of a queue."""
+"""Maximum keys of a queue that are shown."""
 PAGES = 8
-"""Round trips for them, at most."""
+"""Maximum round trips for them."""
 PAUSED = 1_000
-"""Paused keys that are shown."""
+"""Maximum paused keys that are shown."""
 PROBED = 1_000
-"""Queues of which it is asked whether this user may operate them."""
+"""Queues for which this user's right to operate is checked."""
 NO_QUEUE = "interlock-dashboard-asks"
-"""The name of no queue and of no worker."""
+"""A name that no queue and no worker has."""
 CHANGES = 100
-"""Changes that are shown."""
+"""Maximum changes that are shown."""
 
 
 async def server(call: Call) -> dict[str, Any]:
-    """Return what the engine is, who is asking, and what they may."""
+    """Return the engine, the user, and the user's rights."""
     refused: dict[str, str] = {}
     try:
         found = await call.access.run(facts)
@@ -38,7 +38,7 @@ async def server(call: Call) -> dict[str, Any]:
     except InterlockError as error:
         if call.settings.login == "user" and is_stranger(error):
             raise
-        # The page is shown all the same, and goes on when the engine is back.
+        # The page is shown anyway, and updates when the engine is reachable again.
         found = {"kind": "", "version": "", "error": str(error)}
     operates = call.settings.write and not refused.get("")
     return {
@@ -56,8 +56,8 @@ async def server(call: Call) -> dict[str, Any]:
 def _refused(operator: Operator, counts: QueueCounts, kind: str) -> dict[str, str]:
     """Return the queues that this user may not operate, each with the engine's reason.
 
-    Under an empty name the reason for all of them. A call that changes nothing is refused as one
-    that changes something would be: on a hub by its class, on Redis by the commands that it runs.
+    Under an empty name the reason for all of them. The check calls a function without effect, which
+    is refused as a change would be: on a hub by its class, on Redis by the commands that it runs.
     """
     try:
         names = counts.names(operator)[:PROBED] or [NO_QUEUE]
@@ -114,7 +114,7 @@ def _queues(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]:
 
 
 def stall(roots: Roots | None, stats: dict[str, int]) -> dict[str, Any] | None:
-    """Return how many messages are blocked, and by what; None: nothing that anybody should see."""
+    """Return the number of blocked messages, and their roots; None if nothing needs attention."""
     if roots is None or not roots.is_stall(stats["unsettled"]):
         return None
     return {
@@ -140,7 +140,7 @@ def _is_paused(operator: Operator, name: str) -> bool:
 
 
 async def queue(call: Call) -> dict[str, Any]:
-    """Return what there is to know of one queue."""
+    """Return everything known about one queue."""
     name = call.queue
     return await call.access.run(_queue, call.access.counts, name)
 
@@ -162,7 +162,7 @@ def _queue(operator: Operator, counts: QueueCounts, name: str) -> dict[str, Any]
 
 
 def _options(operator: Operator, name: str) -> dict[str, str]:
-    """Return what is declared; nothing to a user who may only read."""
+    """Return the declared options; empty if the user may only read."""
     try:
         return {key.lower(): value for key, value in operator.options(name).items()}
     except InterlockError as error:
@@ -172,9 +172,9 @@ def _options(operator: Operator, name: str) -> dict[str, str]:
 
 
 def existing(operator: Operator, counts: QueueCounts, name: str) -> dict[str, int]:
-    """Return the counts of a queue; Refusal if there is none of this name."""
+    """Return the counts of a queue; raise Refusal if it does not exist."""
     stats = operator.stats(name)
-    # One that was ever put into, declared, sealed or paused, is found by its counts or its name.
+    # A queue that was ever put into, declared, sealed or paused is found by its counts or its name.
     known = any(stats.get(count) for count in ("puts", "unsettled", "sealed", "paused", "dead"))
     if known or name in counts.names(operator):
         return stats
@@ -182,7 +182,7 @@ def existing(operator: Operator, counts: QueueCounts, name: str) -> dict[str, in
 
 
 def histogram(depths: list[int]) -> list[dict[str, Any]]:
-    """Return how many of the keys that were seen are how deep: 1, 2 to 3, 4 to 7 and so on."""
+    """Return a histogram of the listed keys' depths: 1, 2 to 3, 4 to 7 and so on."""
     found: dict[int, int] = {}
     for depth in depths:
         found[depth.bit_length()] = found.get(depth.bit_length(), 0) + 1

@@ -1,4 +1,4 @@
-"""Refusals of the dashboard: a status of HTTP, and words; what errors of the engine become."""
+"""Refusals of the dashboard: an HTTP status, and words; the mapping from the engine's errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from interlock.errors import EngineUnavailable, Full, InterlockError, ShutDown
 
 
 class Refusal(Exception):
-    """An answer that is not what was asked for."""
+    """An answer that refuses the request."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -16,7 +16,7 @@ class Refusal(Exception):
 
 
 def of(error: Exception) -> Refusal:
-    """Return the refusal that says what an error of the engine said."""
+    """Return the refusal for an error of the engine."""
     text = str(error)
     if isinstance(error, Refusal):
         return error
@@ -32,10 +32,10 @@ def of(error: Exception) -> Refusal:
 
 
 def is_stranger(error: Exception) -> bool:
-    """Return whether the engine does not know who asked."""
+    """Return whether the engine refused the login."""
     return bool(WRONG_USER.search(str(error)))
 
 
 NO_RIGHT = re.compile(r"\bNOPERM\b|The user executing the script can't|ACL failure in script")
-"""Words of a hub, and of Redis to those who may call a function and not do what it does."""
+"""Error words of a hub, and of Redis for users who may call a function but not its commands."""
 WRONG_USER = re.compile(r"\b(WRONGPASS|NOAUTH)\b")

@@ -1,4 +1,4 @@
-"""Workers that have announced themselves, asked for while a page shows them."""
+"""Announced workers, polled while a page shows them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger("interlock.dashboard")
 
 EVERY = 2.0
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 SHARE = 10
-"""Times as long as a look took, if that is longer."""
+"""Multiple of a poll's duration, if that is longer."""
 
 
 class Roster:
-    """All workers, by the queue at which they announced themselves."""
+    """All workers, by the queue of their announcement."""
 
     def __init__(self, access: Access, ring: Callable[[], None]) -> None:
         self.pages = 0
         self.version = 0
-        """Rises when there is a new message."""
+        """Rises with each new message."""
         self.message = b""
         self._access = access
         self._ring = ring
         self._task = asyncio.create_task(self._watch(), name="interlock-dashboard-workers")
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop polling."""
         self._task.cancel()
 
     async def _watch(self) -> None:
@@ -45,7 +45,7 @@ class Roster:
             try:
                 found = await self._access.watch(all_workers, self._access.counts)
             except InterlockError:
-                # The one who looks at the counts tells of it.
+                # The poller of the counts reports it.
                 pass
             except Exception:
                 _log.exception("the workers could not be listed")

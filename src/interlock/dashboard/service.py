@@ -18,16 +18,16 @@ LACKING = f"the dashboard needs starlette and uvicorn: {needs('dashboard')}"
 END = 3
 """Seconds that requests have for finishing at the end."""
 DEAD = 60_000
-"""Milliseconds after which the kernel closes a connection whose other end takes nothing."""
+"""Milliseconds after which the kernel closes a connection whose other end reads nothing."""
 
 
 def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve until TERM or INT; call `ready` with the address once requests are taken.
 
     Raises:
-        ImportError: starlette or uvicorn is not there.
-        OSError: the address cannot be had.
-        ValueError: the settings would let in who should not be.
+        ImportError: starlette or uvicorn is not installed.
+        OSError: the address cannot be bound.
+        ValueError: the settings would admit unauthorised users.
     """
     Service(settings).run(ready)
 
@@ -73,11 +73,11 @@ class Service:
             _asgi(dashboard),
             lifespan="on",
             log_config=None,
-            # Of requests that are none it would tell as warnings, and anybody can send them.
+            # It would log invalid requests as warnings, and anyone can send them.
             log_level="error",
             access_log=False,
             server_header=False,
-            # The address of a header, from loopback, would let whoever writes it try for ever.
+            # A header's address claiming loopback would let its sender try passwords for ever.
             proxy_headers=False,
             ws="none",
             timeout_graceful_shutdown=END,
@@ -87,7 +87,7 @@ class Service:
         self._server = Server(config)
 
     def run(self, ready: Callable[[str], None] = lambda url: None) -> None:
-        """Serve until `stop`, or TERM or INT where this is the main thread."""
+        """Serve until `stop`, or TERM or INT if this is the main thread."""
         self._ready = ready
         with self._listener:
             asyncio.run(self._server.serve(sockets=[self._listener]))
@@ -98,7 +98,7 @@ class Service:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; OSError where the address cannot be had."""
+    """Return a listening socket; raise OSError if the address cannot be bound."""
     name = host.strip("[]")
     family, kind, protocol, _, place = socket.getaddrinfo(
         name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -107,7 +107,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # What it accepts has them from it.
+        # Accepted sockets inherit them.
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD)
         made.bind(place)
@@ -120,18 +120,18 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(settings: Settings, port: int) -> str:
-    """Return the URL at which the page is."""
+    """Return the URL of the page."""
     host = f"[{settings.host}]" if ":" in settings.host.strip("[]") else settings.host
     return f"http://{host.replace('[[', '[').replace(']]', ']')}:{port}{settings.base_path}/"
 
 
 def _asgi(dashboard: Any) -> Any:
-    """Return it as uvicorn's types have it."""
+    """Return it with uvicorn's type."""
     return dashboard
 
 
 CONNECTIONS = 512
-"""Connections at a time; one more is answered with 503."""
+"""Maximum connections; a further one gets 503."""
 HEAD = 65_536
 """Bytes of a request's line and headers."""
 BACKLOG = 128

@@ -1,4 +1,4 @@
-"""Sessions of those who have logged in, and the brake on those who try."""
+"""Sessions of logged-in users, and the delay of failed logins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from interlock.dashboard.access import Access
 
 MOST = 64
-"""Sessions at a time; the one that was not used for the longest time goes for a new one."""
+"""Maximum sessions; the least recently used one is dropped for a new one."""
 IDLE = 8 * 3600.0
 """Seconds without a request after which a session ends."""
 LONGEST = 24 * 3600.0
@@ -23,7 +23,7 @@ PERIOD = 60.0
 INTERVAL = 1.0
 """Seconds between two tries of an address that has failed too often."""
 MOST_ADDRESSES = 10_000
-"""Addresses whose failures are remembered."""
+"""Maximum addresses whose failures are remembered."""
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class Session:
     own: bool
     """The access is this session's alone, and ends with it."""
     pages: int = 0
-    """Streams that are open: whoever has one is there."""
+    """Open streams: a session with one is in use."""
     ended: list[Callable[[], None]] = field(default_factory=list)
-    """Are called when it ends."""
+    """Called when it ends."""
 
 
 class Sessions:
@@ -85,7 +85,7 @@ class Sessions:
             found.access.close()
 
     def sweep(self) -> None:
-        """End those whose time is over."""
+        """End the expired sessions."""
         for id in [id for id, one in self._by_id.items() if self._is_over(one)]:
             self.end(id)
 
@@ -99,9 +99,9 @@ class Sessions:
         return now - one.began > LONGEST or (not one.pages and now - one.used > IDLE)
 
     def mark(self, id: str) -> str:
-        """Return what a request that changes something must carry in a header.
+        """Return the value that a changing request must carry in a header.
 
-        It belongs to the cookie `id`, and only who can read an answer knows it.
+        It belongs to the cookie `id`, and only a client that can read an answer knows it.
         """
         return hmac.new(self._secret, id.encode(), "sha256").hexdigest()
 
@@ -114,7 +114,7 @@ class Brake:
     """Slows down an address whose logins fail, without harm to others.
 
     After too many failures an address has one try a second. There is no limit for all addresses
-    together: with one, anybody could lock out everybody.
+    together: with one, anyone could lock out everybody.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -136,7 +136,7 @@ class Brake:
     def failed(self, address: str) -> bool:
         """Note that a login failed. Returns whether the address has failed too often."""
         address, now = network(address), self._clock()
-        # The one that failed last stands last, and the first goes for a new one.
+        # The last to fail is last, and the first is dropped for a new one.
         times = self._recent(address, now)
         self._failed.pop(address, None)
         self._failed[address] = [*times, now][-FAILURES:]
@@ -145,7 +145,7 @@ class Brake:
         return len(times) >= FAILURES
 
     def right(self, address: str) -> None:
-        """Take back what was noted for a login that did not fail."""
+        """Take back the note of a login that succeeded."""
         times = self._failed.get(address := network(address))
         if times:
             times.pop()
@@ -165,7 +165,7 @@ class Brake:
 
 
 def network(address: str) -> str:
-    """Return what counts as one address: of IPv6 the first 64 bits, which are one customer's."""
+    """Return the unit that counts as one address: for IPv6 the first 64 bits (one customer)."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Settings of a dashboard: which engine, where it serves, who may what."""
+"""Settings of a dashboard: its engine, its address, its users' rights."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ PORT = 8787
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that a dashboard is started with."""
+    """All settings at the dashboard's start."""
 
     url: str
-    """Of the engine."""
+    """URL of the engine."""
 
     host: str = "127.0.0.1"
     port: int = PORT
-    """0: any that is free."""
+    """0: any free port."""
 
     write: bool = False
-    """True: who looks may also operate."""
+    """True if its users may also operate."""
 
     login: Login = "none"
     """``token``: by one secret; ``user``: by a user of the engine, with that user's rights."""
@@ -35,15 +35,15 @@ class Settings:
     """The secret of ``token``."""
 
     allowed_hosts: tuple[str, ...] = ()
-    """Names, beside those of loopback and ``host``, under which it may be asked for."""
+    """Accepted host names, in addition to those of loopback and ``host``."""
 
     base_path: str = ""
-    """The path under which a proxy shows it: ``/ops/queues``; empty: the root."""
+    """Path under which a proxy shows it: ``/ops/queues``; empty: the root."""
 
     static: Path = STATIC
 
     def check(self) -> None:
-        """Raise ValueError for settings that would let in who should not be."""
+        """Raise ValueError for settings that would admit unauthorised users."""
         if self.login == "none" and not is_loopback(self.host):
             raise ValueError(
                 f"host is {self.host!r}, which others can reach; allowed without a login: "
@@ -66,7 +66,7 @@ class Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is only reached from this machine."""
+    """Return whether an address is only reachable from this machine."""
     if host == "localhost":
         return True
     try:

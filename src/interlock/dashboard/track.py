@@ -1,7 +1,7 @@
-"""Events of one queue, asked for while a page shows it, and kept for pages that are slow to read.
+"""Events of one queue, polled while a page shows it, and kept for slow pages.
 
-They are held once, as the bytes that are sent, in batches as they came. A page has a place among
-them; one whose place has gone is told how many it has missed.
+They are held once, as the bytes to send, in batches as they came. A page has a place among them; a
+page whose place was dropped gets the number of missed events.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger("interlock.dashboard")
 
 SHORTEST = 0.1
-"""Seconds between two questions while something happens."""
+"""Seconds between two polls while events come."""
 LONGEST = 0.5
-"""The same after a time in which nothing did."""
+"""The same after a quiet time."""
 SLOWER = 1.3
-"""Times as long it waits after each question to which nothing was the answer."""
+"""Factor by which the pause grows after each empty answer."""
 COUNT = 512
 """Events of one answer."""
 WATCHED = 5.0
-"""Seconds for which the engine goes on collecting when it is not asked again."""
+"""Seconds for which the engine keeps collecting without a further poll."""
 AGAIN = 1.0
-"""Seconds after which an engine that did not answer is asked again."""
+"""Seconds after which an engine that did not answer is polled again."""
 KEPT = 1 << 20
-"""Bytes of events that are kept for slow pages; the last batch in any case."""
+"""Bytes of events that are kept for slow pages; the last batch always is."""
 
 
 class Track:
@@ -49,7 +49,7 @@ class Track:
         self.pages = 0
         self._access = access
         self._ring = ring
-        # Of each batch its number, how many events it tells of and lacks, and its bytes.
+        # For each batch its number, its counts of events and of missing ones, and its bytes.
         self._batches: deque[tuple[int, int, bytes]] = deque()
         self._size = 0
         self._number = 0
@@ -64,19 +64,19 @@ class Track:
         return self._number, self._counted
 
     def since(self, place: tuple[int, int]) -> tuple[tuple[int, int], list[bytes]]:
-        """Return the new place of a page, and the messages it has not had."""
+        """Return the new place of a page, and its unsent messages."""
         number, counted = place
         if number == self._number:
             return place, []
         batches = [data for at, _, data in self._batches if at > number]
         if counted < self._dropped:
-            # So many events are in none of them.
+            # Number of events that are in none of them.
             lost: dict[str, Any] = {"last": None, "missed": self._dropped - counted, "events": []}
             batches.insert(0, frame_of(msgspec.json.encode(lost)))
         return self.begin(), batches
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop polling."""
         self._task.cancel()
         self._batches.clear()
 
@@ -87,7 +87,7 @@ class Track:
             try:
                 found = await self._access.watch(_asked, self.queue, after)
             except EngineUnavailable:
-                # The one who looks at the counts tells of it. What happens meanwhile is missed.
+                # The poller of the counts reports it. Events meanwhile are missed.
                 pause = AGAIN
             except (InterlockError, ValueError) as error:
                 self._add({"last": after, "missed": 0, "events": [], "error": str(of(error))}, 0)
@@ -102,7 +102,7 @@ class Track:
                     pause = SHORTEST
                 else:
                     pause = min(pause * SLOWER, LONGEST)
-                # Behind those that were told, not behind the last: there may be more.
+                # Behind the returned events, not behind the last one: there may be more.
                 after = found.events[-1].number if found.events else found.last
             await asyncio.sleep(pause)
 

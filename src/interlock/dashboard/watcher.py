@@ -1,7 +1,7 @@
-"""The one who asks the engine for all open pages of a login, while any is open.
+"""The poller of the engine for all open pages of a login, while any is open.
 
-What it learnt is held once, however many pages there are, and however slow they are: a page asks
-for what is new since it was last given something, and is told what it has missed.
+Its data is held once, however many pages there are, and however slow they are: a page asks for the
+changes since its last message, and gets the number of missed events.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("interlock.dashboard")
 
 EVERY = 1.0
-"""Seconds between two looks at the counts."""
+"""Seconds between two polls of the counts."""
 SHARE = 3
-"""Times as long as a look took, between its end and the next one, if that is longer."""
+"""Minimum pause after a poll, as a multiple of its duration, if that is longer."""
 GONE = 1_000
-"""Queues that went, of which pages are told."""
+"""Maximum deleted queues that are reported to pages."""
 
 
 class Watcher:
@@ -42,10 +42,10 @@ class Watcher:
         self._tracks: dict[str, Track] = {}
         self._roster: Roster | None = None
         self.tick = 0
-        """The number of the last look."""
+        """Number of the last poll."""
         self.time = 0.0
         self.trouble = ""
-        """The words of the engine's last failure; empty while it answers."""
+        """Text of the engine's last failure; empty while it answers."""
         self._stats: dict[str, tuple[int, dict[str, int]]] = {}
         self._gone: deque[tuple[int, str]] = deque(maxlen=GONE)
         self._told: dict[int, bytes] = {}
@@ -53,7 +53,7 @@ class Watcher:
     # -- Pages --------------------------------------------------------------------------------
 
     def open(self, news: asyncio.Event) -> None:
-        """Add a page, whose event is set when there is something new, as there may be at once."""
+        """Add a page, whose event is set when there is a change, possibly immediately."""
         self._pages.add(news)
         if self._stats or self.trouble:
             news.set()
@@ -83,7 +83,7 @@ class Watcher:
         self.trouble = ""
 
     def follow(self, queue: str) -> Track:
-        """Return the events of a queue, which are asked for until `unfollow`."""
+        """Return the events of a queue, which is polled until `unfollow`."""
         track = self._tracks.get(queue)
         if track is None:
             track = self._tracks[queue] = Track(self._access, queue, self.ring)
@@ -91,7 +91,7 @@ class Watcher:
         return track
 
     def unfollow(self, track: Track) -> None:
-        """Note that one page less looks at a queue."""
+        """Note that one page less shows a queue."""
         track.pages -= 1
         if not track.pages:
             track.close()
@@ -99,14 +99,14 @@ class Watcher:
                 del self._tracks[track.queue]
 
     def roster(self) -> Roster:
-        """Return the workers, which are asked for until as many have called `leave_roster`."""
+        """Return the workers, which are polled until as many have called `leave_roster`."""
         if self._roster is None:
             self._roster = Roster(self._access, self.ring)
         self._roster.pages += 1
         return self._roster
 
     def leave_roster(self, roster: Roster) -> None:
-        """Note that one page less looks at workers."""
+        """Note that one page less shows workers."""
         roster.pages -= 1
         if not roster.pages:
             roster.close()
@@ -114,14 +114,14 @@ class Watcher:
                 self._roster = None
 
     def ring(self) -> None:
-        """Tell all pages that there is something new."""
+        """Notify all pages of a change."""
         for news in self._pages:
             news.set()
 
     # -- Counts -------------------------------------------------------------------------------
 
     def stats_since(self, tick: int) -> bytes:
-        """Return the message with all counts that changed after a look; 0 for all."""
+        """Return the message with all counts that changed after a poll; 0 for all."""
         found = self._told.get(tick)
         if found is None:
             message: dict[str, Any] = {
@@ -165,9 +165,9 @@ class Watcher:
 async def attempted(
     watcher: Watcher, ask: Callable[[], Awaitable[Any]], take: Callable[[Any], None]
 ) -> bool:
-    """Ask the engine, and take the answer; note where it does not answer.
+    """Poll the engine, and store the answer; note a failure.
 
-    Returns True if there is something to tell.
+    Returns True if there is a change to report.
     """
     before = watcher.trouble
     try:

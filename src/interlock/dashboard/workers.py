@@ -1,4 +1,4 @@
-"""Workers that have announced themselves: what each does, its stacks, and a request to end."""
+"""Announced workers: each one's messages, its stacks, and a request to end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _ask(what: str, writes: bool) -> Route:
 
 
 async def answer(call: Call) -> dict[str, Any]:
-    """Return what a worker answered to a request; None as long as it has not."""
+    """Return a worker's answer to a request; None until it has answered."""
     queue, worker, number = call.queue, decoded(call.names[1]), call.names[2]
     for one in await call.access.run(Operator.workers, queue):
         if one.worker == worker:
@@ -41,7 +41,7 @@ async def answer(call: Call) -> dict[str, Any]:
 
 ROUTES = (
     Route("GET", "workers", workers),
-    # What a handler does is looked at, and nothing changes.
+    # The handlers' stacks are only read.
     _ask("stacks", writes=False),
     _ask("drain", writes=True),
     Route("GET", "workers/*/*/answers/*", answer),

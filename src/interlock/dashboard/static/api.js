@@ -1,4 +1,4 @@
-// Requests to the server that gave this page.
+// Requests to the server of this page.
 
 /** The path under which the server stands, without a slash at its end; mostly empty. */
 export const base = new URL("..", import.meta.url).pathname.replace(/\/$/, "");

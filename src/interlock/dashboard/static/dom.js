@@ -89,6 +89,6 @@ export function reconcile(parent, items, keyOf, create, update) {
 export function say(text) {
   const voice = document.getElementById("said");
   voice.textContent = "";
-  // Said in a turn of its own: the same text twice would not be read again.
+  // Announced in a later task: a screen reader does not read the same text twice.
   setTimeout(() => { voice.textContent = visible(text); }, 30);
 }

@@ -51,7 +51,7 @@ export function coarse(seconds) {
 /** 2026-11-23 22:58:01.250Z */
 export function iso(seconds, digits = 3) {
   const at = new Date(seconds * 1000);
-  // What workers say of themselves may be anything.
+  // Workers' announcements may hold anything.
   if (Number.isNaN(at.getTime())) return "–";
   const text = at.toISOString();
   return `${text.slice(0, 10)} ${text.slice(11, 19 + (digits ? digits + 1 : 0))}Z`;

@@ -1,4 +1,4 @@
-// The keyboard. Rows are walked by moving the focus itself, so Enter and readers of the screen follow.
+// The keyboard. Moving between rows moves the focus itself, so Enter and screen readers follow.
 
 import { h } from "./dom.js";
 import { told } from "./parts/dialog.js";

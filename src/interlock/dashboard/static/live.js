@@ -1,4 +1,4 @@
-// The stream of what happens. One connection for the page, whatever it shows.
+// The stream of events. One connection for the page, whatever it shows.
 
 import { base } from "./api.js";
 import { Rates } from "./rates.js";
@@ -44,7 +44,7 @@ export class Live extends EventTarget {
         this.dispatchEvent(new CustomEvent(kind, { detail: JSON.parse(event.data) }));
       });
     }
-    // The server's own word that the engine is gone; the connection stays.
+    // The server's report that the engine is unreachable; the connection stays.
     source.addEventListener("lost", (event) => this.become("lost", JSON.parse(event.data).error));
     source.addEventListener("back", () => this.alive());
     source.onerror = () => {
@@ -78,7 +78,7 @@ export class Live extends EventTarget {
 
   onStats({ time, queues, gone = [] }) {
     this.alive();
-    // The nearest that the two clocks were seen to be: a late message would only make it larger.
+    // The smallest observed difference of the two clocks: a late message would only increase it.
     const offset = time - Date.now() / 1000;
     this.offset = this.offset === 0 || Math.abs(offset - this.offset) > 2 ? offset : Math.max(offset, this.offset - 0.001);
     for (const [name, stats] of queues) this.note(name, stats);

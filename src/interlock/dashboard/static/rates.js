@@ -1,4 +1,4 @@
-// The last minute of each queue: how many were put and done a second, one figure a second.
+// The last minute of each queue: puts and completions, one figure a second.
 
 export const SECONDS = 60;
 

@@ -1,4 +1,4 @@
-// The frame: what the server says of itself, the way between views, what is told of the connection.
+// The frame: the server's state, the navigation, the state of the connection.
 
 import { base, facts, forbidden, get, page, session } from "./api.js";
 import { h, say, setText, show, visible } from "./dom.js";
@@ -43,7 +43,7 @@ function open(found, { path, query, moved, top }) {
     params: found?.params ?? {}, query, signal, live, path,
     note: (values) => router.note(values), go: (href) => router.go(href), again: () => router.show(),
     lost: (what) => {
-      // What the view listens to and asks again ends with it.
+      // The view's listeners and timers end with it.
       closing.abort();
       closing = new AbortController();
       show(main, missing({ path, what, again: () => router.show() }).node);
@@ -111,7 +111,7 @@ async function refresh() {
     frame();
     router.show();
   } catch {
-    // The stream tells when it is gone again.
+    // The stream reports the next failure.
   }
 }
 

@@ -1,4 +1,4 @@
-// The live diagram as it stands in a page: its controls, its loop, what is pointed at and chosen.
+// The live diagram in a page: its controls, its loop, the pointer and the selection.
 
 import { h, setText, show } from "../dom.js";
 import { count, counted } from "../format.js";
@@ -87,7 +87,7 @@ export class Chart {
       this.drawn = at;
       const begin = performance.now();
       this.draw();
-      // A machine that draws slowly draws less often, and stays free for its user.
+      // A machine that draws slowly draws less often, and stays responsive.
       this.slow = performance.now() - begin > 14;
     };
     frame = requestAnimationFrame(step);

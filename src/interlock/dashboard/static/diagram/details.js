@@ -1,4 +1,4 @@
-// What is said of a message of the diagram: under the pointer, and when it is chosen.
+// The details of a message in the diagram: under the pointer, and when it is chosen.
 
 import { h, show } from "../dom.js";
 import { counted, lasting } from "../format.js";

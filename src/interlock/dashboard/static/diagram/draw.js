@@ -1,4 +1,5 @@
-// The drawing on the canvas: tracks with what is held, how much waits, and what blocks the chosen message.
+// The drawing on the canvas: tracks with leased messages, the number that waits, and what blocks
+// the chosen message.
 
 import { visible } from "../dom.js";
 import { shorten } from "../format.js";
@@ -136,7 +137,7 @@ export class Painter {
     pen.textBaseline = "middle";
     pen.textAlign = "left";
     const room = Math.floor((wide - 8) / 6.4);
-    // Cut so short that it could be any other, it says nothing.
+    // A label cut so short is ambiguous, so it is left out.
     if (room < Math.min(9, String(text).length)) return;
     pen.fillStyle = colour;
     pen.fillText(shorten(visible(text), room), x + 4, y + 0.5);

@@ -1,4 +1,4 @@
-// Where things stand: time across, tracks down, and what is under a point. No drawing here.
+// The layout: time across, tracks down, and the item under a point. No drawing here.
 
 /** Pixels of the parts of the drawing. */
 export const AXIS = 24;
@@ -43,7 +43,7 @@ export class Layout {
     const ten = 10 ** Math.floor(Math.log10(rough));
     const every = ten * [1, 2, 5, 10].find((times) => times * ten >= rough);
     const found = [];
-    // At whole times, so that the marks move with what is drawn.
+    // At whole times, so that the marks move with the drawing.
     for (let n = Math.ceil((this.now - this.seconds) / every); n * every <= this.now; n++) {
       found.push({ x: this.x(n * every), text: clock(n * every, every) });
     }
@@ -55,7 +55,7 @@ export class Layout {
     const from = this.now - this.seconds;
     let low = 0;
     let high = spans.length;
-    // Ends are nearly in order; what is long is found by going a little further back.
+    // Ends are nearly in order; long items are found by searching a little further back.
     while (low < high) {
       const middle = (low + high) >> 1;
       if (spans[middle].end < from) low = middle + 1;

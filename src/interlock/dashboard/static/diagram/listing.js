@@ -1,4 +1,4 @@
-// The diagram as a table: the same rows in words, for readers of the screen and for who prefers them.
+// The diagram as a table: the same rows in words, for screen readers and for those who prefer them.
 
 import { h, setText } from "../dom.js";
 import { count, lasting } from "../format.js";

@@ -1,4 +1,4 @@
-// One track: what was held on it, what stands on it now, and how many waited when.
+// One track: the past leases on it, its messages now, and the number that waited over time.
 
 const POINTS = 512;
 /** Spans that stand one above the other, at most. */

@@ -1,4 +1,5 @@
-// What happened of late on one queue: who held what, and what waits. Made from events, of bounded size.
+// The recent history of one queue: leases with their holders, and waiting messages. Made from
+// events, of bounded size.
 
 import { Row } from "./row.js";
 

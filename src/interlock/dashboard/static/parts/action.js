@@ -1,4 +1,4 @@
-// Changes: asked about, sent, and told of. What is not allowed says why when it is pressed.
+// Changes: confirmed, sent, and reported. A forbidden button shows the reason when it is pressed.
 
 import { forbidden, post } from "../api.js";
 import { h } from "../dom.js";

@@ -1,4 +1,4 @@
-// Small pieces that many views are made of.
+// Small pieces that many views share.
 
 import { base, page } from "../api.js";
 import { h, setText, visible } from "../dom.js";

@@ -1,4 +1,5 @@
-// Why a message waits, drawn: the message, below it what it waits for, down to what is handled and by whom.
+// Why a message waits, drawn: the message, below it those it waits for, down to the leased ones and
+// their holders.
 
 import { h } from "../dom.js";
 import { count, lasting } from "../format.js";

@@ -1,4 +1,4 @@
-// Questions before what cannot be taken back, and short notes of what was done.
+// Confirmations before irreversible changes, and short notes of the result.
 
 import { h, say, show } from "../dom.js";
 import { button, refused } from "./basics.js";
@@ -18,7 +18,7 @@ export function ask(title, content, buttons, { broad = false } = {}) {
       if (before?.isConnected) before.focus();
       resolve(element.returnValue);
     });
-    // A press on what is behind it.
+    // A click on the backdrop.
     element.addEventListener("mousedown", (event) => { if (event.target === element) element.close(""); });
     document.body.append(element);
     element.showModal();

@@ -25,7 +25,7 @@ export function figures() {
           const dd = h("dd", { class: "figure" });
           const dot = ["put", "done", "oldest_ready", "oldest_waiting", "queues"].includes(name) ? null : h("i", { class: "dot", "aria-hidden": "true" });
           const box = h("div", {}, dd, h("dt", { "data-state": name }, dot, label));
-          // In the order of SHOWN, whenever a figure comes.
+          // In the order of SHOWN, whenever a figure arrives.
           const next = SHOWN.slice(SHOWN.findIndex((one) => one[0] === name) + 1).map((one) => cells.get(one[0])?.box).find(Boolean);
           element.insertBefore(box, next ?? null);
           cell = { box, dd };

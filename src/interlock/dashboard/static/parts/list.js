@@ -1,4 +1,4 @@
-// A list that is fetched in pages and only ever holds so many rows.
+// A list that is fetched in pages and holds a bounded number of rows.
 
 import { h, show } from "../dom.js";
 import { counted } from "../format.js";

@@ -1,4 +1,4 @@
-// A queue's options as people say them; on the wire they are whole numbers.
+// A queue's options formatted for people; on the wire they are whole numbers.
 
 import { bytes, count, lasting } from "../format.js";
 

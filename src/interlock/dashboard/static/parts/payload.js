@@ -1,4 +1,4 @@
-// A payload for people to read, and the form to put a dead letter again with another one.
+// A payload for people to read, and the form to requeue a dead letter with an edited one.
 
 import { path, post } from "../api.js";
 import { h, setText, show } from "../dom.js";

@@ -1,4 +1,4 @@
-// The head of all views of one queue: where this is, its marks, its gates, the ways to its parts.
+// The head of all views of one queue: its path, its marks, its gates, the links to its parts.
 
 import { page, path } from "../api.js";
 import { h, setText, show } from "../dom.js";
@@ -42,7 +42,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
   /** Takes whether the queue itself is paused or sealed. */
   function update(news) {
     Object.assign(state, news);
-    // Made anew only where something changed: a button that has the focus is to keep it.
+    // Rebuilt only where it changed: a focused button must keep its focus.
     const text = JSON.stringify(state);
     if (text === drawn) return;
     drawn = text;

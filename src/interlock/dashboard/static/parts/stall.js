@@ -1,4 +1,4 @@
-// The banner of queues that stand still: how many messages are blocked, and by what.
+// The banner of stalled queues: the number of blocked messages, and their roots.
 
 import { page } from "../api.js";
 import { h, show } from "../dom.js";

@@ -1,4 +1,4 @@
-// What failed for good: held messages, which keep their keys closed, and dead letters.
+// Final failures: held messages, which keep their keys closed, and dead letters.
 
 import { get, page, path, post } from "../api.js";
 import { h, show } from "../dom.js";
@@ -25,7 +25,7 @@ export function dead(context) {
   let list = null;
 
   const text = filters([["task", "Task", null], ["error", "Error contains", null]], query, note, () => begin().start());
-  // Of a group of errors, beside the fields.
+  // For a group of errors, next to the fields.
   const groups = h("div");
   let group = query.get("group") ?? "";
   const chosen = { element: text.element, values: () => (which === "dead" && group ? { ...text.values(), group } : text.values()) };

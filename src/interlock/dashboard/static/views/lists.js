@@ -1,4 +1,4 @@
-// Lists that come from the engine as they are: topics, tables, stores, sources.
+// Lists shown as the engine returns them: topics, tables, stores, sources.
 
 import { get } from "../api.js";
 import { h, show } from "../dom.js";

@@ -1,4 +1,4 @@
-// The way in: a token, or a name and password of the engine.
+// The login: a token, or a name and password of the engine.
 
 import { facts, session } from "../api.js";
 import { h, show } from "../dom.js";

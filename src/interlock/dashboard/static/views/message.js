@@ -1,4 +1,4 @@
-// One message: why it waits, what it carries, how its attempts failed, and what can be done.
+// One message: why it waits, its payload, its failed attempts, and the possible operations.
 
 import { base, get, page, path, post } from "../api.js";
 import { h, say, show } from "../dom.js";

@@ -1,4 +1,4 @@
-// An address that leads nowhere.
+// An unknown address.
 
 import { base } from "../api.js";
 import { h } from "../dom.js";

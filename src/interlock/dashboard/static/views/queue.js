@@ -75,9 +75,10 @@ export function queue(context) {
       .map((one) => [String(one.id), { worker: worker.id, since: now - one.seconds }])))).catch(() => new Map());
     const standing = ["leased", "backing_off", "held"].filter((state) => stats[state]).map((state) =>
       get(path("queues", name, "messages"), { query: { state, limit: 100 }, signal }).then(({ items }) => items));
-    // What cannot be told of now is seen with the next event of it.
+    // A state that cannot be shown now is shown with its next event.
     const found = (await Promise.allSettled(standing)).flatMap((one) => one.value ?? []);
-    // A worker says now and then what it does: what the engine does not say any more is over.
+    // A worker announces its messages now and then: those that the engine no longer reports are
+    // over.
     const known = await running;
     chart.seed(found.map((one) => (one.state === "leased" ? { ...one, ...known.get(String(one.id)) } : one)));
     chart.depths(depths);

@@ -1,4 +1,4 @@
-// All queues: how they are, at a glance and one by one.
+// All queues: their state, at a glance and one by one.
 
 import { get } from "../api.js";
 import { h, setText, show } from "../dom.js";

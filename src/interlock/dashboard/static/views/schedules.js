@@ -1,4 +1,4 @@
-// The timetable: what is put by itself, and when.
+// The timetable: scheduled calls, with their times.
 
 import { get } from "../api.js";
 import { h, show } from "../dom.js";

@@ -1,4 +1,4 @@
-// The engine behind the pages, and what this login may do.
+// The engine behind the pages, and this login's rights.
 
 import { facts, forbidden, get } from "../api.js";
 import { h, show } from "../dom.js";
@@ -23,7 +23,8 @@ export function server({ signal }) {
   async function loadChanges() {
     try {
       const { items } = await get("/changes", { signal });
-      // The same change may be made twice in a millisecond: its place among the equal ones is part of its key.
+      // The same change may be made twice in a millisecond: its index among equal ones is part of
+      // its key.
       const seen = new Map();
       for (const row of [...items].reverse()) {
         const key = JSON.stringify([row.time, row.action, row.queue, row.what]);

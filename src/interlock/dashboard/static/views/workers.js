@@ -1,4 +1,4 @@
-// Workers of all machines: what each handles, since when, its stacks, its end.
+// Workers of all machines: each one's messages, start, stacks and end.
 
 import { get, path, post } from "../api.js";
 import { h, reconcile, setText, show } from "../dom.js";
