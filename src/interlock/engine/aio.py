@@ -30,14 +30,14 @@ class AsyncRemoteQueue(Generic[T]):
     # asyncio:
     """The asyncio face of a ``RemoteQueue``: its methods, awaited.
 
-    Cancelling a call that waits loses nothing: what it leased meanwhile is given back.
+    Cancelling a waiting call loses nothing: messages that it leased meanwhile are returned.
     """
 
     # threads: """A queue on an engine: ``KeyedQueue`` for any number of processes.
     # threads:
-    # threads: ``Client.queue`` makes it. Calls mean what they mean there; each asks the engine, and
-    # threads: raises ``EngineUnavailable`` where that does not answer in the client's timeout,
-    # threads: beyond what the call waits. Any thread may use it. ``aio`` is its asyncio face.
+    # threads: ``Client.queue`` makes it. Its calls mean the same as there; each calls the engine,
+    # threads: and raises ``EngineUnavailable`` if that does not answer within the client's timeout,
+    # threads: added to the call's own wait. Any thread may use it. ``aio`` is its asyncio face.
     # threads: """
     # both:
 
@@ -84,7 +84,8 @@ class AsyncRemoteQueue(Generic[T]):
 
         Args:
             retry: the message's own retry policy. Default: the queue's.
-            result_ttl: seconds for which its result is kept once it is settled. Default 0: not.
+            result_ttl: seconds for which its result is kept after settlement. Default 0: not at
+                all.
 
         Raises:
             Full: there was no room in time; or the engine is at its memory limit.
@@ -118,7 +119,7 @@ class AsyncRemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> Put:
-        """Put as ``put``; return too whether the dedup string was known, so nothing was put."""
+        """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
         block = True  # asyncio
         done = await self._run(
             self._handle, self._handle.put, "put_known()", payload, block, timeout,
@@ -140,7 +141,7 @@ class AsyncRemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """Put as ``put``, without a wait for room: ``Full`` at once where there is none."""
+        """Put as ``put``, without waiting for room: raise ``Full`` immediately if there is none."""
         done = await self._run(
             self._handle, self._handle.put, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
@@ -163,11 +164,11 @@ class AsyncRemoteQueue(Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
-        """Put a batch, whole or not at all, in order; see ``KeyedQueue.put_many``.
+        """Put a batch in order, all of it or nothing; see ``KeyedQueue.put_many``.
 
         Raises:
-            ValueError: the batch is larger than the bounds of the queue, than 1,024 messages or
-                than 48 MiB of encoded payloads; nothing was put.
+            ValueError: the batch exceeds the bounds of the queue, 1,024 messages or 48 MiB of
+                encoded payloads; nothing was put.
         """
         block = True  # asyncio
         done = await self._run(
@@ -196,7 +197,7 @@ class AsyncRemoteQueue(Generic[T]):
         return (await self._leased("get()", 1, block, timeout, kind))[0]
 
     async def get_nowait(self, *, kind: Kind = "any") -> AsyncRemoteLease[T]:
-        """Take as ``get``, without a wait: ``Empty`` at once where no message is ready."""
+        """Take as ``get``, without waiting: raise ``Empty`` immediately if no message is ready."""
         return (await self._leased("get_nowait()", 1, False, None, kind))[0]
 
     async def get_many(
@@ -210,13 +211,13 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> RemoteLeaseBatch[AsyncRemoteLease[T]]:
         """Take at least one message, at most ``limit``, in one lease; otherwise as ``get``.
 
-        Payloads that have 1 MiB together end it: the message that reaches that is the last.
+        The batch ends with the message with which the payloads reach 1 MiB in total.
         """
         block = True  # asyncio
         return RemoteLeaseBatch(await self._leased("get_many()", limit, block, timeout, kind))
 
     async def ack_many(self, leases: Iterable[AsyncRemoteLease[T]]) -> None:
-        """Settle all these leases; the first lost one is raised when the others are settled."""
+        """Settle all these leases; raise the first LeaseLost after settling the others."""
         opened, refused = self._handle.opened(leases)
         if opened:
             try:
@@ -241,8 +242,8 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> None:
         """Await ``handler(payload)`` for every message, until the queue is sealed and drained.
 
-        As ``RemoteQueue.consume``, with a task where that has a thread. Cancelling it cancels the
-        handlers; their messages come again.
+        As ``RemoteQueue.consume``, with tasks instead of threads. Cancelling it cancels the
+        handlers; their messages are redelivered.
         """
         await consume_async(self, handler, threads, timeout, kind)
 
@@ -257,7 +258,7 @@ class AsyncRemoteQueue(Generic[T]):
     # threads:     """Run ``handler(payload)`` for every message; see ``KeyedQueue.consume``.
     # threads:
     # threads:     A message is settled in one round trip with the lease of the next. While the
-    # threads:     engine cannot be reached, it goes on trying. It ends by itself when the queue is
+    # threads:     engine cannot be reached, it keeps trying. It ends by itself when the queue is
     # threads:     sealed and drained.
     # threads:     """
     # threads:     return consume(self, handler, threads, timeout, kind)
@@ -274,9 +275,9 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> tuple[list[str], list[AsyncRemoteLease[T]]]:
         """Settle, then lease up to ``limit`` messages, in one round trip: for workers.
 
-        ``settlements`` come from ``acking`` and its kin of a lease. Returns what became of each
-        (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the leases; none
-        where none was ready in time. Raises as ``get``, but not Empty.
+        ``settlements`` come from ``acking`` and the similar methods of a lease. Return the outcome
+        of each (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the
+        leases; no leases if no message was ready in time. Raises as ``get``, except Empty.
         """
         return await self._run(
             self._handle, self._handle.exchange, self, AsyncRemoteLease, "exchange()",
@@ -284,17 +285,17 @@ class AsyncRemoteQueue(Generic[T]):
         )  # fmt: skip
 
     async def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
-        """Settle many in one round trip; return what became of each, as ``exchange`` does."""
-        # On no handle: whoever closes this one ends what waits, and this does not.
+        """Settle many in one round trip; return the outcome of each, as ``exchange`` does."""
+        # Without a handle: closing a handle ends its waiting calls, and this one does not wait.
         return await self._run(None, self._handle.settled, settlements)
 
     async def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
-        """Wait for the result from ``ack(result=...)`` of a message; return it decoded to ``type``.
+        """Wait for a message's result, from ``ack(result=...)``; return it decoded to ``type``.
 
         Raises:
             TimeoutError: it was not settled in time.
             JobFailed: it is a dead letter, or was cancelled or skipped.
-            ResultGone: its ``result_ttl`` is over, or was 0.
+            ResultGone: its ``result_ttl`` has passed, or was 0.
             WouldDeadlock: the caller is a handler, gave no timeout, and the message waits for it.
         """
         return await self._run(self._handle, self._operations.result, id, timeout, type)
@@ -302,7 +303,7 @@ class AsyncRemoteQueue(Generic[T]):
     # -- Watching -----------------------------------------------------------------------------
 
     async def stats(self) -> Stats:
-        """Return the counts of this moment, and since the queue was made."""
+        """Return the present counts, and those since the queue was made."""
         return await self._run(self._handle, self._operations.counts)
 
     async def qsize(self) -> int:
@@ -311,7 +312,7 @@ class AsyncRemoteQueue(Generic[T]):
         return stats.unsettled - stats.leased
 
     async def empty(self) -> bool:
-        """Return True if no message is queued that is not leased."""
+        """Return True if every queued message is leased, or the queue is empty."""
         return await self.qsize() == 0
 
     async def configure(
@@ -325,19 +326,18 @@ class AsyncRemoteQueue(Generic[T]):
         durability: Durability | None = None,
         retry: Retry | None = None,
     ) -> DeclaredOptions:
-        """Change options of the queue for everybody; return all that are in force then.
+        """Change options of the queue for all clients; return all options then in force.
 
-        What is not named stays. Without an argument nothing changes. Nothing that was put is
-        dropped: with a lower ``maxsize`` or ``maxbytes`` puts wait until there is room, with a
-        lower ``maxdead`` what would become a dead letter is held. ``retry`` holds for failures from
-        now on, of messages that have no policy of their own; ``dedup_window`` for messages that are
-        settled from now on. Programs that declare other options get ``OptionsMismatch`` when they
-        start; those that run go on.
+        Options that are not named do not change. No message is dropped: with a lower ``maxsize`` or
+        ``maxbytes``, puts wait until there is room; with a lower ``maxdead``, a message that would
+        become a dead letter is held. ``retry`` applies to later failures of messages without a
+        policy of their own; ``dedup_window`` to messages settled later. Programs that declare other
+        options get ``OptionsMismatch`` when they start; running ones continue.
 
         Args:
             maxsize, maxbytes, maxdead, dead_ttl, dedup_window, durability, retry: as for
-                ``Client.queue``; ``dead_ttl=0`` is without limit. Of ``retry`` the engine does not
-                hold ``on``.
+                ``Client.queue``; ``dead_ttl=0`` means no limit. The engine does not store ``on`` of
+                ``retry``.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, or the engine
@@ -358,26 +358,26 @@ class AsyncRemoteQueue(Generic[T]):
     async def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """Explain why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
+        """Explain why a message waits, or what blocks a key; see ``KeyedQueue.explain``."""
         return await self._run(self._handle, self._operations.explained, id, key, limit)
 
     async def roots(
         self, limit: int = 10, *, slow_wait: Seconds | None = None, walk: int = MAX_WALKED
     ) -> Roots:
-        """Return what holds other messages up, and how many wait; see ``KeyedQueue.roots``.
+        """Return what blocks other messages, and how many wait; see ``KeyedQueue.roots``.
 
-        The engine is asked once for each root, and once for all together.
+        It makes one call for each root, and one for all together.
         """
         return await self._run(self._handle, self._operations.roots, limit, slow_wait, walk)
 
     async def hot_keys(self, n: int = 10) -> list[HotKey]:
-        """Return the ``n`` keys on which most unsettled messages stand, deepest first."""
+        """Return the ``n`` keys with most unsettled messages, deepest first."""
         return await self._run(self._handle, self._operations.hot_keys, n)
 
     async def dead_letters(
         self, limit: int = 100, *, key: Key | None = None
     ) -> list[DeadLetter[T]]:
-        """Return the messages that were given up, oldest dead first; with ``key`` those on it."""
+        """Return the dead letters, oldest death first; with ``key`` only those on that key."""
         return await self._run(self._handle, self._operations.dead_letters, limit, key)
 
     async def messages(
@@ -390,9 +390,8 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> list[QueuedMessage[T]]:
         """Return the unsettled messages in the order of their puts, at most ``limit``.
 
-        With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
-        the last one of a page, gives the next page. It goes through all messages of the queue, some
-        at a time.
+        With ``state`` or ``key`` only those in this state or on this key. ``after``, the last id of
+        a page, gives the next page. It scans all messages of the queue, some at a time.
         """
         return await self._run(self._handle, self._operations.messages, limit, state, key, after)
 
@@ -405,22 +404,22 @@ class AsyncRemoteQueue(Generic[T]):
     async def revoke(
         self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry"
     ) -> bool:
-        """End the lease of a message as if it had run out. Returns False if it is not leased."""
+        """End the lease of a message as if it had expired. Return False if it is not leased."""
         return await self._run(self._handle, self._operations.revoke, id, then)
 
     async def retry(self, id: int) -> bool:
-        """Make a held message, or one that backs off, ready at once.
+        """Make a held or backing-off message ready immediately.
 
         Returns False if it is neither.
         """
         return await self._run(self._handle, self._operations.change, "retry", id)
 
     async def skip(self, id: int) -> bool:
-        """Settle a held message, or one that backs off. Returns False if it is neither."""
+        """Settle a held or backing-off message. Return False if it is neither."""
         return await self._run(self._handle, self._operations.change, "skip", id)
 
     async def bury(self, id: int) -> bool:
-        """Make a held message, or one that backs off, a dead letter.
+        """Make a held or backing-off message a dead letter.
 
         Returns False if it is neither.
         """
@@ -440,7 +439,7 @@ class AsyncRemoteQueue(Generic[T]):
         return await self._run(self._handle, self._operations.change, "discard", id)
 
     async def pause(self, key: Key | None = None) -> bool:
-        """Hand out nothing any more, or nothing that holds the key.
+        """Stop leasing messages, or those that hold the key.
 
         Returns False if it was paused.
         """
@@ -451,7 +450,7 @@ class AsyncRemoteQueue(Generic[T]):
         return await self._run(self._handle, self._operations.switch, "resume", key)
 
     async def seal(self) -> bool:
-        """Refuse puts, for everybody, until ``reopen``. Returns False if it was sealed."""
+        """Refuse puts by all clients until ``reopen``. Return False if it was already sealed."""
         return await self._run(self._handle, self._operations.switch, "seal")
 
     async def reopen(self) -> bool:
@@ -461,39 +460,40 @@ class AsyncRemoteQueue(Generic[T]):
     async def purge(
         self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None
     ) -> int:
-        """Cancel all that is not leased, or drop all dead letters. Returns how many.
+        """Cancel all messages that are not leased, or drop all dead letters. Return their number.
 
-        With ``key`` only those on it that are there now: it goes through all of them, and makes a
-        call for each that it finds.
+        With ``key`` only those that are on it now: it scans all messages, and makes one call for
+        each match.
         """
         return await self._run(self._handle, self._operations.purge, what, key)
 
     async def drop(self, force: bool = False) -> bool:
-        """Remove the queue, for everybody: its declaration, dead letters, kept results, pauses.
+        """Remove the queue for all clients: its declaration, dead letters, kept results, pauses.
 
-        With ``force`` also its unsettled messages; their leases are lost. Whoever uses the queue
-        afterwards makes it anew; no id and no token comes again. Returns False if there was no such
-        queue.
+        With ``force`` also its unsettled messages; their leases are lost. A later use makes the
+        queue anew; no id and no token is reused. Return False if there was no such queue.
 
         Raises:
-            InterlockError: messages are unsettled, and ``force`` was not given; says how many.
+            InterlockError: messages are unsettled, and ``force`` was not given; the error has their
+                number.
         """
         return await self._run(self._handle, self._operations.drop, force)
 
     async def join(self, timeout: Seconds | None = None) -> None:
-        """Wait until nothing is unsettled.
+        """Wait until no message is unsettled.
 
-        It sleeps in the server, and looks again each ten seconds in any case.
+        It waits in the server, and checks again at least every ten seconds.
 
         Raises:
-            NotDrained: the time was up; it names what is held, paused, delayed or leased.
+            NotDrained: the time is over; the error names the held, paused, delayed or leased
+                messages.
         """
         await self._run(self._handle, self._operations.join, timeout)
 
     async def close(self) -> None:
-        """End this handle: its puts and gets, and those that wait, raise ``ShutDown``.
+        """Close this handle: its puts and gets, also waiting ones, raise ``ShutDown``.
 
-        Leases that are out can still be settled. The queue itself goes on.
+        Open leases can still be settled. The queue itself is not affected.
         """
         self._client._close_handle(self._handle)
 
@@ -531,8 +531,8 @@ class AsyncRemoteQueue(Generic[T]):
     async def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
         """Put as ``put_known``, for tasks.
 
-        The timeout is for the whole call, the engine's answer included, in place of the client's
-        own, which is beyond it.
+        The timeout is for the whole call, including the engine's answer; the client's own is not
+        added.
         """
         call = "asend()"  # asyncio
         # threads: call = "send()"
@@ -541,18 +541,18 @@ class AsyncRemoteQueue(Generic[T]):
         return (await self._run(self._handle, put, *asked, bounded=True, **options))[0]
 
     async def _announce(self, worker: str, ttl: float, text: str) -> list[tuple[int, str]]:
-        """Say what a worker does, for ``ttl`` seconds; 0: it is to be forgotten.
+        """Announce a worker for ``ttl`` seconds; 0: remove its announcement.
 
-        Returns the requests that were left for it, number and text, the oldest first.
+        Return the requests that were left for it, number and text, the oldest first.
         """
         return await self._run(self._handle, self._operations.announce, worker, ttl, text)
 
     async def _state_of(self, id: int) -> str:
         """Return the state of a message, by its id.
 
-        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` of
-        one that is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its
-        result is kept (``result_ttl``); else ``"gone"``: it is settled, or never was.
+        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` if
+        it is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its result
+        is kept (``result_ttl``); else ``"gone"``: it is settled, or never existed.
         """
         return await self._run(self._handle, self._operations.state, id)
 
@@ -561,9 +561,9 @@ class AsyncRemoteQueue(Generic[T]):
         return await self._run(self._handle, self._operations.change, "forget", id)
 
     async def _revoke_token(self, token: int, id: int) -> bool:
-        """Revoke a lease by its token, so that what was handed out since is left alone.
+        """Revoke a lease by its token, so that a later lease of the message is not affected.
 
-        For whoever watches over handlers, who has nobody to raise to.
+        For watchers of handlers, which have no caller to raise to.
         """
         try:
             return await self._run(self._handle, self._operations.revoke, id, "retry", token)

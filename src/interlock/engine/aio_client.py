@@ -60,7 +60,7 @@ class AsyncClient:
         ).aio
 
     async def close(self) -> None:
-        """End what waits on the running loop, and close its connections."""
+        """End the waiting calls on the running loop, and close its connections."""
         await self._sessions.close()
 
     async def __aenter__(self) -> Self:

@@ -27,16 +27,17 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
     # asyncio:
     """The asyncio face of a ``RemoteTable``: its methods, awaited.
 
-    What a mapping does by operators has a name here: ``get``, ``set``, ``delete``, ``contains``,
+    The operators of a mapping are methods here: ``get``, ``set``, ``delete``, ``contains``,
     ``count``; ``scan`` is an asynchronous iterator.
     """
 
     # threads: """A table on an engine: the methods of ``SharedTable``, for processes anywhere.
     # threads:
-    # threads: ``Client.table`` makes it. Calls mean what they mean there; each asks the engine,
-    # threads: and raises ``EngineUnavailable`` where that does not answer in the client's timeout.
+    # threads: ``Client.table`` makes it. Its calls mean the same as there; each calls the engine,
+    # threads: and raises ``EngineUnavailable`` if that does not answer within the client's timeout.
     # threads: The first one raises ``SchemaMismatch`` if the engine's table has other columns,
-    # threads: ``NotATable`` if there is none. Any thread may use it. ``aio`` is its asyncio face.
+    # threads: ``NotATable`` if it does not exist. Any thread may use it. ``aio`` is its asyncio
+    # threads: face.
     # threads: """
     # both:
 
@@ -100,24 +101,24 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
     @overload
     async def get(self, key: Key, default: D) -> W | D: ...
     async def get(self, key: Key, default: Any = None) -> Any:
-        """Return a row, or the default where there is none."""
+        """Return a row, or the default if the key has no row."""
         (row,) = await self._run(None, self._rows.get_many, [given_key(key)])
         return default if row is None else row
 
     async def set(
         self, key: Key, row: W, *, ttl: Seconds | None = None, only: Only | None = None
     ) -> bool:
-        """Set a row as a whole, and return whether it was done.
+        """Set a whole row, and return whether it was set.
 
         Args:
-            ttl: seconds that it lives. Default: as the table says.
-            only: ``"absent"`` sets it only where there is none, ``"present"`` only over one.
+            ttl: seconds until it expires. Default: the table's.
+            only: ``"absent"`` sets it only if the key has no row, ``"present"`` only if it has one.
                 Default: always.
 
         Raises:
             TypeError, ValueError: a column cannot hold its value.
-            TableFull: there is no room, and the table was told to overwrite none.
-            RowBusy: a process of the hub's machine holds the row, lives, and does not go on.
+            TableFull: the table is full, and configured not to evict rows.
+            RowBusy: a live process of the hub's machine holds the row and does not proceed.
         """
         lives = None if ttl is None else seconds(ttl, "set(): ttl")
         check_word("set(): only", only, (None, "absent", "present"))
@@ -125,15 +126,15 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
 
     # asyncio:
     async def delete(self, key: Key) -> bool:
-        """Delete a row, and return whether it was there."""
+        """Delete a row, and return whether it existed."""
         return bool(await self._run(None, self._rows.delete, [given_key(key)]))
 
     async def contains(self, key: Key) -> bool:
-        """Return whether there is a row."""
+        """Return whether the key has a row."""
         return await self._run(None, self._rows.contains, given_key(key))
 
     async def count(self) -> int:
-        """Count the rows: as long as it takes to go over all slots."""
+        """Count the rows, which takes a pass over all slots."""
         return await self._run(None, self._rows.count)
 
     # both:
@@ -142,10 +143,10 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
     @overload
     async def pop(self, key: Key, default: D) -> W | D: ...
     async def pop(self, key: Key, default: Any = NONE) -> Any:
-        """Delete a row and return it, or the default where there is none.
+        """Delete a row and return it, or the default if the key has no row.
 
         Raises:
-            KeyError: there is none, and no default.
+            KeyError: the key has no row, and no default was given.
         """
         row = await self._run(None, self._rows.pop, given_key(key))
         if row is not None:
@@ -155,12 +156,12 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
         return default
 
     async def setdefault(self, key: Key, default: W | None = None) -> W:
-        """Return the row of a key; set it to ``default`` first where there is none.
+        """Return the row of a key; set it to ``default`` first if it is missing.
 
-        Of several processes that do so at once, one sets it, and all return what it set.
+        If several processes do so at once, one sets the row, and all return that one.
 
         Raises:
-            TypeError: there is none, and no default.
+            TypeError: the key has no row, and no default was given.
         """
         while True:
             found: W | None = await self.get(key)
@@ -174,39 +175,39 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
                 return default
 
     async def patch(self, key: Key, /, **columns: Any) -> bool:
-        """Set some columns of a row at once, and return whether there is a row.
+        """Set some columns of a row together, and return whether the row exists.
 
         Raises:
-            TypeError, ValueError: a column cannot hold its value, or is not there; the row is as
-                before.
+            TypeError, ValueError: a column cannot hold its value, or does not exist; the row is
+                unchanged.
         """
         return await self._run(None, self._rows.patch, given_key(key), columns)
 
     async def get_many(self, keys: Iterable[Key]) -> list[W | None]:
-        """Return the rows of keys in their order; None where there is none.
+        """Return the rows of keys in their order; None for a key without a row.
 
-        Each is read by itself: they may be of different moments.
+        Each is read separately, possibly at different moments.
         """
         given = given_keys(keys)
         return await self._run(None, self._rows.get_many, given)
 
     async def set_many(self, rows: Mapping[Any, W]) -> None:
-        """Set the rows of a mapping, each by itself. What raises may leave some of them set."""
+        """Set the rows of a mapping, each separately. After an error some of them may be set."""
         given = [(given_key(key), row) for key, row in rows.items()]
         await self._run(None, self._rows.set_many, given)
 
     async def scan(self, *, batch: int = 1000) -> AsyncIterator[tuple[Key, W]]:
-        """Go over all rows: keys with rows, as they are when they are come upon.
+        """Iterate over all rows: keys with rows, each as it is when it is reached.
 
         Args:
-            batch: rows that are asked for at once, 1 to 1,000. Default 1,000.
+            batch: rows requested at a time, 1 to 1,000. Default 1,000.
         """
         check_batch(batch)
         cursor, seen = None, set[bytes]()
         while True:
             cursor, rows = await self._run(None, self._rows.page, cursor, batch)
             for key, row in rows:
-                # One that is moved while others are inserted is met twice.
+                # A row that moves while others are inserted is met twice.
                 if key not in seen:
                     seen.add(key)
                     yield shown(key), row
@@ -214,7 +215,7 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
                 return
 
     async def clear(self) -> None:
-        """Delete all rows. Those inserted meanwhile may be left."""
+        """Delete all rows. Rows inserted meanwhile may remain."""
         cursor = None
         while True:
             cursor, rows = await self._run(None, self._rows.page, cursor, 1000)
@@ -229,7 +230,7 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
         """Return one column of a row.
 
         Raises:
-            KeyError: there is no row, and no default.
+            KeyError: the key has no row, and no default was given.
             ValueError: there is no such column.
         """
         found = await self._run(None, self._rows.get_column, given_key(key), column)
@@ -244,7 +245,7 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
 
         Raises:
             KeyError: there is no row.
-            TypeError, ValueError: the column cannot hold the value; the row is as before.
+            TypeError, ValueError: the column cannot hold the value; the row is unchanged.
         """
         if not await self._run(None, self._rows.patch, given_key(key), {column: value}):
             raise KeyError(key)
@@ -252,12 +253,12 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
     async def incr(
         self, key: Key, column: str, by: float = 1, *, overflow: Overflow = "raise"
     ) -> Any:
-        """Raise a column, and return what it is then; atomic over all who use the table.
+        """Increase a column, and return its new value; atomic across all users of the table.
 
         Args:
-            by: by how much; less than 0 lowers it. Default 1.
-            overflow: what becomes of a sum beyond the column's range: ``"raise"`` (the row is as
-                before), ``"wrap"`` or ``"saturate"``. Default ``"raise"``.
+            by: the amount; a negative one decreases it. Default 1.
+            overflow: handling of a sum beyond the column's range: ``"raise"`` (the row is
+                unchanged), ``"wrap"`` or ``"saturate"``. Default ``"raise"``.
 
         Raises:
             KeyError: there is no row.
@@ -285,16 +286,16 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
     # -- Expiry -------------------------------------------------------------------------------
 
     async def expire(self, key: Key, ttl: Seconds) -> bool:
-        """Have a row expire in so many seconds from now, and return whether it is there."""
+        """Set a row to expire this many seconds from now, and return whether it exists."""
         lives = seconds(ttl, "expire(): ttl")
         return await self._run(None, self._rows.expire, given_key(key), lives)
 
     async def persist(self, key: Key) -> bool:
-        """Have a row live for ever, and return whether it is there and would have expired."""
+        """Keep a row forever, and return whether it exists and would have expired."""
         return await self._run(None, self._rows.persist, given_key(key))
 
     async def ttl(self, key: Key) -> float | None:
-        """Return how many seconds a row has to live; None for ever.
+        """Return the seconds until a row expires; None: never.
 
         Raises:
             KeyError: there is no row.
@@ -305,7 +306,7 @@ class AsyncRemoteTable(Generic[W]):  # asyncio
         return left
 
     async def touch(self, key: Key) -> bool:
-        """Note an access to a row, and return whether it is there."""
+        """Note an access to a row, and return whether it exists."""
         return await self._run(None, self._rows.touch, given_key(key))
 
     async def idle(self, key: Key) -> float:

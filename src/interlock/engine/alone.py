@@ -1,7 +1,7 @@
 """Handlers of one consumer, and the one that runs while no other does.
 
-A message of which a lease ran out may be what ends processes: it is handled alone, so that it takes
-no other with it (clause 9).
+A message whose lease expired may be the cause of dying processes: it is handled alone, so that it
+takes no other message down with it (clause 9).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Turns:
         self._changed = threading.Condition()
         self._running = 0
         self._alone = 0
-        """Those that run alone, or wait for that."""
+        """Handlers that run alone, or wait for that."""
 
     def enter(self) -> bool:
-        """Begin together with others; False: one runs alone, or waits for that."""
+        """Begin together with others; False: a handler runs alone, or waits for that."""
         with self._changed:
             if self._alone:
                 return False
@@ -32,24 +32,24 @@ class Turns:
             return True
 
     def wait(self) -> None:
-        """Wait until nobody runs alone nor waits for that."""
+        """Wait until no handler runs alone or waits for that."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
 
     @property
     def is_awaited(self) -> bool:
-        """Return whether one runs alone, or waits for that."""
+        """Return whether a handler runs alone, or waits for that."""
         return bool(self._alone)
 
     def leave(self) -> None:
-        """End what ``enter`` began; all of it is settled."""
+        """End what ``enter`` began; all its messages are settled."""
         with self._changed:
             self._running -= 1
             self._changed.notify_all()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Run when nobody else does."""
+        """Run while no other handler does."""
         with self._changed:
             self._alone += 1
             self._changed.wait_for(lambda: not self._running)
@@ -110,7 +110,7 @@ class AsyncTurns:
             self._tell_soon()
 
     def _tell_soon(self) -> None:
-        # Not awaited: whoever is cancelled here must leave all the same.
+        # Not awaited: a cancelled task must leave all the same.
         asyncio.get_running_loop().create_task(self._tell())
 
     async def _tell(self) -> None:

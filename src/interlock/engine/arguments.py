@@ -12,7 +12,7 @@ from interlock.retry import Seconds, seconds, whole
 
 
 def until(call: str, block: bool, timeout: Seconds | None) -> float | None:
-    """Return the time until when a call may wait, by time.monotonic(); None: for ever."""
+    """Return the end of a call's wait, by time.monotonic(); None: no limit."""
     if not block:
         return 0.0
     return None if timeout is None else time.monotonic() + seconds(timeout, f"{call}: timeout")
@@ -29,7 +29,7 @@ def check_kind(call: str, kind: object) -> None:
 
 
 def check_limit(call: str, limit: object, named: str = "limit") -> int:
-    """Return the number of items that a call is to yield, checked, as a plain int."""
+    """Return the requested number of items, checked, as a plain int."""
     number = whole(limit, f"{call}: {named}")
     if number < 1:
         raise ValueError(f"{call}: {named} is {number}; allowed: 1 or more")
@@ -42,7 +42,7 @@ def check_id(call: str, id: object, named: str = "id") -> int:
 
 
 def check_then(then: object) -> str:
-    """Return the word for what becomes of a revoked message, checked."""
+    """Return the word for the outcome of a revoked message, checked."""
     if not isinstance(then, str):
         raise TypeError(
             f"revoke(): then is {type(then).__name__}; allowed: 'retry', 'hold', 'dead', 'skip'"
@@ -53,7 +53,7 @@ def check_then(then: object) -> str:
 
 
 def check_settlements(call: str, settlements: Iterable[Iterable[object]]) -> None:
-    """Raise ValueError where one holds a text that cannot be sent."""
+    """Raise ValueError if one contains text that cannot be encoded."""
     for argument in (argument for one in settlements for argument in one):
         if isinstance(argument, str) and not argument.isascii():
             try:

@@ -1,7 +1,7 @@
-"""Batches for workers: settled and leased in one call, and read from the reply as it came.
+"""Batches for workers: settled and leased in one call, and read directly from the reply.
 
-Nothing is made of a message before it is asked for, for most are handled and settled within
-microseconds: a lease of their own would cost more than their handler.
+No object is made for a message before it is needed, because most messages are handled and settled
+within microseconds: a lease object would cost more than the handler.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class LeasedBatch:
-    """The messages that one call has leased. They are known by their places in its reply."""
+    """The messages that one call has leased, identified by their positions in its reply."""
 
     __slots__ = (
         "_renewer", "all_first", "grant", "leased_at", "places", "queue", "reply", "token",
@@ -42,32 +42,32 @@ class LeasedBatch:
         self.queue = queue
         self.reply = leased.reply
         self.places = leased.places()
-        """In the order in which they were leased."""
+        """Positions in the order of the leases."""
         self.token = leased.token
         self.told_from = time.monotonic() if handled_are_told() else None
-        """The time it was leased, if it is to be logged that its messages are handled."""
+        """The time of the lease, if the handling of its messages is to be logged."""
         handle, reply = queue._handle, self.reply
         self.leased_at = min(leased.token, leased.deadline - handle._length)
-        """The engine's time, µs. A token is the same unless the clock was ahead before: it never
-        falls."""
+        """The engine's time, µs. A token equals it unless the clock was ahead before: tokens never
+        decrease."""
         self._renewer = renewer = queue._sessions.renewer
         self.grant = Grant(handle, leased, started, renewer, self._ids())
         self.all_first = self._all_first()
-        """It is sure that nobody had any of its messages before."""
+        """It is certain that none of its messages was leased before."""
         if leased.alone or not self.all_first:
             for place in self.places:
                 if leased.alone or reply[place + wire.ATTEMPT] not in FIRST:
-                    # Whoever here had it before has it no more.
+                    # An earlier holder in this process has lost it.
                     id = int(reply[place])
                     self.grant.outlived(renewer.lose(queue.name, id, leased.token), id)
 
     @property
     def alone(self) -> bool:
-        """Its one message is to be handled alone; see ``Leased``."""
+        """Its only message must be handled alone; see ``Leased``."""
         return self.grant.alone
 
     def message(self, place: int) -> wire.Handed:
-        """Return the message at this place."""
+        """Return the message at this position."""
         return wire.handed(self.reply, place)
 
     def message_of(self, id: int) -> wire.Handed:
@@ -75,31 +75,31 @@ class LeasedBatch:
         return next(one for one in map(self.message, self.places) if one.id == id)
 
     def is_lost(self, id: int) -> bool:
-        """Return whether the lease of this message ran out or was revoked, as far as is known."""
+        """Return whether the lease of this message is known to have expired or been revoked."""
         return self.grant.lost or id not in self.grant.out
 
     def acking(self, places: Sequence[int]) -> list[wire.Settlement]:
-        """Return the settlements of messages that were handled."""
+        """Return the settlements of the messages that were handled."""
         token, reply = self.token, self.reply
         return [("ACK", token, reply[place]) for place in places]
 
     def settled(self, id: int) -> None:
-        """Renew a message no more: it is as good as settled."""
+        """Stop renewing a message: it is as good as settled."""
         out = self.grant.out
         out.discard(id)
         if not out:
             self._renewer.let_go(self.grant)
 
     def all_settled(self) -> None:
-        """Renew none of its messages any more: see ``settled``."""
+        """Stop renewing all its messages: see ``settled``."""
         self.grant.out.clear()
         self._renewer.let_go(self.grant)
 
     def log_handled(self, message: wire.Handed, seconds: float, task: str = "") -> None:
-        """Log that a message was handled for so long, unless it is a quiet one."""
+        """Log that a message was handled in this time, unless it is quiet."""
         if self.told_from is None or message.quiet:
             return
-        # A sequence is the server's time when it took its place.
+        # A sequence is the server's time at which the message took its position.
         waited = max(self.leased_at - message.sequence, 0) / 1e6
         log_handled(
             self.queue.name, message.id, sorted(message.keys | message.shared),
@@ -113,7 +113,7 @@ class LeasedBatch:
         return {int(self.reply[place]) for place in places}
 
     def _all_first(self) -> bool:
-        """Return whether it is sure that nobody had any of its messages before."""
+        """Return whether it is certain that none of its messages was leased before."""
         places = self.places
         if type(places) is not range:
             return False
@@ -124,10 +124,10 @@ class LeasedBatch:
 class BatchProgress:
     """The messages of a batch that have not begun, and the one that has.
 
-    They are handled one after the other, on one thread, which takes each from ``waiting`` before it
-    begins it. So another, which sees that a handler takes long, or that all is to stop, can take
-    the rest away at any moment: what both would have is in that queue, and each place comes out of
-    it once. The last thing in it is END: whoever takes that has what comes after the batch.
+    They are handled one after another, on one thread, which takes each from ``waiting`` before it
+    begins it. Another thread that sees a slow handler, or a shutdown, can therefore take the rest
+    at any time: both threads read that queue, and each position comes out of it once. Its last item
+    is END: the thread that takes END owns the steps after the batch.
     """
 
     __slots__ = ("at", "batch", "waiting")
@@ -137,10 +137,10 @@ class BatchProgress:
         self.waiting: collections.deque[int] = collections.deque(batch.places)
         self.waiting.append(END)
         self.at = END
-        """The message that is handled, or was last."""
+        """The message that is being handled, or was last."""
 
     def rest(self) -> tuple[list[int], bool]:
-        """Take what has not begun; return whether END was among it."""
+        """Take the messages that have not begun; return whether END was among them."""
         found: list[int] = []
         while True:
             try:
@@ -153,7 +153,7 @@ class BatchProgress:
 
 
 Answer = tuple[list[bytes], LeasedBatch | None]
-"""The engine's answer to each settlement, and what was leased."""
+"""The engine's answer to each settlement, and the leases."""
 
 
 def exchange(
@@ -163,13 +163,13 @@ def exchange(
     until: float | None = 0.0,
     kind: Kind = "any",
 ) -> Answer:
-    """Settle, then lease up to so many messages, in one round trip.
+    """Settle, then lease up to ``limit`` messages, in one round trip.
 
     Args:
-        until: by time.monotonic(), when to wait no longer for a message; None: never.
+        until: end of the wait for a message, by time.monotonic(); None: no limit.
 
     Raises:
-        ShutDown: the queue is sealed and nothing in it is left, or its handle was closed.
+        ShutDown: the queue is sealed and empty, or its handle was closed.
         EngineUnavailable: the engine did not answer in time.
     """
     handle = queue._handle
@@ -181,9 +181,10 @@ def exchange(
 def begin_exchange(
     queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement], limit: int, kind: Kind = "any"
 ) -> Callable[[], Answer]:
-    """Send ``exchange``, without a wait, now; return what takes the answer, once, on any thread.
+    """Send ``exchange`` now, without waiting; return the function that takes the answer, once, on
+    any thread.
 
-    Until then the leases that come with it are nobody's, and last. Raises as that.
+    Until then the leases in the answer have no owner and are not renewed. Raises as ``exchange``.
     """
     handle = queue._handle
     started = time.monotonic()
@@ -198,11 +199,11 @@ def _answer(
 
 
 def settle(queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement]) -> list[bytes]:
-    """Settle in one round trip; raises EngineUnavailable. A handle that is closed does as well."""
+    """Settle in one round trip; raises EngineUnavailable. A closed handle works as well."""
     return queue._run(None, queue._handle.settle, settlements)
 
 
 FIRST = (b"1", b"-1")
-"""The first attempt, of a quiet message too."""
+"""Attempt fields of a first attempt; -1 is that of a quiet message."""
 END = 0
-"""No message begins at this place of a reply."""
+"""No message begins at this position of a reply."""

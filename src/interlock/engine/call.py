@@ -1,7 +1,7 @@
-"""One call of a function: sent, and sent again until it is answered or its time is up.
+"""One call of a function: sent, and repeated until it is answered or its time is up.
 
-A numbered call is repeated with its number, so that it is done once however often it is sent. A
-server that has lost the library is given it again; a cluster's redirections are followed.
+A numbered call is repeated with its number, so that it takes effect once however often it is sent.
+If a server has lost the library, it is installed again; a cluster's redirections are followed.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Server:
-    """The properties that a server reported of itself."""
+    """Properties that a server reported."""
 
     parks: bool = False
-    """A call with a wait is answered when there is something to answer."""
+    """A call with a wait is answered only when there is a result."""
     max_keys: int = MAX_KEYS_ON_REDIS
-    """Most keys of a message."""
+    """Maximum number of keys of a message."""
     features: frozenset[str] = field(default_factory=frozenset)
 
 
 class Engine:
-    """The common part of all calls of a client: where the servers are, and what they can."""
+    """The common part of all calls of a client: addresses and capabilities of the servers."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Engine:
         self.nodes = Nodes(target)
         self.servers: dict[str, Server] = {}
         self.is_older = False
-        """A server is of a release that keeps shorter errors, and knows no DEFER."""
+        """A server is of a release that keeps shorter errors and does not know DEFER."""
         self.losses = 0
-        """The number of times that a server had lost the library, and with it perhaps all data."""
+        """The number of times a server had lost the library, and perhaps all data with it."""
         self.serves_nodes: bool | None = None
-        """Nodes announce themselves in a table, as on a hub; None: it was not asked yet."""
+        """Nodes announce themselves in a table, as on a hub; None: unknown, not asked yet."""
         self._prefix = f"il{self.library.wire}_"
         self._version = ("FCALL", f"{self._prefix}version", 0)
         self._alone = target.addresses[0] if target.addresses and target.kind != "cluster" else ""
@@ -90,12 +90,13 @@ class Engine:
 
     @property
     def knows_a_sleeper(self) -> bool:
-        """There is one server, it was asked before, and it does not wait by itself."""
+        """There is only one server, it was asked before, and it does not wait by itself."""
         server = self.servers.get(self._alone)
         return server is not None and not server.parks
 
     def renewals(self) -> _core.LeaseRenewals | _core.EngineRenewals | None:
-        """Return what renews leases while the interpreter is held; None: the time is a test's."""
+        """Return the renewer for times when the interpreter is held; None: a test controls the
+        time."""
         target = self.target
         if self._memory is not None:
             return None if self._memory.is_manual else self._memory.core.renewals()
@@ -110,7 +111,7 @@ class Engine:
         )
 
     def consumer(self) -> bytes:
-        """Return a name that nobody has or had."""
+        """Return a name that is not and was not in use."""
         return f"{self._name}/{next(self._sessions)}".encode()
 
     def link(self, address: str) -> AnyLink:
@@ -126,14 +127,14 @@ class Engine:
         return AsyncLink(*self._place(address))
 
     def _place(self, address: str) -> tuple[Target, str]:
-        """Return how to speak to a server, and where it is."""
+        """Return the protocol settings and the address of a server."""
         members = self.target.members
         if members is None or not address.startswith(NODE):
             return self.target, address
         return members.target, address.removeprefix(NODE)
 
     def forked(self) -> None:
-        """Take a new name, in the child of a fork: nobody else may have its names."""
+        """Take a new name, in the child of a fork: no two processes may share names."""
         self._name = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(5)}"
 
     def calls(
@@ -141,7 +142,7 @@ class Engine:
     ) -> Call:
         """Return the functions of one queue, to be called on a session.
 
-        With a declaration it is told first.
+        A declaration is sent first.
         """
 
         def call(
@@ -178,24 +179,24 @@ class Engine:
         """Call `il1_FUNCTION` on the queue that `key` names.
 
         Args:
-            wait: seconds for which a server that parks may take its time.
-            again: whether it may be sent again when it may have been done already.
-            before: a command that waits for `asleep` seconds at most, sent in one go with it the
-                first time; see `knows_a_sleeper`.
-            within: seconds in which it is to be answered, the wait included. None: the client's
-                timeout, beyond the wait.
+            wait: seconds for which a server that parks may wait.
+            again: whether it may be repeated although it may have taken effect.
+            before: a command that waits up to `asleep` seconds, sent together with it the first
+                time; see `knows_a_sleeper`.
+            within: seconds for the answer, including the wait. None: the client's timeout, in
+                addition to the wait.
 
         Raises:
             EngineUnavailable: it was not answered in that time.
             Abandoned: the session was interrupted.
-            Full, ShutDown and other errors of the library: what the server said.
+                Full, ShutDown and other errors of the library: from the server's reply.
         """
         command = ("FCALL", f"{self._prefix}{function}", 1, key, *arguments)
         started = time.monotonic()
         first: Refused | Broken | None = None
         server = self.servers.get(self._alone)
         if server is not None and not session.interrupted:
-            # As it nearly always goes; all else is for what comes of a failure.
+            # The common case; the rest handles failures.
             timeout = self._share + wait if server.parks else self._share
             if within is not None:
                 timeout = min(timeout, within + GRACE)
@@ -231,10 +232,10 @@ class Engine:
                     yield Ask(address, ("ASKING",), patience.share())
                     asking = ""
                 server = self.servers.get(address)
-                # None: it has lost the library again already, which the call itself is told.
+                # None: it has already lost the library again, which the call itself will find.
                 if wait and server is not None and server.parks:
                     if patience.broken:
-                        # Not with the wait on top, for it may be gone.
+                        # Without the wait added, because the server may be gone.
                         yield Ask(address, self._version, patience.share())
                     patience.allow(wait)
                 called = True
@@ -260,8 +261,8 @@ class Engine:
                 else:
                     self.nodes.doubt()
                     if refusal.ends:
-                        # Closed by the server; or it is a primary no longer, and what has taken its
-                        # place may have its address.
+                        # Closed by the server; or it is no longer a primary, and its replacement
+                        # may have its address.
                         session.drop(address)
                 patience.failed(address, str(error))
                 patience.sent = patience.sent or (called and refusal.unsure)
@@ -279,7 +280,7 @@ class Engine:
     def date_time(self, session: Session[Any], key: str) -> Request[int | None]:
         """Return the time for dates of the server with a queue, µs since 1970.
 
-        None: the server has none beside that of its queues, which is so with Redis.
+        None: the server has no clock other than that of its queues, as with Redis.
 
         Raises:
             EngineUnavailable: it was not answered.
@@ -299,7 +300,7 @@ class Engine:
         return int(seconds) * 1_000_000 + int(part)
 
     def _prepare(self, session: Session[Any], address: str, patience: _Patience) -> Request[None]:
-        """Ask a server what it is, and install the library where it is wanted."""
+        """Ask a server for its properties, and install the library if needed."""
         said: Version | None = None
         for attempt in (1, 2):
             try:
@@ -316,7 +317,7 @@ class Engine:
                     if not parks:
                         yield from server_settings.watched(address, patience.share())
                     return
-            # REPLACE even where there is none: another client may have been quicker.
+            # REPLACE even if the library is missing: another client may have been quicker.
             load = ("FUNCTION", "LOAD", "REPLACE", self.library.text)
             try:
                 yield Ask(address, load, patience.share())
@@ -325,7 +326,7 @@ class Engine:
                     raise
                 if said is None:
                     raise EngineUnavailable(f"{address}: {error}; {refusals.INSTALL}") from None
-                # An operator keeps the library: what there is has to do.
+                # An operator installs the library: the existing one must do.
                 log.warning(
                     "%s has the library of release %s, and this client that of %s, which its user "
                     "may not install; %s",
@@ -334,7 +335,7 @@ class Engine:
 
 
 class _Patience:
-    """The time that one call has, and what was tried in it."""
+    """The time of one call, and its attempts so far."""
 
     def __init__(self, target: Target, within: float | None, function: str, started: float) -> None:
         self._started = started
@@ -353,15 +354,15 @@ class _Patience:
         self.installed = False
         """The library was missing once."""
         self.sent = False
-        """It may have been done, and the answer was lost."""
+        """The call may have taken effect, and the answer was lost."""
 
     def left(self) -> float:
         return self._until - time.monotonic()
 
     def allow(self, wait: float) -> None:
-        """Allow the server so many seconds before it has to answer."""
+        """Allow the server this many seconds before it has to answer."""
         if self._bounded:
-            # What it answers at the end of that is still heard.
+            # Time for an answer that it sends at the end of that.
             self._until = self._started + self._timeout + GRACE
             self._wait = max(0.0, min(wait, self.left() - GRACE))
             return
@@ -369,7 +370,7 @@ class _Patience:
         self._until = self._started + self._timeout + self._waited + wait
 
     def waited(self, seconds: float) -> None:
-        """Count seconds in which the server rightly did not answer as no part of the timeout."""
+        """Exclude seconds in which the server rightly did not answer from the timeout."""
         if not self._bounded:
             self._waited += seconds
             self._wait = 0.0
@@ -378,7 +379,8 @@ class _Patience:
     def share(self) -> float:
         """Return the seconds for one attempt.
 
-        They are not all that is left, so that a reply that was lost is asked again.
+        They are less than the remaining time, so that the call can be repeated if the reply is
+        lost.
         """
         left = self.left()
         own = max((left - self._wait) / 2, 0)
@@ -422,8 +424,9 @@ class _Patience:
 
 
 NODE = "node:"
-"""Before the address of a server that is no engine, but a node of a cluster of Interlock."""
+"""Prefix for the address of a server that is not an engine, but a node of a cluster of
+Interlock."""
 SHORTEST = 0.02
-"""Seconds that must be left for another attempt."""
+"""Minimum number of seconds for another attempt."""
 GRACE = 0.5
-"""Seconds for which the answer of a call that waits is on its way."""
+"""Allowance in seconds for the answer of a waiting call to arrive."""

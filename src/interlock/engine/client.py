@@ -47,15 +47,15 @@ def connect(url: str | None = None) -> Client:
     Args:
         url: ``memory://NAME``, ``interlock://HOST:PORT`` (the hub), ``redis://HOST:PORT/DB``,
             ``rediss://`` (TLS), ``unix:///PATH``, ``redis+cluster://HOST:PORT,HOST:PORT``; with
-            ``USER:PASSWORD@`` before the host or path, and ``?timeout=SECONDS`` behind it for calls
-            beyond their wait (default 5). ``interlock+cluster://HOST:PORT/DB/CLUSTER?dc=NAME`` is
-            a cluster of nodes that announce themselves in the engine there: tables are theirs, and
-            queues the engine's; its timeout is 10 by default. Default: the environment's
-            INTERLOCK_URL, else ``memory://``; what is left there unsettled at the end is an error
-            in the log then.
+            ``USER:PASSWORD@`` before the host or path, and ``?timeout=SECONDS`` at the end, for
+            calls in addition to their wait (default 5).
+            ``interlock+cluster://HOST:PORT/DB/CLUSTER?dc=NAME`` is a cluster of nodes that announce
+            themselves in that engine: the nodes serve the tables, the engine the queues; its
+            timeout is 10 by default. Default: INTERLOCK_URL in the environment, else ``memory://``;
+            in that case messages left unsettled at the end are logged as an error.
 
     Raises:
-        ValueError: the URL is none of these; it is named without its password.
+        ValueError: the URL is not one of these; the error shows it without its password.
     """
     named = (os.environ.get("INTERLOCK_URL") or None) if url is None else url
     client = Client(Engine(urls.parse("memory://" if named is None else named)))
@@ -69,30 +69,30 @@ def connect(url: str | None = None) -> Client:
 class Client:
     """Queues and tables by name on one engine, for threads; ``aio`` is its asyncio face.
 
-    ``connect`` makes it. It may be used by any thread, before and after a fork, and is closed as a
-    context manager, also of ``async with``, or by ``close``.
+    ``connect`` makes it. Any thread may use it, before and after a fork. ``close`` closes it, as
+    does leaving it as a context manager, also with ``async with``.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.url = engine.target.shown
-        """Without its password."""
+        """The engine's URL without its password."""
         self._sessions = ThreadSessions(engine)
         self._aio: AsyncClient | None = None
         self._members: dict[tuple[str, str], Members] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._at_end: Callable[[], object] = lambda: None
-        """Tells of what is left where nobody has named the engine."""
+        """Reports the messages left behind if no engine was given."""
 
     @property
     def _in_memory(self) -> bool:
-        """The engine is in this process, and goes by the time of the day."""
+        """The engine is in this process and uses the real time."""
         memory = self._engine.memory
         return memory is not None and not memory.is_manual
 
     @property
     def _is_shared(self) -> bool:
-        """Another client of this process may be of the same engine in memory."""
+        """Another client of this process may use the same engine in memory."""
         return self._engine.target.kind == "memory" and bool(self._engine.target.name)
 
     def _again(self, timeout: float | None = None) -> Client:
@@ -111,29 +111,29 @@ class Client:
     def queue(
         self, name: str, type: Any = Any, **options: Unpack[QueueOptions]
     ) -> RemoteQueue[Any]:
-        """Return the queue of this name. Nothing is asked of the engine yet.
+        """Return the queue of this name. The engine is not contacted yet.
 
         Args:
             name: up to 512 bytes, without braces.
-            type: of its payloads, which are encoded by it and decoded to it: what msgspec can
+            type: type of its payloads, used to encode and decode them: any type that msgspec can
                 encode. ``bytes`` and ``str`` are stored as they are. Default: anything.
-            maxsize, maxbytes, retry, maxdead, dead_ttl, dedup_window: as for ``KeyedQueue``, bytes
-                being those of encoded payloads. Declared to the engine with the first call; a
-                client that names none declares nothing.
-            durability: on a hub with a journal ``"always"``, on disk before a call is answered,
-                ``"everysec"``, within a second, or ``"none"``, not stored at all and gone with the
-                hub; or ``"server"``: what the server is set to. Declared.
-            keys, shared: the keys of a payload whose put names none.
-            lease: seconds after which a lease runs out that is not renewed; a lease that is held is
-                renewed at a third of it. Default 30.
-            slow_wait, warn_depth, warn_lane_depth: as for ``KeyedQueue``, of what this client puts
-                and leases; 0 switches each off.
-            codec: ``"msgpack"`` (default), ``"json"`` or ``"pickle"``. Whoever can put into a queue
-                of pickles can run code in its consumers.
+            maxsize, maxbytes, retry, maxdead, dead_ttl, dedup_window: as for ``KeyedQueue``, where
+                bytes are those of encoded payloads. Declared to the engine with the first call; a
+                client without options declares nothing.
+            durability: on a hub with a journal ``"always"`` (on disk before a call is answered),
+                ``"everysec"`` (within a second) or ``"none"`` (not stored, and lost when the hub
+                ends); or ``"server"``: the server's setting. Declared.
+            keys, shared: functions for the keys of a payload, for puts without keys.
+            lease: seconds after which a lease expires unless it is renewed; a held lease is renewed
+                at a third of it. Default 30.
+            slow_wait, warn_depth, warn_lane_depth: as for ``KeyedQueue``, for messages that this
+                client puts and leases; 0 disables each.
+            codec: ``"msgpack"`` (default), ``"json"`` or ``"pickle"``. A program that can put into
+                a queue of pickles can run code in its consumers.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range.
-            OptionsMismatch: of the first call: the queue was declared otherwise before.
+            OptionsMismatch: raised by the first call: the queue was declared with other options.
         """
         return RemoteQueue(self, self._handle_of(name, type, options))
 
@@ -149,24 +149,24 @@ class Client:
     ) -> RemoteTable[W]:
         """Return the state table of this name.
 
-        A hub serves those of its configuration, by ``[[table]]``; nothing is asked of it yet. Of a
-        cluster one node is asked, the nearest; another where that fails. On
-        ``memory://`` it is a table of this process, and of who shares the engine's name in it; it
-        is made if there is none, with the options, which say nothing to a hub.
+        A hub serves the tables of its configuration, in ``[[table]]``; it is not contacted yet. In
+        a cluster the nearest node is used, and another if that fails. On ``memory://`` it is a
+        table of this process, shared by all clients that use the engine's name; it is made with the
+        options if it does not exist. A hub ignores the options.
 
         Args:
             name: up to 200 bytes, without spaces, colons and slashes.
             row: the class of its rows, whose columns must be those of the table.
-            capacity: rows that it surely holds. Default 100,000.
-            key_size: most bytes of a key, 1 to 1,024. Default 32.
-            ttl: seconds that a row lives after it was set, if it is not told. Default: for ever.
+            capacity: number of rows that it can certainly hold. Default 100,000.
+            key_size: maximum bytes of a key, 1 to 1,024. Default 32.
+            ttl: default seconds that a row lives after it was set. Default: forever.
             on_full: ``"evict"`` or ``"raise"``, as for ``SharedTable``. Default ``"evict"``.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range; or the engine
-                is a cluster of Redis. (Of another Redis the first call says so.)
-            SchemaMismatch: the table in memory has other columns; of a hub's the first call says
-                so.
+                is a cluster of Redis. (With a single Redis the first call raises.)
+            SchemaMismatch: the table in memory has other columns; with a hub the first call raises
+                this.
             OSError: there is no room for a table in memory.
         """
         rows = self._rows_of(name, row, TableOptions(
@@ -175,15 +175,16 @@ class Client:
         return RemoteTable(self, name, rows)
 
     def leader(self, name: str, *, ttl: Seconds = TTL, identity: str | None = None) -> Leader:
-        """Return the leadership of this name, of which one process at a time has a term.
+        """Return the leadership of this name, which one process at a time holds for a term.
 
-        Nothing is asked of the engine yet: see ``Leader.campaign``.
+        The engine is not contacted yet: see ``Leader.campaign``.
 
         Args:
             name: up to 256 bytes, without braces.
-            ttl: seconds after which another is elected when the leader is not heard of; it renews
-                its lease at a third of it. Default 3.
-            identity: what others are told of the leader, up to 256 bytes. Default: host and pid.
+            ttl: seconds without a sign of the leader after which another is elected; the leader
+                renews its lease at a third of it. Default 3.
+            identity: text that identifies the leader to others, up to 256 bytes. Default: host and
+                pid.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range.
@@ -202,9 +203,9 @@ class Client:
         return self._aio
 
     def close(self) -> None:
-        """End all its queues' handles, and its connections; leases that are out run out.
+        """Close all its queues' handles and its connections; open leases expire.
 
-        Calls that wait raise ``ShutDown``. Its leaders resign. What asyncio holds is closed by
+        Waiting calls raise ``ShutDown``. Its leaders resign. Connections of asyncio are closed by
         ``aio.close()``.
         """
         for leader in list(self._leaders):

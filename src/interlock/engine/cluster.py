@@ -1,4 +1,4 @@
-"""The server that has a queue: the only one, or of a cluster the one that has its slot."""
+"""The server of a queue: the only one, or in a cluster the one that serves its slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from interlock.errors import EngineUnavailable
 
 
 class Nodes:
-    """The servers of a target. A cluster tells which of them has what, and again when it moved."""
+    """The servers of a target. In a cluster they are asked for the slots, and again after a
+    move."""
 
     def __init__(self, target: Target) -> None:
         self._seeds = target.addresses
@@ -33,11 +34,11 @@ class Nodes:
         for first, last, address in self._ranges:
             if first <= slot <= last:
                 return address
-        # Nobody has it now: any node says so.
+        # The slot has no server now: any node reports that.
         return self._seeds[0]
 
     def known(self, key: str) -> str:
-        """Return the address of the server that has a queue, as far as is known without asking."""
+        """Return the address of the server of a queue, as far as it is known without asking."""
         if not self._cluster:
             return self._seeds[0]
         slot = slot_of(key)
@@ -50,7 +51,7 @@ class Nodes:
         """Return the address of every server that has queues.
 
         Raises:
-            Broken, Refused: none of the nodes says which they are.
+            Broken, Refused: no node can list them.
         """
         if not self._cluster:
             return [self._seeds[0]]
@@ -62,17 +63,17 @@ class Nodes:
         raise failure
 
     def moved(self, redirection: str, asked: str) -> None:
-        """Note where a slot is now, as the server that was asked said: ``MOVED 3999 host:port``."""
+        """Note the new server of a slot, from a reply such as ``MOVED 3999 host:port``."""
         slot, address = redirected(redirection, asked)
         self._moved[slot] = address
 
     def doubt(self) -> None:
-        """Forget what was learnt: a server could not be had, so it may be out of date."""
+        """Forget the slots: a server was unreachable, so they may be out of date."""
         self._moved.clear()
         self._ranges = []
 
     def _learn(self, session: Session[Any], timeout: float) -> Request[Broken | Refused | None]:
-        """Ask one node after the other; return what the last one said if none tells."""
+        """Ask one node after another; return the last error if none answers."""
         failure: Broken | Refused | None = None
         known = dict.fromkeys([*(address for _, _, address in self._ranges), *self._seeds])
         share = max(timeout / (len(known) + 1), 0.1)
@@ -100,16 +101,17 @@ def redirected(said: str, asked: str) -> tuple[int, str]:
     found = _REDIRECTION.fullmatch(said)
     if found is None or not 0 < int(found[3]) < 65536:
         raise EngineUnavailable(f"{_NONSENSE}: {_short(said)}")
-    # An empty host is the one that was asked.
+    # An empty host stands for the server that was asked.
     return int(found[1]), f"{found[2] or asked.rpartition(':')[0]}:{found[3]}"
 
 
 def _ranges(slots: Any, asked: str) -> list[tuple[int, int, str]] | None:
-    """Return the slots and who has them, by the reply to CLUSTER SLOTS; None if it is none."""
+    """Return the slots and their servers from the reply to CLUSTER SLOTS; None if it is
+    malformed."""
     found = []
     try:
         for first, last, node, *_ in slots:
-            # An empty host is the one that was asked.
+            # An empty host stands for the server that was asked.
             host, port = node[0].decode() or asked.rpartition(":")[0], node[1]
             if not all(type(one) is int for one in (first, last, port)) or not 0 < port < 65536:
                 return None
@@ -125,11 +127,11 @@ def _short(said: object) -> str:
 
 
 def slot_of(key: str) -> int:
-    """Return the slot of a queue's key: of what stands in its braces."""
+    """Return the slot of a queue's key: of the part in braces."""
     return crc_hqx(key[key.index("{") + 1 : key.index("}")].encode(), 0) % 16384
 
 
 _REDIRECTION = re.compile(r"(?:MOVED|ASK) (\d{1,5}) (\S*):(\d{1,5})(?: .*)?")
 _NONSENSE = "the server is not part of a cluster"
-# A server that is no cluster, or a hub: it has all queues.
+# Not a cluster, or a hub: it has all queues.
 _ALONE = re.compile("cluster support disabled|unknown (sub)?command", re.IGNORECASE)

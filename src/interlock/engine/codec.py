@@ -18,8 +18,9 @@ class Codec:
     """The encoding of the payloads of one queue.
 
     Args:
-        type: what payloads are; what comes is checked against it. ``bytes`` and ``str`` are stored
-            as they are, without a format around them, so that other programs may put and get them.
+        type: the type of the payloads; received payloads are checked against it. ``bytes`` and
+            ``str`` are stored as they are, without a format around them, so that other programs may
+            put and get them.
         name: the format of everything else.
     """
 
@@ -29,9 +30,9 @@ class Codec:
         self._type = type
         self._name = name
         self.write: Callable[[Any], bytes]
-        """Payloads as bytes; whatever it raises, `unwritable` says in words."""
+        """Encoder of payloads; `unwritable` puts any exception of it into words."""
         self.read: Callable[[bytes], Any]
-        """Bytes as payloads; whatever it raises, `decode` says in words."""
+        """Decoder of payloads; `decode` puts any exception of it into words."""
         self.write, decoder = _FORMATS[name]
         if type is bytes:
             self.write, self.read = _bytes, _same
@@ -46,14 +47,14 @@ class Codec:
                 ) from None
 
     def unwritable(self, payload: Any, call: str, error: Exception) -> PayloadError:
-        """Return the error of a call for a payload that `write` does not take."""
+        """Return the error for a payload that `write` rejects."""
         kind = type(payload).__name__
         return PayloadError(
             f"{call}: payload is {kind}, which cannot be written as {self._name}: {error}"
         )
 
     def too_long(self, encoded: bytes, call: str) -> PayloadError:
-        """Return the error of a call for a payload that is longer than any may be."""
+        """Return the error for a payload that exceeds the maximum length."""
         return PayloadError(
             f"{call}: payload is {len(encoded)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
         )
@@ -68,7 +69,7 @@ class Codec:
             ) from error
 
     def or_bytes(self, encoded: bytes) -> Any:
-        """Return the payload; of one that cannot be read its bytes."""
+        """Return the payload; its bytes if it cannot be decoded."""
         try:
             return self.read(encoded)
         except Exception:

@@ -1,4 +1,4 @@
-"""A batch of ``RemoteQueue.consume`` while its handler runs, and what watches such batches."""
+"""A batch of ``RemoteQueue.consume`` while its handler runs, and the watcher of such batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["NOTHING", "BatchWatch", "ConsumedBatch"]
 _log = logging.getLogger("interlock.worker")
 
 NOTHING = object()
-"""In place of a payload: there is nothing to be handled."""
+"""Stands for a missing payload: there is nothing to handle."""
 
 
 class ConsumedBatch(BatchProgress):
@@ -34,18 +34,18 @@ class ConsumedBatch(BatchProgress):
     def __init__(self, queue: RemoteQueue[Any], batch: LeasedBatch) -> None:
         super().__init__(batch)
         self.settled: list[wire.Settlement] = []
-        """Of what has been handled."""
+        """Settlements of the handled messages."""
         self._queue = queue
         self._leases: dict[int, RemoteLease[Any]] = {}
         self._taken: _queue.SimpleQueue[int] = _queue.SimpleQueue()
         self._began = 0.0
 
     def next(self) -> int | None:
-        """Take the next message; None: there is none, or another thread has taken the rest."""
+        """Take the next message; None: the batch is empty, or another thread has taken the rest."""
         try:
             at = self.waiting.popleft()
         except IndexError:
-            # So much of what was settled goes out with that.
+            # The taker has sent this many of the settlements.
             taken = self._taken.get()
             del self.settled[:taken]
             return None
@@ -55,7 +55,7 @@ class ConsumedBatch(BatchProgress):
         return at
 
     def payload(self, at: int) -> Any:
-        """Return the payload of a message. NOTHING: it is lost, or cannot be read, and settled."""
+        """Return the payload of a message. NOTHING: it is lost, or undecodable and settled."""
         batch, handle = self.batch, self._queue._handle
         id = int(batch.reply[at])
         if batch.is_lost(id):
@@ -65,13 +65,13 @@ class ConsumedBatch(BatchProgress):
         try:
             return handle.codec.decode(batch.reply[at + wire.PAYLOAD], id)
         except BaseException as error:
-            # A decoder is code of somebody's, and may raise what ends a thread.
+            # A decoder is foreign code, and may raise exceptions that would end a thread.
             handle.log_spoilt(batch.message(at), error)
             self.settled.append(wire.nacking(batch.token, id, None, text_of(error)))
             return NOTHING
 
     def lease(self, at: int) -> RemoteLease[Any]:
-        """Return the lease of a message, made for who asks; the same each time."""
+        """Return the lease of a message, made on demand; the same object each time."""
         found = self._leases.get(at)
         if found is None:
             message, handle = self.batch.message(at), self._queue._handle
@@ -81,7 +81,7 @@ class ConsumedBatch(BatchProgress):
         return found
 
     def handled(self, at: int) -> None:
-        """Note what settles a message whose handler has returned."""
+        """Note the settlement of a message whose handler has returned."""
         batch = self.batch
         if self._leases and at in self._leases:
             self.settled.append(self._leases[at].acking(log=False))
@@ -91,21 +91,21 @@ class ConsumedBatch(BatchProgress):
             batch.log_handled(batch.message(at), time.monotonic() - self._began)
 
     def release_rest(self) -> None:
-        """Release what has not begun, with what was handled."""
+        """Release the messages that have not begun, with the settlements so far."""
         rest, mine = self.rest()
         self.settled += self._releasing(rest)
         if mine:
             self.waiting.append(END)
 
     def settlements(self) -> list[wire.Settlement]:
-        """Return what is to be settled at the end; nothing of it is renewed any more."""
+        """Return the settlements at the end; none of the messages is renewed any longer."""
         self.batch.all_settled()
         return self.settled
 
     def take_rest(self) -> list[wire.Settlement]:
-        """Take what is to be settled while one message is handled: for another thread.
+        """Take the settlements so far while one message is handled, for another thread.
 
-        What that is not there for stays renewed.
+        Messages without a settlement are still renewed.
         """
         rest, mine = self.rest()
         if not mine:
@@ -120,8 +120,8 @@ class ConsumedBatch(BatchProgress):
 
 
 class BatchWatch:
-    """Looks after the batches of a consumer: one in which a message takes long goes back but for
-    that. Its thread starts with the first batch of several messages."""
+    """Watches the batches of a consumer: if one message takes long, the rest of its batch is
+    returned. Its thread starts with the first batch of several messages."""
 
     def __init__(self, queue: RemoteQueue[Any]) -> None:
         self._queue = queue
@@ -141,17 +141,17 @@ class BatchWatch:
             self._bell.put(True)
 
     def end(self, run: ConsumedBatch) -> None:
-        """Watch a batch no more: it has ended."""
+        """Stop watching a batch: it has ended."""
         self._running.pop(id(run), None)
 
     def stop(self) -> None:
-        """End the thread; no batch runs any more."""
+        """End the thread; no further batch runs."""
         self._bell.put(False)
 
     def _run(self) -> None:
         seen: dict[int, tuple[int, float]] = {}
         while True:
-            # First it says so: who begins a batch from here on rings.
+            # Announced first: a batch that begins from here on rings.
             self._asleep = True
             wait = handler_time.LOOK if self._running else None
             if wait is not None:
@@ -180,5 +180,5 @@ class BatchWatch:
         try:
             settle(self._queue, settlements)
         except InterlockError as error:
-            # They run out by themselves.
+            # Their leases expire by themselves.
             _log.warning("queue %r: a batch could not be given back: %s", self._queue.name, error)

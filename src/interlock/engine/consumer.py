@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("interlock.worker")
 _AGAIN = 1.0
-"""Seconds after which an engine that could not be reached is asked again."""
+"""Seconds after which an unreachable engine is tried again."""
 _LONGEST_WAIT = 10.0
 """Seconds for which a call waits for work."""
 
@@ -39,9 +39,9 @@ _LONGEST_WAIT = 10.0
 class RemoteConsumer(Consumer):
     """A handler that runs for every message of a queue on an engine, until ``stop``.
 
-    While it is quick, each thread leases batches and reads them from the reply as it came; see
-    ``LeasedBatch``. A message that has not begun when another of its batch takes long is given back
-    by a thread that watches, so that it waits for nobody (clause 5).
+    While it is quick, each thread leases batches and reads them directly from the reply; see
+    ``LeasedBatch``. If a message of a batch takes long, a watching thread returns those that have
+    not begun, so that they need not wait (clause 5).
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class RemoteConsumer(Consumer):
         timeout: float | None,
         kind: Kind,
     ) -> None:
-        # A handle of its own: to close it ends the waits, and nobody else's.
+        # A separate handle: closing it ends only its own waits.
         self._taking = queue._again()
         self._watch = BatchWatch(self._taking)
         self._turns = Turns()
         self._taker = Taker(self._taking._handle.engine, [queue.name], threads)
         self._left: list[None] = []
-        """One for each thread that has ended."""
+        """One item for each thread that has ended."""
         super().__init__(queue, handler, threads, timeout, kind)  # type: ignore[arg-type]
 
     def stop(self, timeout: Seconds | None = None) -> bool:
-        """Take no more messages, and wait for the handlers that run; see ``Consumer.stop``."""
+        """Take no further messages, and wait for the running handlers; see ``Consumer.stop``."""
         self._stopping = True
         self._taking.close()
         return super().stop(timeout)
@@ -82,7 +82,7 @@ class RemoteConsumer(Consumer):
             while not self._stopping:
                 settled = self._turn(settled, bell, times)
         except ShutDown:
-            # What was to be settled was settled before that was found.
+            # The pending settlements were sent before that was found.
             return
         if settled:
             try:
@@ -93,8 +93,7 @@ class RemoteConsumer(Consumer):
     def _turn(
         self, settled: list[wire.Settlement], bell: _queue.SimpleQueue[None], times: HandlerTime
     ) -> list[wire.Settlement]:
-        # A function of its own, so that no name holds the last message while the next is awaited.
-        # Whoever has something to settle is in its turn still: no other runs alone before it is.
+        # A thread with pending settlements is still in its turn: no handler runs alone before that.
         if settled and self._turns.is_awaited:
             self._settle(settled)
             settled = []
@@ -118,11 +117,11 @@ class RemoteConsumer(Consumer):
                 self._turns.leave()
         with self._turns.alone():
             if begins and self._extended(batch, False):
-                # Settled before the next may begin alone: if that ends this process, this one,
-                # which has ended well, is not charged for it.
+                # Settled before the next may begin alone: if that one ends this process, this
+                # message, which has succeeded, is not charged for it.
                 self._settle(self._handle_batch(batch, times, time.monotonic() + lease))
                 return []
-        # Nobody begins it, whether the engine was told so or not.
+        # No handler begins it, whether the engine knows that or not.
         batch.all_settled()
         self._settle([wire.releasing(batch.token, int(batch.reply[batch.places[0]]))])
         return []
@@ -131,7 +130,7 @@ class RemoteConsumer(Consumer):
         try:
             _say_lost(self._taking.name, settle(self._taking, settled))
         except EngineUnavailable as error:
-            # As in ``_lease``: it may have been settled, and its lease is not renewed any more.
+            # As in ``_lease``: it may have been settled, and its lease is no longer renewed.
             _log.warning("%s", error)
 
     def _lease(
@@ -148,14 +147,14 @@ class RemoteConsumer(Consumer):
             _log.warning("%s", error)
             with contextlib.suppress(_queue.Empty):
                 bell.get(timeout=_AGAIN)
-            # What was to be settled may have been; its lease is not renewed any more.
+            # The settlements may have been applied; their leases are no longer renewed.
             return None
         _say_lost(self._taking.name, answers)
         return batch
 
     def _extended(self, batch: LeasedBatch, waits: bool) -> bool:
-        """Tell the engine whether the handler of a message that is to be alone has begun. False: it
-        must not begin."""
+        """Report to the engine whether the handler of a message that must run alone has begun.
+        False: it must not begin."""
         if waits:
             batch.grant.wait_for_turn()
         else:
@@ -180,7 +179,7 @@ class RemoteConsumer(Consumer):
         token = _current.set(None)
         try:
             if began > leased_until:
-                # No call waits so long: this process was frozen, and so the lease is perhaps over.
+                # No call waits this long: this process was frozen, so the lease may have expired.
                 run.release_rest()
             while (at := run.next()) is not None:
                 self._handle_one(run, at)
@@ -284,7 +283,7 @@ async def _turn(
     suspect: AsyncRemoteLease[Any] | None = None
     done: list[wire.Settlement] = []
     try:
-        # Not for ever: whoever is to run alone waits until it has returned.
+        # Limited: a handler that must run alone waits until this call has returned.
         wait = min(queue._handle.lease / 3, _LONGEST_WAIT)
         answers, leases = await queue._run(
             queue._handle, queue._handle.exchange, queue, AsyncRemoteLease, "consume()",
@@ -299,7 +298,7 @@ async def _turn(
                 done.append(await _handled(queue, handler, lease, timeout))
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            # The handler kept it to itself.
+            # The handler did not propagate it.
             await _settle_last(queue, *done)
             done = []
             raise asyncio.CancelledError
@@ -341,7 +340,7 @@ async def _alone(
         if not begun:
             await _settle_last(queue, lease.releasing())
         raise
-    # Lost, or the engine is not there; either way no handler has begun.
+    # Lost, or the engine is unreachable; either way no handler has begun.
     lease.stop_renewing()
     return [wire.releasing(lease.token, lease.id)]
 
@@ -372,7 +371,7 @@ async def _handled(
     assert task is not None
     alarm: asyncio.Task[None] | None = None
     if timeout is not None:
-        # Before the lease becomes the current one, which the task of the alarm would inherit.
+        # Before the lease becomes the current one, which the alarm's task would inherit.
         alarm = asyncio.create_task(_revoke(queue, lease, timeout, task))
         lease._grant.bound(lease.id, time.monotonic() + timeout)
     token = _current.set(lease)
@@ -383,11 +382,11 @@ async def _handled(
         raise
     except asyncio.CancelledError as error:
         if task.cancelling():
-            # The consumer itself: no fault of the message's.
+            # The consumer was cancelled; the message is not at fault.
             await _settle_last(queue, lease.releasing())
             log_given_back(lease)  # type: ignore[arg-type]
             raise
-        # What a handler awaited was cancelled; the consumer goes on.
+        # Something that the handler awaited was cancelled; the consumer continues.
         return _failed(lease, error, "was cancelled")
     except BaseException as error:
         return _failed(lease, error)
@@ -397,7 +396,7 @@ async def _handled(
         if alarm is not None:
             alarm.cancel()
             lease._grant.bound(lease.id, None)
-        # Collected with its loop, a task ends in another context than it began in.
+        # When collected with its loop, a task ends in another context than it began in.
         with contextlib.suppress(ValueError):
             _current.reset(token)
 
@@ -433,7 +432,8 @@ def _failed(
 
 
 def _say_lost(queue: str, answers: Sequence[str | bytes]) -> None:
-    """Log that a lease was revoked or ran out while the handler ran: somebody decided already."""
+    """Log that a lease expired or was revoked while the handler ran: the outcome is already
+    decided."""
     if "lost" in answers or wire.LOST in answers:
         _log.warning(
             "queue %r: the lease of a message was lost while it was handled; what its handler "

@@ -1,4 +1,4 @@
-"""The declared options of a queue: in Python's words, and as its engine has them."""
+"""The declared options of a queue: in Python's terms, and in the engine's."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ class Declaration:
     def __init__(self, **given: Unpack[DeclaredOptions]) -> None:
         self.arguments: tuple[Argument, ...] = _flat(pairs("queue()", given))
         self.told: int | None = None
-        """The engine's `losses` when it was told; None: it was not told yet."""
+        """The engine's `losses` at the time of the declaration; None: not declared yet."""
 
     def made(self, engine: Engine, session: Session[Any], key: str) -> Request[None]:
-        """Tell the engine, unless it was told; OptionsMismatch where it was told otherwise."""
+        """Declare to the engine, unless that was done; OptionsMismatch if other options are
+        declared."""
         losses = engine.losses
         if self.arguments and self.told != losses:
             yield from engine.call(session, "configure", key, *self.arguments)
             self.told = losses
 
     def changed(self, changed: Mapping[str, Argument]) -> None:
-        """Note that the engine has other options now, so that they are declared from now on."""
+        """Note that the engine has other options now, which are declared from now on."""
         named = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
         self.arguments = _flat({name: changed.get(str(name), named[name]) for name in named})
 
     def forget(self) -> None:
-        """Note that the queue was dropped, and this with it."""
+        """Note that the queue was dropped, including this declaration."""
         self.told = None
 
 
 def change(changed: Mapping[str, Argument]) -> tuple[Argument, ...]:
-    """Return the arguments of an il1_configure that changes these options, or asks."""
+    """Return the arguments of an il1_configure that changes these options, or reads them."""
     return ("CHANGE", *_flat(changed)) if changed else ()
 
 
 def pairs(call: str, given: Mapping[str, object]) -> dict[str, Argument]:
-    """Return the names and values that the wire has for the options; None names none, unless it
-    stands for "without limit"."""
+    """Return the names and values of the options on the wire; None names no option, unless it means
+    "without limit"."""
     found: dict[str, Argument] = {}
     for option in OPTIONS:
         value = given.get(option.argument)
@@ -68,7 +69,7 @@ def pairs(call: str, given: Mapping[str, object]) -> dict[str, Argument]:
 
 @understood
 def options_of(words: Mapping[str, str]) -> DeclaredOptions:
-    """Return the reply of il1_configure as Python has it."""
+    """Return the reply of il1_configure in Python's terms."""
     found: Any = {one.argument: shown(one.name, words[one.name]) for one in OPTIONS}
     policy = {one.argument: shown(one.name, words[one.name]) for one in POLICY}
     options: DeclaredOptions = found | {"retry": Retry(**policy)}
@@ -76,7 +77,7 @@ def options_of(words: Mapping[str, str]) -> DeclaredOptions:
 
 
 def shown(name: str, value: str) -> Any:
-    """Return the value of an option of the wire as Python has it."""
+    """Return the value of a wire option in Python's terms."""
     option = NAMED.get(name)
     if option is None or option.words:
         return value
@@ -93,7 +94,7 @@ def shown(name: str, value: str) -> Any:
 
 
 def mismatch(queue: str, text: str) -> str:
-    """Return what OptionsMismatch says of a server's refusal to declare a queue otherwise."""
+    """Return the text of OptionsMismatch for a server's refusal of a declaration."""
     found = _MISMATCH.search(text)
     option = found and NAMED.get(found["name"])
     if not found or not option:
@@ -115,7 +116,7 @@ def flag_of(option: Option) -> str:
 
 
 def word(value: object) -> str:
-    """Return a value of an option as the command line takes it."""
+    """Return a value of an option in the form of the command line."""
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -126,7 +127,7 @@ def _flat(found: Mapping[Any, Argument]) -> tuple[Argument, ...]:
 
 
 def _checked(call: str, option: Option, value: Any) -> Argument:
-    """Return the value of an option as the wire has it."""
+    """Return the value of an option in the form of the wire."""
     argument = option.argument
     if option.micros:
         return wire.micros(seconds(value, f"{call}: {argument}"))

@@ -1,4 +1,4 @@
-"""Events of a queue, as il1_events tells them: what happened to messages while somebody watched."""
+"""Events of a queue, as il1_events returns them: the history of messages while somebody watched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to a message."""
+    """One event of a message."""
 
     number: int
     time: int
@@ -28,33 +28,33 @@ class Event:
 
     id: int
     attempt: int
-    """The attempt that ended or is under way; of ``put``, ``due`` and ``readied`` the next one."""
+    """The attempt that ended or is under way; for ``put``, ``due`` and ``readied`` the next one."""
 
     token: int | None
-    """The token of the lease that begins or ends with it; None where there is none."""
+    """The token of the lease that begins or ends with it; None if there is no lease."""
 
     consumer: str
-    """The consumer that leased it; told with ``lease`` alone."""
+    """The consumer that leased it; present only with ``lease``."""
 
     error: str
-    """The newest error, its first 1,024 bytes, where an attempt failed; else empty."""
+    """The newest error, its first 1,024 bytes, if an attempt failed; else empty."""
 
     keys: tuple[bytes, ...]
     """The first exclusive keys, 16 at most."""
 
     shared: tuple[bytes, ...]
-    """The same of shared keys."""
+    """The first shared keys, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The answer to whoever watches a queue."""
+    """The answer to a watcher of a queue."""
 
     last: int
-    """The number of the last event that happened, told or not: where the next call goes on."""
+    """The number of the last event, whether returned or not: the next call continues there."""
 
     missed: int
-    """0, or that some are gone, or happened while nobody watched."""
+    """0 if no event is missing; else some were dropped, or happened while nobody watched."""
 
     events: list[Event]
 

@@ -1,4 +1,4 @@
-"""Errors of all attempts of a message, as an engine keeps them: one history, the newest first."""
+"""Errors of all attempts of a message, as an engine stores them: one history, the newest first."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Failure:
     """One attempt that failed."""
 
     text: str
-    """The error: of a worker its type and message, then, from the next line on, where it was."""
+    """The error: from a worker its type and message, then, from the next line on, its location."""
 
     attempt: int | None
-    """The attempt that failed; None: an older release kept it, without this."""
+    """The attempt that failed; None: an older release stored it without this."""
 
     time: int | None
-    """The time when it failed, µs since 1970; None as above."""
+    """The time of the failure, µs since 1970; None as above."""
 
     @property
     def line(self) -> str:
@@ -32,7 +32,7 @@ class Failure:
 
     @property
     def traceback(self) -> str:
-        """All lines of the text behind the first; empty if there is no more."""
+        """All lines of the text after the first; empty if there are none."""
         return self.text.partition("\n")[2]
 
 
@@ -47,7 +47,7 @@ class Failures(tuple[Failure, ...]):
         return cls(map(_failure, history.split(_ENTRIES)) if history else ())
 
     def as_bytes(self) -> bytes:
-        """Return the history that these are of."""
+        """Return the encoded history of these failures."""
         return _ENTRIES.join(_entry(one) for one in self)
 
     @classmethod
@@ -57,7 +57,7 @@ class Failures(tuple[Failure, ...]):
 
 
 def newest_line(history: bytes) -> str:
-    """Return the first line of the newest error; empty if there was none."""
+    """Return the first line of the newest error; empty if there is no error."""
     text = history.partition(_ENTRIES)[0].partition(_FIELDS)[0]
     return first_line(text.decode(errors="backslashreplace"))
 
@@ -67,7 +67,7 @@ def _failure(entry: bytes) -> Failure:
     told = text.decode(errors="backslashreplace")
     if len(rest) == 2 and all(part.isdigit() for part in rest):
         return Failure(told, int(rest[0]), int(rest[1]))
-    # An error that an older release kept may have any bytes.
+    # An error stored by an older release may have any bytes.
     return Failure(entry.decode(errors="backslashreplace"), None, None)
 
 
@@ -79,10 +79,10 @@ def _entry(one: Failure) -> bytes:
 
 
 def error_group(line: str) -> str:
-    """Return what errors of one kind have in common: numbers, and what looks like an id, as N."""
+    """Return the common form of errors of one kind: numbers and apparent ids become N."""
     return VARIES.sub("N", line.partition("\n")[0])[:LONGEST_GROUP]
 
 
 VARIES = re.compile(r"\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+")
 LONGEST_GROUP = 300
-"""Characters."""
+"""Maximum number of characters."""

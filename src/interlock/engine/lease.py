@@ -23,32 +23,34 @@ T = TypeVar("T")
 class RemoteLease(LeaseState[T]):
     """The right to handle one message, until it is settled; renewed as long as it is held.
 
-    As a context manager it gives the payload, acknowledges on success, and on an exception puts the
-    message back by the retry policy and lets the exception through; ``RetryAfter`` and ``Reject``
-    steer. Dropped without a word it counts as a failed attempt, and warns.
+    As a context manager it yields the payload and acknowledges on success; on an exception it
+    returns the message by the retry policy and propagates the exception; ``RetryAfter`` and
+    ``Reject`` choose the outcome. A lease that is dropped unsettled counts as a failed attempt,
+    with a warning.
     """
 
     __slots__ = ()
     _of: RemoteQueue[T]
 
     def ack(self, result: Any = None) -> None:
-        """Settle the message as handled: its lanes move on.
+        """Settle the message as handled: its lanes advance.
 
         Args:
             result: kept for as long as the put asked for, see ``RemoteQueue.result``.
 
         Raises:
-            LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.
+            LeaseLost: the lease was settled, expired or was revoked; nothing was changed.
             EngineUnavailable: the engine did not answer in time.
         """
         self._check_open()
         self._settle(self.acking, result)
 
     def nack(self, delay: Seconds | None = None, error: BaseException | str | None = None) -> None:
-        """Settle the message as not handled: it comes again, in its place, or is given up.
+        """Settle the message as not handled: it is redelivered in its original position, or given
+        up.
 
         Args:
-            delay: seconds until then. Default: what the retry policy says.
+            delay: seconds until then. Default: the backoff of the retry policy.
             error: why, for the logs and the dead letter.
 
         Raises:
@@ -58,12 +60,12 @@ class RemoteLease(LeaseState[T]):
         self._settle(self.nacking, delay, error)
 
     def reject(self, reason: str) -> None:
-        """Reject the message, which cannot be handled: a dead letter at once. Raises as ``ack``."""
+        """Reject the message, which cannot be handled: make it a dead letter. Raises as ``ack``."""
         self._check_open()
         self._settle(self.rejecting, reason)
 
     def release(self) -> None:
-        """Release the message, whose handling never began: the same place and attempt.
+        """Release the message, whose handling never began: it keeps its position and attempt.
 
         Raises as ``ack``.
         """
@@ -71,7 +73,7 @@ class RemoteLease(LeaseState[T]):
         self._settle(self.releasing)
 
     def extend(self, seconds: Seconds) -> None:
-        """Set the deadline to so many seconds from now. Raises as ``ack``."""
+        """Set the deadline to this many seconds from now. Raises as ``ack``."""
         self._check_open()
         length = extension(seconds)
         started = time.monotonic()
@@ -96,7 +98,7 @@ class RemoteLease(LeaseState[T]):
         if error is None:
             self.ack()
             return False
-        # The handler's own exception says more than that its lease is gone.
+        # The handler's own exception is more useful than the loss of its lease.
         with contextlib.suppress(LeaseLost):
             self._settle(self._judged, error)
         return False
@@ -108,7 +110,7 @@ class RemoteLease(LeaseState[T]):
     def _settle(self, how: Callable[..., wire.Settlement], *arguments: Any) -> None:
         of = self._of
         try:
-            # Made here: it counts as settled from then on, and Ctrl-C may come right behind that.
+            # Created here: it counts as settled from then on, and Ctrl-C may follow immediately.
             settlements = [how(*arguments)]
             answers = of._run(of._handle, self._grant.handle.settle, settlements)
         except BaseException:

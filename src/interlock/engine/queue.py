@@ -30,9 +30,9 @@ T = TypeVar("T")
 class RemoteQueue(Generic[T]):
     """A queue on an engine: ``KeyedQueue`` for any number of processes.
 
-    ``Client.queue`` makes it. Calls mean what they mean there; each asks the engine, and
-    raises ``EngineUnavailable`` where that does not answer in the client's timeout,
-    beyond what the call waits. Any thread may use it. ``aio`` is its asyncio face.
+    ``Client.queue`` makes it. Its calls mean the same as there; each calls the engine,
+    and raises ``EngineUnavailable`` if that does not answer within the client's timeout,
+    added to the call's own wait. Any thread may use it. ``aio`` is its asyncio face.
     """
 
     def __init__(self, client: Client, handle: Handle) -> None:
@@ -77,7 +77,8 @@ class RemoteQueue(Generic[T]):
 
         Args:
             retry: the message's own retry policy. Default: the queue's.
-            result_ttl: seconds for which its result is kept once it is settled. Default 0: not.
+            result_ttl: seconds for which its result is kept after settlement. Default 0: not at
+                all.
 
         Raises:
             Full: there was no room in time; or the engine is at its memory limit.
@@ -109,7 +110,7 @@ class RemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> Put:
-        """Put as ``put``; return too whether the dedup string was known, so nothing was put."""
+        """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
         done = self._run(
             self._handle, self._handle.put, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
@@ -130,7 +131,7 @@ class RemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """Put as ``put``, without a wait for room: ``Full`` at once where there is none."""
+        """Put as ``put``, without waiting for room: raise ``Full`` immediately if there is none."""
         done = self._run(
             self._handle, self._handle.put, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
@@ -152,11 +153,11 @@ class RemoteQueue(Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
     ) -> list[int]:
-        """Put a batch, whole or not at all, in order; see ``KeyedQueue.put_many``.
+        """Put a batch in order, all of it or nothing; see ``KeyedQueue.put_many``.
 
         Raises:
-            ValueError: the batch is larger than the bounds of the queue, than 1,024 messages or
-                than 48 MiB of encoded payloads; nothing was put.
+            ValueError: the batch exceeds the bounds of the queue, 1,024 messages or 48 MiB of
+                encoded payloads; nothing was put.
         """
         done = self._run(
             self._handle, self._handle.put_many, items, block, timeout,
@@ -182,7 +183,7 @@ class RemoteQueue(Generic[T]):
         return (self._leased("get()", 1, block, timeout, kind))[0]
 
     def get_nowait(self, *, kind: Kind = "any") -> RemoteLease[T]:
-        """Take as ``get``, without a wait: ``Empty`` at once where no message is ready."""
+        """Take as ``get``, without waiting: raise ``Empty`` immediately if no message is ready."""
         return (self._leased("get_nowait()", 1, False, None, kind))[0]
 
     def get_many(
@@ -195,12 +196,12 @@ class RemoteQueue(Generic[T]):
     ) -> RemoteLeaseBatch[RemoteLease[T]]:
         """Take at least one message, at most ``limit``, in one lease; otherwise as ``get``.
 
-        Payloads that have 1 MiB together end it: the message that reaches that is the last.
+        The batch ends with the message with which the payloads reach 1 MiB in total.
         """
         return RemoteLeaseBatch(self._leased("get_many()", limit, block, timeout, kind))
 
     def ack_many(self, leases: Iterable[RemoteLease[T]]) -> None:
-        """Settle all these leases; the first lost one is raised when the others are settled."""
+        """Settle all these leases; raise the first LeaseLost after settling the others."""
         opened, refused = self._handle.opened(leases)
         if opened:
             try:
@@ -225,7 +226,7 @@ class RemoteQueue(Generic[T]):
         """Run ``handler(payload)`` for every message; see ``KeyedQueue.consume``.
 
         A message is settled in one round trip with the lease of the next. While the
-        engine cannot be reached, it goes on trying. It ends by itself when the queue is
+        engine cannot be reached, it keeps trying. It ends by itself when the queue is
         sealed and drained.
         """
         return consume(self, handler, threads, timeout, kind)
@@ -241,9 +242,9 @@ class RemoteQueue(Generic[T]):
     ) -> tuple[list[str], list[RemoteLease[T]]]:
         """Settle, then lease up to ``limit`` messages, in one round trip: for workers.
 
-        ``settlements`` come from ``acking`` and its kin of a lease. Returns what became of each
-        (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the leases; none
-        where none was ready in time. Raises as ``get``, but not Empty.
+        ``settlements`` come from ``acking`` and the similar methods of a lease. Return the outcome
+        of each (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the
+        leases; no leases if no message was ready in time. Raises as ``get``, except Empty.
         """
         return self._run(
             self._handle, self._handle.exchange, self, RemoteLease, "exchange()",
@@ -251,17 +252,17 @@ class RemoteQueue(Generic[T]):
         )  # fmt: skip
 
     def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
-        """Settle many in one round trip; return what became of each, as ``exchange`` does."""
-        # On no handle: whoever closes this one ends what waits, and this does not.
+        """Settle many in one round trip; return the outcome of each, as ``exchange`` does."""
+        # Without a handle: closing a handle ends its waiting calls, and this one does not wait.
         return self._run(None, self._handle.settled, settlements)
 
     def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
-        """Wait for the result from ``ack(result=...)`` of a message; return it decoded to ``type``.
+        """Wait for a message's result, from ``ack(result=...)``; return it decoded to ``type``.
 
         Raises:
             TimeoutError: it was not settled in time.
             JobFailed: it is a dead letter, or was cancelled or skipped.
-            ResultGone: its ``result_ttl`` is over, or was 0.
+            ResultGone: its ``result_ttl`` has passed, or was 0.
             WouldDeadlock: the caller is a handler, gave no timeout, and the message waits for it.
         """
         return self._run(self._handle, self._operations.result, id, timeout, type)
@@ -269,7 +270,7 @@ class RemoteQueue(Generic[T]):
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self) -> Stats:
-        """Return the counts of this moment, and since the queue was made."""
+        """Return the present counts, and those since the queue was made."""
         return self._run(self._handle, self._operations.counts)
 
     def qsize(self) -> int:
@@ -278,7 +279,7 @@ class RemoteQueue(Generic[T]):
         return stats.unsettled - stats.leased
 
     def empty(self) -> bool:
-        """Return True if no message is queued that is not leased."""
+        """Return True if every queued message is leased, or the queue is empty."""
         return self.qsize() == 0
 
     def configure(
@@ -292,19 +293,18 @@ class RemoteQueue(Generic[T]):
         durability: Durability | None = None,
         retry: Retry | None = None,
     ) -> DeclaredOptions:
-        """Change options of the queue for everybody; return all that are in force then.
+        """Change options of the queue for all clients; return all options then in force.
 
-        What is not named stays. Without an argument nothing changes. Nothing that was put is
-        dropped: with a lower ``maxsize`` or ``maxbytes`` puts wait until there is room, with a
-        lower ``maxdead`` what would become a dead letter is held. ``retry`` holds for failures from
-        now on, of messages that have no policy of their own; ``dedup_window`` for messages that are
-        settled from now on. Programs that declare other options get ``OptionsMismatch`` when they
-        start; those that run go on.
+        Options that are not named do not change. No message is dropped: with a lower ``maxsize`` or
+        ``maxbytes``, puts wait until there is room; with a lower ``maxdead``, a message that would
+        become a dead letter is held. ``retry`` applies to later failures of messages without a
+        policy of their own; ``dedup_window`` to messages settled later. Programs that declare other
+        options get ``OptionsMismatch`` when they start; running ones continue.
 
         Args:
             maxsize, maxbytes, maxdead, dead_ttl, dedup_window, durability, retry: as for
-                ``Client.queue``; ``dead_ttl=0`` is without limit. Of ``retry`` the engine does not
-                hold ``on``.
+                ``Client.queue``; ``dead_ttl=0`` means no limit. The engine does not store ``on`` of
+                ``retry``.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, or the engine
@@ -325,24 +325,24 @@ class RemoteQueue(Generic[T]):
     def explain(
         self, id: int | None = None, *, key: Key | None = None, limit: int = 100
     ) -> Explanation:
-        """Explain why a message waits, or what stands on a key; see ``KeyedQueue.explain``."""
+        """Explain why a message waits, or what blocks a key; see ``KeyedQueue.explain``."""
         return self._run(self._handle, self._operations.explained, id, key, limit)
 
     def roots(
         self, limit: int = 10, *, slow_wait: Seconds | None = None, walk: int = MAX_WALKED
     ) -> Roots:
-        """Return what holds other messages up, and how many wait; see ``KeyedQueue.roots``.
+        """Return what blocks other messages, and how many wait; see ``KeyedQueue.roots``.
 
-        The engine is asked once for each root, and once for all together.
+        It makes one call for each root, and one for all together.
         """
         return self._run(self._handle, self._operations.roots, limit, slow_wait, walk)
 
     def hot_keys(self, n: int = 10) -> list[HotKey]:
-        """Return the ``n`` keys on which most unsettled messages stand, deepest first."""
+        """Return the ``n`` keys with most unsettled messages, deepest first."""
         return self._run(self._handle, self._operations.hot_keys, n)
 
     def dead_letters(self, limit: int = 100, *, key: Key | None = None) -> list[DeadLetter[T]]:
-        """Return the messages that were given up, oldest dead first; with ``key`` those on it."""
+        """Return the dead letters, oldest death first; with ``key`` only those on that key."""
         return self._run(self._handle, self._operations.dead_letters, limit, key)
 
     def messages(
@@ -355,9 +355,8 @@ class RemoteQueue(Generic[T]):
     ) -> list[QueuedMessage[T]]:
         """Return the unsettled messages in the order of their puts, at most ``limit``.
 
-        With ``state`` only those in this state, with ``key`` only those on it; ``after``, the id of
-        the last one of a page, gives the next page. It goes through all messages of the queue, some
-        at a time.
+        With ``state`` or ``key`` only those in this state or on this key. ``after``, the last id of
+        a page, gives the next page. It scans all messages of the queue, some at a time.
         """
         return self._run(self._handle, self._operations.messages, limit, state, key, after)
 
@@ -368,22 +367,22 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.change, "cancel", id)
 
     def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
-        """End the lease of a message as if it had run out. Returns False if it is not leased."""
+        """End the lease of a message as if it had expired. Return False if it is not leased."""
         return self._run(self._handle, self._operations.revoke, id, then)
 
     def retry(self, id: int) -> bool:
-        """Make a held message, or one that backs off, ready at once.
+        """Make a held or backing-off message ready immediately.
 
         Returns False if it is neither.
         """
         return self._run(self._handle, self._operations.change, "retry", id)
 
     def skip(self, id: int) -> bool:
-        """Settle a held message, or one that backs off. Returns False if it is neither."""
+        """Settle a held or backing-off message. Return False if it is neither."""
         return self._run(self._handle, self._operations.change, "skip", id)
 
     def bury(self, id: int) -> bool:
-        """Make a held message, or one that backs off, a dead letter.
+        """Make a held or backing-off message a dead letter.
 
         Returns False if it is neither.
         """
@@ -403,7 +402,7 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.change, "discard", id)
 
     def pause(self, key: Key | None = None) -> bool:
-        """Hand out nothing any more, or nothing that holds the key.
+        """Stop leasing messages, or those that hold the key.
 
         Returns False if it was paused.
         """
@@ -414,7 +413,7 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.switch, "resume", key)
 
     def seal(self) -> bool:
-        """Refuse puts, for everybody, until ``reopen``. Returns False if it was sealed."""
+        """Refuse puts by all clients until ``reopen``. Return False if it was already sealed."""
         return self._run(self._handle, self._operations.switch, "seal")
 
     def reopen(self) -> bool:
@@ -422,39 +421,40 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.switch, "reopen")
 
     def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
-        """Cancel all that is not leased, or drop all dead letters. Returns how many.
+        """Cancel all messages that are not leased, or drop all dead letters. Return their number.
 
-        With ``key`` only those on it that are there now: it goes through all of them, and makes a
-        call for each that it finds.
+        With ``key`` only those that are on it now: it scans all messages, and makes one call for
+        each match.
         """
         return self._run(self._handle, self._operations.purge, what, key)
 
     def drop(self, force: bool = False) -> bool:
-        """Remove the queue, for everybody: its declaration, dead letters, kept results, pauses.
+        """Remove the queue for all clients: its declaration, dead letters, kept results, pauses.
 
-        With ``force`` also its unsettled messages; their leases are lost. Whoever uses the queue
-        afterwards makes it anew; no id and no token comes again. Returns False if there was no such
-        queue.
+        With ``force`` also its unsettled messages; their leases are lost. A later use makes the
+        queue anew; no id and no token is reused. Return False if there was no such queue.
 
         Raises:
-            InterlockError: messages are unsettled, and ``force`` was not given; says how many.
+            InterlockError: messages are unsettled, and ``force`` was not given; the error has their
+                number.
         """
         return self._run(self._handle, self._operations.drop, force)
 
     def join(self, timeout: Seconds | None = None) -> None:
-        """Wait until nothing is unsettled.
+        """Wait until no message is unsettled.
 
-        It sleeps in the server, and looks again each ten seconds in any case.
+        It waits in the server, and checks again at least every ten seconds.
 
         Raises:
-            NotDrained: the time was up; it names what is held, paused, delayed or leased.
+            NotDrained: the time is over; the error names the held, paused, delayed or leased
+                messages.
         """
         self._run(self._handle, self._operations.join, timeout)
 
     def close(self) -> None:
-        """End this handle: its puts and gets, and those that wait, raise ``ShutDown``.
+        """Close this handle: its puts and gets, also waiting ones, raise ``ShutDown``.
 
-        Leases that are out can still be settled. The queue itself goes on.
+        Open leases can still be settled. The queue itself is not affected.
         """
         self._client._close_handle(self._handle)
 
@@ -488,8 +488,8 @@ class RemoteQueue(Generic[T]):
     def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
         """Put as ``put_known``, for tasks.
 
-        The timeout is for the whole call, the engine's answer included, in place of the client's
-        own, which is beyond it.
+        The timeout is for the whole call, including the engine's answer; the client's own is not
+        added.
         """
         call = "send()"
         asked = call, payload, True, timeout
@@ -497,18 +497,18 @@ class RemoteQueue(Generic[T]):
         return (self._run(self._handle, put, *asked, bounded=True, **options))[0]
 
     def _announce(self, worker: str, ttl: float, text: str) -> list[tuple[int, str]]:
-        """Say what a worker does, for ``ttl`` seconds; 0: it is to be forgotten.
+        """Announce a worker for ``ttl`` seconds; 0: remove its announcement.
 
-        Returns the requests that were left for it, number and text, the oldest first.
+        Return the requests that were left for it, number and text, the oldest first.
         """
         return self._run(self._handle, self._operations.announce, worker, ttl, text)
 
     def _state_of(self, id: int) -> str:
         """Return the state of a message, by its id.
 
-        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` of
-        one that is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its
-        result is kept (``result_ttl``); else ``"gone"``: it is settled, or never was.
+        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` if
+        it is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its result
+        is kept (``result_ttl``); else ``"gone"``: it is settled, or never existed.
         """
         return self._run(self._handle, self._operations.state, id)
 
@@ -517,9 +517,9 @@ class RemoteQueue(Generic[T]):
         return self._run(self._handle, self._operations.change, "forget", id)
 
     def _revoke_token(self, token: int, id: int) -> bool:
-        """Revoke a lease by its token, so that what was handed out since is left alone.
+        """Revoke a lease by its token, so that a later lease of the message is not affected.
 
-        For whoever watches over handlers, who has nobody to raise to.
+        For watchers of handlers, which have no caller to raise to.
         """
         try:
             return self._run(self._handle, self._operations.revoke, id, "retry", token)

@@ -24,10 +24,11 @@ W = TypeVar("W", bound=Row)
 class RemoteTable(MutableMapping[Key, W], Generic[W]):
     """A table on an engine: the methods of ``SharedTable``, for processes anywhere.
 
-    ``Client.table`` makes it. Calls mean what they mean there; each asks the engine,
-    and raises ``EngineUnavailable`` where that does not answer in the client's timeout.
+    ``Client.table`` makes it. Its calls mean the same as there; each calls the engine,
+    and raises ``EngineUnavailable`` if that does not answer within the client's timeout.
     The first one raises ``SchemaMismatch`` if the engine's table has other columns,
-    ``NotATable`` if there is none. Any thread may use it. ``aio`` is its asyncio face.
+    ``NotATable`` if it does not exist. Any thread may use it. ``aio`` is its asyncio
+    face.
     """
 
     def __init__(self, client: Client, name: str, rows: Rows[W]) -> None:
@@ -90,24 +91,24 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
     @overload
     def get(self, key: Key, default: D) -> W | D: ...
     def get(self, key: Key, default: Any = None) -> Any:
-        """Return a row, or the default where there is none."""
+        """Return a row, or the default if the key has no row."""
         (row,) = self._run(None, self._rows.get_many, [given_key(key)])
         return default if row is None else row
 
     def set(
         self, key: Key, row: W, *, ttl: Seconds | None = None, only: Only | None = None
     ) -> bool:
-        """Set a row as a whole, and return whether it was done.
+        """Set a whole row, and return whether it was set.
 
         Args:
-            ttl: seconds that it lives. Default: as the table says.
-            only: ``"absent"`` sets it only where there is none, ``"present"`` only over one.
+            ttl: seconds until it expires. Default: the table's.
+            only: ``"absent"`` sets it only if the key has no row, ``"present"`` only if it has one.
                 Default: always.
 
         Raises:
             TypeError, ValueError: a column cannot hold its value.
-            TableFull: there is no room, and the table was told to overwrite none.
-            RowBusy: a process of the hub's machine holds the row, lives, and does not go on.
+            TableFull: the table is full, and configured not to evict rows.
+            RowBusy: a live process of the hub's machine holds the row and does not proceed.
         """
         lives = None if ttl is None else seconds(ttl, "set(): ttl")
         check_word("set(): only", only, (None, "absent", "present"))
@@ -118,10 +119,10 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
     @overload
     def pop(self, key: Key, default: D) -> W | D: ...
     def pop(self, key: Key, default: Any = NONE) -> Any:
-        """Delete a row and return it, or the default where there is none.
+        """Delete a row and return it, or the default if the key has no row.
 
         Raises:
-            KeyError: there is none, and no default.
+            KeyError: the key has no row, and no default was given.
         """
         row = self._run(None, self._rows.pop, given_key(key))
         if row is not None:
@@ -131,12 +132,12 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
         return default
 
     def setdefault(self, key: Key, default: W | None = None) -> W:
-        """Return the row of a key; set it to ``default`` first where there is none.
+        """Return the row of a key; set it to ``default`` first if it is missing.
 
-        Of several processes that do so at once, one sets it, and all return what it set.
+        If several processes do so at once, one sets the row, and all return that one.
 
         Raises:
-            TypeError: there is none, and no default.
+            TypeError: the key has no row, and no default was given.
         """
         while True:
             found: W | None = self.get(key)
@@ -150,39 +151,39 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
                 return default
 
     def patch(self, key: Key, /, **columns: Any) -> bool:
-        """Set some columns of a row at once, and return whether there is a row.
+        """Set some columns of a row together, and return whether the row exists.
 
         Raises:
-            TypeError, ValueError: a column cannot hold its value, or is not there; the row is as
-                before.
+            TypeError, ValueError: a column cannot hold its value, or does not exist; the row is
+                unchanged.
         """
         return self._run(None, self._rows.patch, given_key(key), columns)
 
     def get_many(self, keys: Iterable[Key]) -> list[W | None]:
-        """Return the rows of keys in their order; None where there is none.
+        """Return the rows of keys in their order; None for a key without a row.
 
-        Each is read by itself: they may be of different moments.
+        Each is read separately, possibly at different moments.
         """
         given = given_keys(keys)
         return self._run(None, self._rows.get_many, given)
 
     def set_many(self, rows: Mapping[Any, W]) -> None:
-        """Set the rows of a mapping, each by itself. What raises may leave some of them set."""
+        """Set the rows of a mapping, each separately. After an error some of them may be set."""
         given = [(given_key(key), row) for key, row in rows.items()]
         self._run(None, self._rows.set_many, given)
 
     def scan(self, *, batch: int = 1000) -> Iterator[tuple[Key, W]]:
-        """Go over all rows: keys with rows, as they are when they are come upon.
+        """Iterate over all rows: keys with rows, each as it is when it is reached.
 
         Args:
-            batch: rows that are asked for at once, 1 to 1,000. Default 1,000.
+            batch: rows requested at a time, 1 to 1,000. Default 1,000.
         """
         check_batch(batch)
         cursor, seen = None, set[bytes]()
         while True:
             cursor, rows = self._run(None, self._rows.page, cursor, batch)
             for key, row in rows:
-                # One that is moved while others are inserted is met twice.
+                # A row that moves while others are inserted is met twice.
                 if key not in seen:
                     seen.add(key)
                     yield shown(key), row
@@ -190,7 +191,7 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
                 return
 
     def clear(self) -> None:
-        """Delete all rows. Those inserted meanwhile may be left."""
+        """Delete all rows. Rows inserted meanwhile may remain."""
         cursor = None
         while True:
             cursor, rows = self._run(None, self._rows.page, cursor, 1000)
@@ -205,7 +206,7 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
         """Return one column of a row.
 
         Raises:
-            KeyError: there is no row, and no default.
+            KeyError: the key has no row, and no default was given.
             ValueError: there is no such column.
         """
         found = self._run(None, self._rows.get_column, given_key(key), column)
@@ -220,18 +221,18 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
 
         Raises:
             KeyError: there is no row.
-            TypeError, ValueError: the column cannot hold the value; the row is as before.
+            TypeError, ValueError: the column cannot hold the value; the row is unchanged.
         """
         if not self._run(None, self._rows.patch, given_key(key), {column: value}):
             raise KeyError(key)
 
     def incr(self, key: Key, column: str, by: float = 1, *, overflow: Overflow = "raise") -> Any:
-        """Raise a column, and return what it is then; atomic over all who use the table.
+        """Increase a column, and return its new value; atomic across all users of the table.
 
         Args:
-            by: by how much; less than 0 lowers it. Default 1.
-            overflow: what becomes of a sum beyond the column's range: ``"raise"`` (the row is as
-                before), ``"wrap"`` or ``"saturate"``. Default ``"raise"``.
+            by: the amount; a negative one decreases it. Default 1.
+            overflow: handling of a sum beyond the column's range: ``"raise"`` (the row is
+                unchanged), ``"wrap"`` or ``"saturate"``. Default ``"raise"``.
 
         Raises:
             KeyError: there is no row.
@@ -259,16 +260,16 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
     # -- Expiry -------------------------------------------------------------------------------
 
     def expire(self, key: Key, ttl: Seconds) -> bool:
-        """Have a row expire in so many seconds from now, and return whether it is there."""
+        """Set a row to expire this many seconds from now, and return whether it exists."""
         lives = seconds(ttl, "expire(): ttl")
         return self._run(None, self._rows.expire, given_key(key), lives)
 
     def persist(self, key: Key) -> bool:
-        """Have a row live for ever, and return whether it is there and would have expired."""
+        """Keep a row forever, and return whether it exists and would have expired."""
         return self._run(None, self._rows.persist, given_key(key))
 
     def ttl(self, key: Key) -> float | None:
-        """Return how many seconds a row has to live; None for ever.
+        """Return the seconds until a row expires; None: never.
 
         Raises:
             KeyError: there is no row.
@@ -279,7 +280,7 @@ class RemoteTable(MutableMapping[Key, W], Generic[W]):
         return left
 
     def touch(self, key: Key) -> bool:
-        """Note an access to a row, and return whether it is there."""
+        """Note an access to a row, and return whether it exists."""
         return self._run(None, self._rows.touch, given_key(key))
 
     def idle(self, key: Key) -> float:
