@@ -6,21 +6,21 @@ CLUSTER = """\
 # interlock cluster
 
 Inspects and operates a cluster of nodes that serve a [table](table.md). The command finds the nodes by their announcements in the
-engine, and asks each of them. Data goes to standard output, everything else to standard error.
+engine, and queries each of them. Data goes to standard output, everything else to standard error.
 
 ## Flags of every command
 
 """  # noqa: E501
 
 CLUSTER_HEAD = """
-`--url` is that of [connect](client.md#connect), with the name of the cluster, which is that of its
+`--url` has the form used by [connect](client.md#connect), with the name of the cluster, which is the name of its
 table: `interlock+cluster://10.0.0.9:6379/presence`. If the nodes have users, it names one that may
 administer them: `?user=NAME&password=PASSWORD`.
 
 | exit code | means |
 |---|---|
-| 0 | done; `status`: all nodes answer, none is stuck or has other rows than another at the same position, no link is cut for more than 60 s, and all databases are written; `diff`: equal |
-| 1 | refused, no such node, no connection, or not done within `--wait`; `status`: otherwise; `diff`: different |
+| 0 | done; `status`: all nodes answer, no node is stuck or has other rows than another at the same position, no link is cut for more than 60 s, and all databases are written; `diff`: equal |
+| 1 | refused, unknown node, no connection, or not done within `--wait`; `status`: otherwise; `diff`: different |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 
@@ -45,25 +45,25 @@ a1    postgresql://app@10.0.0.20:5432/presence   12 ms        3   20,110
 
 | column | means |
 |---|---|
-| `state` | `serving`; `joining`: it reads its log and takes no writes yet; `stuck`: its log begins after its checkpoint, and no node has given it a snapshot; `read-only`: its ring cannot be written, or the log belongs to a table with other settings |
+| `state` | `serving`; `joining`: it reads its log and takes no writes yet; `stuck`: its log begins after its checkpoint, and no node has supplied a snapshot; `read-only`: its ring cannot be written, or the log belongs to a table with other settings |
 | `position` | entries of the log that the node has applied |
 | `behind`, `lag` | entries that the most advanced node has applied and this one has not; time that the node is behind its log |
-| `checksum` | first digits of the checksum of all rows: nodes at the same position have the same, or one is wrong. That is an alarm, below the table and in the exit code |
-| `heard` | when the link last reached the other data centre |
+| `checksum` | first digits of the checksum of all rows: nodes at the same position have the same, or one is wrong. A difference is an alarm, shown below the table and in the exit code |
+| `heard` | time since the link last reached the other data centre |
 | `changes` | rows that the link has sent since the node started |
-| `delay`, `waiting`, `written` | how far the database is behind, rows that are waiting, rows written since the node started |
+| `delay`, `waiting`, `written` | delay of the database, number of waiting rows, number of rows written since the node started |
 
-A line below the tables says what hinders a node, for as long as it does.
+A line below the tables names whatever hinders a node, as long as it does.
 
 ## What --json writes
 
-`status` and `nodes` write one line for each node: `nodes` its announcement, `status` its reply to `NODE STATUS`, or its
+`status` and `nodes` write one line for each node: for `nodes` its announcement, for `status` its reply to `NODE STATUS`, or its
 announcement with `error`.
 
 | command | names |
 |---|---|
 | `nodes` | `id`, `dc`, `role`, `address`, `http`, `position`, `rows_checksum`, `log_checksum`, `lag_entries`, `machine`, `lag_ms`, `since`, `version`, `table`, `draining` |
-| `status` | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (id of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (its position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `largest_entry` (bytes that the engine takes), `largest_entry_setting` (the setting that says so), `untrimmed` (why nodes do not trim the log on this engine; empty: they do), `waiting`, `waiting_for_acks`, `noack_replies`, `other_machines`, `cut` (the position before which the log may be trimmed), `keepers` (`id`, `machine`, `checkpoint`: nodes that report checkpoints), `awaited` (those of them without which nothing is trimmed), `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
+| `status` | `id`, `dc`, `table`, `state`, `serves`, `draining`, `address`, `machine`, `started`, `position`, `log_id` (id of its last entry in the engine), `log_checksum`, `rows_checksum`, `log_time`, `lag_entries`, `lag_s`, `rows`, `tombstones`, `tombstones_dropped`, `checkpoint` (its position), `ring` (entries that it could put back), `went_back`, `put_back`, `merged_rows`, `clients`, `clients_limit`, `largest_entry` (bytes that the engine accepts), `largest_entry_setting` (the setting that limits it), `untrimmed` (why nodes do not trim the log on this engine; empty if they do), `waiting`, `waiting_for_acks`, `noack_replies`, `other_machines`, `cut` (the position before which the log may be trimmed), `keepers` (`id`, `machine`, `checkpoint`: nodes that report checkpoints), `awaited` (keepers without which nothing is trimmed), `appended_entries`, `appended_bytes`, `ack`, `rules`, `clock_difference_s`, `fault`, `trouble` (`kind`, `text`, `since`), `nodes`, `links`, `database` |
 | `drain` | `node`, `others` (that take reads and writes), `seconds` |
 | `resync` | `node`, `rows`, `seconds` |
 | `diff` | for each row that differs: `key`, `differs` (by column the values of both; null if the row is absent), up to `--limit` |
@@ -71,9 +71,9 @@ announcement with `error`.
 
 ## What diff compares
 
-Nodes of one data centre are asked until both have been at the same position. Their checksums there are equal, or one of them is
-wrong. So this works while clients write. Only if they differ, and for nodes of two data centres, all rows of both are read, and those that
-differ are listed with the values that clients see. A row that is on its way is not a difference: a node must still lack a change
+Nodes of one data centre are queried until both have been at the same position. If their checksums there differ, one of them is
+wrong. So the comparison works while clients write. Only if the checksums differ, and for nodes of two data centres, all rows of both are read, and those that
+differ are listed with the values that clients see. A change in transit is not a difference: it counts only if a node still lacks it
 after `--settle`.
 """  # noqa: E501
 
