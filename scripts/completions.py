@@ -1,9 +1,9 @@
-"""Writes the completion files of the shells from the command's parser, or checks that they are so.
+"""Writes the shells' completion files from the command's parser, or checks them.
 
     scripts/completions.py [--check]
 
-The wheel installs what lies in packaging/data under the environment's prefix, where the shells of a
-system look for it.
+The wheel installs packaging/data under the environment's prefix, where a system's shells look for
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PATHS = {
     **dict.fromkeys(("FILE", "FILE.html|.svg", "PATH", "TRACE", "FROM"), shtab.FILE),
     **dict.fromkeys(("FOLDER", "REPO", "DESTINATION"), shtab.DIRECTORY),
 }
-"""The words for values that are paths."""
+"""Placeholders of values that are paths."""
 
 
 def actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
@@ -45,7 +45,7 @@ def actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def main() -> int:
-    """Return 1 if `--check` finds a file that is not as the parser wants it."""
+    """Return 1 if `--check` finds a file that does not match the parser."""
     whole = parser()
     for action in actions(whole):
         if action.metavar in PATHS:

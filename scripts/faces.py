@@ -3,8 +3,8 @@
     python scripts/faces.py           writes the blocking modules
     python scripts/faces.py --check   exits with 1 if one is not what it would write
 
-unasync takes `async` and `await` out and exchanges names. Where the two faces differ, the source
-says so, in comments:
+unasync removes `async` and `await` and replaces names. Where the two faces differ, the source has
+comments:
 
     timeout: Seconds | None = None,  # asyncio         a line of the asyncio face alone
     # asyncio: ... # both:                             several of them
@@ -70,7 +70,7 @@ def blocking(source: Path) -> str:
 
 
 def shared(text: str) -> Iterator[str]:
-    """Return a module without the lines that are of the asyncio face alone."""
+    """Return a module without the lines for the asyncio face alone."""
     asyncio = False
     for line in text.splitlines(keepends=True):
         mark = line.strip()
@@ -81,7 +81,7 @@ def shared(text: str) -> Iterator[str]:
 
 
 def uncommented(line: str) -> str:
-    """Return a line as the blocking face has it."""
+    """Return a line in its blocking form."""
     before, mark, after = line.partition("# threads:")
     return before + after.removeprefix(" ") if mark and not before.strip() else line
 
@@ -97,7 +97,7 @@ def unasynced(text: str) -> str:
 
 
 def ruff(*command: str, text: str) -> str:
-    """Return a module as ruff puts it."""
+    """Return a module as ruff formats it."""
     name = str(ROOT / ENGINE / "queue.py")
     asked = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(

@@ -1,12 +1,12 @@
-"""Puts the newest runs of the benchmarks into the pages that show them, or checks that they do.
+"""Puts the newest benchmark runs into the pages that show them, or checks the pages.
 
     scripts/figures.py [--check]
 
-The tables of benchmarks/FIGURES.md are those of benchmarks/runs/, word for word but for the columns
-that only a contributor needs, so that no figure stands there that was not measured. Between the
-marks `figures:hub-topics` goes the table "Hub: topics" of the newest run that has it, by the time
-when it was taken: a run of all rows and one of some may be of the same day. Between the marks
-`figures:ratios` of the README go a few rows of all of them, each as a ratio.
+The tables of benchmarks/FIGURES.md are those of benchmarks/runs/, word for word except for the
+columns that only a contributor needs, so that every figure is a measured one. Between the marks
+`figures:hub-topics` goes the table "Hub: topics" of the newest run that has it, by the time of the
+run: a run of all rows and one of some may have the same date. Between the marks `figures:ratios` of
+the README go a few rows of all of them, each as a ratio.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ first row with both is taken."""
 def tables(summary: str) -> dict[str, list[str]]:
     """Return the lines under each heading of a run's summary.
 
-    Early runs have one table without any.
+    Early runs have one table without a heading.
     """
     _, *parts = re.split(r"^## (.+)$", summary, flags=re.MULTILINE)
     found = dict(zip(parts[::2], parts[1::2], strict=True)) or {"One process": summary}
@@ -59,13 +59,13 @@ def shown_rows(run: Path, table: str) -> list[list[str]]:
 
 
 def figures(run: Path, table: str) -> str:
-    """Return the lines of benchmarks/FIGURES.md on a table of a run."""
+    """Return the lines of benchmarks/FIGURES.md for a table of a run."""
     summary = (run / "summary.md").read_text()
     head, lines = summary.splitlines(), tables(summary)[table]
     shown = ["| " + " | ".join(row) + " |" for row in shown_rows(run, table)]
     machine = head[0].removeprefix("# ")
     link = f"[{run.name}](runs/{run.name}/summary.md)"
-    # The version stands in one place only.
+    # The version is in one place only.
     versions = re.sub(r"interlock [0-9.]+ \((\w+).*?\)", r"commit \1", head[2])
     said = f"Taken {machine}, with {versions} All of the run: {link}."
     missed = [line.removeprefix("- ") for line in lines if line.startswith("- Bars missed")]
@@ -84,14 +84,14 @@ def ratios(newest: dict[str, Path]) -> str:
         if not found:
             raise LookupError(f"{newest[table]}: no row {row!r} beside {peer!r}")
         beside, ratio, floor = found[0]
-        # A bar that is a floor is of peer ÷ ours, a ceiling of ours ÷ peer.
+        # A floor bounds peer ÷ ours, a ceiling ours ÷ peer.
         times = ratio if floor else 1 / ratio
         lines.append(f"| {name} | {beside} | {times:.2g} |")
     return "\n".join(lines) + "\n"
 
 
 def taken(run: Path) -> tuple[str, str]:
-    """Return the time at which a run was made; by its name where two say the same."""
+    """Return the time of a run; by its name if two are equal."""
     return json.loads((run / "machine.json").read_text())["taken"], run.name
 
 
@@ -109,7 +109,7 @@ def main() -> int:
         if mark["table"] == "ratios":
             return mark[1] + ratios(newest) + mark[3]
         run = newest.get(mark["table"])
-        # Other figures of a page, which no run has, are marked in the same way.
+        # Other figures of a page, which are in no run, are marked in the same way.
         return mark[0] if run is None else mark[1] + figures(run, mark["table"]) + mark[3]
 
     stale = False

@@ -1,4 +1,4 @@
-"""The words of docs/reference/metrics.md around its tables; of `interlock exporter` in cli.md."""
+"""Text of docs/reference/metrics.md around its tables; of `interlock exporter` in cli.md."""
 
 METRICS = """\
 <!-- Made by scripts/reference.py from the metrics' declarations: change those, run it again. -->

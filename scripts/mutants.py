@@ -1,4 +1,4 @@
-"""Break the code on purpose, one fault at a time, and see that the named test notices.
+"""Break the code on purpose, one fault at a time, and check that the named test notices.
 
     make mutants                      every fault of tests/mutants.toml
     make mutants ARGS="barrier token" those whose name contains one of the words
@@ -8,7 +8,7 @@
 
 Each fault is made in a copy of the tree under target/mutants, never in the tree itself. A fault is
 caught when its test fails, dies or hangs; it survives when the test passes, and then this exits
-with 1. Before the faults, every named test must pass on the unbroken copy, or its failing would
+with 1. Before the faults, every named test must pass on the unbroken copy, or its failure would
 prove nothing.
 """
 
@@ -33,7 +33,7 @@ RESULT = ROOT / "scripts" / "mutants" / "RESULT.md"
 WORK = ROOT / "target" / "mutants"
 TREE = WORK / "tree"
 LIMIT_SECONDS = 300.0
-# Link-time optimisation would cost a minute a fault and finds nothing more.
+# Link-time optimisation would cost a minute per fault and finds nothing more.
 QUICK_BUILD = {
     "CARGO_PROFILE_RELEASE_LTO": "off",
     "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
@@ -42,7 +42,7 @@ QUICK_BUILD = {
 }
 
 HUNG = "hung"
-# Names of failed tests beyond these say nothing more.
+# Number of failed tests that are named.
 SHOWN_TESTS = 3
 
 
@@ -52,7 +52,7 @@ class StaleFault(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One deliberate break: in `file`, the text `find`, there once, becomes `replace`.
+    """One deliberate break: in `file`, the text `find`, which occurs once, becomes `replace`.
 
     The test that must notice is named by one of four: `cargo`, words for `cargo test`; `shuttle`
     and `loom`, the same of a test under that model checker; `pytest`, words for pytest.
@@ -95,7 +95,7 @@ class Fault:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that the build and the test run with, beside what this process has."""
+        """Extra environment variables of the build and the test."""
         checker = self.runner if self.runner in ("shuttle", "loom") else ""
         build = WORK / (f"build-{checker}" if checker else "build")
         more = {"CARGO_TARGET_DIR": str(build), "PYTHONPATH": str(TREE / "src")}
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check(faults: Sequence[Fault]) -> int:
-    """Say which faults the code has outgrown; return 1 if there are some."""
+    """Print the faults that no longer fit the code; return 1 if there are some."""
     stale = 0
     for fault in faults:
         try:
@@ -184,7 +184,7 @@ def made(fault: Fault, tree: Path) -> tuple[str, str]:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """Return the result as a page: when, of what, and a row for each fault."""
+    """Return the result as a page: date, commit, and a row for each fault."""
     commit = output("git", "rev-parse", "--short", "HEAD")
     dirty = " with changes" if output("git", "status", "--porcelain", "crates", "src") else ""
     caught = sum(not verdict.survived for verdict in verdicts)
@@ -219,10 +219,10 @@ def read(path: Path) -> list[Fault]:
 
 
 def copy_tree() -> None:
-    """Bring the copy to what git would commit.
+    """Update the copy to the files that git would commit.
 
-    A file that is the same already is left alone, and a changed one gets the present time:
-    cargo compiles by time, and must neither compile everything nor take an old fault for sound.
+    An unchanged file is left alone, and a changed one gets the present time: cargo compiles by
+    time, and must neither compile everything nor reuse the build of an old fault.
     """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -242,7 +242,7 @@ def copy_tree() -> None:
 
 
 def judge(fault: Fault) -> Verdict:
-    """Make the fault, run its test, undo the fault; return what happened and how long it took."""
+    """Make the fault, run its test, undo the fault; return the outcome and the duration."""
     file = TREE / fault.file
     sound, broken = made(fault, TREE)
     start = time.monotonic()
@@ -262,7 +262,7 @@ def judge(fault: Fault) -> Verdict:
 def failed_tests(done: subprocess.CompletedProcess[str]) -> tuple[str, ...]:
     """Return the names of the tests that failed.
 
-    Where a run failed without naming one, it died, and the text says how.
+    A run that failed without naming a test has died, and the text gives the reason.
     """
     if done.returncode == 0:
         return ()
@@ -306,7 +306,7 @@ def run_test(fault: Fault) -> subprocess.CompletedProcess[str]:
 def run(
     command: Sequence[str], fault: Fault, limit: float | None = LIMIT_SECONDS
 ) -> subprocess.CompletedProcess[str]:
-    """Run to the end or to the limit; then what it started must go too, or it holds our pipes."""
+    """Run to the end or to the limit; then end its child processes too, or they hold our pipes."""
     process = subprocess.Popen(
         command,
         cwd=TREE,

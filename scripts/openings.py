@@ -43,7 +43,7 @@ def of_rust(text: str) -> Iterator[tuple[int, str]]:
 
 
 def files(folders: tuple[str, ...], *suffixes: str) -> Iterator[Path]:
-    """Yield the files of ours in these folders."""
+    """Yield our own files in these folders."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in suffixes and not OURS.search(str(path.relative_to(ROOT.parent))):
@@ -51,7 +51,7 @@ def files(folders: tuple[str, ...], *suffixes: str) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Print the openings that are refused; return 0 if there are none."""
+    """Print the openings that are refused; return 0 if all are accepted."""
     wrong = []
     for parse, paths in (
         (of_python, files(PYTHON, ".py", ".pyi")),

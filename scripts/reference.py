@@ -1,11 +1,11 @@
-"""Writes the pages of docs/reference that are made from declarations, and compares them.
+"""Writes the pages of docs/reference that are made from declarations, or checks them.
 
     python scripts/reference.py           writes the pages
     python scripts/reference.py --check   exits with 1 if a page is not what it would write
 
-A flag has one declaration (src/interlock/cli/), a setting and a figure of the hub too
-(src/interlock/hub/settings.py and figures.py), and so has a command of the hub, which tells it by
-COMMAND DOCS: so help, parser, server and these pages cannot differ.
+A flag has one declaration (src/interlock/cli/), as have a setting and a figure of the hub
+(src/interlock/hub/settings.py and figures.py) and a command of the hub, which COMMAND DOCS reports:
+so help, parser, server and these pages cannot differ.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ def store_cli() -> str:
 def subcommands(
     command: str, shared: tuple[Flag, ...], groups: tuple[ModuleType, ...]
 ) -> Iterator[str]:
-    """Yield what is said of each subcommand of a command."""
+    """Yield the section of each subcommand of a command."""
     for name, one in subparsers(subparsers(parser(command))[command]).items():
         words = [str(action.metavar) + (" ..." if action.nargs in ("*", "+") else "")
                  for action in one._actions if not action.option_strings]  # fmt: skip
@@ -473,7 +473,7 @@ def labelled(label: str, figures: Sequence[Figure]) -> str:
 
 
 def commands() -> str:
-    """Return the page of the hub's commands, asked of a hub."""
+    """Return the page of the hub's commands, queried from a hub."""
     with Hub(port=0) as server, Client(server.url) as client:
         docs = client.call("COMMAND", "DOCS")
     assert isinstance(docs, dict)
@@ -486,7 +486,7 @@ def commands() -> str:
 
 CLASSES = dict(_core.HubServer.commands())
 OWN = {"LOG", "CLIENT SLOW", "PUBSUB CLIENTS", "CONFIG RELOAD", "TABLE", "STORE", "NODE"}
-"""Commands that Redis has not."""
+"""Commands that Redis lacks."""
 
 
 def described(name: str, told: dict[bytes, object]) -> list[str]:
@@ -496,7 +496,7 @@ def described(name: str, told: dict[bytes, object]) -> list[str]:
         found.decode() if isinstance(found := words.get(key), bytes) else ""
         for key in ("summary", "since")
     )
-    # COMMAND DOCS must name a version of Redis; a command that Redis has not has none.
+    # COMMAND DOCS must name a version of Redis; a command that Redis lacks has none.
     since = "" if name.partition(" ")[0] in OWN or name in OWN else since
     classes = " ".join(CLASSES[name.lower().replace(" ", "|")])
     rows = [f"| `{name}` | {cell(sentence(summary))} | {since} | {classes} |"]
@@ -516,14 +516,14 @@ def table(flags: tuple[Flag, ...]) -> str:
 
 
 def value(flag: Flag) -> str:
-    """Return the value that stands behind the flag; empty for a flag without one."""
+    """Return the placeholder of the flag's value; empty for a flag without one."""
     if flag.choices is not None:
         return ", ".join(f"`{choice}`" for choice in flag.choices)
     return f"`{cell(flag.metavar)}`" if flag.metavar is not None else ""
 
 
 def sentence(text: str) -> str:
-    """Return the help's line with a capital, as it stands in a table."""
+    """Return the help line with a capital, for a table cell."""
     return text[:1].upper() + text[1:]
 
 

@@ -1,10 +1,10 @@
-"""Replays a trace through a queue on Redis and on a hub, started for it and stopped after it.
+"""Replays a trace through a queue on Redis and on a hub, both started and stopped by it.
 
     python scripts/run_engines.py TRACE [FLAGS of interlock replay]
 
-An engine that is not there is left out, with a line that says why: neither redis-server nor
+A missing engine is skipped with a line that gives the reason: neither redis-server nor
 valkey-server is installed, or this build's hub has no queues. The exit code is the replay's; 0 if
-there was no engine at all.
+every engine is missing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def redis() -> Iterator[str]:
     if program is None:
         raise LookupError("neither redis-server nor valkey-server is installed")
     with tempfile.TemporaryDirectory() as folder:
-        # Another process may take the port between the look and the start.
+        # Another process may take the port between the check and the start.
         for _ in range(PATIENCE):
             port = free_port()
             command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
@@ -66,7 +66,7 @@ def hub() -> Iterator[str]:
 
 @contextmanager
 def started(command: list[str], ready: str) -> Iterator[str]:
-    """Start a server, and yield the line by which it said that it is ready.
+    """Start a server, and yield its ready line.
 
     The line is empty if it ended before.
     """

@@ -1,10 +1,10 @@
-"""Fills tables until they overwrite, and draws what came of it: docs/explanation/table-load.svg.
+"""Fills tables until they overwrite, and draws the result: docs/explanation/table-load.svg.
 
     .venv/bin/python scripts/table_load.py
 
 The table is a real one, of 100,000 slots; each has a seed of its own, so that each run fills
-others. What it is compared with is played here: four rows of single slots, and buckets without a
-move, of as many slots. It takes a minute or two, and prints the figures that the page has.
+others. The alternatives are simulated here: four rows of single slots, and buckets without a move,
+of as many slots. It takes a minute or two, and prints the figures of the page.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "table-loa
 CAPACITY = 91_000
 RATIO = (0.70, 0.20, 0.07, 0.03)
 TABLES = 20
-"""Of each kind."""
+"""Number of tables of each kind."""
 MOST = 1.3
-"""Rows that are inserted, by the number of slots."""
+"""Rows to insert, by the number of slots."""
 POINTS = 130
 
 
 class Mark(Row):
-    """The smallest row there is."""
+    """The smallest possible row."""
 
     mark: U8 = 0
 
 
 @dataclass
 class Filled:
-    """A table while it was filled."""
+    """A table during its filling."""
 
     slots: int
     loads: list[float] = field(default_factory=list)
-    """Rows inserted, by the number of slots."""
+    """Rows inserted, as a fraction of the slots."""
     lost: list[float] = field(default_factory=list)
-    """Of these, the part that was overwritten, at each load."""
+    """Fraction of these that was overwritten, at each load."""
     levels: list[list[float]] = field(default_factory=list)
-    """The part of each row's slots that is in use."""
+    """Fraction of each row's slots in use."""
     first: float = 0.0
-    """The load at which the first row was overwritten."""
+    """Load at which the first row was overwritten."""
     buckets: list[float] = field(default_factory=list)
     """Buckets that a hit reads, at each load."""
 
@@ -61,7 +61,8 @@ def real() -> Filled:
         inserted = 0
         for point in range(1, POINTS + 1):
             upto = round(slots * MOST * point / POINTS)
-            # Where the first is near it is looked for row by row, nearly: counting is not free.
+            # Near the expected first overwrite, rows are checked almost one by one: counting is not
+            # free.
             step = 20 if 0.98 < upto / slots < 1.02 and not filled.first else upto - inserted
             while inserted < upto:
                 for number in range(inserted, min(inserted + step, upto)):
@@ -81,7 +82,7 @@ def real() -> Filled:
 
 
 def played(slots: int, bucket: int, seed: int) -> Filled:
-    """Fill four rows of buckets of so many slots, without a move: the oldest gives way."""
+    """Fill four rows of buckets of this many slots, without a move: the oldest is overwritten."""
     chance = random.Random(seed)
     sizes = [prime(round(slots * part / bucket)) for part in RATIO]
     rows: list[list[list[int]]] = [[[] for _ in range(size)] for size in sizes]
@@ -97,7 +98,8 @@ def played(slots: int, bucket: int, seed: int) -> Filled:
                 one.append(inserted)
                 break
         else:
-            # Each is in the order of insertion; nobody reads here, so that is also that of access.
+            # Each is in the order of insertion; there are no reads here, so that is also the order
+            # of access.
             oldest = min(candidates, key=lambda one: one[0])
             del oldest[0]
             oldest.append(inserted)
@@ -142,7 +144,7 @@ class Panel:
     most_y: float
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Return where a point lies."""
+        """Return the coordinates of a point."""
         return (
             round(self.left + self.width * x / self.most_x, 1),
             round(self.top + self.height * (1 - y / self.most_y), 1),
@@ -173,7 +175,7 @@ class Panel:
         return f'<path class="line {kind}" d="M{points}"/>'
 
     def dot(self, kind: str, x: float, number: int, words: str) -> Iterator[str]:
-        """Mark the first overwrite, and say in the legend what it is."""
+        """Mark the first overwrite, and describe it in the legend."""
         px, py = self.at(x, 0)
         yield f'<circle class="dot {kind}" cx="{px}" cy="{py}" r="5"/>'
         line = self.top + 22 + 22 * number
@@ -230,7 +232,7 @@ def draw(single: list[Filled], buckets: list[Filled], tables: list[Filled]) -> s
 
 
 def median(all_: list[Filled]) -> float:
-    """Return the load of the first overwrite, of the table in the middle."""
+    """Return the load of the first overwrite, of the median table."""
     return statistics.median(one.first for one in all_)
 
 

@@ -1,9 +1,9 @@
-"""Writes the licences of the crates that are compiled into the wheel, or checks that they are so.
+"""Writes the licences of the crates that are compiled into the wheel, or checks the file.
 
     scripts/third_party.py [--check]
 
 The texts are those of the crates' own packages, where cargo has unpacked them. A text that several
-crates have in common stands once.
+crates share appears once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TARGETS = (
     "x86_64-unknown-linux-musl",
     "aarch64-apple-darwin",
 )
-"""Those of the wheels; what differs by processor alone is in one of each."""
+"""Platforms of the wheels; crates that differ by processor alone are in one of each."""
 NAMES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "COPYRIGHT*", "UNLICENSE*")
 HEAD = """\
 The native module of Interlock is compiled from these crates as well, each under its own licence.
@@ -35,9 +35,9 @@ Written by scripts/third_party.py from the lock file.
 
 
 def compiled() -> list[dict[str, Any]]:
-    """Return the packages of others that the native module holds on any platform, in order.
+    """Return the third-party packages that the native module holds on any platform, in order.
 
-    What only a build or a test needs is left out, and so are macros.
+    Dependencies of the build or of tests only are left out, and so are macros.
     """
     names: set[str] = set()
     for target in TARGETS:
@@ -53,9 +53,9 @@ def compiled() -> list[dict[str, Any]]:
 
 
 def texts(package: dict[str, Any]) -> Iterator[str]:
-    """Yield the licence files of a package, without what differs in line ends and margins only."""
+    """Yield the licence files of a package, without duplicates in all but line ends and margins."""
     folder = Path(package["manifest_path"]).parent
-    # A set: a file system may not tell LICENSE from LICENCE by case.
+    # A set: a file system may not distinguish LICENSE from LICENCE by case.
     for path in sorted({path for name in NAMES for path in folder.glob(name) if path.is_file()}):
         lines = path.read_text(encoding="utf-8").strip("\n\r ").splitlines()
         yield "\n".join(line.rstrip() for line in lines)
@@ -78,7 +78,7 @@ def document(packages: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Return 1 if `--check` finds that the file is not as the lock file wants it."""
+    """Return 1 if `--check` finds that the file does not match the lock file."""
     text = document(compiled())
     if "--check" not in sys.argv:
         OUT.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Uses an installed Interlock, whichever it is: its core alone, or its tasks through a hub, too.
+"""Uses an installed Interlock: its core alone, or its tasks through a hub, too.
 
 scripts/try_install.py core|tasks ...
 """
@@ -16,7 +16,7 @@ TRACE = [{"id": n, "keys": [f"k{n % 7}", f"k{n % 3}"]} for n in range(500)]
 
 
 def core() -> None:
-    """Put and get in one process, an executor, the command, a replay; what the install holds."""
+    """Put and get in one process, an executor, the command, a replay; print the installed parts."""
     from interlock import KeyedExecutor, KeyedQueue, __version__
 
     queue: KeyedQueue[str] = KeyedQueue()
@@ -57,7 +57,7 @@ def tasks() -> None:
 
 
 def interlock(*arguments: str) -> str:
-    """Return what the command that was installed beside this Python prints."""
+    """Return the output of the command that was installed with this Python."""
     program = str(Path(sys.executable).with_name("interlock"))
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -65,7 +65,7 @@ def interlock(*arguments: str) -> str:
 
 
 def import_time() -> float:
-    """Return what `import interlock` adds to a start of Python, in ms: the median of 5."""
+    """Return the time that `import interlock` adds to a start of Python, in ms: the median of 5."""
     program = (
         "import time; begin = time.perf_counter()\n"
         "import interlock; print((time.perf_counter() - begin) * 1e3)"

@@ -3,13 +3,13 @@
     python scripts/walks.py           prints a table; exits with 1 if a walk is over its limits
     python scripts/walks.py --json    prints it as JSON
 
-A walk is one call, when connections are there and declarations are made. Counted are the files of
-the package in which a function begins that was called from another file, how often one begins so
-(an *entry*), and how often the file changes, returns and the steps of generators included.
+A walk is one call, with connections open and declarations made. It counts the files of the package
+in which a function called from another file begins, the number of such beginnings (each an
+*entry*), and the changes of file, including returns and the steps of generators.
 
-What the hub does in Rust nobody follows: those walks are counted by hand, and stand in COUNTED. In
-them a file counts that a call is handed down through: it has a function on the stack at a station
-of the walk. What is only asked on the way (rights, the time, how much there is) does not count.
+The hub's Rust code cannot be traced: those walks are counted by hand, and are in COUNTED. In them a
+file counts if the call passes through it: it has a function on the stack at a station of the walk.
+Files that are only queried on the way (rights, the time, sizes) do not count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CRATES = Path(__file__).resolve().parents[1] / "crates"
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a walk may have."""
+    """The limits of a walk."""
 
     files: int
     twice: bool = False
@@ -48,15 +48,15 @@ LIMITS = {
     # Ten files are the engine's and three the app's. The owner and the threads of the source and of
     # the pool take turns.
     "message of a worker": Limit(21, twice=True),
-    # One batch is settled and another leased by two calls, of which one is always under way.
+    # One batch is settled and another leased by two calls, one of which is always in flight.
     "first message of a batch": Limit(13, twice=True),
     "put from the hub's socket to the disk": Limit(15, twice=True),
 }
 ROUNDS, MESSAGES, TRIES = 8, 1500, 10
 COUNTED: dict[str, tuple[str, ...]] = {
-    # Stations: bytes are received, they are a request, the message takes its place, the reply is
-    # written, the record appended. Then the worker ends its turn, with one commit for all that was
-    # asked in it: so the journal is entered again, for what it is to write.
+    # Stations: bytes are received, they are parsed, the message takes its place, the reply is
+    # written, the record appended. Then the worker ends its turn, with one commit for all requests
+    # in it: so the journal is entered again for its pending writes.
     "put from the hub's socket to the disk": (
         "interlock-hub/src/reactor/worker.rs",
         "interlock-hub/src/socket.rs",
@@ -86,18 +86,18 @@ class Walk:
 
     name: str
     entries: list[str] = field(default_factory=list)
-    """The file of each function that was called from another file, in order."""
+    """File of each function that was called from another file, in order."""
     changes: int | None = 0
-    """None: it was counted by hand."""
+    """None if it was counted by hand."""
 
     @property
     def files(self) -> int:
-        """The number of different files."""
+        """Number of different files."""
         return len(set(self.entries))
 
     @property
     def fault(self) -> str:
-        """The limit that it is over, or the file that is not there; empty if there is neither."""
+        """The exceeded limit, or the missing file; empty if there is neither."""
         if self.changes is None:
             missing = sorted({one for one in self.entries if not (CRATES / one).is_file()})
             if missing:
@@ -126,7 +126,7 @@ class Steps:
         while caller is not None and not of_package(caller.f_code):
             caller = caller.f_back
         from_elsewhere = caller is None or of_package(caller.f_code) != file
-        # A generator that goes on is the same frame.
+        # A generator that resumes has the same frame.
         if event == "call" and frame not in self._begun:
             self._begun.add(frame)
             if from_elsewhere:
@@ -142,7 +142,7 @@ def of_package(code: CodeType) -> str:
 
 
 def follow(name: str, call: Callable[[], object], threads: bool = False) -> Walk:
-    """Make a call and note what it enters; with `threads` also on threads that it begins."""
+    """Make a call and record the files it enters; with `threads` also on threads that it starts."""
     walk = Walk(name)
     steps = Steps(walk)
     if threads:
@@ -157,11 +157,11 @@ def follow(name: str, call: Callable[[], object], threads: bool = False) -> Walk
 
 
 class Rounds:
-    """Follows all threads that begin from now on, from one handler to the next.
+    """Traces all threads that start from now on, from one handler to the next.
 
-    Between the middles of two handlers each step of a message is made once: one message is settled
-    as the next is leased. What the time alone brings, a look of the worker's owner, falls into some
-    rounds: the most frequent is that of a message.
+    Between the middles of two handlers each step of a message happens once: one message is settled
+    as the next is leased. Periodic work, such as the worker's owner looking around, falls into some
+    rounds: the most frequent round is that of a message.
     """
 
     def __init__(self, name: str) -> None:
@@ -183,7 +183,7 @@ class Rounds:
         self._steps = Steps(self._found[-1])
 
     def rest(self) -> None:
-        """Follow nothing until the next turn."""
+        """Trace nothing until the next turn."""
         self._steps = None
 
     @property
@@ -203,7 +203,7 @@ class Rounds:
 
 
 def shortest(walks: Sequence[Walk]) -> Walk:
-    """Return the walk of a call for which nothing else was due, such as a look at the queue."""
+    """Return the walk of a call without other work, such as a look at the queue."""
     return min(walks, key=lambda one: len(one.entries))
 
 
@@ -253,7 +253,7 @@ def handled_in_batch(url: str) -> Walk:
 
 
 def _worked(name: str, url: str, thread: str, seconds: float) -> Walk:
-    """Trace handlers that take so long, on threads of such a name."""
+    """Trace handlers of this duration, on threads of this name."""
     queue = f"walk-{uuid.uuid4().hex}"
     with Rounds(name) as rounds, interlock.App(url) as app:
 
@@ -268,7 +268,7 @@ def _worked(name: str, url: str, thread: str, seconds: float) -> Walk:
             if all_done:
                 done.set()
 
-        # Under load it may take a while until they are seen to be quick.
+        # Under load it may take a while until the worker recognises them as quick.
         for _ in range(TRIES):
             done = threading.Event()
             for n in range(1, MESSAGES + 1):

@@ -1,4 +1,4 @@
-"""Refuses private names for what the field has a word for.
+"""Refuses private names for concepts that have a standard term.
 
     scripts/words.py
 
@@ -31,8 +31,8 @@ REFUSED = {
     "tender": "renewer",
     "trial": "attempt, half-open",
 }
-"""With what to say instead; docs/glossary.md has the terms. Words that the field uses for something
-else, as it does the slots of a cluster, are not among them."""
+"""With the word to use instead; docs/glossary.md has the terms. Words that the field uses for
+something else, such as the slots of a cluster, are allowed."""
 ALLOWED = {
     # A journal's repair sets files aside; a put that finds no room steps aside.
     "aside": ("crates/", "src/interlock/engine/lua/"),

@@ -1,4 +1,4 @@
-"""The settings of the site that `make docs-site` makes of docs/ and a few pages beside it."""
+"""Settings of the site that `make docs-site` builds from docs/ and a few more pages."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ root_doc = "docs/README"
 include_patterns = ["docs/**", *(f"{page}.md" for page in BESIDE)]
 exclude_patterns = ["scripts", "target", ".*", "crates", "src", "tests", "benchmarks/*/**"]
 extensions = ["myst_parser"]
-# Links to headings, by the names that GitHub gives them too.
+# Links to headings, by their names on GitHub too.
 myst_heading_anchors = 4
 # SQL with $1 in it.
 suppress_warnings = ["misc.highlighting_failure"]

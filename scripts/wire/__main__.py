@@ -1,10 +1,11 @@
-"""Write what is made from the declaration of the wire, in wire/, or compare it.
+"""Write the files made from the declaration of the wire, in wire/, or compare them.
 
     python -m scripts.wire           write it
     python -m scripts.wire --check   exit with 1 if something is not what it would write
 
-An entry there is all that the engine in Rust, the library in Lua, the client and the reference
-pages say of a function, an option, a limit, a code or a record. What is made is checked in.
+An entry there is the whole declaration of a function, an option, a limit, a code or a record for
+the engine in Rust, the library in Lua, the client and the reference pages. The generated files are
+checked in.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scripts.wire.declaration import ROOT, Invalid, declared
 
 
 def main() -> int:
-    """0: all is as declared."""
+    """0 if everything matches the declaration."""
     try:
         wire = declared()
         made = sources.all_of(wire) | pages.all_of(wire)

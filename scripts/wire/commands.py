@@ -52,7 +52,7 @@ def hub_function(wire: Wire, by: str, one: Function) -> list[str]:
 
 
 def constant(arg: object) -> str:
-    """Return the name of an argument's constant, which says how often it may stand."""
+    """Return the name of an argument's constant, which sets how often it may occur."""
     text = str(arg)
     name = text.strip("[]").split()[0].strip("[]")
     if "..." not in text:

@@ -16,7 +16,7 @@ COURSES = ("retry", "raise", "end")
 
 
 class Invalid(Exception):
-    """An entry that says what it cannot say; the text names it."""
+    """An invalid entry; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Function:
 
     @property
     def reads(self) -> bool:
-        """It writes nothing, not even what is due: FCALL_RO takes it."""
+        """True if it writes nothing, not even due changes: FCALL_RO takes it."""
         return self.group == "read" and not self.applies_due and not self.ephemeral
 
     @property
@@ -83,7 +83,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Record:
-    """A word of a journal beside the functions."""
+    """A word of a journal that is not a function."""
 
     name: str
     record: int
@@ -129,7 +129,7 @@ class Option:
     most: str | int | None = None
     words: tuple[str, ...] = ()
     text: str = ""
-    """Any bytes, not empty, of this limit."""
+    """True for any bytes, not empty, up to this limit."""
     default: int | str | None = None
     none: str = ""
     policy: bool = False
@@ -148,7 +148,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Words of a server, and what a client does about them."""
+    """Words of a server's error, with the client's reaction."""
 
     said: str
     course: str
@@ -163,7 +163,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Code:
-    """The first word of an error that a function answers."""
+    """First word of an error of a function."""
 
     name: str
     rust: str
@@ -172,7 +172,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Wire:
-    """All that is declared."""
+    """The whole declaration."""
 
     functions: tuple[Function, ...]
     records: tuple[Record, ...]
@@ -180,7 +180,7 @@ class Wire:
     told: tuple[tuple[str, str], ...]
     queue: tuple[Option, ...]
     message: tuple[Option, ...]
-    """Those of a policy too."""
+    """Including those of a policy."""
     refusals: tuple[Refusal, ...]
     codes: tuple[Code, ...]
     policy: tuple[Option, ...] = field(init=False)
@@ -209,7 +209,7 @@ class Wire:
 
 
 def declared() -> Wire:
-    """Read all of it.
+    """Read the whole declaration.
 
     Raises:
         Invalid: an entry contradicts itself or another; the text names it.

@@ -7,7 +7,7 @@ from scripts.wire.text import MADE, capital, told, wrapped
 
 
 def limits(wire: Wire) -> str:
-    """Return the limits that the library knows; the numbers are put in where they are named."""
+    """Return the limits that the library knows; numbers are inserted where they are named."""
     lines = [
         f"-- {MADE}",
         "",
@@ -22,7 +22,7 @@ def limits(wire: Wire) -> str:
 
 
 def declared(wire: Wire) -> str:
-    """Return the functions' flags and the options, in one local: the library has few to give."""
+    """Return the functions' flags and the options, in one local: the library has few to spare."""
     lines = [f"-- {MADE}", "", "-- One table, for each name at the top takes one of 200 locals."]
     lines += ["local DECLARED = {", "  flags = {"]
     for function in wire.functions:
@@ -58,7 +58,7 @@ def one_option(option: Option, *, default: bool) -> str:
 
 
 def number(number: int) -> str:
-    """Return a number as Lua reads it: it has no integers, and takes a large one by its power."""
+    """Return a number as Lua reads it: it has no integers, and takes a large one as a power."""
     digits = str(number)
     tail = len(digits) - len(digits.rstrip("0"))
     return f"{digits[:-tail]}e{tail}" if tail >= 12 else digits

@@ -92,7 +92,7 @@ def message_options(wire: Wire) -> str:
 
 
 def refusals(wire: Wire) -> str:
-    """Words of servers, and what is done about them."""
+    """Error words of servers, with the reaction to each."""
     rows = []
     for one in wire.refusals:
         said = "; ".join(f"`{text}`" for text in (one.shown or one.said).split("; "))

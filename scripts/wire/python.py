@@ -87,7 +87,7 @@ def _options(wire: Wire, options: Iterable[Option], types: list[tuple[str, str]]
 
 
 def refusal_table(wire: Wire) -> str:
-    """Return the rows of what servers refuse."""
+    """Return the rows of servers' refusals."""
     lines = [
         f"# {MADE}",
         '"""The refusals of servers, of which the first that fits counts."""',

@@ -1,4 +1,4 @@
-"""Words and numbers as sources have them."""
+"""Words and numbers in the form of source text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def number(value: object) -> str:
 
 
 def told(names: Iterable[str]) -> str:
-    """Words as a sentence lists them: this, that or another."""
+    """Words in a sentence's list: this, that or another."""
     *most, last = names
     return f"{', '.join(most)} or {last}"
 

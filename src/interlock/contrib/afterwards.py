@@ -1,4 +1,4 @@
-"""A thread for what can be done after a handler has ended, and is not to hold up the next."""
+"""A thread for work after a handler's end that must not delay the next handler."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _log = logging.getLogger("interlock.worker")
 class Afterwards:
     """Runs jobs one after the other, on a thread that is started with the first.
 
-    None is left out: what is there when the interpreter ends is done then, and while more is there
-    than the thread gets done, who has the next does it himself.
+    Nothing is dropped: the rest is done when the interpreter ends, and if the thread falls behind,
+    the caller with the next job runs it itself.
     """
 
     def __init__(self, name: str) -> None:
@@ -28,7 +28,7 @@ class Afterwards:
         self._starting = threading.Lock()
 
     def do(self, job: Callable[[], object]) -> None:
-        """Have it done; at once, on this thread, if too much is to be done already."""
+        """Queue a job; run it immediately, on this thread, if too many wait already."""
         if self._process != os.getpid():
             self._start()
         if self._jobs.qsize() < MOST_WAITING:
@@ -37,7 +37,7 @@ class Afterwards:
             _done(job)
 
     def drain(self) -> None:
-        """Wait until all is done that was there when this was called, for at most 3 seconds."""
+        """Wait until the jobs queued before this call are done, for at most 3 seconds."""
         if self._process == os.getpid():
             done = threading.Event()
             self._jobs.put(done.set)
@@ -47,8 +47,8 @@ class Afterwards:
         with self._starting:
             if self._process == os.getpid():
                 return
-            # At first, and in the child of a fork, where no thread is: what was to be done there
-            # is the parent's.
+            # At first, and in the child of a fork, which has no thread: the remaining jobs belong
+            # to the parent.
             self._jobs = _queue.SimpleQueue()
             self._process = os.getpid()
             atexit.register(self.drain)

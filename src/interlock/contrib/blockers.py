@@ -1,7 +1,7 @@
-"""Asks an engine which messages another one waits behind, when that is put, and tells its span.
+"""Query of an engine for the messages that a new one waits behind, recorded in its span.
 
-The engine knows that of all processes. What it is asked are reads (``explain`` and ``peek``), by a
-thread of its own: neither a send nor a loop waits for them.
+The engine knows the messages of all processes. The queries are reads (``explain`` and ``peek``), by
+a thread of its own: neither a send nor a loop waits for them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class _Asked(NamedTuple):
     queue: str
     id: int
     ended: int
-    """The time at which the send was over, ns since 1970."""
+    """Time of the end of the send, ns since 1970."""
 
 
 class Blockers:
-    """Ends the spans of sends, once it is known what their messages wait behind.
+    """Ends the spans of sends, once the messages in front are known.
 
     A span gets the ids as ``interlock.behind.message.id``, and a link to the send of each that is
-    traced itself. When more is asked than the engine answers, spans end without that.
+    traced itself. If queries outpace the engine, spans end without that.
     """
 
     def __init__(self, context_of: Callable[[Mapping[str, str]], SpanContext | None]) -> None:
@@ -63,7 +63,7 @@ class Blockers:
             span.end(ended)
 
     def close(self) -> None:
-        """End all spans that are left, without what was to be asked."""
+        """End all remaining spans, without their queries."""
         with contextlib.suppress(_queue.Empty):
             while True:
                 one = self._work.get_nowait()
@@ -74,7 +74,7 @@ class Blockers:
             return
         with self._lock:
             if self._process != os.getpid():
-                # At first, and in the child of a fork, where no thread is.
+                # At first, and in the child of a fork, which has no thread.
                 self._work = _queue.Queue(MOST_ASKED)
                 self._process = os.getpid()
                 atexit.register(self.close)
@@ -126,4 +126,4 @@ class Blockers:
 
 MOST_ASKED = 256
 MOST_TOLD = 8
-"""Messages in front that one span tells of."""
+"""Maximum messages in front that one span lists."""

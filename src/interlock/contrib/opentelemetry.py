@@ -1,10 +1,10 @@
 """Traces by OpenTelemetry: a span for each send, each wait and each handling.
 
-Needs only the API (the extra ``opentelemetry``); the program sets up the SDK and its
-exporter as for anything else. The names are those of the semantic conventions for messaging.
+Needs only the API (the extra ``opentelemetry``); the program sets up the SDK and its exporter as
+usual. The names are those of the semantic conventions for messaging.
 
-Where a message is not sampled nothing of a trace travels with it, and its handling costs nothing
-more than without this: see ``Tracing``.
+If a message is not sampled, no trace data travels with it, and its handling costs nothing extra:
+see ``Tracing``.
 """
 
 from __future__ import annotations
@@ -58,23 +58,24 @@ class Tracing(Middleware):
     - ``send QUEUE TASK`` (producer), of a call until it is put;
     - ``wait QUEUE TASK``, from then until a worker leased it, with links to the messages that it
       waited behind, as far as this process has handled them in a trace;
-    - ``process QUEUE TASK`` (consumer), of its handler, below which is whatever that begins.
+    - ``process QUEUE TASK`` (consumer), of its handler, the parent of the spans that the handler
+      starts.
 
-    All three are in the trace of the sender. Whether it is sampled is decided by the sender, and
+    All three are in the sender's trace. The sender decides whether it is sampled, and the decision
     travels with the message.
 
     Args:
         tracer_provider: default: the global one.
         propagator: writes the context into the headers of a message, and reads it there. Default:
             the global one.
-        roots: trace messages that came without a context as well, each in a trace of its own: of a
-            sender that has no tracing. Then the sampler is asked for each message. Default False.
+        roots: also trace messages without a context (from a sender without tracing), each in a
+            trace of its own. Then the sampler is asked for each message. Default False.
         carry_unsampled: send the context of a trace that is not sampled, so that logs of the
-            handler can name it. Then each message has headers, which cost at both sides. Default
-            False. Baggage is carried in any case.
-        keys: name the keys of messages in spans. Default True.
+            handler can name it. Then each message has headers, which cost time on both sides.
+            Default False. Baggage is carried in any case.
+        keys: add the keys of messages to spans. Default True.
         explain: ask the engine, for each message that is sampled, which messages it waits behind
-            when it is put, whichever process has them; see ``Blockers``. Default False.
+            when it is put, in any process; see ``Blockers``. Default False.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Tracing(Middleware):
     # -- Handling ---------------------------------------------------------------------------------
 
     def before_handle(self, handling: Handling) -> None:
-        """Begin the span of a handling, and tell of the wait before it."""
+        """Begin the span of a handling, and end that of the wait before it."""
         headers = handling.headers
         if not headers and not self._roots:
             return
@@ -168,7 +169,7 @@ class Tracing(Middleware):
         self._end(handling, "acked", None)
 
     def on_error(self, handling: Handling, error: BaseException) -> None:
-        """End the span of a handling that has failed; to steer by an exception is no failure."""
+        """End the span of a failed handling; ``RetryAfter`` and ``Reject`` are not failures."""
         # By its class: an exception of a handler may raise when it is asked for it.
         kind = type(error)
         if issubclass(kind, RetryAfter):
@@ -179,7 +180,7 @@ class Tracing(Middleware):
             self._end(handling, "failed", error)
 
     def _begin(self, handling: Handling, sender: Context) -> _Handled:
-        """Begin the span. No more is done here than what the handler may need: others wait."""
+        """Begin the span. This does no more than the handler may need: others wait."""
         lease, now = handling.lease, time.time_ns()
         span = self._tracer.start_span(
             f"process {lease.queue}",
@@ -194,7 +195,7 @@ class Tracing(Middleware):
     def _end(self, handling: Handling, outcome: str, error: BaseException | None) -> None:
         state: _Handled | None = handling.state.pop(SPAN, None)
         if state is None:
-            # Nothing was begun: it is in no trace, or a hook before this one has raised.
+            # Nothing was begun: the message is in no trace, or an earlier hook has raised.
             return
         context.detach(state.attached)
         span = state.span
@@ -202,16 +203,16 @@ class Tracing(Middleware):
             return
         lease, ended = handling.lease, time.time_ns()
         behind = self._predecessors.of(lease) if lease.attempt == 1 else []
-        # Before it is settled, so that who comes behind it finds it.
+        # Before it is settled, so that the next message finds it.
         self._predecessors.ended(lease, (ended - state.began) / 1e9, span.get_span_context())
         lost = lease.lost
         if error is not None:
-            # Its traceback is written while it is as it was.
+            # Its traceback is written before it changes.
             _fail(span, error)
 
         def tell() -> None:
             if lease.attempt == 1:
-                # The wait of a later one is its backoff; nobody here knows when that began.
+                # The wait before a later attempt is its backoff, whose start is unknown here.
                 self._tell_wait(handling, state, behind)
             span.set_attributes(
                 {
@@ -233,10 +234,10 @@ class Tracing(Middleware):
     ) -> None:
         lease, now = handling.lease, state.began
         leased = lease.token * 1000
-        # A clock of an engine that stands elsewhere (that of a test) is good for durations alone.
+        # An engine's clock with another origin (a test's) is usable for durations only.
         ended = leased if 0 <= now - leased <= LONGEST_GAP else now
         began = ended - max(lease.token - lease.sequence, 0) * 1000
-        # The keys are told by its two neighbours.
+        # The other two spans have the keys.
         attributes = self._attributes("wait", None, handling, lease.queue)
         attributes["messaging.message.id"] = str(lease.id)
         if behind:
@@ -261,9 +262,9 @@ class Tracing(Middleware):
         span.end(ended)
 
     def flush(self) -> None:
-        """Have the SDK send what it has, within 3 seconds."""
+        """Have the SDK send its pending spans, within 3 seconds."""
         self._afterwards.drain()
-        # No part of the API: an SDK has it.
+        # Not part of the API: only an SDK has it.
         flush = getattr(self._provider or trace.get_tracer_provider(), "force_flush", None)
         if flush is not None:
             flush(LONGEST_FLUSH)
@@ -280,8 +281,8 @@ class Tracing(Middleware):
     def _attributes(
         self, name: str, kind: str | None, of: Sending | Handling, queue: str
     ) -> dict[str, Any]:
-        """Return what a sampler is told, and all spans have; ``kind`` is that of the conventions,
-        which have none for a wait."""
+        """Return the attributes that a sampler gets, and all spans have; ``kind`` is that of the
+        conventions, which have none for a wait."""
         found = {
             "messaging.system": "interlock",
             "messaging.operation.name": name,
@@ -306,9 +307,9 @@ class Tracing(Middleware):
 
 
 def instrument(app: App, tracer_provider: TracerProvider | None = None, **options: Any) -> Tracing:
-    """Have an app's sends and handlings traced; return the hooks. The options are ``Tracing``'s.
+    """Trace an app's sends and handlings; return the hooks. The options are ``Tracing``'s.
 
-    At the end of a worker, or of a process of its pool, the spans are sent that are left.
+    At the end of a worker, or of a process of its pool, the remaining spans are sent.
     """
     tracing = Tracing(tracer_provider, **options)
     app.use(tracing)
@@ -318,7 +319,7 @@ def instrument(app: App, tracer_provider: TracerProvider | None = None, **option
 
 @functools.lru_cache(maxsize=64)
 def _server(url: str) -> Mapping[str, str | int]:
-    """Return the address of an engine as spans have it; nothing of one in the process."""
+    """Return the address of an engine as spans have it; empty for one in the process."""
     if not url or url.startswith("memory:"):
         return {}
     addresses = urls.parse(url).addresses
@@ -341,9 +342,9 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 SPAN = "opentelemetry"
-"""The place of this in the state of a send, or of a handling."""
+"""Key of this in the state of a send, or of a handling."""
 SCHEMA = "https://opentelemetry.io/schemas/1.30.0"
 LONGEST_FLUSH = 3000
 """Milliseconds."""
 LONGEST_GAP = 60_000_000_000
-"""Nanoseconds from a lease to its handler, beyond which the clocks are taken not to agree."""
+"""Nanoseconds from a lease to its handler, beyond which the clocks are taken to disagree."""

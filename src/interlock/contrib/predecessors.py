@@ -1,8 +1,8 @@
-"""The messages that this process has handled last on each key: what a later one may have waited
+"""The messages that this process has handled last on each key: candidates that a later one waited
 behind.
 
-Only those are noted of which somebody wants to tell, so that this costs the others nothing. What is
-told of is therefore true and not complete: a message may have waited behind others as well.
+Only messages with a traced handling are noted, so that this costs the others nothing. The result is
+therefore true but incomplete: a message may have waited behind others as well.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Predecessor(NamedTuple, Generic[T]):
 class _Ended(NamedTuple, Generic[T]):
     id: int
     alone: bool
-    """It held the key alone."""
+    """True if it held the key alone."""
     at: int
-    """The time of its end, µs, by the clock of the engine."""
+    """Time of its end, µs, by the clock of the engine."""
     note: T
 
 
 class Predecessors(Generic[T]):
-    """The last messages of the keys on which something was handled last. For any thread."""
+    """The last messages of the most recently used keys. Thread-safe."""
 
     def __init__(self, most_keys: int = 10_000, most_of_key: int = 8) -> None:
         self._most_keys = most_keys
@@ -49,7 +49,7 @@ class Predecessors(Generic[T]):
         )
 
     def ended(self, lease: TaskLease, seconds: float, note: T) -> None:
-        """Note that a message was handled for so long; to be called before it is settled."""
+        """Note a handled message with its duration; call it before the message is settled."""
         at = lease.token + int(seconds * 1e6)
         with self._lock:
             for key in lease.keys | lease.shared:
@@ -63,7 +63,7 @@ class Predecessors(Generic[T]):
                 self._lanes.popitem(last=False)
 
     def of(self, lease: TaskLease) -> list[Predecessor[T]]:
-        """Return those that were handled while this message waited, on a key that one of the two
+        """Return the messages that were handled while this one waited, on a key that one of the two
         holds alone; each once, the last first."""
         found: dict[int, tuple[int, Predecessor[T]]] = {}
         with self._lock:

@@ -1,6 +1,6 @@
 """Errors and traces of handlers for Sentry (the extra ``sentry``).
 
-The program calls ``sentry_sdk.init`` as for anything else; without that nothing happens here.
+The program calls ``sentry_sdk.init`` as usual; without that nothing happens here.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Reporting(Middleware):
     ``instrument``.
 
     Each handling has an isolation scope of its own, with the task, queue, id and attempt as tags
-    (``interlock.task`` …) and all of that, the keys and the token as the context ``interlock``.
-    An error is reported for each attempt that fails; ``RetryAfter`` and ``Reject`` are none. Where
-    Sentry traces, a handling is a transaction (``queue.process``) in the trace of its sender, and
-    a send within a transaction a span of that (``queue.publish``).
+    (``interlock.task`` …) and all of these, the keys and the token as the context ``interlock``. An
+    error is reported for each attempt that fails; ``RetryAfter`` and ``Reject`` are not errors.
+    With Sentry tracing, a handling is a transaction (``queue.process``) in the trace of its sender,
+    and a send within a transaction is a span of it (``queue.publish``).
 
     Args:
-        keys: name the keys of messages. Default True.
-        propagate: send the trace along with messages, so that an error of a handler is found beside
-            what the sender reported. Default True. Each message has headers then.
+        keys: report the keys of messages. Default True.
+        propagate: send the trace along with messages, so that an error of a handler is linked to
+            the sender's reports. Default True. Each message has headers then.
     """
 
     def __init__(self, *, keys: bool = True, propagate: bool = True) -> None:
@@ -81,7 +81,7 @@ class Reporting(Middleware):
             scope = sentry_sdk.get_current_scope()
             for name, value in scope.iter_trace_propagation_headers(span=span):
                 known = sending.headers.get(name)
-                # What another hook has to say of baggage stays.
+                # Another hook's baggage entries stay.
                 both = f"{known},{value}" if known and name == "baggage" else value
                 sending.headers[name] = both
 
@@ -93,7 +93,7 @@ class Reporting(Middleware):
             span.finish()
 
     def on_send_error(self, sending: Sending, error: BaseException) -> None:
-        """End the span of a send that has failed; whoever sent reports the error."""
+        """End the span of a failed send; the sender reports the error."""
         span: Span | None = sending.state.pop(STATE, None)
         if span is not None:
             span.set_status("internal_error")
@@ -144,7 +144,7 @@ class Reporting(Middleware):
         self._end(handling, "ok", None)
 
     def on_error(self, handling: Handling, error: BaseException) -> None:
-        """Report an error, unless it only steers, and end the transaction."""
+        """Report an error, except ``RetryAfter`` and ``Reject``, and end the transaction."""
         # By its class: an exception of a handler may raise when it is asked for it.
         if issubclass(type(error), RetryAfter | Reject):
             self._end(handling, "aborted", None)
@@ -154,7 +154,7 @@ class Reporting(Middleware):
     def _end(self, handling: Handling, status: str, error: BaseException | None) -> None:
         state: _Handled | None = handling.state.pop(STATE, None)
         if state is None:
-            # Nothing was begun: a hook before this one has raised, or Sentry is off.
+            # Nothing was begun: an earlier hook has raised, or Sentry is off.
             return
         with state.opened:
             state.transaction.set_status(status)
@@ -168,9 +168,9 @@ class Reporting(Middleware):
 
 
 def instrument(app: App, **options: Any) -> Reporting:
-    """Have an app's handlings reported; return the hooks. The options are ``Reporting``'s.
+    """Report an app's handlings; return the hooks. The options are ``Reporting``'s.
 
-    At the end of a worker, or of a process of its pool, the reports are sent that are left.
+    At the end of a worker, or of a process of its pool, the remaining reports are sent.
     """
     reporting = Reporting(**options)
     app.use(reporting)
@@ -179,7 +179,7 @@ def instrument(app: App, **options: Any) -> Reporting:
 
 
 def _unless_told(event: Event, hint: Hint) -> Event | None:
-    """Drop what was logged in another process, one of a pool: Sentry has it from there."""
+    """Drop log records from another process, one of a pool: Sentry has them from there."""
     record = hint.get("log_record")
     elsewhere = record is not None and record.process not in (None, os.getpid())
     return None if elsewhere else event
@@ -190,4 +190,4 @@ LONGEST_FLUSH = 3.0
 """Seconds."""
 ORIGIN = "auto.queue.interlock"
 STATE = "sentry"
-"""The place of this in the state of a send, or of a handling."""
+"""Key of this in the state of a send, or of a handling."""

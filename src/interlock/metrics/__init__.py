@@ -1,4 +1,4 @@
-"""Figures for Prometheus: of a worker, and of an engine's queues."""
+"""Metrics for Prometheus: of a worker, and of an engine's queues."""
 
 from __future__ import annotations
 

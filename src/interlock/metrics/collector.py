@@ -20,14 +20,14 @@ __all__ = ["WorkerCollector", "body"]
 
 
 class WorkerCollector:
-    """Tells prometheus-client the metrics of a worker that runs in this program.
+    """Collector for prometheus-client with the metrics of a worker in this program.
 
     ::
 
         prometheus_client.REGISTRY.register(WorkerCollector(worker))
 
     The worker counts from then on, so register it before the worker is started. The command
-    ``interlock worker --metrics`` does the same by itself.
+    ``interlock worker --metrics`` registers it by itself.
 
     Raises:
         ImportError: prometheus-client is not installed.
@@ -38,7 +38,7 @@ class WorkerCollector:
         self._worker = worker.measure()
 
     def describe(self) -> list[Metric]:
-        """Return nothing: what a worker tells depends on what it has handled."""
+        """Return nothing: a worker's families depend on the messages it has handled."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -47,7 +47,7 @@ class WorkerCollector:
 
 
 class _Collected:
-    """The answer of one scrape, for the writer of prometheus-client."""
+    """The metrics of one scrape, for the writer of prometheus-client."""
 
     def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
         self.collect = collect
@@ -61,7 +61,7 @@ def body(reading: Reading) -> str:
 
 
 def families(reading: Reading) -> Iterator[Metric]:
-    """Yield the families of a reading, in their order; those that have no sample yet too."""
+    """Yield the families of a reading, in their order, including those without a sample."""
     from prometheus_client import core
     from prometheus_client.utils import floatToGoString
 
@@ -87,12 +87,12 @@ def families(reading: Reading) -> Iterator[Metric]:
 
 
 def sentence(family: Family) -> str:
-    """Return the help of a family as it stands in the text."""
+    """Return the help of a family as written in the text."""
     return f"{family.help[:1].upper()}{family.help[1:]}."
 
 
 def needed() -> Any:
-    """Return prometheus-client. Raises ImportError, which says how to install it."""
+    """Return prometheus-client. Raises ImportError with the command that installs it."""
     try:
         import prometheus_client
     except ImportError:

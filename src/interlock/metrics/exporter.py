@@ -1,4 +1,4 @@
-"""The metrics of an engine's queues, for who scrapes: asked of the engine when somebody does."""
+"""The metrics of an engine's queues, read from the engine on each scrape."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WORKERS = Family(
     ("queue", "state"),
 )
 EXPORTER_FAMILIES = (UP, SECONDS, KEY_WAITING, WORKERS)
-"""Beside those of queues."""
+"""Families in addition to those of queues."""
 
 Told = Iterator[tuple[Family, Sequence[Sample]]]
 
@@ -50,8 +50,8 @@ Told = Iterator[tuple[Family, Sequence[Sample]]]
 class Exporter:
     """The metrics of the queues of one engine, as text.
 
-    However many scrape at once, the engine is asked by one of them. One that does not answer within
-    `patience` seconds is told to be down; the question goes on until the client gives it up.
+    Of any number of concurrent scrapes, one queries the engine. An engine that does not answer
+    within `patience` seconds is reported down; the query continues until the client gives it up.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Exporter:
         most: int = MOST_QUEUES,
         patience: float = 5.0,
     ) -> None:
-        """Tell of the queues whose names match the glob `queues`; of `keys` keys of each."""
+        """Report the queues whose names match the glob `queues`, with `keys` keys of each."""
         self._operator = operator
         self._counts = QueueCounts(queues)
         self._figures = QueueFigures(most)
@@ -71,10 +71,10 @@ class Exporter:
         self._lock = threading.Lock()
         self._asking: Future[str] | None = None
         self.trouble = ""
-        """The reason why the engine did not answer the last time; empty: it did."""
+        """Reason why the engine did not answer the last time; empty if it did."""
 
     def text(self) -> str:
-        """Return the page of metrics. Never raises: of an engine that is down it says so."""
+        """Return the page of metrics. Never raises: an engine that is down is reported as such."""
         with self._lock:
             asking = self._asking
             if asking is None:
@@ -128,7 +128,7 @@ class Exporter:
         yield WORKERS, workers
 
     def _stalled(self, found: Mapping[str, dict[str, int]]) -> Mapping[str, dict[str, int]]:
-        """Return the counts, with figures of what holds messages up where something does.
+        """Return the counts, with the figures of roots where messages are blocked.
 
         Messages are counted behind the first roots of the queues in which most wait.
         """
@@ -137,7 +137,7 @@ class Exporter:
         for queue, reply in zip(
             active, self._operator.each("roots", active, SLOW, LOOKED_AT), strict=True
         ):
-            # An older engine does not tell.
+            # An older engine does not report it.
             if not isinstance(reply, Refused):
                 told[queue] = found[queue] | wire_queue.roots_found(reply).figures()
         for queue, roots in self._counts.stalls(self._operator, found, MAX_WALKED).items():
@@ -145,7 +145,7 @@ class Exporter:
         return told
 
     def _waiting(self, found: Mapping[str, Mapping[str, int]], own: set[str]) -> Iterator[Sample]:
-        """Yield the keys with most messages of the queues that have most, of those with lines."""
+        """Yield the keys with most messages of the largest queues that have lines."""
         fullest = heapq.nlargest(
             MOST_LOOKED_AT, own & found.keys(), key=lambda name: found[name]["unsettled"]
         )
@@ -157,12 +157,12 @@ class Exporter:
                 yield from (((queue, key), depth) for key, depth in named.items())
 
     def _workers(self, queues: Sequence[str], own: set[str]) -> list[Sample]:
-        """Return how many workers there are, by the queue where they announce themselves."""
+        """Return the number of workers, by the queue of their announcement."""
         counted: Counter[tuple[str, str]] = Counter()
         for queue, reply in zip(
             queues, self._operator.each("workers", queues, "", MANY), strict=True
         ):
-            # An older engine knows of none.
+            # An older engine has none.
             if isinstance(reply, Refused) or not reply:
                 continue
             label = queue if queue in own else OTHER
@@ -176,7 +176,7 @@ class Exporter:
 
 
 def _state(said: Mapping[str, object]) -> str:
-    """Return what a worker says that it does; what it says is anybody's."""
+    """Return a worker's announced state, which may hold anything."""
     state = said.get("state")
     return str(state) if state in ("running", "draining") else "unknown"
 
@@ -184,12 +184,12 @@ def _state(said: Mapping[str, object]) -> str:
 SLOW = 60_000_000
 """µs after which a handler is slow."""
 LOOKED_AT = 100
-"""Roots of each queue that are looked at."""
+"""Maximum roots of each queue that are read."""
 MOST_LOOKED_AT = 100
-"""Queues whose keys are looked at."""
+"""Maximum queues whose keys are read."""
 PAGES = 4
 """Round trips for the keys of one queue, about 1,000 of them each."""
 MANY = 512
-"""Workers that are asked for at once."""
+"""Workers per call."""
 MUCH = 500_000
-"""Bytes of a reply that may not have been all."""
+"""Bytes of a reply beyond which it may be incomplete."""

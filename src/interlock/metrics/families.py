@@ -1,6 +1,6 @@
-"""The families of metrics of a worker: each once, with its labels and what it means.
+"""The families of metrics of a worker: each once, with its labels and its meaning.
 
-What an exporter and a hub tell of queues is in ``interlock.queue_figures``.
+The families of queues, for an exporter and a hub, are in ``interlock.queue_figures``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ WORKER_FAMILIES: dict[str, Family] = {
         'tasks without their own lines, summed as task="other"', (),
     ),
 }  # fmt: skip
-"""By the names that a worker's readings have, in the order in which they are told."""
+"""By the names in a worker's readings, in the order in which they are printed."""
 
 OUTCOMES = {
     "acked": "the handler returned",

@@ -1,5 +1,5 @@
-"""The pages of a worker and of an exporter: /metrics for Prometheus, /health and /ready for who
-supervises it."""
+"""The pages of a worker and of an exporter: /metrics for Prometheus, /health and /ready for
+supervisors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Pages"]
 
 @dataclass(frozen=True)
 class Pages:
-    """The pages, by what makes each when it is asked for."""
+    """The pages, with the function that makes each."""
 
     metrics: Callable[[], str]
     ready: Callable[[], str]
-    """Returns why it is not ready; empty: it is."""
+    """Returns the reason if it is not ready; empty if it is."""
     health: Callable[[], Mapping[str, object]]
-    """Returns `status`, which is `ok` or says what is wrong, and whatever else is of interest."""
+    """Returns `status`, which is `ok` or names the fault, and further details."""
 
     def __call__(self, path: str, query: str = "") -> Page | None:
-        """Return the page at a path; None if there is none."""
+        """Return the page at a path; None if it does not exist."""
         if path == "/":
             return Page("/metrics\n/health\n/ready\n")
         if path == "/metrics":

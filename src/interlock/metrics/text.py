@@ -24,7 +24,7 @@ def text(told: Iterable[tuple[Family, Sequence[Sample]]]) -> str:
 
 @lru_cache(maxsize=65_536)
 def labelled(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Return labels as they stand behind a family's name."""
+    """Return labels as written behind a family's name."""
     if not names:
         return ""
     pairs = zip(names, values, strict=True)

@@ -1,5 +1,5 @@
-"""Recorded messages, run again: in order per key, as fast as that allows, and checked.
+"""Replay of recorded messages: in order per key, as fast as that allows, and checked.
 
-`trace` reads them, `work` is what a handler does, `ways` run them, `measure` runs one way and
-watches it, `limit` says how fast it could have been, `report` and `picture` show what was found.
+`trace` reads them, `work` is the handler's work, `ways` run them, `measure` runs and measures one
+way, `limit` computes the shortest possible time, `report` and `picture` show the results.
 """

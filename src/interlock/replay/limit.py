@@ -1,8 +1,8 @@
-"""The shortest time any schedule could take, and what each message really waited for.
+"""The shortest time any schedule could take, and the message that each one actually waited for.
 
-Both follow from the conflicts in a trace and the measured durations of its handlers: two
-messages conflict when they share a key and at least one holds it exclusively. The graph of all
-conflicts is never built; per key it is enough to know the last writer and the readers since.
+Both follow from the conflicts in a trace and the measured durations of its handlers: two messages
+conflict when they share a key and at least one holds it exclusively. The graph of all conflicts is
+never built; for each key the last writer and the readers since suffice.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from interlock.replay.trace import Message
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Seconds below which no schedule of the same handlers can finish."""
+    """Minimum seconds of any schedule of the same handlers."""
 
     critical_path: float
     """The longest chain of messages each of which conflicts with the next."""
 
     work: float
-    """All handlers together."""
+    """Total time of all handlers."""
 
     workers: int
 
@@ -55,10 +55,10 @@ def limit(messages: Sequence[Message], durations: Sequence[float], workers: int)
 def waited_for(
     messages: Sequence[Message], puts: Sequence[float], ends: Sequence[float]
 ) -> list[int | None]:
-    """Return for each message the place of the one it waited for last; None if there is none.
+    """Return for each message the index of the one it waited for last; None if it waited for none.
 
-    That is, of those it directly conflicts with, the one that ended last, where that was after its
-    own put.
+    This is the last to end of the messages it directly conflicts with, if that was after its own
+    put.
     """
     written: dict[str, int] = {}
     read: dict[str, int] = {}

@@ -24,7 +24,7 @@ from interlock.replay.workload import Workload, check_picklable
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run and what was found out about it."""
+    """One run and its measurements."""
 
     way: Way
     pool: Pool
@@ -36,7 +36,7 @@ class Outcome:
     """The ledger's digest of all keys after the run."""
 
     failures: tuple[tuple[str, str], ...]
-    """Id and error of each message whose handler raised; such a message is handled all the same."""
+    """Id and error of each message whose handler raised; such a message counts as handled."""
 
 
 def measure(
@@ -50,20 +50,20 @@ def measure(
 ) -> Outcome:
     """Run the whole trace once in this way.
 
-    ValueError if the way has no such pool, or the work cannot go to its processes. What breaks the
-    run itself is raised; what a handler raises is counted in `Outcome.failures`.
+    Raises ValueError if the way has no such pool, or the work cannot be sent to its processes.
+    Errors of the run itself are raised; handlers' exceptions are counted in `Outcome.failures`.
     """
     if pool not in way.pools:
         raise ValueError(f"pool {pool!r}; allowed for {way.name}: {', '.join(way.pools)}")
     watch = Watch(trace.messages, work)
     shape = way.shape(trace.messages, workers, pool)
     if shape.processes:
-        # Not left to the pool: to end one while it finds that out can hang the interpreter at its
-        # exit (CPython before 3.12.8 and 3.13.1, gh-125451).
+        # Not left to the pool: ending a process while the pool finds that out can hang the
+        # interpreter at its exit (CPython before 3.12.8 and 3.13.1, gh-125451).
         check_picklable(work)
     with _processes(shape.processes) as executor:
         job = Job(trace.messages, workers, watch, pool, executor)
-        # Every way starts with the same heap: none pays for the one before it.
+        # Every way starts with the same heap: none pays for the previous one.
         gc.collect()
         with (progress or Progress()).of(way.name, len(trace.messages), lambda: watch.finished):
             way.run(job)
@@ -103,17 +103,17 @@ def _outcome(
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor | None]:
-    """Yield a process pool of so many processes, all of them up; None for none."""
+    """Yield a process pool of this many processes, all started; None if it is 0."""
     if not count:
         yield None
         return
-    # Never fork: threads may be running, and a child would have their locks without them.
+    # Never fork: threads may be running, and a child would inherit their locks without them.
     context = multiprocessing.get_context("spawn")
     others, threads = set(multiprocessing.active_children()), set(threading.enumerate())
     pool = ProcessPoolExecutor(count, context, _meet, (context.Barrier(count),))
     its_own: list[threading.Thread] = []
     try:
-        # No process takes a call before all are there, so each of these starts another one.
+        # No process takes a call before all have started, so each of these starts another one.
         for up in [pool.submit(int) for _ in range(count)]:
             up.result()
         its_own = [one for one in set(threading.enumerate()) - threads if not one.daemon]
@@ -122,11 +122,11 @@ def _processes(count: int) -> Iterator[Executor | None]:
         # A handler that never returns would be waited for.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
-            # Not by a signal that what the work imports may handle.
+            # Not by a signal that the work's imports may handle.
             process.kill()
         for thread in its_own:
-            # The interpreter's exit would write to its pipe while it closes that. But what was
-            # interrupted may have a lock that the thread waits for.
+            # The interpreter's exit would write to its pipe while closing it. But an interrupted
+            # thread may have a lock that this thread waits for.
             thread.join(LONGEST_JOIN)
         raise
     finally:

@@ -1,9 +1,9 @@
-"""A run as a picture: one HTML file that needs nothing else, or a still SVG.
+"""A run as a picture: one self-contained HTML file, or a static SVG.
 
-The HTML file holds the run's messages as columns of small integers and the script that draws
-them, joined from the parts under `static/`. Nothing is fetched when it is opened, and its
-content policy names the hashes of its own style and script, so that nothing else could run in
-it: ids and keys come from a trace, and a trace is data.
+The HTML file holds the run's messages as columns of small integers and the script that draws them,
+joined from the parts under `static/`. Opening it fetches nothing, and its content policy names the
+hashes of its own style and script, so that nothing else could run in it: ids and keys come from a
+trace, and a trace is data.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PARTS = ("data.js", "tracks.js", "draw.js", "marks.js", "panel.js", "start.js")
 
 
 def write(path: Path, run: Run) -> None:
-    """Draw `run` into the file at `path`, over what is there.
+    """Draw `run` into the file at `path`, replacing an existing file.
 
-    `.html` gives the picture to look around in, `.svg` a still one of bounded size.
+    `.html` is the interactive picture, `.svg` a static one of bounded size.
 
-    Raises ValueError for any other suffix, or for a record that names as `waited_for` a message
-    that was not put before it, and OSError where the file cannot be written.
+    Raises ValueError for any other suffix, or for a record whose `waited_for` is a message that was
+    not put before it, and OSError if the file cannot be written.
     """
     suffix = path.suffix.lower()
     if suffix not in (".html", ".svg"):
@@ -50,7 +50,8 @@ def page(run: Run) -> str:
     policy = (
         f"default-src 'none'; base-uri 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
     )
-    # An id in a title could hold what UTF-8 cannot; the data itself is written as plain ASCII.
+    # An id in a title could hold characters that UTF-8 cannot encode; the data itself is plain
+    # ASCII.
     title = run.title.encode(errors="replace").decode()
     values = {
         "policy": policy,
@@ -59,17 +60,17 @@ def page(run: Run) -> str:
         "script": script,
         "data": script_data(columns(run)),
     }
-    # One pass, so that a value that looks like a place to fill in stays what it is.
+    # One pass, so that a value that looks like a placeholder stays unchanged.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], _part("picture.html"))
 
 
 def columns(run: Run) -> dict[str, object]:
-    """Return the run as it stands in the page: a list or a packed column for each property.
+    """Return the run in the page's format: a list or a packed column for each property.
 
-    Times are whole steps of `UNIT`: `put` against the put before, `wait` from put to start,
-    `handled` from start to end. `width` counts a message's keys and `holds` gives them, twice
-    the key's number and one more if it is shared. `behind` is how many messages back the one
-    stands that it waited for, 0 for none.
+    Times are whole steps of `UNIT`: `put` since the previous put, `wait` from put to start,
+    `handled` from start to end. `width` counts a message's keys and `holds` lists them, twice the
+    key's number and one more if it is shared. `behind` is the distance back to the message that it
+    waited for, 0 for none.
     """
     numbers: dict[str, int] = {}
     puts: list[int] = []
@@ -115,7 +116,7 @@ def columns(run: Run) -> dict[str, object]:
 
 
 def signed(value: int) -> int:
-    """Return a signed number as one that is not, small staying small.
+    """Return a signed number as an unsigned one, small staying small.
 
     0, -1, 1, -2 give 0, 1, 2, 3.
     """
@@ -125,7 +126,7 @@ def signed(value: int) -> int:
 def pack(values: Iterable[int]) -> str:
     """Return numbers of 0 or more in base64.
 
-    They have 7 bits a byte, lowest first, the top bit meaning more.
+    Each byte has 7 bits, lowest first, and the top bit if more follow.
     """
     packed = bytearray()
     for value in values:
@@ -137,7 +138,7 @@ def pack(values: Iterable[int]) -> str:
 
 
 def script_data(value: object) -> str:
-    """Return JSON that can stand inside a script element: no `<`, `>` or `&`, and only ASCII."""
+    """Return JSON that is safe inside a script element: no `<`, `>` or `&`, and only ASCII."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
 

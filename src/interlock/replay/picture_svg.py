@@ -1,8 +1,8 @@
-"""A run as a still drawing, of a size that does not grow with the run.
+"""A run as a static drawing, of a size that does not grow with the run.
 
-Tracks by worker stand above tracks of the busiest keys. A message wide enough to be seen is a
-block; what is too narrow for that is gathered into columns whose height is the part of that
-moment the track was busy, so that 10,000 messages and 10 million give a file of much the same size.
+Tracks by worker are above tracks of the busiest keys. A message wide enough to be seen is a block;
+narrower ones are gathered into columns whose height is the fraction of that time in which the track
+was busy, so that 10,000 messages and 10 million give a file of much the same size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_KEY_TRACKS = 12
 MOST_COLUMNS = 7_000
 """Columns of all tracks together; with `MOST_STACKED` it bounds the file."""
 MOST_STACKED = 4
-"""Colours told apart within one column; the smallest beyond them count as other."""
+"""Colours shown separately within one column; the smallest beyond them count as other."""
 
 COLOURS = 8
 OTHER, NO_KEY = 8, 9
@@ -51,9 +51,9 @@ class Track:
     figure: str
     spans: Sequence[Span]
     lanes: int = 1
-    """The number of workers it stands for, so that a column is full when all of them are busy."""
+    """Number of workers in this track, so that a column is full when all of them are busy."""
     overlaps: bool = False
-    """True if messages may lie over one another, so that a block could hide another."""
+    """True if messages may overlap, so that a block could hide another."""
 
 
 def drawing(run: Run) -> str:
@@ -169,7 +169,7 @@ class _Sheet:
         self.y = bottom + 12
 
     def legend(self, title: str, entries: Sequence[tuple[int, str]]) -> None:
-        """Draw one line that says which colour means what."""
+        """Draw the legend of the colours in one line."""
         add = self.shapes.append
         add(f'<text class="soft" x="24" y="{self.y + 9}">{_text(title)}</text>')
         wide = (PLOT + RIGHT - 4) / max(COLOURS, len(entries))
@@ -208,7 +208,7 @@ def _track(track: Track, foot: int, tall: int, column: int) -> Iterator[str]:
 
 
 def _stack(parts: dict[int, float], tall: int) -> Iterator[tuple[int, float, float]]:
-    """Yield a column's colours one on another, with lower and upper edges in half units."""
+    """Yield a column's colours stacked, with lower and upper edges in half units."""
     largest = sorted(parts, key=lambda colour: (-parts[colour], colour))
     shown = {colour: parts[colour] for colour in sorted(largest[:MOST_STACKED])}
     for colour in largest[MOST_STACKED:]:
@@ -216,7 +216,7 @@ def _stack(parts: dict[int, float], tall: int) -> Iterator[tuple[int, float, flo
     busy = sum(shown.values())
     if not busy:
         return
-    # A lone short message must stay visible, so no column is lower than one and a half units.
+    # A lone short message must stay visible, so every column is at least one and a half units high.
     unit = max(1.5, tall * min(1.0, busy)) / busy
     reached = 0.0
     for colour, part in shown.items():
@@ -283,7 +283,7 @@ def _shorten(text: str, room: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text that XML can hold: markup escaped, what XML knows no sign for as U+FFFD."""
+    """Return text that XML can hold: markup escaped, characters invalid in XML as U+FFFD."""
     return escape(re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text))
 
 

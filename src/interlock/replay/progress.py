@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, and one line a way where there is none."""
+"""A progress bar on a terminal, and one line for each way elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TextIO
 
 
 class Progress:
-    """Shows how far each way has come, on `stream`; None shows nothing."""
+    """Shows the progress of each way, on `stream`; None shows nothing."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -38,7 +38,7 @@ class Progress:
 
     def _draw(self, name: str, total: int, done: Callable[[], int], over: threading.Event) -> None:
         assert self._stream is not None
-        # Ten times a second: often enough for the eye, and no burden on what is measured.
+        # Ten times a second: smooth to the eye, and no burden on the measurement.
         while not over.wait(0.1):
             count = min(done(), total)
             filled = BAR * count // max(total, 1)

@@ -22,7 +22,7 @@ def summarise(
     work: str,
     serial_digest: str,
 ) -> Summary:
-    """Return all that is reported, in JSON's types. Times are seconds.
+    """Return the whole report, in JSON's types. Times are seconds.
 
     `serial_seconds` is the measured time of the serial way when it is among `peers`, else the
     sum of the handlers' durations; `serial_source` says which. `compared` has a row for each way
@@ -73,7 +73,7 @@ def summarise(
 
 
 def text(summary: Summary, *, color: bool = False) -> str:
-    """Return the summary for a reader, with a line end at the end."""
+    """Return the summary for a reader, with a newline at the end."""
     good, bad = ("\x1b[32m", "\x1b[31m") if color else ("", "")
     plain = "\x1b[0m" if color else ""
     kept = summary["violations"] == 0
@@ -130,7 +130,7 @@ def text(summary: Summary, *, color: bool = False) -> str:
 
 
 def count(number: int, one: str) -> str:
-    """Return a number with what it counts."""
+    """Return a number with its noun."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 

@@ -1,7 +1,7 @@
-"""The data that one run of a trace left behind: which worker handled which message, and when.
+"""The data of one run of a trace: the worker of each message, and its times.
 
-`interlock.replay` makes a `Run` after each way of running a trace; the report and the picture
-are drawn from it and from nothing else.
+`interlock.replay` makes a `Run` after each way of running a trace; the report and the picture are
+made from it alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Record:
     """Keys held exclusively, in the trace's order, each once. Empty for an unkeyed message."""
 
     shared: tuple[str, ...]
-    """Keys held together with other readers; none of them is in `keys`."""
+    """Keys shared with other readers; none of them is in `keys`."""
 
     worker: int
     """The worker that handled it, from 0 to `Run.workers` - 1."""
@@ -39,8 +39,8 @@ class Record:
     """The time when its handler ended; never before `start`."""
 
     waited_for: int | None
-    """Index of the message it waited for last: of the conflicting messages before it, the one
-    that ended last, where that was after `put_time`. None if it waited for no message."""
+    """Index of the message it waited for last: of the earlier conflicting messages, the last to
+    end, if that was after `put_time`. None if it waited for no message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class Run:
     """One run of a whole trace."""
 
     title: str
-    """The run in words, such as "redis-commits.jsonl.gz, 8 workers, sleep:1ms"."""
+    """The run's label, such as "redis-commits.jsonl.gz, 8 workers, sleep:1ms"."""
 
     workers: int
-    """The number of workers; `Record.worker` is below it."""
+    """Number of workers; `Record.worker` is below it."""
 
     seconds: float
-    """From the first put to the end of the last handler."""
+    """Seconds from the first put to the end of the last handler."""
 
     limit_seconds: float
-    """No schedule of these workers could be shorter: the larger of the critical path and
-    all handler time divided by `workers`, both from the measured durations."""
+    """Lower bound for any schedule of these workers: the larger of the critical path and all
+    handler time divided by `workers`, both from the measured durations."""
 
     records: Sequence[Record]
     """One for each message, in the trace's order."""

@@ -1,9 +1,9 @@
-"""Reading recorded messages: JSON lines, plain or gzip, or the commits of a git repository.
+"""Reading of recorded messages: JSON lines, plain or gzip, or the commits of a git repository.
 
-A line is one object with `id` (str or int, unlike every other in the trace), `keys` (one key or
-a list of them, empty for an unkeyed message), and, if wanted, `shared` (the same), `time`
-(seconds, any origin), `payload` (anything), `place`, `took` and `attempt`, which a worker records.
-Other names are ignored. Lines stream: a file may be longer than memory, the messages may not.
+A line is one object with `id` (str or int, unique in the trace), `keys` (one key or a list of them,
+empty for an unkeyed message), and optionally `shared` (the same), `time` (seconds, any origin),
+`payload` (anything), `place`, `took` and `attempt`, which a worker records. Other names are
+ignored. Lines stream: a file may be longer than memory, the messages may not.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LONGEST_LINE = 64 * 1024 * 1024
 
 
 class TraceError(ValueError):
-    """A fault in a trace, and where it is: file, line number, and what is allowed."""
+    """A fault in a trace, with its place: file, line number, and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One recorded message. Handlers are given it whole; it can be pickled."""
+    """One recorded message. Handlers get it whole; it can be pickled."""
 
     id: str
     """As in the trace; an integer id as its digits."""
@@ -45,22 +45,22 @@ class Message:
     """Held exclusively, each once, integers as their digits."""
 
     shared: tuple[str, ...] = ()
-    """Held together with other readers; none of them is in `keys`."""
+    """Keys shared with other readers; none of them is in `keys`."""
 
     time: float | None = None
-    """The time it was recorded, in seconds, if the trace says so. Replay does not wait for it."""
+    """Time of the recording, in seconds, if the trace has it. Replay does not wait for it."""
 
     payload: Any = None
-    """Whatever the trace carries."""
+    """Any value that the trace carries."""
 
     place: float | None = None
-    """The place in the order of the puts: a recording has its lines in the order of the ends."""
+    """Place in the order of the puts: a recording's lines are in the order of the ends."""
 
     took: float | None = None
-    """The seconds for which it was handled when it was recorded."""
+    """Seconds for which it was handled when it was recorded."""
 
     attempt: int | None = None
-    """The number of the attempt that was recorded; each has a line of its own."""
+    """Number of the recorded attempt; each has a line of its own."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Trace:
 
     messages: list[Message] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    """With `skip_bad`: what was wrong with each line that was left out."""
+    """With `skip_bad`: the fault of each line that was left out."""
 
     def keys(self) -> set[str]:
         """Return all distinct keys, exclusive and shared."""
@@ -83,10 +83,10 @@ class Trace:
 
 
 def read(path: str | Path, *, skip_bad: bool = False, limit: int | None = None) -> Trace:
-    """Read a file of JSON lines, or standard input for "-"; gzip is told by its content.
+    """Read a file of JSON lines, or standard input for "-"; gzip is detected by its content.
 
-    `limit` stops after that many messages. A bad line is a TraceError; with `skip_bad` it is
-    noted in `Trace.skipped` instead. OSError if the file cannot be read.
+    `limit` stops after that many messages. A bad line is a TraceError; with `skip_bad` it is noted
+    in `Trace.skipped` instead. Raises OSError if the file cannot be read.
     """
     name = "standard input" if str(path) == "-" else str(path)
     trace = Trace(name if str(path) == "-" else Path(path).name)
@@ -98,10 +98,10 @@ def read(path: str | Path, *, skip_bad: bool = False, limit: int | None = None) 
 def read_git(repository: str | Path, *, skip_bad: bool = False, limit: int | None = None) -> Trace:
     """Read a repository's history, oldest commit first: the files a commit touched are its keys.
 
-    Merges are left out, for what they bring in was there before; a commit that touched nothing
-    is unkeyed; a path longer than a key may be is replaced by its hash. A commit of more than
-    4,096 files is a bad line. TraceError if it is no repository or git fails; OSError if there
-    is no git.
+    Merges are left out, because their changes appeared before; a commit that touched nothing is
+    unkeyed; a path longer than the maximum key is replaced by its hash. A commit of more than 4,096
+    files is a bad line. Raises TraceError if it is not a repository or git fails; OSError if git is
+    missing.
     """
     trace = Trace(Path(repository).resolve().name)
     with _git_log(repository) as fields:
@@ -110,7 +110,7 @@ def read_git(repository: str | Path, *, skip_bad: bool = False, limit: int | Non
 
 
 def parse(line: bytes) -> Message:
-    """Parse one line as a message. TraceError says what is wrong, without file and number."""
+    """Parse one line as a message. Raises TraceError without file and number."""
     try:
         found = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -143,7 +143,7 @@ def _gather(
         if isinstance(one, Message):
             messages.append(one)
             placed = placed or one.place is not None
-            # Where lines have places, the first messages may stand anywhere.
+            # If lines have places, the first messages may be anywhere.
             if limit is not None and len(messages) >= limit and not placed:
                 return
         elif skip_bad:
@@ -164,7 +164,7 @@ def _parsed(lines: IO[bytes], name: str) -> Iterator[Message | TraceError]:
         try:
             line = lines.readline(LONGEST_LINE + 1)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            # Nothing behind the damage can be read, so it is not a line to be skipped.
+            # The data behind the damage is unreadable, so it is not a line to be skipped.
             raise TraceError(f"{name}, after line {number}: damaged gzip: {error}") from None
         if not line:
             return

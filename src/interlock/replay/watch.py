@@ -1,4 +1,4 @@
-"""Notes taken of one run while it runs: times, worker, order and effect of each message.
+"""Measurements of one run while it runs: times, worker, order and effect of each message.
 
 All lists are as long as the trace and written at one place by one handler, so handlers on many
 threads need no lock of ours. Times are nanoseconds of the monotonic clock, which all processes
@@ -53,7 +53,7 @@ class Watch:
 
     @property
     def finished(self) -> int:
-        """The approximate number of messages handled so far."""
+        """Approximate number of messages handled so far."""
         return max(self.auditor.ends, self.returned)
 
     def put(self, index: int) -> None:
@@ -61,7 +61,7 @@ class Watch:
         self.puts[index] = monotonic_ns()
 
     def handle(self, index: int, worker: int) -> None:
-        """Handle a message on this thread. What the handler raises is noted, not raised."""
+        """Handle a message on this thread. A handler's exception is noted, not raised."""
         message = self.messages[index]
         seen = self._begin(index, worker, message)
         try:
@@ -71,8 +71,8 @@ class Watch:
         self._finish(index, message, seen)
 
     async def handle_on_loop(self, index: int, worker: int) -> None:
-        """Handle a message on the running loop; a handler that is no coroutine function holds
-        up the loop, as it would in any asyncio program."""
+        """Handle a message on the running loop; a handler that is not a coroutine function blocks
+        the loop, as in any asyncio program."""
         message = self.messages[index]
         seen = self._begin(index, worker, message)
         try:
@@ -87,8 +87,8 @@ class Watch:
         self._finish(index, message, seen)
 
     def handle_in_pool(self, index: int, worker: int, pool: Executor) -> None:
-        """Handle a message in a process of the pool while this thread waits for it. Its times
-        are those of the process: the way there and back is no work."""
+        """Handle a message in a process of the pool while this thread waits for it. Its times are
+        those of the process: the transfer does not count as work."""
         message = self.messages[index]
         seen = self._begin(index, worker, message)
         handled = pool.submit(timed, self.function, index, message).result()
@@ -98,17 +98,17 @@ class Watch:
         self.starts[index], self.ends[index] = handled.start, handled.end
 
     def came_back(self, _: object) -> None:
-        """Count a message that is handled elsewhere as through; `take_in` will note it."""
+        """Count a message handled in another process as done; `take_in` will note it."""
         self.returned += 1
 
     def take_in(self, handled: Iterable[Handled]) -> None:
-        """Note what was handled in other processes with no thread of this one beside it, in the
-        order in which it happened."""
+        """Note the messages handled in other processes without a thread of this one, in the order
+        of their events."""
         processes: dict[int, int] = {}
         seen: dict[int, Seen] = {}
         events = [(one.start, 1, one) for one in handled]
-        # At one time ends come first: what ended at the moment another began did not overlap.
-        # But a handler that took no measurable time begins before it ends.
+        # Of events at the same time, ends come first: a message that ended as another began did not
+        # overlap it. But a handler that took no measurable time begins before it ends.
         events += [(one.end, 0 if one.start < one.end else 2, one) for _, _, one in events]
         for _, phase, one in sorted(events, key=lambda event: event[:2]):
             message = self.messages[one.index]
@@ -122,7 +122,7 @@ class Watch:
             self.starts[one.index], self.ends[one.index] = one.start, one.end
 
     def verdict(self) -> Verdict:
-        """Return the auditor's judgement of the run."""
+        """Return the auditor's verdict on the run."""
         return self.auditor.check()
 
     def _begin(self, index: int, worker: int, message: Message) -> Seen:
@@ -141,7 +141,7 @@ class Watch:
 
 
 def timed(function: Callable[[Message], object], index: int, message: Message) -> Handled:
-    """Handle a message in this process and say when; runs in a process pool's workers."""
+    """Handle a message in this process and return its times; runs in a process pool's workers."""
     error: str | None = None
     start = monotonic_ns()
     try:

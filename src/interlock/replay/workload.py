@@ -1,7 +1,7 @@
 """The work of a handler on each message of a trace: `sleep:1ms`, `spin:100us`, `hash`, or a
 function of one's own, `module:function`.
 
-A `Workload` can be pickled, so that a process pool's workers are given the same one.
+A `Workload` can be pickled, so that a process pool's workers get the same one.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from interlock.replay.trace import Message
 
 
 class WorkloadError(ValueError):
-    """A `--work` that cannot be understood or found; says what is allowed."""
+    """A `--work` that is invalid or not found; the text gives the allowed values."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The work to be done on a message. Made by `parse`."""
+    """The work on a message. Made by `parse`."""
 
     spec: str
-    """As it was given, such as "sleep:1ms"."""
+    """Text as it was given, such as "sleep:1ms"."""
 
     function: Callable[[Message], object]
     """Handles one message on a thread or in a process."""
 
     coroutine: Callable[[Message], Coroutine[Any, Any, object]] | None = None
-    """Handles one message on an event loop without holding it up, where there is such a way."""
+    """Handles one message on an event loop without blocking it, if the work allows."""
 
 
 def parse(spec: str) -> Workload:
-    """Return the work that `spec` names. Raises WorkloadError if there is none.
+    """Return the work that `spec` names. Raises WorkloadError for an invalid one.
 
     sleep:TIME waits, spin:TIME computes for that much processor time, hash digests 256 KiB made
     from the message (hashlib releases the GIL), recorded waits for as long as a worker recorded
-    that the message was handled, module:function calls it with the `Message`.
-    TIME is a number with ns, us, ms or s. An `async def` function runs on event loops.
+    that the message was handled, module:function calls it with the `Message`. TIME is a number with
+    ns, us, ms or s. An `async def` function runs on event loops.
     """
     name, colon, rest = spec.partition(":")
     if spec == "recorded":
@@ -77,7 +77,7 @@ def check_picklable(work: Workload) -> None:
 def duration(text: str) -> float:
     """Return the seconds of a text such as "1ms", "100us", "0.5s".
 
-    Raises WorkloadError if it is none.
+    Raises WorkloadError if the text is not a time.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s)", text.strip())
     if match is None:
@@ -86,7 +86,7 @@ def duration(text: str) -> float:
 
 
 def sleep(seconds: float, message: Message) -> None:
-    """Wait, as a handler does that calls another service."""
+    """Wait, like a handler that calls another service."""
     time.sleep(seconds)
 
 
@@ -99,7 +99,7 @@ async def sleep_on_loop(seconds: float, message: Message) -> None:
 
 
 def sleep_as_recorded(message: Message) -> None:
-    """Wait for as long as its handling took; not at all where that is not known."""
+    """Wait for as long as its handling took; not at all if that is unknown."""
     time.sleep(max(message.took or 0.0, 0.0))
 
 
@@ -109,8 +109,8 @@ async def sleep_as_recorded_on_loop(message: Message) -> None:
 
 
 def spin(seconds: float, message: Message) -> None:
-    """Compute in Python for that much processor time, so that threads really share the GIL:
-    by the clock on the wall, waiting for it would count as work."""
+    """Compute in Python for that much processor time, so that threads really share the GIL: with
+    wall-clock time, waiting for the GIL would count as work."""
     end = time.thread_time_ns() + int(seconds * 1e9)
     while time.thread_time_ns() < end:
         pass
@@ -123,14 +123,14 @@ def hash_message(message: Message) -> str:
 
 
 def _found(spec: str, module: str, name: str) -> Workload:
-    # A console script has its own folder first on the path, not the one it is called in.
+    # A console script has its own folder first on the path, not the current one.
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:
-        # A module may raise anything while it is imported.
+        # A module may raise any exception while it is imported.
         raise WorkloadError(f"work {spec!r}: cannot import {module!r}: {error}") from error
     for part in name.split("."):
         try:

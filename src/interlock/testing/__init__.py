@@ -1,5 +1,5 @@
-"""For tests: a clock moved by hand, replay of recorded schedules, the contract as a suite, and what
-``app.testing()`` gives."""
+"""For tests: a clock moved by hand, replay of recorded schedules, the contract as a suite, and the
+workers of ``app.testing()``."""
 
 from typing import TYPE_CHECKING
 

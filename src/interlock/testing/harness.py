@@ -1,8 +1,8 @@
-"""The interface that the contract suite asks of an engine: a `Harness`.
+"""The interface of an engine under the contract suite: a `Harness`.
 
-A harness makes queues on one engine, all of them on one clock that the test moves, and names the
-clauses that the engine cannot hold. The suite needs nothing else; tests/contract/test_memory.py is
-the shortest example.
+A harness makes queues on one engine, all on one clock that the test moves, and names the clauses
+that the engine cannot satisfy. The suite needs nothing else; tests/contract/test_memory.py is the
+shortest example.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ FACES: tuple[Face, ...] = ("sync", "aio")
 
 
 class SteppedClock(Protocol):
-    """A clock that stands still until it is advanced, such as `interlock.testing.ManualClock`."""
+    """A clock that stops until it is advanced, such as `interlock.testing.ManualClock`."""
 
     def now(self) -> float:
         """Return the seconds since the clock's own zero."""
 
     def advance(self, seconds: float) -> None:
-        """Move on by `seconds`, and wake whatever sleeps on this clock and is due by then."""
+        """Advance by `seconds`, and wake the sleepers on this clock that are due by then."""
 
 
 class Harness(Protocol):
-    """One engine as the suite sees it. Each run of a case is given a fresh one."""
+    """One engine under test. Each run of a case gets a fresh one."""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class Harness(Protocol):
 
     @property
     def capabilities(self) -> Mapping[int | str, str]:
-        """The clauses, by number, and cases, by name, that the engine cannot hold, and why."""
+        """Clauses, by number, and cases, by name, that the engine cannot satisfy; with reasons."""
 
     @property
     def clock(self) -> SteppedClock:
@@ -40,12 +40,12 @@ class Harness(Protocol):
     def queue(self, **options: Any) -> Any:
         """Return a new, empty queue.
 
-        Options are those of `KeyedQueue` but `clock`: maxsize, maxbytes, sizeof, keys, shared,
-        retry, lease, maxdead, dedup_window. A wrong one raises what `KeyedQueue` raises.
+        Options are those of `KeyedQueue` except `clock`: maxsize, maxbytes, sizeof, keys, shared,
+        retry, lease, maxdead, dedup_window. A wrong one raises the exception of `KeyedQueue`.
         """
 
     def aio(self, queue: Any) -> Any:
         """Return the asyncio face of a queue that `queue()` made; called on the running loop."""
 
     def close(self) -> None:
-        """Free what the queues hold; the last call, after a failed case too."""
+        """Free the queues' messages; the last call, after a failed case too."""

@@ -21,7 +21,7 @@ __all__ = ["interlock_clock", "interlock_testing"]
 
 @pytest.fixture
 def interlock_testing() -> Iterator[Callable[..., TestWorker]]:
-    """Yield the call ``worker = interlock_testing(app)``: what the app sends stays in the test.
+    """Yield the call ``worker = interlock_testing(app)``: the app's sends stay in the test.
 
     Options are those of ``app.testing()``, such as ``eager=True``.
     """

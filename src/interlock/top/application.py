@@ -1,4 +1,4 @@
-"""The application in the terminal: which engine, how often, and whether it may operate."""
+"""The application in the terminal: its engine, its interval, and the right to operate."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Top(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "quit")]
 
     def __init__(self, board: Board, url: str, *, every: float = 1.0, write: bool = False) -> None:
-        """Make it; ``run`` shows it.
+        """Create it; ``run`` shows it.
 
         Args:
             url: of the engine, without a password.
-            every: seconds between two looks.
-            write: messages may be retried, skipped, buried, put again and discarded.
+            every: seconds between two polls.
+            write: messages may be retried, skipped, buried, requeued and discarded.
         """
         super().__init__()
         self.board, self.url, self.every, self.write = board, url, every, write

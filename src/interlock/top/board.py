@@ -1,4 +1,4 @@
-"""Looks at an engine, and what is remembered of them: counts, rates, and their course.
+"""Polls of an engine, with a memory of counts, rates, and their history.
 
 No terminal here. All calls wait for the engine, so they are made on a thread.
 """
@@ -41,11 +41,11 @@ class Look:
 
     stats: dict[str, dict[str, int]]
     rates: dict[str, dict[str, float]]
-    """Of each counter, by how much it rose in a second; empty for a queue seen the first time."""
+    """Each counter's increase per second; empty for a queue seen the first time."""
     depths: dict[str, Sequence[float]]
-    """Numbers of messages at the last looks."""
+    """Numbers of messages at the last polls."""
     stalls: dict[str, Roots] = field(default_factory=dict)
-    """Roots of the queues where something holds messages up."""
+    """Roots of the queues in which messages are blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class QueueLook:
     dead: list[Entry]
     paused: int
     stall: Roots | None = None
-    """Its roots, where they hold messages up."""
+    """Its roots, if messages are blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Board:
         self._depths: dict[str, collections.deque[float]] = {}
 
     def look(self) -> Look:
-        """Look at all queues. Raises InterlockError where the engine does not answer."""
+        """Poll all queues. Raises InterlockError if the engine does not answer."""
         now, stats = time.monotonic(), self.operator.all_stats()
         passed = max(now - self._asked, 1e-6)
         rates = {
@@ -91,7 +91,7 @@ class Board:
             if name in self._before
         }
         self._before, self._asked = stats, now
-        # What is gone is forgotten: the view may be open for weeks.
+        # Deleted queues are forgotten: the view may be open for weeks.
         self._depths = {
             name: self._depths.get(name, collections.deque(maxlen=COURSE)) for name in stats
         }
@@ -103,7 +103,7 @@ class Board:
         return Look(stats, rates, depths, self._stalls(stats))
 
     def queue(self, name: str) -> QueueLook:
-        """Look at one queue, at a bounded part of it however much it holds."""
+        """Poll one queue, a bounded part of it however much it holds."""
         stats = self.operator.stats(name)
         held = [_stored(one) for one in self._held(name)] if stats["held"] else []
         held.sort(key=lambda one: one.id)
@@ -131,7 +131,7 @@ class Board:
         return sorted(found, key=lambda one: one.name)[:MOST_WORKERS]
 
     def stacks(self, queue: str, worker: str) -> dict[str, Any] | None:
-        """Ask a worker what its handlers stand at; None: it has not answered in time."""
+        """Ask a worker for its handlers' stacks; None if it has not answered in time."""
         number = self.operator.ask(queue, worker, ASKED)
         until = time.monotonic() + LONGEST_ANSWER
         while number is not None and time.monotonic() < until:
@@ -145,7 +145,7 @@ class Board:
         return None
 
     def act(self, action: Action, queue: str, id: int) -> bool:
-        """Do something with a message. Returns False if it is not there any more, or not so."""
+        """Operate on a message. Returns False if it no longer exists, or is in another state."""
         return action.do(self.operator, queue, id)
 
     def _held(self, name: str) -> Iterator[Stored]:
@@ -166,10 +166,10 @@ class _Do(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that can be done with a message."""
+    """An operation on a message."""
 
     key: str
-    """The key that asks for it."""
+    """Key that triggers it."""
     word: str
     of: Literal["held", "dead"]
     meaning: str
@@ -209,9 +209,9 @@ def task_of(payload: bytes) -> str:
 
 RATED = ("puts", "leases", "acks", "retries", "leases_expired")
 COURSE = 60
-"""Looks that are remembered."""
+"""Polls that are remembered."""
 SHOWN = 200
-"""Held messages, and dead letters, of a list."""
+"""Maximum held messages, and dead letters, of a list."""
 HOT = 10
 PAGE = 512
 PAGES = 20

@@ -1,4 +1,4 @@
-"""The question before something is done."""
+"""The confirmation before an operation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Confirmation"]
 
 
 class Confirmation(ModalScreen[bool]):
-    """Asks whether to do it; ``y`` for yes, anything that leaves is a no."""
+    """Asks whether to do it; ``y`` for yes, any key that leaves is a no."""
 
     DEFAULT_CSS = """
     Confirmation { align: center middle; }

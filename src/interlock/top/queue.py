@@ -1,4 +1,4 @@
-"""The view of one queue: states, hot keys, what is held and dead, and what can be done with it."""
+"""The view of one queue: states, hot keys, held and dead messages, and operations on them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class QueueView(View):
                 yield Table("dead", ENTRY)
 
     def look(self) -> QueueLook:
-        """Ask for all that is shown."""
+        """Poll the engine for all of it."""
         return self.board.queue(self.queue)
 
     def show(self, seen: QueueLook) -> None:
@@ -72,7 +72,7 @@ class QueueView(View):
             self.query_one(f"#{name}", Table).show([(str(one.id), row(one)) for one in entries])
 
     def action_act(self, key: str) -> None:
-        """Ask whether to do what the key stands for with the message under the cursor."""
+        """Ask for confirmation of the key's operation on the message under the cursor."""
         table = self.focused
         if not isinstance(table, Table) or table.id not in ("held", "dead"):
             self.notify("choose a message of the lists of held or dead ones first")

@@ -64,7 +64,7 @@ class QueuesView(View):
         self.stalled(f"{name}: {roots.summary}" for name, roots in seen.stalls.items())
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Open the queue that was chosen."""
+        """Open the chosen queue."""
         self.action_open()
 
     def action_open(self) -> None:
@@ -86,5 +86,5 @@ class QueuesView(View):
 NAME = 40
 """Characters of a queue's name."""
 COURSE = 12
-"""Characters of the course of the depth."""
+"""Characters of the depth's history."""
 STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")

@@ -1,4 +1,4 @@
-"""The stacks of a worker's handlers, as it answers when it is asked."""
+"""The stacks of a worker's handlers, in its answer to a request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stacks(ModalScreen[None]):
 
 
 def stacks_text(answer: object) -> Text:
-    """Return an answer as text, whatever it is."""
+    """Return an answer as text, in any form."""
     found = answer.get("stacks") if isinstance(answer, dict) else None
     entries = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     text = Text()

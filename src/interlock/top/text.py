@@ -1,4 +1,4 @@
-"""Texts of the view: whatever a name, key or error holds, on one line, and never as markup."""
+"""Texts of the view: any name, key or error on one line, and never as markup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["cell", "course", "duration", "keys", "number", "one_line"]
 
 
 def one_line(text: str, width: int = 80) -> str:
-    """Return it with what a terminal would obey escaped, cut to a width."""
+    """Return it with terminal control characters escaped, cut to a width."""
     plain = printable(text[: width + 1])
     return plain if len(plain) <= width else plain[: width - 1] + "…"
 
@@ -45,7 +45,7 @@ def course(values: Sequence[float], width: int = 20) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for people; empty where the number is beyond any."""
+    """Return a duration for people; empty for a number out of range."""
     if not -1e15 < seconds < 1e15:
         return ""
     if seconds < 60:

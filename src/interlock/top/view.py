@@ -1,4 +1,4 @@
-"""The base of all views: a screen that is looked up again and again, without holding up keys."""
+"""The base of all views: a screen that is refreshed repeatedly, without delaying keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("interlock.top")
 
 
 class Table(DataTable[Text]):
-    """A table whose rows are looked up again: the cursor stays on its row."""
+    """A table whose rows are refreshed: the cursor stays on its row."""
 
     def __init__(self, id: str, columns: Sequence[str]) -> None:
         super().__init__(id=id, cursor_type="row", zebra_stripes=True)
@@ -60,7 +60,7 @@ class Table(DataTable[Text]):
 
 
 class View(Screen[None]):
-    """A view of an engine: ``look`` asks, on a thread, and ``show`` shows the answer."""
+    """A view of an engine: ``look`` polls, on a thread, and ``show`` shows the answer."""
 
     app: Top
     BINDINGS: ClassVar[list[BindingType]] = [("q", "app.quit", "quit")]
@@ -83,29 +83,29 @@ class View(Screen[None]):
         raise NotImplementedError
 
     def look(self) -> Any:
-        """Ask the engine; on a thread."""
+        """Poll the engine; on a thread."""
         raise NotImplementedError
 
     def show(self, seen: Any) -> None:
-        """Show what was seen."""
+        """Show the answer."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         self.set_interval(self.app.every, self.refresh_soon)
         self.refresh_soon()
 
     def on_screen_resume(self) -> None:
-        """Look at once when it is on top again."""
+        """Poll immediately when it is on top again."""
         self.refresh_soon()
 
     def refresh_soon(self) -> None:
-        """Look, unless it is hidden or a look is under way."""
+        """Poll, unless it is hidden or a poll is under way."""
         if self.is_current and not self._busy.locked():
             self.run_worker(self.refresh_now(), exit_on_error=False)
 
     async def refresh_now(self) -> None:
-        """Look now, and show it."""
+        """Poll now, and show the answer."""
         async with self._busy:
             try:
                 seen = await asyncio.to_thread(self.look)
@@ -125,14 +125,14 @@ class View(Screen[None]):
         self.query_one("#head", Static).update(Text(one_line(text, 300), style="bold"))
 
     def stalled(self, lines: Iterable[str]) -> None:
-        """Tell what holds messages up, a line each; none: nothing does."""
+        """Show the roots, a line each; empty if nothing is blocked."""
         text = "\n".join(f"stalled: {one_line(line, 200)}" for line in lines)
         line = self.query_one("#stalled", Static)
         line.display = bool(text)
         line.update(Text(text, style="bold red"))
 
     def trouble(self, text: str) -> None:
-        """Tell of what went wrong; empty: all is well."""
+        """Show an error; empty if there is none."""
         line = self.query_one("#trouble", Static)
         line.display = bool(text)
         line.update(Text(one_line(text, 500), style="bold red"))

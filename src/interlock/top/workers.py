@@ -1,4 +1,4 @@
-"""The view of the workers: all that announced themselves, and what their handlers do."""
+"""The view of the workers: all announced ones, and their handlers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WorkersView(View):
         self._show_running()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
-        """Show what the chosen worker does."""
+        """Show the messages of the chosen worker."""
         if event.data_table.id == "workers":
             self._show_running()
 
@@ -91,7 +91,7 @@ class WorkersView(View):
 
 
 def worker_row(one: WorkerLook) -> list[Text]:
-    """Return the cells of a worker; whatever it said of itself."""
+    """Return the cells of a worker, whatever it announced."""
     said = one.said
     running = said.get("running")
     busy = len(running) if isinstance(running, list) else 0

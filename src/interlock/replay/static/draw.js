@@ -1,6 +1,6 @@
-// The drawing. What is wide enough becomes a block; what is not is gathered into columns one
-// pixel wide, whose height is the part of that moment the track was busy. All of it is written
-// into one pixel buffer, since a hundred thousand fillRect calls would not keep up with a drag.
+// The drawing. A wide message becomes a block; narrow ones are gathered into columns one pixel
+// wide, whose height is the fraction of that time in which the track was busy. All of it is written
+// into one pixel buffer, because a hundred thousand fillRect calls would not keep up with a drag.
 
 const canvas = document.getElementById("tracks");
 const overview = document.getElementById("overview");
@@ -126,7 +126,7 @@ function drawColumn(x, bottom, tall) {
   let sum = 0;
   for (let shade = 0; shade < 2 * lit; shade++) sum += columns[at + shade];
   if (!sum) return;
-  // A lone short message must stay visible, so no column is lower than two pixels.
+  // A lone short message must stay visible, so every column is at least two pixels high.
   const unit = Math.max(tall * Math.min(1, sum), 2 * size.ratio) / sum;
   let reached = 0;
   for (let shade = 0; shade < 2 * lit; shade++) {

@@ -1,4 +1,4 @@
-// What is drawn over the tracks: the chain of the chosen message, names, the axis, the overview.
+// The overlay of the tracks: the chain of the chosen message, names, the axis, the overview.
 
 /** Links of a chain in sight from which they are drawn as hairlines without heads. */
 const manyLinks = 160;

@@ -1,5 +1,5 @@
-// The words beside the drawing: figures, legend, what was found, and the chosen message.
-// Ids and keys come from the trace: they only ever reach the page as text, never as markup.
+// The text next to the drawing: figures, legend, findings, and the chosen message. Ids and keys
+// come from the trace: they only ever reach the page as text, never as markup.
 
 const panel = document.getElementById("panel");
 const tip = document.getElementById("tip");

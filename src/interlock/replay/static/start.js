@@ -1,4 +1,4 @@
-// Choosing, finding, moving: everything a reader can do, and the first drawing.
+// Choosing, finding, moving: all the reader's actions, and the first drawing.
 
 const frame = document.getElementById("frame");
 const scroll = document.getElementById("scroll");
@@ -111,7 +111,7 @@ function showView(view) {
     button.setAttribute("aria-checked", String(button.dataset.view === view));
     button.tabIndex = button.dataset.view === view ? 0 : -1;
   }
-  // A track's own key or worker says nothing new as a colour, so the other one is shown.
+  // In a track's own colours its key or worker would be redundant, so the other one is shown.
   if (!colour.chosen) setColour(view === "worker" ? "key" : "worker");
   measure();
   if (picked.message >= 0) bringToSight(picked.message);
@@ -254,7 +254,7 @@ canvas.addEventListener("wheel", (event) => {
 }, { passive: false });
 scroll.onscroll = () => { look.top[look.view] = scroll.scrollTop; redraw(); };
 
-// The overview: inside the frame it moves it, outside it draws a new one.
+// The overview: a drag inside the frame moves it, outside it draws a new one.
 let brush = null;
 const overviewTime = (event) =>
   ((event.clientX - overview.getBoundingClientRect().left - size.gutter) / plotWidth()) * lastEnd;
@@ -313,7 +313,7 @@ function stepTo(i) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const elsewhere = event.target !== canvas && event.target !== document.body;
-  // Elsewhere the arrows and Enter belong to what has the focus.
+  // Elsewhere the arrows and Enter belong to the focused element.
   if (elsewhere && (event.key.length > 1 && event.key !== "Escape" || event.target.matches("input, select"))) return;
   const press = presses[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   if (!press) return;

@@ -1,4 +1,4 @@
-// Which track each message stands on, how wide a second is, and what is under the pointer.
+// The track of each message, the width of a second, and the item under the pointer.
 
 /**
  * Tracks for one view. `item[from[row]..from[row + 1]]` are a row's messages by their start.
@@ -44,7 +44,7 @@ let byKey = null;
 
 const views = {
   worker: makeTracks(run.workers, (i, give) => give(workerOf[i])),
-  // Made when it is first looked at: the page opens sooner without it.
+  // Made when it is first needed: the page opens sooner without it.
   get key() {
     return (byKey ??= makeTracks(keyTotal + (unkeyed ? 1 : 0), (i, give) => {
       for (let h = held[i]; h < held[i + 1]; h++) give(keyRank[holds[h] >> 1]);

@@ -1,7 +1,7 @@
-"""The ways of running a trace: ours, and what people do today.
+"""The ways of running a trace: ours, and today's usual ones.
 
-A module a way, each with a `WAY`. The module is imported when its way is asked for, so that
-`interlock --help` loads none of them.
+One module per way, each with a `WAY`. The module is imported on demand, so that `interlock --help`
+loads none of them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ OURS = ("queue", "executor", "taskgroup")
 """The ways that `--way` may name; the first is the default."""
 
 PEERS = ("serial", "hash", "per-key", "rendezvous", "registry")
-"""The ways that `--compare` runs beside, in this order."""
+"""The ways that `--compare` also runs, in this order."""
 
 
 def way(name: str) -> Way:
-    """Return the way of this name. Raises KeyError if there is none."""
+    """Return the way of this name. Raises KeyError for an unknown name."""
     found = import_module(f"{__name__}.{_MODULES[name]}").WAY
     assert isinstance(found, Way)
     return found

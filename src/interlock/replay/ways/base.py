@@ -1,8 +1,8 @@
 """The common parts of all ways of running a trace.
 
 Each way gets the messages in the same manner: its workers are started, then one thread puts the
-whole trace as fast as it can while they work. The clock runs from the first put to the end of
-the last handler.
+whole trace as fast as it can while they work. The clock runs from the first put to the end of the
+last handler.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Pool = Literal["thread", "process", "asyncio"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The threads, lanes and processes that a way puts to use on a given trace."""
+    """The threads, lanes and processes that a way uses on a given trace."""
 
     threads: int
     """Threads that run or wait for handlers."""
 
     lanes: int
-    """Rows that messages can stand in: two messages on one lane never run together."""
+    """Lanes: two messages on one lane never run concurrently."""
 
     processes: int = 0
     """Processes that run handlers for those threads."""
@@ -38,17 +38,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run to be made."""
+    """A run to make."""
 
     messages: Sequence[Message]
     workers: int
     watch: Watch
     pool: Pool = "thread"
     executor: Executor | None = None
-    """The process pool's executor, its processes already up, when `pool` is "process"."""
+    """The process pool's executor, with its processes started, when `pool` is "process"."""
 
     def handle(self, index: int, worker: int) -> None:
-        """Handle a message while this thread waits: on it, or in a process of the pool."""
+        """Handle a message while this thread waits: here, or in a process of the pool."""
         if self.executor is None:
             self.watch.handle(index, worker)
         else:
@@ -60,28 +60,28 @@ class Way:
     """One way of running a trace."""
 
     name: str
-    """As `--way` and the output name it."""
+    """Name in `--way` and in the output."""
 
     title: str
     """In words."""
 
     pools: tuple[Pool, ...]
-    """The pools that its handlers can run on; the first is the usual one."""
+    """Pools that its handlers can run on; the first is the default."""
 
     run: Callable[[Job], None]
     """Handle every message of the job once; returns when the last has been handled."""
 
     shape: Callable[[Sequence[Message], int, Pool], Shape]
-    """Tell how much it puts to use on these messages with so many workers."""
+    """Return the threads, lanes and processes for these messages with this many workers."""
 
 
 def run_threads(
     loops: Iterable[Callable[[], None]], feed: Callable[[], None], stop: Callable[[], None]
 ) -> None:
-    """Run each loop on a thread of its own, feed them, wait until all have returned.
+    """Run each loop on a thread of its own, feed them, and wait until all have returned.
 
-    Whatever is raised on any side, Ctrl-C included, calls `stop`, which has to make the loops
-    return, and is raised here.
+    Any exception on either side, Ctrl-C included, calls `stop`, which must make the loops return,
+    and is raised here.
     """
     raised: list[BaseException] = []
 
@@ -92,7 +92,7 @@ def run_threads(
             raised.append(error)
             stop()
 
-    # Daemons: a handler that never returns must not hold up an exit by Ctrl-C.
+    # Daemons: a handler that never returns must not delay an exit by Ctrl-C.
     threads = [
         threading.Thread(target=partial(guarded, loop), name=f"replay-{number}", daemon=True)
         for number, loop in enumerate(loops)
@@ -103,7 +103,7 @@ def run_threads(
                 thread.start()
             feed()
             for thread in threads:
-                # A Ctrl-C that comes in the moment before a wait is seen only when that wait ends.
+                # A Ctrl-C that comes just before a wait is only noticed when that wait ends.
                 while thread.is_alive():
                     thread.join(0.2)
                     check()
@@ -120,7 +120,7 @@ def lane_of(key: str, lanes: int) -> int:
 
 
 def one_lane_a_key(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
-    """Return the shape of the ways that know each key by itself."""
+    """Return the shape of the ways that handle each key separately."""
     keys = {key for message in messages for key in (*message.keys, *message.shared)}
     if pool == "asyncio":
         return Shape(1, len(keys))

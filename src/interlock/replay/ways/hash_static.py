@@ -1,10 +1,10 @@
 """A queue for each of N threads; the hash of a message's first key chooses the queue.
 
-What most programs do. With one key a message it keeps order, and keys that meet in a queue wait
-for each other. A message of several keys has no queue that would be right for all of them: it
-goes where its first key goes, and what that does to the others is counted by the auditor. The
-other usual answer, one queue for all messages of several keys, does not keep order either. There
-are no readers here: a shared key counts as any other. Unkeyed messages go round robin.
+The usual solution. With one key a message it keeps order, and keys that share a queue wait for each
+other. A message of several keys has no queue that would be right for all of them: it goes to its
+first key's queue, and the auditor counts the violations for the others. The other usual solution,
+one queue for all messages of several keys, does not keep order either. There are no readers here: a
+shared key counts as any other. Unkeyed messages go round robin.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from interlock.replay.ways.base import Job, Way, one_lane_a_key, run_threads
 
 
 def run(job: Job) -> None:
-    """Handle every message that a worker gets a lease of."""
+    """Handle every message that a worker leases."""
     if job.pool == "asyncio":
         asyncio.run(_run_on_loop(job))
         return
@@ -24,7 +24,8 @@ def run(job: Job) -> None:
                 lease = get()
             except ShutDown:
                 return
-            # Settled whatever happens: what breaks a run must not come back to the next thread.
+            # Settled in any case: a message that breaks a run must not be redelivered to the next
+            # thread.
             try:
                 handle(lease.payload, worker)
             finally:
@@ -69,11 +70,11 @@ async def _run_on_loop(job: Job) -> None:
 
 
 def _queue() -> KeyedQueue[int]:
-    # A whole trace is put at once: that it is deep and that messages wait is no news here.
+    # A whole trace is put in one go: deep queues and waiting messages are expected here.
     return KeyedQueue(warn_depth=0, warn_lane_depth=0, slow_wait=0)
 
 
 WAY = Way("queue", "KeyedQueue", ("thread", "process", "asyncio"), run, one_lane_a_key)
 
-# A loop has one thread: handlers get theirs between as many puts.
+# A loop has one thread: handlers run after every batch of this many puts.
 FED_AT_ONCE = 64

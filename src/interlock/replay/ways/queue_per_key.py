@@ -1,11 +1,11 @@
 """A queue and a thread for each key, made when its first message comes.
 
-What a chat server does that gives each user a queue and a thread of its own. With one key a message
-it keeps order, and a key waits for no other; it costs a thread for each. From the 1,001st key on
-they share those that there are, or no machine would run a large trace. Handlers take a place of
-`workers` while they run, so that no more work at once than anywhere else. A message of several keys
-has no queue that would be right for all of them: it goes where its first key goes, and what that
-does to the others is counted by the auditor. A shared key counts as any other. Unkeyed messages
+The solution of a chat server with a queue and a thread for each user. With one key a message it
+keeps order, and a key waits for no other; it costs a thread for each. From the 1,001st key on they
+share the existing threads, or no machine could run a large trace. Handlers take one of `workers`
+slots while they run, so that concurrency is the same as in the other ways. A message of several
+keys has no queue that would be right for all of them: it goes to its first key's queue, and the
+auditor counts the violations for the others. A shared key counts as any other. Unkeyed messages
 have one queue, and as many threads as there are workers.
 """
 
@@ -90,7 +90,7 @@ def _others(messages: Sequence[Message], workers: int) -> int:
 
 
 def shape(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
-    """Return the shape: a lane and a thread for each key that is a message's first."""
+    """Return the shape: a lane and a thread for each distinct first key."""
     first = {keys[0] for message in messages if (keys := message.keys or message.shared)}
     lanes = max(min(len(first), MOST), 1)
     return with_processes(lanes + _others(messages, workers), lanes, workers, pool)
@@ -99,4 +99,4 @@ def shape(messages: Sequence[Message], workers: int, pool: Pool) -> Shape:
 WAY = Way("per-key", "a queue and a thread per key", ("thread", "process"), run, shape)
 
 MOST = 1000
-"""Threads for keys."""
+"""Maximum threads for keys."""

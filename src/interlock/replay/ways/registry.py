@@ -1,10 +1,10 @@
-"""One queue and a register of the keys in work: get scans for a message whose keys are free.
+"""One queue and a register of the keys in use: get scans for a message whose keys are free.
 
-After SequentialQueue, a Java class of a blog post. What it does at every get, put and completion
-is look from the head of the queue for the first message that is not registered; that message is
-then the next to be taken. There a message has one key; here it is passed over while any of its
-keys is registered. So {b} passes an {a, b} that waits for {a}: nothing keeps b for it. The
-auditor counts that. A shared key counts as any other; without keys a message is always free.
+After SequentialQueue, a Java class from a blog post. Every get, put and completion scans from the
+head of the queue for the first message that is not registered; that message is the next to be
+taken. There a message has one key; here it is skipped while any of its keys is registered. So {b}
+passes an {a, b} that waits for {a}: nothing keeps b for it. The auditor counts that. A shared key
+counts as any other; a message without keys is always free.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ def run(job: Job) -> None:
 
 
 class RegistryQueue:
-    """Waiting messages in order, keys in work, and the next message to be taken, if any."""
+    """Waiting messages in order, keys in use, and the next message to be taken, if any."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._keys = [frozenset((*message.keys, *message.shared)) for message in messages]
-        # A dict keeps its order and takes out of the middle at once, as a linked list does.
+        # A dict keeps its order and removes from the middle in constant time, as a linked list
+        # does.
         self._waiting: dict[int, frozenset[str]] = {}
         self._registered: set[str] = set()
         self._next: int | None = None
@@ -57,7 +58,7 @@ class RegistryQueue:
                 self._changed.notify()
 
     def get(self) -> int | None:
-        """Wait for a message with free keys and register them; return None when all are gone."""
+        """Wait for a message with free keys and register them; return None when all are done."""
         with self._changed:
             while self._next is None:
                 if self._closed and not self._waiting:
@@ -75,13 +76,13 @@ class RegistryQueue:
             self._scan()
 
     def close(self) -> None:
-        """Note that nothing more will be put."""
+        """Note that no more messages will be put."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def cancel(self) -> None:
-        """Close and drop what waits."""
+        """Close, and drop the waiting messages."""
         with self._changed:
             self._waiting.clear()
             self._next = None

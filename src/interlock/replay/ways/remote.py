@@ -1,7 +1,7 @@
 """A queue on an engine, on a hub or a Redis, and N threads that lease from it.
 
-Each run has a queue of its own, which is gone afterwards. What a thread has handled is settled with
-the call that leases its next message.
+Each run has a queue of its own, which is dropped afterwards. A thread settles its message with the
+call that leases its next one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def way(url: str) -> Way:
     """Return the way through the engine at a URL.
 
-    Raises ImportError if what it needs is not installed, ValueError if the URL is none,
+    Raises ImportError if a dependency is not installed, ValueError if the URL is invalid,
     InterlockError if the engine does not answer.
     """
     from interlock.engine.client import connect
@@ -42,7 +42,7 @@ def way(url: str) -> Way:
 
 
 def run(url: str, job: Job) -> None:
-    """Handle every message that a thread gets a lease of, in a queue of this run."""
+    """Handle every message that a thread leases, in a queue of this run."""
     from interlock.engine.client import connect
 
     with connect(url) as client:
@@ -64,7 +64,8 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
                 return
             if "lost" in answers:
                 raise InterlockError("a lease was lost: this machine stood still for 30 s")
-            # Settled whatever happens: what breaks a run must not come back to the next thread.
+            # Settled in any case: a message that breaks a run must not be redelivered to the next
+            # thread.
             settlements = [lease.acking() for lease in leases]
             for lease in leases:
                 handle(lease.payload, worker)
@@ -85,13 +86,13 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
                     queue.put_many(some, keys=keys, shared=shared)
             queue.seal()
         except ShutDown:
-            # It was closed on a thread, and what broke there says more.
+            # It was closed on a thread, whose error is more informative.
             return
 
     def stop() -> None:
         nonlocal stopped
         stopped = True
-        # A put that is on its way would make the queue anew after it was removed.
+        # A put in flight would create the queue again after it was dropped.
         with feeding:
             queue.close()
 
@@ -99,7 +100,7 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
 
 
 def batches(messages: Sequence[Message]) -> Iterator[list[int]]:
-    """Yield the places of the messages that one call takes, call by call."""
+    """Yield the indexes of the messages of each call."""
     some: list[int] = []
     keys = 0
     for index, message in enumerate(messages):
@@ -117,7 +118,7 @@ def _remove(client: Client, name: str) -> None:
     from interlock.engine.operator import Operator
     from interlock.engine.server import Server
 
-    # The engine may be what broke the run.
+    # The engine may be the cause of the error.
     with suppress(InterlockError):
         Operator(Server(client)).remove(name)
 

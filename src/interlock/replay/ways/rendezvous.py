@@ -1,13 +1,13 @@
-"""N key threads; a message of several keys waits until all the threads it is hashed to are there.
+"""N key threads; a message of several keys waits until all the threads of its keys have arrived.
 
-After keysync, a C++ worker centre of 2019. The keys of a message are hashed to threads, and the
-message goes into the queue of each of them. A thread that meets it counts it down; the one that
-brings the count to zero handles it, and the others sleep until it has, holding up whatever stands
-behind in their own queues. Messages without keys go round robin to threads of their own.
+After keysync, a C++ work queue of 2019. The keys of a message are hashed to threads, and the
+message goes into the queue of each of them. A thread that reaches it decrements its count; the one
+that brings the count to zero handles it, and the others sleep until it has, delaying the messages
+behind it in their own queues. Messages without keys go round robin to threads of their own.
 
-As there, one lock guards the count of all messages and every completion wakes all sleepers. As
-not there, one thread alone puts, so that two messages stand in the same order in every queue:
-with two, keysync can deadlock. A shared key counts as any other.
+As there, one lock guards the count of all messages and every completion wakes all sleepers. Unlike
+there, a single thread puts, so that two messages are in the same order in every queue: with two,
+keysync can deadlock. A shared key counts as any other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interlock.replay.ways.base import Job, Pool, Shape, Way, lane_of, run_threa
 
 
 def run(job: Job) -> None:
-    """Handle every message when all threads of its keys have come to it."""
+    """Handle every message when all threads of its keys have arrived."""
     key_lines: list[SimpleQueue[int | None]] = [SimpleQueue() for _ in range(job.workers)]
     other_lines: list[SimpleQueue[int | None]] = [
         SimpleQueue() for _ in range(_other_threads(job.messages))
@@ -67,7 +67,7 @@ def run(job: Job) -> None:
 
 
 class _Meetings:
-    """Counts the threads that have still to come to each message of several threads."""
+    """Counts the threads that have not yet arrived at each message of several threads."""
 
     def __init__(self) -> None:
         self._missing: dict[int, int] = {}
@@ -80,7 +80,7 @@ class _Meetings:
                 self._missing[index] = threads
 
     def arrive(self, index: int) -> bool:
-        """Return True for the last to come, which is to handle it.
+        """Return True for the last to arrive, which must handle it.
 
         For the others wait until it has been handled, and return False. A message of one thread
         never waits.

@@ -1,4 +1,4 @@
-"""One thread, one message after the other: exact order, nothing at the same time."""
+"""One thread, one message after the other: exact order, no concurrency."""
 
 from __future__ import annotations
 

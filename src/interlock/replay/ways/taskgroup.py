@@ -1,4 +1,4 @@
-"""`KeyedTaskGroup` with at most N coroutines at the same time, all on one thread."""
+"""`KeyedTaskGroup` with at most N concurrent coroutines, all on one thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def run(job: Job) -> None:
 
 
 async def _run(job: Job) -> None:
-    # Tasks have no workers; the lowest number that no running task has stands for one.
+    # Tasks have no workers; the lowest number that no running task has serves as one.
     free = list(range(job.workers))
 
     async def handle(index: int) -> None:

@@ -1,4 +1,4 @@
-"""The contract as a suite of cases that any engine can be held to.
+"""The contract as a suite of test cases for any engine.
 
     from interlock.testing.contract import cases, run
 
@@ -6,9 +6,9 @@
         for face in case.faces:
             run(case, MyHarness(), face)
 
-A module per clause, the number in its name; a body is written once and runs against the sync and
-the asyncio face. The suite needs no test framework; with pytest, parametrise over `cases()`.
-Clause 18 (durability) needs a server to kill and is not among these.
+One module per clause, named by its number; a body is written once and runs against the sync and the
+asyncio face. The suite needs no test framework; with pytest, parametrise over `cases()`. Clause 18
+(durability) needs a server to kill and is not included.
 """
 
 from interlock.testing.contract.registry import BAD_CALL, Case, cases

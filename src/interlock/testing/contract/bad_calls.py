@@ -1,5 +1,5 @@
-"""Bad calls get an exception that names the argument, the value's type and what is allowed; and
-the queue is as before."""
+"""Bad calls raise an exception that names the argument, the value's type and the allowed values;
+and the queue is unchanged."""
 
 from collections.abc import Coroutine
 from datetime import timedelta
@@ -16,7 +16,7 @@ _KEY_TYPES = ("str", "bytes", "int")
 async def _refused(
     q: QueueFace, kind: type[Exception], words: tuple[str, ...], call: Coroutine[Any, Any, Any]
 ) -> None:
-    """Check that the call raises, speaks of `words`, and leaves the queue as it was."""
+    """Check that the call raises, that its text has `words`, and that the queue is unchanged."""
     before = await q.stats()
     with raises(kind, *words):
         await call

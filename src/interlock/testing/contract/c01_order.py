@@ -1,4 +1,4 @@
-"""Clause 1: conflicting messages are handed out in sequence. And what makes two keys one."""
+"""Clause 1: conflicting messages are leased in sequence. Also the equality of keys."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Clause 3: a message is handed out only when every conflicting message before it is settled."""
+"""Clause 3: a message is leased only when every earlier conflicting message is settled."""
 
 from interlock import Retry
 from interlock.testing.contract.registry import clause

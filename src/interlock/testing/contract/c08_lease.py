@@ -275,7 +275,7 @@ async def a_lease_that_is_left_without_being_entered_is_settled(t: Trial) -> Non
     for payload in ("handled", "failed"):
         await q.put(payload)
     async with AsyncExitStack() as stack:
-        # As ExitStack.push() has it: what was entered elsewhere is left here.
+        # As ExitStack.push(): the manager was entered elsewhere, and exits here.
         stack.push_async_exit(await q.get())
     with raises(ZeroDivisionError):
         async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Clauses 9, 10 and 24 as a handler of `consume` meets them: it raises, steers, or hangs."""
+"""Clauses 9, 10 and 24 for handlers of `consume`: they raise, raise on purpose, or hang."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Clause 9: a message that failed comes back at its own place, one attempt higher."""
+"""Clause 9: a failed message is redelivered in its own place, one attempt higher."""
 
 from datetime import timedelta
 
@@ -188,7 +188,7 @@ async def a_lease_that_runs_out_is_charged_only_where_its_message_was_alone(t: T
     q = t.queue(lease=10, retry=Retry(attempts=1))
     ids = await q.put_many(["poison", "innocent", "innocent too"], keys=None)
     assert len(await q.get_many(3)) == 3
-    # Their consumer died: nobody knows which of them did it.
+    # Their consumer died: the cause is unknown.
     await t.advance(10)
     assert (await q.stats()).retries == 0
     poison = await q.get_nowait()
@@ -206,7 +206,7 @@ async def a_handler_that_ends_by_itself_frees_its_message_of_suspicion(t: Trial)
     q = t.queue(lease=10, retry=Retry(attempts=2, first=0))
     await q.put(keys="a")
     await (await t.suspected(q)).nack()
-    # It is as if no lease of it had run out.
+    # As if no lease of it had expired.
     assert (await t.suspected(q)).attempt == 2
     await t.advance(10)
     assert await q.payloads() == []

@@ -1,4 +1,4 @@
-"""Clause 10: dead letters, putting them again, and their own bound."""
+"""Clause 10: dead letters, requeueing them, and their own bound."""
 
 from interlock import Full, Retry, ShutDown
 from interlock.testing.contract.faces import QueueFace
@@ -7,7 +7,7 @@ from interlock.testing.contract.trial import Trial, raises
 
 
 async def _dead(q: QueueFace, payload: str, **options: object) -> int:
-    """Put a message, reject it and return its id; nothing else may be ready."""
+    """Put a message, reject it and return its id; no other message may be ready."""
     id = await q.put(payload, **options)
     await (await q.one()).reject(f"{payload} is bad")
     return id
@@ -204,12 +204,13 @@ async def a_dead_letter_is_dropped_a_while_after_it_was_seen_too_old(t: Trial) -
     await t.advance(39.999)
     assert not await q.bury(held)
     await t.advance(0.001)
-    # The first is too old from here on; it goes after as long again, for its age is short.
+    # The first is too old from here on; it is dropped after the same time again, because its age
+    # limit is short.
     assert not await q.bury(held)
     await t.advance(59.999)
     assert not await q.bury(held)
     await t.advance(0.001)
-    # The second, too old by now, was not when the first was seen to be.
+    # The second, too old by now, was not when the first was found to be.
     assert await q.bury(held)
     assert [letter.id for letter in await q.dead_letters()] == [second, held]
     with raises(KeyError):
@@ -256,7 +257,7 @@ async def dead_letters_go_by_age_a_thousand_at_a_call(t: Trial) -> None:
     await t.advance(60)
     await q.put("next")
     (letter,) = await q.dead_letters(limit=1)
-    # In one process the move of the clock and a reading are such calls too.
+    # In one process, moving the clock and reading count as such calls too.
     assert ids.index(letter.id) in (1_000, 3_000)
     for _ in range(3):
         await q.put("next")

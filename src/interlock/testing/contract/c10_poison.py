@@ -1,4 +1,4 @@
-"""Clause 10: what happens to a message whose attempts are used up."""
+"""Clause 10: the settlement of a message whose attempts are used up."""
 
 from interlock import Retry
 from interlock.testing.contract.faces import QueueFace
@@ -10,7 +10,7 @@ _HOLD = Retry(attempts=2, first=0, then="hold")
 
 
 async def _use_up(q: QueueFace, id: int, attempts: int = 2) -> None:
-    """Lease the one ready message, which must be `id`, and nack it so many times."""
+    """Lease the one ready message, which must be `id`, and nack it, this many times."""
     for _ in range(attempts):
         lease = await q.one()
         assert lease.id == id

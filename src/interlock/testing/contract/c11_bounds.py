@@ -170,10 +170,10 @@ async def a_queue_is_bounded_by_bytes(t: Trial) -> None:
 async def changed_bounds_hold_for_what_comes(t: Trial) -> None:
     q = t.queue(maxsize=2, maxdead=1, retry=Retry(attempts=1))
     await q.put_many([1, 2])
-    # Puts that wait find the room of a larger bound.
+    # Waiting puts find the room of a larger bound.
     changed = await t.wakes(_put_and_configured(q, 3), q.configure(maxsize=3))
     assert (changed["maxsize"], changed["maxdead"], changed["retry"].attempts) == (3, 1, 1)
-    # Of a smaller one nothing is dropped: puts wait until enough is settled.
+    # A smaller bound drops nothing: puts wait until enough is settled.
     await q.configure(maxsize=2)
     with raises(Full):
         await q.put_nowait(4)
@@ -182,7 +182,7 @@ async def changed_bounds_hold_for_what_comes(t: Trial) -> None:
     await first.ack()
     with raises(Full):
         await q.put_nowait(4)
-    # Failures follow the new policy, also of what was put before.
+    # Failures follow the new policy, also those of earlier puts.
     await q.configure(retry=Retry(attempts=2, first=0))
     await second.nack()
     assert (await q.stats()).dead == 0
@@ -327,10 +327,10 @@ async def a_batch_is_not_passed_for_ever(t: Trial) -> None:
                 return True
         return False
 
-    # It may take a moment until the batch stands in line.
+    # It may take a moment until the batch waits in line.
     assert await is_refused(100_000)
     await t.advance(0.01)
-    # What was cancelled last counted as settled, so it is kept for as long again.
+    # The last cancelled message counted as settled, so it is kept for the same time again.
     assert await is_refused(1)
     await t.advance(0.01)
     assert not await is_refused(100), "nothing was settled: those who fit pass again"

@@ -1,4 +1,4 @@
-"""Clause 13: a put with a dedup string that is known queues nothing and never blocks."""
+"""Clause 13: a put with a known dedup string queues nothing and never blocks."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Clause 14: a barrier runs alone, after all before it and before all after it."""
+"""Clause 14: a barrier runs alone, after all earlier messages and before all later ones."""
 
 from interlock import Retry
 from interlock.testing.contract.registry import clause

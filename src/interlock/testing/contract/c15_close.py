@@ -1,4 +1,4 @@
-"""Clause 15: shutdown lets what is there drain; join says what keeps it; the blocked wake."""
+"""Clause 15: shutdown lets the rest drain; join names the obstacles; blocked calls wake."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Clause 16: a lease dropped without a word counts as a nack, never as an ack; it warns."""
+"""Clause 16: a lease dropped unsettled counts as a nack, never as an ack; it warns."""
 
 import asyncio
 import gc
@@ -16,7 +16,8 @@ _AT_ONCE = Retry(attempts=None, first=0)
 
 @contextmanager
 def _warned() -> Iterator[list[str]]:
-    """Yield a list that has the texts of the block's resource warnings once the block has ended."""
+    """Yield a list of the texts of the block's resource warnings, filled once the block has
+    ended."""
     texts: list[str] = []
     gc.collect()
     with warnings.catch_warnings(record=True) as caught:
@@ -165,7 +166,7 @@ async def a_cancelled_get_loses_nothing(t: Trial) -> None:
     for n in range(50):
         getter = await t.start(q.get())
         await q.put(n, keys="a")
-        # The put may have readied the getter already: its lease must come back unharmed.
+        # The put may have readied the getter already: its lease must be returned unharmed.
         if not await getter.cancel():
             await (await getter.result()).release()
         lease = await q.one()

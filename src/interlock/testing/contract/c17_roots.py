@@ -1,4 +1,4 @@
-"""Clause 17: roots names what holds others up, and how many messages wait for it."""
+"""Clause 17: roots names the messages that hold others up, and how many wait for each."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Clause 17: explain says of every unsettled message what state it is in and what holds it up."""
+"""Clause 17: explain returns the state of every unsettled message, and its holders."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from interlock.testing.contract.trial import Trial, raises
 
 
 def _holders(node: Any) -> dict[bytes | None, tuple[int, ...]]:
-    """Return the messages that hold a node up, by key; None stands for a barrier."""
+    """Return the messages that hold a node up, by key; None is a barrier."""
     return {blocker.key: tuple(blocker.holders) for blocker in node.blocked}
 
 
@@ -359,7 +359,7 @@ async def what_is_listed_may_be_some_of_it_in_pages(t: Trial) -> None:
     assert await q.messages(state="held") == [] == await q.messages(key="nobody's")
     assert await q.messages(after=ids[-1]) == []
     await q.cancel(ids[2])
-    # A page goes on though its last message is gone.
+    # The next page works although the last message of this one is settled.
     assert [one.id for one in await q.messages(2, after=ids[2])] == ids[3:5]
 
 
@@ -372,7 +372,7 @@ async def pages_show_what_is_there_throughout_once_and_as_it_is(t: Trial) -> Non
     gone = [ids[5], ids[10], *ids[20:70:2]]
     for id in gone:
         await q.cancel(id)
-    # What was delayed gets a new place, and keeps its id.
+    # A delayed message gets a new place, and keeps its id.
     await t.advance(10)
     leases = await q.ready()
     new = await q.put("new", keys="key 1")
@@ -383,7 +383,7 @@ async def pages_show_what_is_there_throughout_once_and_as_it_is(t: Trial) -> Non
     told = [one for page in pages[1:] for one in page]
     assert [one.id for one in told] == [id for id in [*ids[10:], new] if id not in gone]
     assert {one.state for one in told} <= {"ready", "waiting", "leased"} and leases[0].id == ids[0]
-    # A page that is asked for again, and one that nobody has begun.
+    # A page that is requested again, and one that was never begun.
     assert [one.id for one in await q.messages(10, after=ids[9])] == [one.id for one in pages[1]]
     assert [one.id for one in await q.messages(2, after=ids[70])] == ids[71:73]
     for lease in leases:

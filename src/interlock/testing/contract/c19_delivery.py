@@ -1,4 +1,4 @@
-"""Clause 19: at least once; and what was acked is never handed out again."""
+"""Clause 19: at least once; and an acked message is never leased again."""
 
 import warnings
 from collections import Counter
@@ -53,7 +53,7 @@ async def every_message_is_acked_once_whatever_happens_to_its_leases(t: Trial) -
                     case "drop":
                         lease.drop()
                     case _:
-                        pass  # it runs out
+                        pass  # it expires
             await t.advance(random.choice([0, 0.5, 1, 10]))
     assert acked == Counter(range(total))
 

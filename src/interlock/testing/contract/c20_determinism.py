@@ -1,4 +1,4 @@
-"""Clause 20: every call first applies what is due; the same calls get the same answers."""
+"""Clause 20: every call first applies everything due; the same calls get the same answers."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -82,7 +82,7 @@ async def expiries_are_applied_by_deadline_then_id(t: Trial) -> None:
 
 @clause(20)
 async def thousands_that_fall_due_at_once_keep_their_order(t: Trial) -> None:
-    # One call applies a thousand of them; how many calls a step of the clock makes is its affair.
+    # One call applies a thousand of them; the number of calls in a clock step is left to the clock.
     q = t.queue()
     ids = await q.put_many(range(2_500), keys="a", delay=5)
     soon = await q.put("first of all", delay=4)
@@ -107,7 +107,8 @@ async def a_recorded_schedule_gets_the_same_answers_again(t: Trial) -> None:
     }
     calls = list(_schedule(Random(20), 1_500))
     first = await _play(t, t.queue(**options), calls)
-    # The second run begins at another time; tokens follow the time, all else must be the same.
+    # The second run begins at another time; tokens follow the time, everything else must be the
+    # same.
     second = await _play(t, t.queue(**options), calls)
     for call, one, other in zip(calls, first, second, strict=True):
         assert one == other, f"{call} answered {one}, then {other}"
@@ -156,7 +157,7 @@ def _schedule(random: Random, length: int) -> list[_Call]:
 
 
 async def _play(t: Trial, q: QueueFace, calls: list[_Call]) -> list[Any]:
-    """Make the calls, one after the other, and return what each answered."""
+    """Make the calls, one after the other, and return the answer of each."""
     leases: list[LeaseFace] = []
     answers: list[Any] = []
     for name, args, options in calls:

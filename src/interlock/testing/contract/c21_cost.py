@@ -1,6 +1,6 @@
 """Clause 21: one call readies at most 1,000 successors; the rest follow with the next calls.
 
-How long a call takes is measured by the benchmarks, never here.
+The duration of a call is measured by the benchmarks, never here.
 """
 
 from itertools import pairwise
@@ -14,7 +14,7 @@ _STEP = 1_000
 
 
 async def _crowd(q: QueueFace, readers: int) -> list[int]:
-    """Put a writer of "hot" with so many readers behind it; return the readers' ids."""
+    """Put a writer of "hot" with this many readers behind it; return the readers' ids."""
     await q.put("writer", keys="hot")
     ids = await q.put_many(range(readers), shared="hot")
     assert len(ids) == readers
@@ -24,7 +24,7 @@ async def _crowd(q: QueueFace, readers: int) -> list[int]:
 async def _is_readied_in_steps(q: QueueFace) -> None:
     """Assert that the last call readied, and each call after it readies, a thousand at most."""
     ready = [(await q.stats()).ready for _ in range(3)]
-    # By the first answer two calls were made: the one that readied, and stats itself.
+    # Before the first answer two calls were made: the one that readied, and stats itself.
     assert ready[0] <= 2 * _STEP, ready
     assert all(after - before <= _STEP for before, after in pairwise(ready)), ready
 

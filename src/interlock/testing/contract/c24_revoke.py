@@ -1,4 +1,4 @@
-"""Clause 24: revoke ends a lease as if it had run out, and does with the message as asked."""
+"""Clause 24: revoke ends a lease as if it had expired, and settles the message as requested."""
 
 from interlock import LeaseLost, Retry
 from interlock.testing.contract.faces import LeaseFace, QueueFace
@@ -14,7 +14,7 @@ async def _hung(q: QueueFace) -> LeaseFace:
 
 
 async def _dead_to(q: QueueFace, lease: LeaseFace) -> None:
-    """Check that the lease's token is dead, and that the lease says so."""
+    """Check that the lease's token is dead, and that the lease reports it."""
     assert lease.lost
     before = await q.stats()
     with raises(LeaseLost):

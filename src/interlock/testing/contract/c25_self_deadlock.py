@@ -1,4 +1,4 @@
-"""Clause 25: a handler that waits for what waits for the handler itself gets WouldDeadlock."""
+"""Clause 25: a handler that waits for a message behind its own gets WouldDeadlock."""
 
 import asyncio
 import threading
@@ -157,7 +157,7 @@ async def gets_after_shutdown_that_wait_for_each_other(t: Trial) -> None:
     await q.shutdown()
     for running in both:
         await running.result()
-    # One is refused and settles, whereupon the other holds all that is left.
+    # One is refused and settles; then the other holds all remaining keys.
     assert ends == ["would deadlock"] * 2
 
 

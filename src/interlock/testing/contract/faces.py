@@ -1,7 +1,7 @@
-"""One way to speak to both faces of a queue, so that a body is written once.
+"""One interface to both faces of a queue, so that a body is written once.
 
-Every call is awaited. On the sync face it is made before the await could suspend, so a body runs
-through without an event loop; on the asyncio face what the face makes awaitable is awaited.
+Every call is awaited. On the sync face it runs before the await could suspend, so a body runs
+without an event loop; on the asyncio face the face's awaitables are awaited.
 """
 
 import gc
@@ -18,7 +18,7 @@ Seconds = float | timedelta
 
 
 class LeaseFace:
-    """A lease, its settling awaited on both faces."""
+    """A lease whose settling is awaited on both faces."""
 
     def __init__(self, lease: Any, aio: bool) -> None:
         self._lease = lease
@@ -70,7 +70,7 @@ class LeaseFace:
         gc.collect()
 
     async def discard(self) -> None:
-        """Ack if there is still something to ack: what a trial does with what is left over."""
+        """Ack unless it is settled: a trial's cleanup of leftover leases."""
         if self._lease is not None:
             with suppress(LeaseLost):
                 await self.ack()
@@ -108,7 +108,7 @@ class QueueFace:
         self.aio = aio
         self._keep = keep
 
-    # In and out.
+    # Putting and getting.
 
     async def put(
         self, payload: Any = None, block: Any = True, timeout: Any = None, **options: Any
@@ -154,7 +154,7 @@ class QueueFace:
         await self._call("ack_many", [lease._lease for lease in leases])
 
     async def ready(self, **options: Any) -> list[LeaseFace]:
-        """Lease everything that can be handed out now, in the order it is given."""
+        """Lease everything leasable now, in the order of the leases."""
         leases = []
         with suppress(Empty, ShutDown):
             while True:
@@ -162,21 +162,21 @@ class QueueFace:
         return leases
 
     async def loose(self) -> Any:
-        """Return the engine's own lease, made to be lost: only the caller has a reference to it."""
+        """Return the engine's own lease, to be lost: only the caller has a reference to it."""
         return await self._call("get_nowait")
 
     async def one(self) -> LeaseFace:
-        """Lease the one message that can be handed out now; fail on none and on a second."""
+        """Lease the one leasable message; fail on none and on a second."""
         leases = await self.ready()
         assert len(leases) == 1, f"exactly one message should be ready: {leases}"
         return leases[0]
 
     async def payloads(self) -> list[Any]:
-        """Return the payloads of everything that can be handed out now, and leave them leased."""
+        """Return the payloads of everything leasable now, and leave them leased."""
         return [lease.payload for lease in await self.ready()]
 
     async def handle(self) -> list[Any]:
-        """Lease and ack one message after the other till none is ready; return the payloads."""
+        """Lease and ack one message after the other until none is ready; return the payloads."""
         payloads = []
         with suppress(Empty, ShutDown):
             while True:
@@ -220,7 +220,7 @@ class QueueFace:
         return bool(await self._call("full"))
 
     async def state(self, id: int) -> str:
-        """Return the state of one unsettled message, as explain gives it."""
+        """Return the state of one unsettled message, as explain returns it."""
         state: str = (await self.explain(id)).nodes[0].state
         return state
 
@@ -278,7 +278,7 @@ class QueueFace:
     def _waits(self, block: bool, timeout: Any) -> dict[str, Any]:
         """Return the options of the wait for the face under test.
 
-        The asyncio face, like asyncio.Queue, has no `block`; not to wait is a timeout of 0.
+        The asyncio face, like asyncio.Queue, has no `block`; not waiting is a timeout of 0.
         """
         if self.aio is None:
             return {"block": block, "timeout": timeout}
@@ -290,7 +290,7 @@ class QueueFace:
         return wrapped
 
     async def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        """Ask the face under test; what the asyncio face lacks is asked of the queue itself."""
+        """Call the face under test; calls that the asyncio face lacks go to the queue itself."""
         if self.aio is None:
             return getattr(self.raw, name)(*args, **options)
         answer = getattr(self.aio if hasattr(self.aio, name) else self.raw, name)(*args, **options)

@@ -1,4 +1,4 @@
-"""The cases of the suite: one small body each, known by the clause that it holds an engine to."""
+"""The cases of the suite: one small body each, identified by its clause."""
 
 import importlib
 import pkgutil
@@ -15,7 +15,7 @@ Body = Callable[[Trial], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True)
 class Case:
-    """One thing the contract promises, and the body that holds an engine to it."""
+    """One promise of the contract, with the body that tests an engine for it."""
 
     clause: int
     """The clause's number in the contract; `BAD_CALL` for its last section."""
@@ -23,10 +23,10 @@ class Case:
     """Unique in the suite, begins with the clause's number: `03_a_later_message_waits_too`."""
     body: Body
     faces: tuple[Face, ...]
-    """The faces that it is about; nearly always both."""
+    """Faces that it tests; nearly always both."""
 
     def unheld(self, harness: Harness) -> str | None:
-        """Return the engine's stated reason why it cannot hold this case, or None if it can."""
+        """Return the engine's stated reason why it cannot pass this case, or None if it can."""
         reasons = harness.capabilities
         return reasons.get(self.name) or reasons.get(self.clause)
 
@@ -46,7 +46,7 @@ def clause(number: int, *, faces: tuple[Face, ...] = FACES) -> Callable[[Body], 
 
 
 def cases() -> Iterator[Case]:
-    """Yield every case, by clause, then as written.
+    """Yield every case, by clause, then in source order.
 
     Raises RuntimeError under `python -O`, which would strip the assertions and pass everything.
     """
@@ -60,7 +60,7 @@ def cases() -> Iterator[Case]:
 
 
 BAD_CALL = 26
-"""Stands for the contract's last section, "What a bad call gets"."""
+"""Number of the contract's last section, "What a bad call gets"."""
 
 _OF_CASES = re.compile(r"c\d\d_\w+|bad_calls")
 _registered: dict[str, Case] = {}

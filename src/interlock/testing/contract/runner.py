@@ -11,22 +11,22 @@ from interlock.testing.harness import Face, Harness
 
 
 class CaseHung(AssertionError):
-    """A case did not end; the message shows where it stands."""
+    """A case did not end; the text shows its stack."""
 
 
 class NotHeld(Exception):
-    """The engine says that it cannot hold this clause; the message gives its reason."""
+    """The engine declares that it cannot satisfy this clause; the text gives its reason."""
 
 
 def run(case: Case, harness: Harness, face: Face, limit: float = 30.0) -> None:
-    """Hold an engine to a case.
+    """Run a case on an engine.
 
     The body runs on a thread of its own: a call that blocks for ever ends the case after `limit`
     real seconds, not the suite. The harness is closed at the end.
 
-    Raises AssertionError, or whatever the engine raised, if the engine does not hold the case;
-    `CaseHung` (an AssertionError) if it did not end; `NotHeld` if the engine declares that it
-    cannot hold it; ValueError if the case is not about this face.
+    Raises AssertionError, or the engine's own exception, if the engine fails the case; `CaseHung`
+    (an AssertionError) if it did not end; `NotHeld` if the engine declares that it cannot satisfy
+    it; ValueError if the case is not for this face.
     """
     if face not in case.faces:
         raise ValueError(f"{case.name} is not about the {face} face")

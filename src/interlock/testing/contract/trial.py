@@ -1,7 +1,7 @@
-"""The tools of a case: queues on one face, a clock it moves, and things running beside it.
+"""The tools of a case: queues on one face, a clock it moves, and concurrent calls.
 
-Nothing here sleeps. A case waits for what another thread or task does by asking for its result,
-and time passes only when the case advances the clock.
+Nothing here sleeps. A case waits for another thread or task by asking for its result, and time
+passes only when the case advances the clock.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from interlock.testing.harness import Face, Harness, SteppedClock
 
 
 class Running:
-    """A coroutine that runs beside the case: on a thread (sync) or as a task (aio)."""
+    """A coroutine that runs concurrently with the case: on a thread (sync) or as a task (aio)."""
 
     async def result(self) -> Any:
-        """Return its result, or raise what it raised; AssertionError if it does not end."""
+        """Return its result, or raise its exception; AssertionError if it does not end."""
         raise NotImplementedError
 
     async def ended(self, within: float) -> bool:
-        """Return whether it ends within so many real seconds."""
+        """Return whether it ends within this many real seconds."""
         raise NotImplementedError
 
     async def cancel(self) -> bool:
         """Cancel it and wait until it is gone; the asyncio face only.
 
-        Return False if it came to its end all the same.
+        Return False if it ended normally all the same.
         """
         raise NotImplementedError
 
@@ -60,8 +60,8 @@ class Trial:
         return wrapped
 
     async def suspected(self, queue: QueueFace) -> LeaseFace:
-        """Lease the one message that can be handed out, again after a lease of it has run out: from
-        here on a lease that runs out uses an attempt (clause 9). Leases must last 10 s."""
+        """Lease the one leasable message again after a lease of it has expired: from here on an
+        expired lease uses an attempt (clause 9). Leases must last 10 s."""
         attempt = (await queue.one()).attempt
         await self.advance(10)
         again = await queue.one()
@@ -69,16 +69,16 @@ class Trial:
         return again
 
     async def advance(self, seconds: float) -> None:
-        """Move the clock on; on the asyncio face, let tasks that this wakes have a turn."""
+        """Advance the clock; on the asyncio face, let the tasks that this wakes have a turn."""
         self.clock.advance(seconds)
         if self.aio:
             await asyncio.sleep(0)
 
     async def start(self, coroutine: Coroutine[Any, Any, Any]) -> Running:
-        """Run `coroutine` beside the case, from its first call on.
+        """Run `coroutine` concurrently with the case, from its first call on.
 
-        Returns once it has been started. It has then most likely reached the point where it
-        blocks; a case must hold in the other order too.
+        Returns once it has started. It has then most likely reached the blocking call; a case must
+        pass in the other order too.
         """
         if self.aio:
             task = _Task(coroutine)
@@ -90,7 +90,7 @@ class Trial:
     async def wakes(self, waiting: Coroutine[Any, Any, Any], act: Coroutine[Any, Any, Any]) -> Any:
         """Start `waiting`, which must block, then do `act`, which must wake it.
 
-        Return what `waiting` returned, or raise what it raised.
+        Return the result of `waiting`, or raise its exception.
         """
         log: list[str] = []
 
@@ -111,7 +111,7 @@ class Trial:
     async def handle_all(
         self, q: QueueFace, handler: Callable[[Any], Coroutine[Any, Any, Any]], **options: Any
     ) -> None:
-        """Run `q.consume` until nothing is left, then shut `q` down; time passes meanwhile.
+        """Run `q.consume` until the queue is empty, then shut `q` down; time passes meanwhile.
 
         The handler is written for both faces: the sync face runs it on threads of the consumer,
         the asyncio face as a task.
@@ -128,7 +128,7 @@ class Trial:
     async def until_ended(self, running: Running, step: float = 1.0) -> Any:
         """Advance the clock until `running` ends, and return its result.
 
-        For a timeout, whichever clock the engine counts it on.
+        For a timeout, on whichever clock the engine counts it.
         """
         for _ in range(_STEPS):
             if await running.ended(within=0.005):
@@ -137,7 +137,7 @@ class Trial:
         return await running.result()
 
     async def finish(self) -> None:
-        """Settle and close what the case left, so that nothing is abandoned by accident."""
+        """Settle and close the case's leftovers, so that nothing is abandoned by accident."""
         for queue in self._queues:
             with suppress(InterlockError):
                 await queue.shutdown(immediate=True)
@@ -146,7 +146,7 @@ class Trial:
 
 
 def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never suspends: how the sync face is driven, without an event loop."""
+    """Run a coroutine that never suspends: this drives the sync face without an event loop."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -157,7 +157,7 @@ def step(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 @contextmanager
 def raises(kind: type[BaseException], *words: str) -> Iterator[list[Any]]:
-    """Check that the block raises `kind` and speaks of each of `words`.
+    """Check that the block raises `kind`, and that the text contains each of `words`.
 
     Yields a list to find the error in.
     """
@@ -232,6 +232,6 @@ _STUCK = "a call that should have ended is still blocked"
 _PATIENCE = 10.0
 """Real seconds until a call that should have woken counts as stuck."""
 _STEPS = 1_000
-"""The most times that a clock is advanced in wait of a timeout: five real seconds or more."""
+"""Maximum number of clock steps while waiting for a timeout: five real seconds or more."""
 _TURNS = 5
-"""Turns of the loop that a new task gets before the case goes on."""
+"""Turns of the loop that a new task gets before the case continues."""
