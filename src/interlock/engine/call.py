@@ -189,7 +189,7 @@ class Engine:
         Raises:
             EngineUnavailable: it was not answered in that time.
             Abandoned: the session was interrupted.
-                Full, ShutDown and other errors of the library: from the server's reply.
+            Full, ShutDown and other errors of the library: from the server's reply.
         """
         command = ("FCALL", f"{self._prefix}{function}", 1, key, *arguments)
         started = time.monotonic()

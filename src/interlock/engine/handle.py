@@ -1,7 +1,7 @@
 """One queue as one client holds it: its puts, leases and settlements, as requests of both faces.
 
-Arguments are checked and payloads written and read here. What watches the queue, or operates it,
-is in `operations`.
+Arguments are checked, and payloads encoded and decoded, here. Calls that watch or operate the queue
+are in `operations`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 L = TypeVar("L", bound=LeaseState[Any])
 _LOOKS = 1000
-"""The most times that a call that does not wait asks again for what is due at once."""
+"""Maximum number of repetitions of a call that does not wait, for work that is due immediately."""
 _SHORTEST = 0.1
-"""Seconds that an engine has at least for the answer of a put."""
+"""Minimum seconds that an engine has for the answer of a put."""
 _ROOM = 1.0
-"""Seconds after which a put looks for room again, unasked: a failure that frees some may fall due
-without any call, and so does the time for which room is kept for another."""
+"""Seconds after which a waiting put checks for room again: a failure that frees room may fall due
+without any call, and so may the end of the time for which room is kept for another put."""
 
 
 class Handle:
@@ -74,8 +74,8 @@ class Handle:
         self.retry = retry
         self.closed = False
         self._length = wire.micros(lease)
-        # No queue but its arguments: what a put names is checked by the very code that checks it
-        # for a queue in process.
+        # Not a queue, only its arguments: a put's are checked by the same code as those of a queue
+        # in process.
         self._names: _core.Queue[Any] = _core.Queue(
             0,
             0,
@@ -95,7 +95,7 @@ class Handle:
         )
 
     def again(self) -> Handle:
-        """Return another handle of the same queue, to be closed for itself."""
+        """Return another handle of the same queue, which is closed separately."""
         other = copy.copy(self)
         other.closed = False
         return other
@@ -121,11 +121,11 @@ class Handle:
         bounded: bool = False,
         window: float | None = None,
     ) -> Request[list[Put]]:
-        """Put a message. `bounded`: the timeout is for the whole call, wherever it is; `window`:
-        the seconds for which the dedup string stays known, in place of the queue's."""
+        """Put a message. `bounded`: the timeout is for the whole call, whatever it does; `window`:
+        seconds for which the dedup string stays known, instead of the queue's."""
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"put(): retry is {type(retry).__name__}; allowed: Retry or None")
-        # As it nearly always is; no call and no name for that.
+        # The common case, without a call or another name.
         usual = result_ttl.__class__ is int and result_ttl == 0
         result = 0.0 if usual else seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
@@ -150,7 +150,7 @@ class Handle:
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
     ) -> Request[list[Put]]:
-        """Put a batch, whole or not at all."""
+        """Put a batch, all of it or nothing."""
         payloads = list(items)
         if len(payloads) > MAX_BATCH:
             raise ValueError(
@@ -184,7 +184,7 @@ class Handle:
     ) -> wire.Message:
         keys, shared, priority, delay, dedup, barrier, quiet = named
         options: tuple[Argument, ...] = ()
-        # All as usual, as it nearly always is: then there is nothing to look into.
+        # The common case: all as expected, nothing to check.
         said = priority or delay or dedup is not None or barrier or quiet
         if said or result or retry is not None:
             options = wire.put_options(
@@ -255,12 +255,13 @@ class Handle:
         needed: bool = False,
         begins: bool = True,
     ) -> Request[tuple[list[str], list[L]]]:
-        """Settle, then lease; return what became of each settlement, and the leases.
+        """Settle, then lease; return the outcome of each settlement, and the leases.
 
         Args:
             of, lease: the queue of a face, and the class of its leases.
-            needed: Empty, or PayloadError of what could not be read, if there is no lease.
-            begins: tell the engine that a message begins that is to be alone; else the caller does.
+            needed: without a lease, raise Empty, or PayloadError of an undecodable message.
+            begins: report to the engine the begin of a message that must run alone; else the caller
+                does.
         """
         if kind.__class__ is not str or kind != "any":
             check_kind(call, kind)
@@ -283,7 +284,7 @@ class Handle:
         except (InterlockError, Empty):
             raise
         except BaseException:
-            # A signal's: of some there may be no lease yet, which would see to it.
+            # Of a signal: some messages may have no lease object yet that would return them.
             session.undo = self._given_back(session, leased)
             raise
         for one, error in spoilt:
@@ -304,7 +305,7 @@ class Handle:
         try:
             yield from self.extend(session, leased.token, self.lease)
         except BaseException:
-            # Nobody begins it, whether the engine was told so or not.
+            # No handler begins it, whether the engine knows that or not.
             for message in leased.messages:
                 back = wire.releasing(leased.token, message.id)
                 session.renewer.abandon(self, back)
@@ -318,15 +319,16 @@ class Handle:
         kind: Kind,
         end: float | None,
     ) -> Request[tuple[list[bytes], wire.Leased]]:
-        """Settle, then lease up to `limit`, waiting for one; none if none was ready in time.
+        """Settle, then lease up to `limit`, waiting for one; no leases if no message was ready in
+        time.
 
         Raises:
-            ShutDown: the queue is sealed and nothing in it is unsettled; or it was closed.
+            ShutDown: the queue is sealed and has no unsettled message; or it was closed.
         """
         engine, key = self.engine, self.key
         lease = (min(limit, MAX_BATCH), self._length, kind)
         answers: list[bytes] = []
-        # What one call does not take goes before it.
+        # Settlements that exceed one call are sent before it.
         *first, settlements = wire.parts(settlements) if settlements else ((),)
         call = looks = 0
         sleep: wire.Sleep = ((), 0.0)
@@ -349,8 +351,8 @@ class Handle:
                     return answers, leased
                 if leased.sealed and not settlements:
                     raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
-                # What one call does not finish is due at once: then even who does not wait asks
-                # again, or would be told that nothing is ready where something is.
+                # The rest of a call's due work is due immediately: even a caller that does not wait
+                # asks again; otherwise it would get nothing although messages are ready.
                 unfinished = leased.due == 0 and looks < _LOOKS
                 if leased.sealed or (wait.over(end) and not unfinished):
                     return answers, leased
@@ -362,7 +364,7 @@ class Handle:
                     yield from wait.doze(engine, session, key, f"wake:{kind}", seconds, leased.due)
         except Abandoned:
             for some in first:
-                # A repeat of what was settled answers that its lease is gone, and does nothing.
+                # A repeated settlement is answered with a lost lease, and does nothing.
                 session.rest()
                 yield from self.settle(session, some)
             yield from self._undo_take(session, call, lease, settlements)
@@ -370,7 +372,7 @@ class Handle:
         except (InterlockError, GeneratorExit):
             raise
         except BaseException:
-            # A signal's, between two replies. Perhaps one came, and nobody looks at what it leased.
+            # Of a signal, between two replies. A reply may have come whose leases nobody reads.
             session.undo = self._undo_take(session, call, lease, settlements)
             raise
 
@@ -381,10 +383,10 @@ class Handle:
         lease: tuple[int, int, Kind],
         settlements: Sequence[wire.Settlement],
     ) -> Request[None]:
-        """Undo the call under way: nobody will look at what it leases, or at what woke the wait.
+        """Undo the call under way: its leases, or the element that woke the wait, will not be used.
 
-        It is asked again, and what it leased is given back. If there was none, one is made: what it
-        leases and gives back wakes the next who waits.
+        The call is repeated, and its leases are returned. If it had no lease, another lease is made
+        and returned, which wakes the next waiter.
         """
         session.rest()
         if not call:
@@ -394,7 +396,7 @@ class Handle:
         yield from self._given_back(session, leased)
 
     def _given_back(self, session: Session[Any], leased: wire.Leased) -> Request[None]:
-        """Release all that one call has leased."""
+        """Release all messages that one call has leased."""
         if leased.count:
             back = [wire.releasing(leased.token, message.id) for message in leased.messages]
             yield from self.settle(session, back)
@@ -408,9 +410,9 @@ class Handle:
         started: float,
         begun: bool,
     ) -> tuple[list[L], list[tuple[L, Exception]]]:
-        """Return the leases of what was handed out.
+        """Return the leases of the received messages.
 
-        Behind them are those whose payloads cannot be read, with why.
+        Messages whose payloads cannot be decoded follow, with their errors.
         """
         good: list[L] = []
         spoilt: list[tuple[L, Exception]] = []
@@ -422,7 +424,7 @@ class Handle:
             grant.told_from = time.monotonic()
         for message in leased.messages:
             if message.attempt > 1 or leased.alone:
-                # Whoever here had it before has it no more.
+                # An earlier holder in this process has lost it.
                 grant.outlived(renewer.lose(self.name, message.id, leased.token), message.id)
             try:
                 payload = self.codec.decode(message.payload, message.id)
@@ -433,9 +435,9 @@ class Handle:
         return good, spoilt
 
     def log_unrevoked(self, id: int, error: Exception) -> None:
-        """Log that a handler ran too long, and its lease could not be revoked.
+        """Log that a handler exceeded its timeout, and its lease could not be revoked.
 
-        The lease runs out by itself.
+        The lease expires by itself.
         """
         log.warning(
             "queue %r: the lease of message %d could not be revoked: %s",
@@ -446,9 +448,9 @@ class Handle:
         )
 
     def log_spoilt(self, lease: LeaseState[Any] | wire.Handed, error: BaseException) -> None:
-        """Log the error of a payload that cannot be read.
+        """Log the error of a payload that cannot be decoded.
 
-        Whoever took it may not see the exception, if there was more in the batch.
+        The caller may not see the exception, if the batch had other messages.
         """
         log.error(
             "queue %r: %s; it counts as a failed attempt",
@@ -462,7 +464,7 @@ class Handle:
     def settle(
         self, session: Session[Any], settlements: Sequence[wire.Settlement]
     ) -> Request[list[bytes]]:
-        """Settle; return what became of each."""
+        """Settle; return the engine's answer to each settlement."""
         if not settlements:
             return []
         if self.declaration.arguments and self.declaration.told != self.engine.losses:
@@ -472,17 +474,17 @@ class Handle:
     def settled(
         self, session: Session[Any], settlements: Sequence[wire.Settlement]
     ) -> Request[list[str]]:
-        """Settle; return what became of each, in words."""
+        """Settle; return the outcome of each settlement, in words."""
         check_settlements("settle()", settlements)
         return [wire.answer(one) for one in (yield from self.settle(session, settlements))]
 
     def opened(self, leases: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the leases that are open, and those that were settled before; for ack_many()."""
+        """Return the open leases and those that were settled before, for ack_many()."""
         given = check_leases(leases, LeaseState, self.name)
         return [one for one in given if not one._state], [one for one in given if one._state]
 
     def lost(self, leases: Sequence[Any], answers: Sequence[bytes]) -> list[Any]:
-        """Take the answers for leases settled together; return those that are lost."""
+        """Process the answers for leases settled together; return the lost ones."""
         found = [one for one, said in zip(leases, answers, strict=True) if said == wire.LOST]
         for one in found:
             one._gone(LOST)
@@ -491,7 +493,7 @@ class Handle:
     def extend(
         self, session: Session[Any], token: int, seconds: float, waits: bool = False
     ) -> Request[bool]:
-        """Extend a lease; `waits`: no handler has begun it. Returns False if it is lost."""
+        """Extend a lease; `waits`: no handler has begun it. Return False if it is lost."""
         if self.declaration.arguments and self.declaration.told != self.engine.losses:
             yield from self.declaration.made(self.engine, session, self.key)
         return (yield from wire.extend(self.engine, session, self.key, token, seconds, waits))

@@ -1,8 +1,8 @@
-"""The time that handlers take, and what follows from it: how many messages are leased at once.
+"""The duration of handlers, and its consequence: the number of messages leased at once.
 
-A call to the engine takes longer than a handler that only computes a little. While such handlers
-run, one thread leases batches and runs them, with the next calls under way already; a thread for
-each handler would cost more than the handler. That ends with the first that takes longer.
+A call to the engine takes longer than a short computation. While handlers are that quick, one
+thread leases batches and runs them, with the next calls in flight; a thread for each handler would
+cost more than the handler. The first slow handler ends that mode.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ __all__ = ["HandlerTime"]
 
 
 class HandlerTime:
-    """The usual time of handlers. Whoever leases uses it, one thread at a time."""
+    """The typical duration of handlers. One leasing thread uses it at a time."""
 
     def __init__(self, places: int = 1) -> None:
         self.quick = False
-        """They take so little that they are run in batches."""
+        """Handlers are quick enough to be run in batches."""
         self.ahead = AHEAD if places > 1 else 1
-        """The number of calls that are under way then."""
+        """Number of calls that are in flight then."""
         self._usual = QUICK
-        """Seconds that a handler takes, the last ones counting most."""
+        """Duration of a handler in seconds, as an average that favours the last ones."""
         self._held_up = 0
         self._wanted = 0
 
     @property
     def batch_size(self) -> int:
-        """The number of messages for which a call asks."""
+        """Number of messages that a call requests."""
         if not self.quick:
             return 1
         return max(1, min(MOST_LEASED, int(LONGEST_BATCH / max(self._usual, 1e-7))))
 
     def ended(self, seconds: float) -> None:
-        """Count a handler that by itself took so long."""
-        # What takes long by itself is noticed while it runs; here it counts no more than what
-        # happens to any thread of a busy machine.
+        """Count a handler that took this long by itself."""
+        # A slow handler is noticed while it runs; here it counts no more than the delays of any
+        # thread on a busy machine.
         self._usual += (min(seconds, MOST) - self._usual) / SPAN
         if self.quick:
             self.quick = self._usual <= QUICK
@@ -43,7 +43,7 @@ class HandlerTime:
             self.quick = self._usual < QUICK / 2
 
     def batch_ended(self, seconds: float, count: int) -> None:
-        """Count so many handlers that, one after the other, took so long."""
+        """Count this many handlers that took this long in total, one after another."""
         if count == 1:
             self.ended(seconds)
         elif count:
@@ -53,9 +53,9 @@ class HandlerTime:
                 self.slow()
 
     def slow(self, held_up: bool = False) -> None:
-        """Note that they are quick no more; ``held_up``: one kept the thread that runs batches."""
+        """Note that handlers are no longer quick; ``held_up``: one held up the batch thread."""
         if held_up:
-            # Where that happens again and again it is not worth the change.
+            # If that happens repeatedly, the change of mode is not worthwhile.
             self._held_up = min(self._held_up + 1, 10)
             self._wanted = SPAN * 2**self._held_up
         self._usual = QUICK
@@ -63,20 +63,22 @@ class HandlerTime:
 
 
 QUICK = 100e-6
-"""Seconds: less than what a handler takes that asks anybody over a network."""
+"""Seconds: less than a handler takes that makes any call over a network."""
 MOST = 10 * QUICK
 SPAN = 32
 MOST_LEASED = 128
-"""Messages of one lease: a call for so many costs the engine a third, for each, of one for 16."""
+"""Messages of one lease: for each, such a call costs the engine a third of one for 16."""
 LONGEST_BATCH = 0.01
-"""Seconds that a batch is to take: what is leased and has not begun holds its lanes closed."""
+"""Target duration of a batch in seconds: leased messages that have not begun keep their lanes
+closed."""
 LONGEST_RUN = 0.05
-"""Seconds after which a batch is left: what has not begun goes to other places, or back."""
+"""Seconds after which a batch is abandoned: messages that have not begun go to other places, or
+back."""
 LATE = 0.02
-"""Seconds after which a handler counts as one that keeps the thread of a batch."""
+"""Seconds after which a handler counts as holding up the thread of a batch."""
 LOOK = 0.01
-"""Seconds between two looks for that."""
+"""Seconds between two checks for that."""
 AHEAD = 2
-"""Calls that are under way while handlers run. Of two the engine always has one to work at; but it
-may take them up in either order, so where there is one place, which sees messages in the order of
-the queue, it is one."""
+"""Calls that are in flight while handlers run. With two, the engine always has one to work on; but
+it may process them in either order, so with a single place, which sees messages in the order of the
+queue, there is one."""

@@ -1,9 +1,9 @@
 """Leader election: one of many processes at a time, by a lease of the engine.
 
-The lock is our own contract: a queue with one message, and whoever leases it is the leader. The
-lease's token, which only rises, is the fence; the client renews the lease, and by its own clock
-knows when it can no longer be sure of it. Beside that message lies the announcement of who leads,
-one that is never due.
+The lock uses our own contract: a queue with one message, whose lease holder is the leader. The
+lease's token, which only rises, is the fence; the client renews the lease, and knows by its own
+clock when it can no longer rely on it. The queue also holds the leader's announcement, a message
+that is never due.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _FOR_EVER = Retry(attempts=None, first=0, longest=0, jitter=False)
 _NEVER = 30 * 365 * 86_400.0
 """Seconds until an announcement is due."""
 _AGAIN = 0.1
-"""Seconds after which an engine that was not there is tried again."""
+"""Seconds after which an unreachable engine is tried again."""
 _log = logging.getLogger("interlock.leader")
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentLeader:
-    """The leader of the moment, as the engine knows it."""
+    """The current leader, as the engine knows it."""
 
     identity: str
-    """The text that it gave itself."""
+    """The leader's own text of identity."""
     token: int
     since: float
     """The time of its election by its own clock, in seconds since 1970."""
@@ -71,9 +71,9 @@ class Leader:
         self.name = name
         self.ttl = length
         self.identity = identity
-        # Whoever drops a client closes it.
+        # Dropping a client closes it.
         self._parent = client
-        # Of its own: a renewal that hangs must be tried again while there is time.
+        # Its own client: a renewal that hangs must be retried while there is time.
         own = client._again(timeout=min(client._engine.target.timeout, max(length / 3, 0.1)))
         self._client = own
         self._queue: RemoteQueue[Any] = own.queue(
@@ -84,12 +84,13 @@ class Leader:
         self._terms: weakref.WeakSet[Term] = weakref.WeakSet()
 
     def campaign(self, timeout: Seconds | None = None) -> Term:
-        """Wait until this is the leader, and return the term, a context manager that ends it.
+        """Wait until this process is the leader, and return the term, a context manager that ends
+        it.
 
-        While the engine cannot be reached it goes on trying.
+        While the engine cannot be reached, it keeps trying.
 
         Args:
-            timeout: seconds to wait at most; 0 looks once. Default: until it is elected.
+            timeout: seconds to wait at most; 0 tries once. Default: until it is elected.
 
         Raises:
             TimeoutError: another was the leader all the time.
@@ -103,7 +104,7 @@ class Leader:
         while True:
             left = self.ttl if until is None else min(max(until - time.monotonic(), 0), self.ttl)
             try:
-                # With each look: an engine that came back empty knows of no lock.
+                # With each attempt: an engine that restarted empty has no lock.
                 self._queue.put(
                     None, timeout=left, keys="leader", dedup="leader", quiet=True, retry=_FOR_EVER
                 )
@@ -130,12 +131,13 @@ class Leader:
         return term
 
     def resign(self) -> None:
-        """End the terms of this object, so that the next is elected at once."""
+        """End the terms of this object, so that the next leader is elected immediately."""
         for term in list(self._terms):
             term.resign()
 
     def current(self) -> CurrentLeader | None:
-        """Return who is the leader now; None if nobody is, or it has not said so yet.
+        """Return the current leader; None if there is no leader, or it has not announced itself
+        yet.
 
         Raises:
             EngineUnavailable: the engine did not answer in time.
@@ -149,28 +151,28 @@ class Leader:
             return None
         token = self._queue._run(self._queue._handle, self._queue._operations.lease_token, lock.id)
         for one in self._messages():
-            # Others were said in terms that are over.
+            # The others were announced in terms that have ended.
             if one.state == "delayed" and one.payload["token"] == token:
                 said = one.payload
                 return CurrentLeader(said["identity"], said["token"], said["since"])
         return None
 
     def close(self) -> None:
-        """End the campaigns that wait, which raise ``ShutDown``, and resign."""
-        # In this order, or a campaign would win what is resigned.
+        """End the waiting campaigns, which raise ``ShutDown``, and resign."""
+        # In this order; otherwise a campaign would win the resigned leadership.
         self._closed = True
         self._queue.close()
         self.resign()
         self._client.close()
 
     def _announce(self, term: Term) -> None:
-        """Say who leads, and take back what was said before. It is not needed to lead."""
+        """Announce the leader, and withdraw earlier announcements. Leading does not need it."""
         lease = term._lease
         said = {
             "identity": self.identity,
             "token": term.token,
             "since": time.time(),
-            # Processes that are not updated yet tell terms apart by these.
+            # Processes of older releases distinguish terms by these.
             "lock": lease.id,
             "attempt": lease.attempt,
         }
@@ -193,10 +195,10 @@ class Leader:
 
 
 class Term:
-    """The time for which one is the leader, from ``Leader.campaign`` on.
+    """The time for which a process is the leader, from ``Leader.campaign`` on.
 
     It ends by ``resign``, at the end of its ``with`` block, or when the lease is lost: it could not
-    be renewed in its time, or an operator revoked it. What is over does not come back.
+    be renewed in time, or an operator revoked it. A term that has ended does not resume.
     """
 
     def __init__(self, leader: Leader, lease: RemoteLease[Any]) -> None:
@@ -204,15 +206,15 @@ class Term:
         self._lease = lease
         self._over = threading.Event()
         self.token = lease.token
-        """Higher than that of every term before: a fence for what the leader writes elsewhere."""
+        """Higher than that of every earlier term: a fence for the leader's writes elsewhere."""
         self.lost = Loss(self)
 
     @property
     def is_held(self) -> bool:
-        """True while nobody else can be the leader, by this machine's monotonic clock.
+        """True while no other process can be the leader, by this machine's monotonic clock.
 
-        A process that was frozen finds out with the first look. It may be frozen right behind the
-        look too: what it writes then is kept off by the token alone.
+        A process that was frozen notices with the first check. It may also be frozen just after the
+        check: only the token protects against its writes then.
         """
         if self._over.is_set():
             return False
@@ -232,14 +234,15 @@ class Term:
             )
 
     def resign(self) -> None:
-        """End the term, so that the next is elected at once. What is over already stays so.
+        """End the term, so that the next leader is elected immediately. A term that has ended is
+        not changed.
 
-        Where the engine cannot be reached, the lease runs out by itself.
+        If the engine cannot be reached, the lease expires by itself.
         """
         lease = self._lease
         if lease._grant.forks != forks.count:
             return
-        # In this order: who looks at it must not believe in it when another may be elected.
+        # In this order: `is_held` must be false before another can be elected.
         self._end()
         with contextlib.suppress(LeaseLost):
             try:
@@ -296,7 +299,7 @@ class Loss:
             now = time.monotonic()
             if until is not None and now >= until:
                 return False
-            # The renewal may be told at any moment that it is lost.
+            # The renewal may report its loss at any moment.
             step = min(term._lease._grant.deadline - now, term._leader.ttl / 10)
             term._over.wait(step if until is None else min(step, until - now))
 

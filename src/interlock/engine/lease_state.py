@@ -45,18 +45,18 @@ class LeaseState(Generic[T]):
         self._of = of
         self._grant = grant
         self._state = OPEN
-        # One for each time that it was entered.
+        # One for each entry.
         self._context: tuple[contextvars.Token[Any], ...] = ()
         self.payload = payload
         self.id = message.id
         self.sequence = message.sequence
-        """Its place in the queue: its id, unless it was delayed."""
+        """Its position in the queue; equal to its id, unless it was delayed."""
         self.attempt = message.attempt
-        """1 for the first."""
+        """Attempt number; the first is 1."""
         self.keys = message.keys
         self.shared = message.shared
         self.quiet = message.quiet
-        """It was put so: that it was handled is not logged."""
+        """It was put as quiet: its handling is not logged."""
 
     @property
     def queue(self) -> str:
@@ -65,24 +65,24 @@ class LeaseState(Generic[T]):
 
     @property
     def token(self) -> int:
-        """Rises with every lease of the queue: a fence for what the handler writes."""
+        """Rises with every lease of the queue: a fence for the handler's writes."""
         return self._grant.token
 
     @property
     def lost(self) -> bool:
-        """It ran out or was revoked, as far as this client has been told."""
+        """It expired or was revoked, as far as this client knows."""
         if self._state != OPEN:
             return self._state == LOST
         return self._grant.lost or self.id not in self._grant.out
 
     def stop_renewing(self) -> None:
-        """Stop renewing: it runs out at its deadline, unless it is settled or extended before."""
+        """Stop renewing: it expires at its deadline, unless it is settled or extended before."""
         self._grant.stop_renewing()
 
     def acking(self, result: Any = None, log: bool = True) -> wire.Settlement:
         """Return the settlement by which ``exchange`` and ``settle`` acknowledge it.
 
-        It counts as settled now. ``log``: says at level debug that it was handled; else the caller
+        It counts as settled now. ``log``: log at level debug that it was handled; else the caller
         does, with ``log_handled``.
         """
         encoded = None if result is None else encode_result(result)
@@ -94,12 +94,13 @@ class LeaseState(Generic[T]):
 
     @property
     def is_logged(self) -> bool:
-        """True if it is to be logged that the message was handled."""
+        """True if the handling of the message is to be logged."""
         return self._grant.told_from is not None and not self.quiet
 
     def log_handled(self, seconds: float, task: str = "") -> None:
-        """Log that it was handled for so long; at level debug."""
-        # A sequence is the server's time when it took its place, a token that of its lease.
+        """Log that it was handled in this time; at level debug."""
+        # A sequence is the server's time at which the message took its position, a token that of
+        # its lease.
         waited = max(self.token - self.sequence, 0) / 1e6
         log_handled(
             self.queue, self.id, sorted(self.keys | self.shared), self.attempt, waited,
@@ -145,13 +146,14 @@ class LeaseState(Generic[T]):
         )
 
     def _took(self, answer: bytes) -> None:
-        """Take the engine's answer to a settlement; raise if the lease is lost."""
+        """Process the engine's answer to a settlement; raise if the lease is lost."""
         if answer == wire.LOST:
             self._gone(LOST)
             raise self._refusal()
 
     def _reopened(self) -> None:
-        """Open it again, as a settlement did not reach the engine: it may be tried again."""
+        """Reopen the lease, because a settlement did not reach the engine: it may be tried
+        again."""
         if self._state == SETTLED:
             self._state = OPEN
             self._grant.out.add(self.id)
@@ -171,7 +173,7 @@ class LeaseState(Generic[T]):
     def _judged(self, error: BaseException) -> wire.Settlement:
         """Return the settlement for a handler that raised.
 
-        The handler may steer, and the policy says what is retried at all.
+        The exception may choose the outcome, and the policy decides whether to retry.
         """
         return self._failing(judged(error, self._of._retry.on, details=True))
 
@@ -190,7 +192,7 @@ class LeaseState(Generic[T]):
             return
         *outer, context = self._context
         self._context = tuple(outer)
-        # Entered in another context (a generator that moved): there is nothing to reset there.
+        # Entered in another context (a generator that moved): there is nothing to reset here.
         with contextlib.suppress(ValueError):
             _current.reset(context)
 
@@ -222,7 +224,7 @@ class LeaseState(Generic[T]):
 
 
 def error_text(error: BaseException | str) -> str:
-    """Return the text that is kept as a message's last error."""
+    """Return the text that is stored as a message's last error."""
     if isinstance(error, str):
         return error
     if not isinstance(error, BaseException):
@@ -236,7 +238,7 @@ def extension(value: Seconds) -> float:
 
 
 class RemoteLeaseBatch(list[L], Generic[L]):
-    """The leases that one ``get_many`` gave, of either face: a list with their ``payloads``."""
+    """The leases of one ``get_many``, of either face: a list with their ``payloads``."""
 
     @property
     def payloads(self) -> list[Any]:

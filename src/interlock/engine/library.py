@@ -1,8 +1,8 @@
 """The library of functions for Redis and Valkey: put together, installed, checked by its hash.
 
 A server has no `require`, so the files of `lua/` are joined into one text. Its name and those of
-its functions carry the wire version: libraries of two versions stand side by side while clients
-are upgraded, and none replaces another version's.
+its functions carry the wire version: libraries of two versions exist side by side while clients are
+upgraded, and neither replaces the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WIRE = 1
 
-# A local of Lua is known only below the line that declares it.
+# A local of Lua is visible only below the line that declares it.
 SHARED = (
     "server",
     "limits",
@@ -67,9 +67,9 @@ SHARED = (
     "register",
 )
 WORD = re.compile(r"\w+")
-# Comments and strings name nothing.
+# Comments and strings contain no names.
 NO_CODE = re.compile(r"--.*|'[^'\n]*'")
-# Not what is a field, or a method, of something.
+# Not a field or a method.
 NAMED = re.compile(r"(?<![\w.:])[a-zA-Z_]\w*")
 DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
@@ -79,7 +79,7 @@ COUNTER = re.compile(r"\bN\.(\w+)")
 
 
 class Library:
-    """The text of one wire version, and what it is called."""
+    """The text of one wire version, and its name."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Library:
         self.name = f"il{wire}"
         self._instead = instead or {}
 
-    # Put together when it is wanted: a client of a hub never asks.
+    # Assembled on demand: a client of a hub never needs it.
     @cached_property
     def _body(self) -> str:
         files = {name: self._instead.get(name) or _file("shared", name) for name in SHARED}
@@ -102,7 +102,7 @@ class Library:
 
     @cached_property
     def hash(self) -> str:
-        """The hash by which a server's library is known to be this one."""
+        """The hash that identifies this library on a server."""
         return hashlib.sha256(f"{self.wire}\n{self._body}".encode()).hexdigest()
 
     @cached_property
@@ -114,12 +114,12 @@ class Library:
         return f"{head}\n{self._body}"
 
     def installed(self, connection: redis.Redis) -> str | None:
-        """Return the hash of what the server has under this wire version; None: it has nothing."""
+        """Return the hash of the server's library of this wire version; None: it has none."""
         found = self.found(connection)
         return None if found is None else found.library
 
     def found(self, connection: redis.Redis) -> Version | None:
-        """Return the version of the library that the server has; None: it has nothing."""
+        """Return the version of the server's library; None: it has none."""
         from redis.exceptions import ResponseError
 
         try:
@@ -131,23 +131,24 @@ class Library:
         return version([part.encode() if isinstance(part, str) else part for part in reply])
 
     def replaces(self, found: Version) -> bool:
-        """Return whether this text goes in place of the one that a server has.
+        """Return whether this text replaces the one on a server.
 
-        One of an older release, or of the same with another text, is replaced, at once and for all
-        clients: within a wire version every text understands what older ones stored. One of a newer
-        release stays: it knows what this one does, and may have stored what this one does not know.
+        A text of an older release, or a different text of the same release, is replaced,
+        immediately and for all clients: within a wire version every text understands the data of
+        older ones. A text of a newer release stays: it has the functions of this one, and may have
+        stored data that this one does not understand.
         """
         return found.library != self.hash and found.release <= release_of(self.release)
 
     def load(self, connection: redis.Redis) -> bool:
-        """Install this text where it goes in place of what the server has.
+        """Install this text if it replaces the one on the server.
 
-        Returns whether it had to.
+        Return whether it was installed.
         """
         found = self.found(connection)
         if found is not None and not self.replaces(found):
             return False
-        # REPLACE even where there is none: another client may have been quicker.
+        # REPLACE even if the library is missing: another client may have been quicker.
         connection.function_load(self.text, replace=True)
         if self.installed(connection) != self.hash:
             raise InterlockError(f"library {self.name}: another text was installed meanwhile")
@@ -155,19 +156,19 @@ class Library:
 
 
 def load(connection: redis.Redis) -> bool:
-    """Install the library of this release where the server has none or an older one.
+    """Install the library of this release if the server has none or an older one.
 
-    Returns whether it had to.
+    Return whether it was installed.
     """
     return Library().load(connection)
 
 
 def _with_numbers(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files with constants and the places of counters as the numbers that they are.
+    """Return the files with constants and counter positions replaced by their numbers.
 
-    Lua 5.1 has no constants: each would take one of the few locals, and a counter's place be looked
-    up in a table, by its name, whenever it is asked for. So a local in capitals that is a number
-    must not be changed: the server would refuse the library.
+    Lua 5.1 has no constants: each would take one of the few locals, and the position of a counter
+    would be looked up in a table, by name, at each access. So a local in capitals whose value is a
+    number must not be changed: the server would refuse the library.
     """
     constants: dict[str, str] = {}
     for text in files.values():
@@ -188,9 +189,10 @@ def _with_numbers(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _joined(files: Mapping[str, str]) -> str:
-    """Return one text, in which a file's locals are its own but for those that a later file names.
+    """Return one text, in which a file's locals are private except those that a later file uses.
 
-    Lua knows at most 200 locals at a time. What others name is declared before the file's block.
+    Lua allows at most 200 locals at a time. Locals that other files use are declared before the
+    file's block.
     """
     parts = []
     later = {name: set(NAMED.findall(NO_CODE.sub("", text))) for name, text in files.items()}
@@ -206,7 +208,7 @@ def _joined(files: Mapping[str, str]) -> str:
 
         if named:
             parts.append(f"local {', '.join(sorted(named))}")
-        # The locals inside a function do not count towards the 200.
+        # Locals inside a function do not count towards the 200.
         begin, end = ("(function()", "end)();") if name.startswith("il_") else ("do", "end")
         parts.append(f"{begin}\n{DECLARED.sub(declared_before, text)}\n{end}")
     return "\n".join(parts)

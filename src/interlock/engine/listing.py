@@ -1,8 +1,8 @@
-"""Pages of one listing: what the scan for a page found beyond it.
+"""Pages of one listing: ids that the scan for a page found beyond it.
 
-A server has its messages in no order, so a page of the smallest ids takes a scan of all. The scan
-keeps the ids behind its page, and the pages after it are read by id. New messages have larger ids
-than all before them, so nothing that a later page must show is missing.
+A server stores its messages unordered, so a page of the smallest ids takes a scan of all. The scan
+keeps the ids after its page, and later pages are read by id. New messages have larger ids than all
+earlier ones, so later pages miss nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from interlock.limits import MAX_BATCH
 
 Wanted = Callable[[Stored], bool]
 _MOST = 1 << 20
-"""Ids kept of one scan, the smallest; 8 bytes each."""
+"""Ids kept of one scan, the smallest ones; 8 bytes each."""
 _LISTINGS = 4
-"""Listings of one queue that go on at a time."""
+"""Concurrent listings of one queue."""
 _IDLE = 60.0
 """Seconds for which a listing waits for its next page."""
 _FEWEST = 32
-"""Messages asked for at a time: those of a page that were settled meanwhile cost no call each."""
+"""Messages requested at a time: messages of a page that were settled meanwhile cost no call
+each."""
 
 Place = tuple[bytes | None, object, int]
-"""The key and the state asked for, and the last id of the page before."""
+"""The requested key and state, and the last id of the previous page."""
 
 
 class Found:
@@ -39,7 +40,7 @@ class Found:
         self._ids = array("Q")
 
     def add(self, some: Iterable[Stored]) -> None:
-        """Take those of a reply."""
+        """Add those of a reply."""
         self._ids.extend(one.id for one in some)
         if len(self._ids) >= 2 * _MOST:
             self._ids = _rising(self._ids)
@@ -50,22 +51,22 @@ class Found:
 
 
 class Listings:
-    """The listings of a queue that may go on.
+    """The listings of a queue that may continue.
 
-    Any thread may call it, without a lock: the worst is that one listing is forgotten, and its next
-    page takes a scan.
+    Any thread may call it, without a lock: at worst one listing is forgotten, and its next page
+    takes a scan.
     """
 
     def __init__(self) -> None:
         self._kept: dict[Place, tuple[float, array[int]]] = {}
 
     def find(self, place: Place) -> array[int]:
-        """Return ids that reach beyond a page, rising; none where they are not known."""
+        """Return the ids after a page, ascending; empty if they are not known."""
         end, ids = self._kept.get(place, (0.0, None))
         return ids if ids is not None and time.monotonic() < end else array("Q")
 
     def moved(self, old: Place, new: Place, ids: array[int]) -> None:
-        """Remember the ids that reach beyond the page that is shown now, not those of the old."""
+        """Remember the ids after the present page, and forget those after the previous one."""
         now = time.monotonic()
         kept = {at: one for at, one in self._kept.items() if one[0] > now and at != old}
         kept.pop(new, None)
@@ -77,7 +78,7 @@ class Listings:
 def page(
     call: wire_queue.Call, ids: array[int], after: int, limit: int, wanted: Wanted
 ) -> Request[list[Stored]]:
-    """Return the first wanted messages with those of the rising ids that are above one."""
+    """Return the first wanted messages among the ascending ids above one."""
     found: list[Stored] = []
     at = bisect_right(ids, after)
     while at < len(ids) and len(found) < limit:

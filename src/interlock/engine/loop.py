@@ -1,7 +1,7 @@
-"""Calls in asyncio: the task that makes one runs its request on a session of its own.
+"""Calls in asyncio: the calling task runs its request on its own session.
 
-Its counterpart for threads is `sessions`. Each event loop has its sessions, its leases and the task
-for them.
+The counterpart for threads is `sessions`. Each event loop has its sessions, its leases and the task
+that renews them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Make = Callable[Concatenate[Session[Any], P], Request[R]]
 Leave = Callable[[Request[Any]], None]
-"""Is given a request whose caller goes in the middle of it; what it undoes is done elsewhere."""
+"""Sent into a request whose caller leaves in the middle of it; its cleanup runs elsewhere."""
 _FAREWELL = 1.0
-"""Seconds for which a cancelled call waits until what it leased is given back; then that goes on
+"""Seconds for which a cancelled call waits until its leases are returned; then that continues
 without it."""
 _ALWAYS = 1e9
-"""Seconds, more than a loop lives."""
+"""Seconds, longer than a loop lives."""
 _AGAIN = 0.5
-"""Seconds after which an engine that was not there is tried again."""
+"""Seconds after which an unreachable engine is tried again."""
 
 
 class LoopSessions:
@@ -63,7 +63,7 @@ class LoopSessions:
     ) -> R:
         """Run the request that `make` makes of a session and the arguments.
 
-        See `ThreadSessions.run`. Cancelled, it gives back what the request leased.
+        See `ThreadSessions.run`. If cancelled, it returns the messages that the request leased.
         """
         try:
             if not self._threads.alive:
@@ -73,12 +73,12 @@ class LoopSessions:
             raise of_asyncio(error) from error.__cause__
 
     def interrupt(self, user: Handle | None) -> None:
-        """End the calls of a handle, None: of all; from any thread."""
+        """End the calls of a handle, or with None all calls; from any thread."""
         for home in list(self._homes.values()):
             home.wake(user)
 
     async def close(self) -> None:
-        """End what waits on the running loop, and close its connections."""
+        """End the waiting calls on the running loop, and close its connections."""
         home = self._homes.pop(asyncio.get_running_loop(), None)
         if home is not None:
             await home.close()
@@ -92,21 +92,21 @@ class LoopSessions:
 
 
 class _Life:
-    """Held by a timer of a loop alone. When the loop is closed, nothing of it is renewed natively
-    any more."""
+    """Held only by a timer of a loop. When the loop is closed, its leases are no longer renewed
+    natively."""
 
     def __init__(self, renewer: LeaseRenewer) -> None:
         self._renewer = renewer
 
     def last(self) -> None:
-        """Do nothing: the timer is there to hold this."""
+        """Do nothing: the timer exists to hold this object."""
 
     def __del__(self) -> None:
         self._renewer.stop()
 
 
 class Home:
-    """One loop's part of a client. Only that loop uses it, but for `ring` and `wake`."""
+    """One loop's part of a client. Only that loop uses it, except for `ring` and `wake`."""
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
@@ -118,7 +118,8 @@ class Home:
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.renewer = LeaseRenewer(self.ring, engine.renewals())
-        # A loop may be closed without a word: its tasks are not cancelled then, but its timers go.
+        # A loop may be closed silently: its tasks are not cancelled then, but its timers are
+        # released.
         loop.call_later(_ALWAYS, _Life(self.renewer).last)
 
     async def run(self, user: Handle | None, make: Callable[[Session[Any]], Request[R]]) -> R:
@@ -145,7 +146,7 @@ class Home:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
                 mine = False
-                # So that what was leased is there again when the cancelled call has ended.
+                # So that the leased messages are available again when the cancelled call has ended.
                 until = self._loop.time() + _FAREWELL
                 while not task.done() and (left_over := until - self._loop.time()) > 0:
                     # Cancelled again, as a task group does: it ends soon enough.
@@ -157,12 +158,12 @@ class Home:
                 self._give(session)
 
     def ring(self) -> None:
-        """Have the task look; from any thread, and out of destructors."""
+        """Make the task check; from any thread, and from destructors."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._bell.set)
 
     def wake(self, user: Handle | None) -> None:
-        """End the waits of a handle that is closed, None: of all, and renew nothing more; from any
+        """End the waits of a closed handle, or with None all waits, and stop renewing; from any
         thread."""
         if user is None:
             self.renewer.stop()
@@ -170,7 +171,7 @@ class Home:
             self._loop.call_soon_threadsafe(self._interrupt, user)
 
     async def close(self) -> None:
-        """End what waits, give back what was dropped, close the connections."""
+        """End the waits, return dropped leases, close the connections."""
         self._interrupt(None)
         self.renewer.stop()
         if self._task is not None:
@@ -193,13 +194,13 @@ class Home:
         if session.interrupted:
             session.rest()
         if self._task is None or self._task.done():
-            # The loop ends, or this was closed.
+            # The loop ends, or this object was closed.
             session.close()
         else:
             self._free.append(session)
 
     async def _finish(self, request: Request[Any], session: Session[Any]) -> None:
-        """Run a request whose caller has gone to its end."""
+        """Finish a request whose caller has left."""
         with contextlib.suppress(Abandoned, InterlockError):
             await drive(request, session, thrown=Abandoned())
         self._give(session)
@@ -215,8 +216,8 @@ class Home:
                     async with asyncio.timeout(left):
                         await self._bell.wait()
         finally:
-            # asyncio.run cancels this task when the loop ends without a word: nobody else closes,
-            # and what is still held runs out.
+            # asyncio.run cancels this task when the loop ends silently: nobody else closes it, and
+            # the held leases expire.
             self.renewer.rest()
             for other in [session, *self._free]:
                 other.close()

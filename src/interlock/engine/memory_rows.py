@@ -1,4 +1,4 @@
-"""Rows of a table in this process: what a client of ``memory://`` has."""
+"""Rows of a table in this process, for a client of ``memory://``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ W = TypeVar("W", bound=Row)
 
 @dataclass(frozen=True)
 class TableOptions:
-    """The making of a table that is not there."""
+    """The construction of a missing table."""
 
     capacity: int
     key_size: int
@@ -41,18 +41,18 @@ class MemoryTables:
         self._lock = threading.Lock()
 
     def of(self, name: str, row: type[W], options: TableOptions) -> SharedTable[Any]:
-        """Return the table of this name; make it if there is none.
+        """Return the table of this name; make it if it does not exist.
 
         Raises:
             SchemaMismatch: it has other columns.
-            OSError, ValueError: as of ``SharedTable.open``.
+            OSError, ValueError: as ``SharedTable.open``.
         """
         from interlock.table.table import SharedTable
 
         with self._lock:
             found = self._tables.get(name)
             if found is None:
-                # Its name goes at once, so that nothing is left when the process ends, however.
+                # Its name is removed immediately, so that nothing is left however the process ends.
                 place = f"memory-{os.getpid()}-{uuid.uuid4().hex}"
                 found = SharedTable.open(
                     place,
@@ -81,7 +81,7 @@ class MemoryRows(Generic[W]):
     ) -> None:
         self._table = tables.of(name, row, options)
         self._row = row
-        # Another client may have made it with a class of its own.
+        # Another client may have made it with a different class.
         self._is_own = self._table.row is row
 
     def get_many(self, session: Session[Any], keys: Sequence[bytes]) -> Request[list[W | None]]:

@@ -1,7 +1,7 @@
-"""Replies that no engine gives: told as an error of Interlock, with what they were.
+"""Malformed replies: raised as an error of Interlock that contains them.
 
-Something else may listen there, or a proxy may have mixed up replies. Whether the call was done is
-not known then.
+Another service may be listening there, or a proxy may have mixed up replies. Whether the call took
+effect is not known then.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ R = TypeVar("R")
 
 NOT_UNDERSTOOD = (
     *(ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError),
-    # Where it ends too soon; the second in a generator.
+    # For a reply that ends too soon; the second occurs in a generator.
     *(StopIteration, RuntimeError),
 )
-"""Exceptions of taking a reply apart that is of another form."""
+"""Exceptions of parsing a reply of a different form."""
 SHOWN = 100
 
 
 def nonsense(reply: object) -> EngineUnavailable:
-    """Return the error for a reply that is not understood."""
+    """Return the error for a malformed reply."""
     text = repr(reply)
     said = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
     return EngineUnavailable(
@@ -35,7 +35,7 @@ def nonsense(reply: object) -> EngineUnavailable:
 
 
 def understood(parse: Callable[P, R]) -> Callable[P, R]:
-    """Make the errors of a function that takes a reply apart, its first argument, ours."""
+    """Convert the errors of a function that parses a reply, its first argument."""
 
     @functools.wraps(parse)
     def taken_apart(*given: P.args, **named: P.kwargs) -> R:

@@ -1,6 +1,6 @@
-"""Watching and operating one queue, as requests of both faces; see `handle` for what they share.
+"""Watching and operating one queue, as requests of both faces; see `handle` for the shared parts.
 
-Arguments are checked here, and what a server holds is given as the package's own types.
+Arguments are checked here, and a server's data is returned as the package's own types.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ Held = TypeVar("Held", Stored, Letter)
 _PAGE = 512
 """Messages of one round trip."""
 _UNDRAINED = 1000
-"""So many ids, or keys, of each kind are named of a queue that was not drained."""
+"""Maximum number of ids, or keys, of each kind that the error for an undrained queue names."""
 _EXPLAINED = 100
-"""So many waiting messages are asked whether a paused key holds them up."""
+"""Maximum number of waiting messages that are checked for a paused key."""
 
 
 class Operations:
-    """The calls of one queue that put, lease and settle nothing."""
+    """The calls of one queue other than put, lease and settle."""
 
     def __init__(self, handle: Handle) -> None:
         self.name = handle.name
@@ -62,7 +62,7 @@ class Operations:
     # -- Watching -----------------------------------------------------------------------------
 
     def stats(self, session: Session[Any]) -> Request[dict[str, int]]:
-        """Return all that the engine counts, by name."""
+        """Return all counts of the engine, by name."""
         return (yield from wire_queue.stats(self.on(session)))
 
     def counts(self, session: Session[Any]) -> Request[Stats]:
@@ -70,9 +70,9 @@ class Operations:
         return wire_queue.counts((yield from self.stats(session)))
 
     def configure(self, session: Session[Any], /, **given: Any) -> Request[DeclaredOptions]:
-        """Change the options that are given; return all that are in force then."""
+        """Change the given options; return all options then in force."""
         handle = self._handle
-        # It is not declared first: where its declaration is refused, this is the way out.
+        # Without declaring it first: if the declaration is refused, this call is the remedy.
         call = handle.engine.calls(session, handle.key)
         named = {name: value for name, value in given.items() if value is not None}
         changed = declaration.pairs("configure()", named)
@@ -93,9 +93,9 @@ class Operations:
     def explain(
         self, session: Session[Any], what: Any, named: Any, limit: int
     ) -> Request[Explanation | None]:
-        """Explain a message by its id, or what stands on a key.
+        """Explain a message by its id, or what blocks a key.
 
-        Returns None if there is no such one.
+        Return None if it does not exist.
         """
         if what == "id" and _nobodys(named):
             return None
@@ -104,9 +104,9 @@ class Operations:
     def explained(
         self, session: Session[Any], id: int | None, key: Key | None, limit: int
     ) -> Request[Explanation]:
-        """Explain as `explain`, but raise KeyError where there is none.
+        """Explain as `explain`, but raise KeyError if it does not exist.
 
-        The error names a dead letter as what it is.
+        The error says so if the id is that of a dead letter.
         """
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
@@ -132,7 +132,7 @@ class Operations:
     def roots(
         self, session: Session[Any], limit: int, slow_wait: Seconds | None, walk: int
     ) -> Request[Roots]:
-        """Return what holds other messages up, and how many wait for it."""
+        """Return what blocks other messages, and how many wait for it."""
         limit, walk = check_limit("roots()", limit), check_walk(walk)
         if slow_wait is None:
             slow_wait = self._handle.watch.slow_wait or 60
@@ -140,7 +140,7 @@ class Operations:
         return (yield from wire_queue.roots(self.on(session), limit, long, walk))
 
     def hot_keys(self, session: Session[Any], n: int) -> Request[list[HotKey]]:
-        """Return the deepest lanes; it goes through all of them."""
+        """Return the deepest lanes; it scans all of them."""
         n = check_limit("hot_keys()", n, named="n")
         depths: dict[bytes, int] = {}
         cursor = b""
@@ -155,7 +155,7 @@ class Operations:
     ) -> Request[list[DeadLetter[Any]]]:
         """Return the first dead letters, with a key those that carry it.
 
-        The server is not asked for the key: it looks at a number of them only.
+        The key is not passed to the server, which examines only a limited number of them.
         """
         limit = check_limit("dead_letters()", limit)
         named = canonical("dead_letters()", key)
@@ -173,14 +173,14 @@ class Operations:
     def messages(
         self, session: Session[Any], limit: int, state: object, key: Key | None, after: object
     ) -> Request[list[QueuedMessage[Any]]]:
-        """Return the wanted messages with the smallest ids; it goes through all."""
+        """Return the wanted messages with the smallest ids; it scans all."""
         found = yield from self.stored(session, limit, state, key, after)
         return [self._queued(one) for one in found]
 
     def stored(
         self, session: Session[Any], limit: int, state: object, key: Key | None, after: object
     ) -> Request[list[Stored]]:
-        """Return the same as the engine has them."""
+        """Return the same as the engine's types."""
         limit = check_limit("messages()", limit)
         check_state(state)
         named = canonical("messages()", key)
@@ -193,7 +193,7 @@ class Operations:
         ids = self._listings.find(place)
         shown = yield from listing.page(self.on(session), ids, least, limit, wanted)
         if len(shown) < limit:
-            # What was put since that listing began has larger ids.
+            # Messages put since that listing began have larger ids.
             behind = ids[-1] if ids else least
             some, ids = yield from self._first(session, limit - len(shown), state, named, behind)
             shown += some
@@ -204,7 +204,7 @@ class Operations:
     def _first(
         self, session: Session[Any], limit: int, state: object, named: bytes | None, least: int
     ) -> Request[tuple[list[Stored], array[int]]]:
-        """Return the wanted messages with the smallest ids above one, and the ids of more."""
+        """Return the wanted messages with the smallest ids above one, and further ids."""
         found: dict[int, Stored] = {}
         ids = listing.Found()
         for part in _parts(named):
@@ -250,7 +250,7 @@ class Operations:
         )
 
     def state(self, session: Session[Any], id: int) -> Request[str]:
-        """Return the state of a message: of an unsettled one or a dead letter what peek says, else
+        """Return the state of a message: from peek for an unsettled one or a dead letter; else
         done, cancelled or skipped while that is kept, or gone."""
         asked = check_id("state()", id)
         if _nobodys(asked):
@@ -263,35 +263,37 @@ class Operations:
             state, _ = yield from wire_queue.result(call, asked, 0)
             if state not in (b"pending", b"dead"):
                 return state.decode()
-            # It was put, or died, between the two questions.
+            # It was put, or died, between the two calls.
 
     def lease_token(self, session: Session[Any], id: int) -> Request[int | None]:
-        """Return the token of the lease that has a message; None if none has."""
+        """Return the token of the lease that has a message; None if it is not leased."""
         return (yield from wire_queue.lease_token(self.on(session), id))
 
     def _why_dead(self, session: Session[Any], id: int, error: str) -> Request[str]:
-        """Return why a message is a dead letter; see JobFailed. The engine keeps no word for it:
-        it is told by the error, and by the attempts against those of the policy."""
+        """Return why a message is a dead letter; see JobFailed. The engine does not store the
+        reason: it follows from the error, and from the attempts compared with those of the
+        policy."""
         if error == "revoked":
             return "revoked"
         call = self.on(session)
         letter = yield from wire_queue.peek(call, id)
         if letter is None:
-            # It was put again, or discarded, meanwhile.
+            # It was requeued, or discarded, meanwhile.
             return "exhausted"
         most = int(letter.options.get("ATTEMPTS", b"-1"))
         if most < 0:
-            # As the queue was declared; who may not ask for that takes it for as usual.
+            # As the queue was declared; a user who may not read the options gets the defaults.
             most = self._handle.retry.attempts or 0
             with contextlib.suppress(InterlockError):
                 most = int((yield from wire_queue.configured(call))["ATTEMPTS"])
-        # 0 is for ever.
+        # 0 means no limit.
         return "exhausted" if 0 < most <= letter.attempt else "rejected"
 
     def _ended_in_handler(
         self, session: Session[Any], id: int, waits: ResultWait
     ) -> Request[tuple[bytes, bytes]]:
-        """Do as `_ended`, without an end; raise WouldDeadlock if nothing could come any more."""
+        """Do as `_ended`, without a time limit; raise WouldDeadlock if the result could never
+        come."""
         seconds = FIRST_LOOK
         with waits:
             while True:
@@ -323,7 +325,7 @@ class Operations:
                 sleep = yield from self._until_settled(session, f"settled:{id}", seconds, due)
 
     def join(self, session: Session[Any], timeout: Seconds | None) -> Request[None]:
-        """Wait until nothing is unsettled."""
+        """Wait until no message is unsettled."""
         end = until("join()", True, timeout)
         sleep: Sleep | None = None
         while True:
@@ -340,7 +342,7 @@ class Operations:
     def _until_settled(
         self, session: Session[Any], suffix: str, seconds: float, due: float | None
     ) -> Request[Sleep | None]:
-        """Return the sleep that is to be sent with the next call; None: it has slept."""
+        """Return the sleep to send with the next call; None: it has already slept."""
         engine, key = self._handle.engine, self._handle.key
         sleep = wait.sleep(engine, key, suffix, seconds, due)
         if sleep is None:
@@ -348,7 +350,7 @@ class Operations:
         return sleep
 
     def _not_drained(self, session: Session[Any]) -> Request[NotDrained]:
-        """Return the error that names what is left, from a scan of all that is unsettled."""
+        """Return the error that names the remaining messages, from a scan of all unsettled ones."""
         by_state: dict[str, set[int]] = {"held": set(), "delayed": set(), "leased": set()}
         waiting: list[int] = []
         cursor = b""
@@ -370,14 +372,14 @@ class Operations:
     # -- Operating ----------------------------------------------------------------------------
 
     def change(self, session: Session[Any], function: str, id: int) -> Request[bool]:
-        """Call a function of one message. Returns True if that changed something."""
+        """Call a function of one message. Return True if that changed something."""
         asked = check_id(f"{function}()", id)
         return False if _nobodys(asked) else (yield from self._change(session, function, asked))
 
     def revoke(
         self, session: Session[Any], id: int, then: object, token: int | None = None
     ) -> Request[bool]:
-        """End the lease of a message; with a token that one alone, and none handed out since."""
+        """End the lease of a message; with a token only that lease, not a later one."""
         asked, word = check_id("revoke()", id), check_then(then)
         if _nobodys(asked):
             return False
@@ -398,7 +400,7 @@ class Operations:
         return (yield from self._change(session, function, *(() if named is None else (named,))))
 
     def requeue(self, session: Session[Any], id: int) -> Request[int]:
-        """Put a dead letter again; return the new id. KeyError: there is no such dead letter."""
+        """Requeue a dead letter; return the new id. KeyError: it does not exist."""
         asked = check_id("requeue()", id)
         new = None
         if not _nobodys(asked):
@@ -410,14 +412,14 @@ class Operations:
     def announce(
         self, session: Session[Any], worker: str, seconds: float, text: str
     ) -> Request[list[Asked]]:
-        """Say what a worker does; see ``RemoteQueue._announce``. It declares no queue."""
+        """Announce a worker; see ``RemoteQueue._announce``. It declares no queue."""
         call = self._handle.engine.calls(session, self._handle.key)
         return (yield from wire_queue.announce(call, worker, seconds, text))
 
     def purge(self, session: Session[Any], what: str, key: Key | None) -> Request[int]:
-        """Purge until there is nothing left to purge; return how many there were.
+        """Purge until nothing is left to purge; return the number.
 
-        With a key those that carry it when it begins.
+        With a key those that carry it at the beginning.
         """
         check_purged(what)
         named = canonical("purge()", key)
@@ -433,7 +435,7 @@ class Operations:
         return purged
 
     def drop(self, session: Session[Any], force: bool) -> Request[bool]:
-        """Remove the queue, undeclared: to declare it would make it first."""
+        """Remove the queue without declaring it: the declaration would make it first."""
         engine, key = self._handle.engine, self._handle.key
         found = yield from wire_queue.drop(engine.calls(session, key), force)
         if found.unsettled and not found.gone:
@@ -441,14 +443,14 @@ class Operations:
                 f"queue {self.name!r} holds {found.unsettled:,} unsettled messages, "
                 f"{found.leased:,} of them leased; drop(force=True) loses them"
             )
-        # Whoever uses this handle further makes the queue as it declares it.
+        # A later use of this handle makes the queue as it declares it.
         self._handle.declaration.forget()
         return found.gone
 
     def _change(self, session: Session[Any], function: str, *asked: Argument) -> Request[bool]:
-        """Call a function that does nothing the second time, and then answers so.
+        """Call a function that does nothing the second time, and reports that.
 
-        Sent again after a lost reply, its answer counts only if it did something.
+        If it was repeated after a lost reply, its answer counts only if it changed something.
         """
         call = self.on(session)
         try:
@@ -477,13 +479,13 @@ class Operations:
                     self.on(session), cursor or b"0", _PAGE, part, key
                 )
                 found |= {one.id for one in some}
-        # Of what is leased nothing changes.
+        # Leased messages do not change.
         return sorted(found)
 
     # -- How calls are made -------------------------------------------------------------------
 
     def on(self, session: Session[Any]) -> wire_queue.Call:
-        """Return the functions of this queue, to be called on a session; it is declared by then."""
+        """Return the functions of this queue, to be called on a session, after declaring it."""
         handle = self._handle
         return handle.engine.calls(session, handle.key, handle.declaration)
 
@@ -515,9 +517,9 @@ def _on(found: Iterable[Held], key: bytes | None) -> list[Held]:
 
 
 def _parts(key: bytes | None) -> tuple[wire_queue.Part | None, ...]:
-    """Return what is gone through for the unsettled messages of a key; None: of all.
+    """Return what to scan for the unsettled messages of a key; None: for all.
 
-    A delayed one that falls due meanwhile goes to the end of the lane, which comes later.
+    A delayed message that falls due meanwhile moves to the end of the lane, which is scanned later.
     """
     return (None,) if key is None else ("delayed", "key")
 

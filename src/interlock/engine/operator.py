@@ -1,7 +1,7 @@
-"""An operator's requests to the queues on a server, whichever programs they belong to.
+"""An operator's requests to the queues on a server, regardless of the programs that use them.
 
-`RemoteQueue` is for a program that knows what its queue holds. This is for who looks at all queues:
-payloads and keys are bytes, and nothing is declared, so that looking changes nothing.
+`RemoteQueue` is for a program that knows the contents of its queue. This class is for viewing all
+queues: payloads and keys are bytes, and nothing is declared, so that viewing changes nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class Operator:
-    """The queues of one server. What the server refuses is an InterlockError."""
+    """The queues of one server. A refusal by the server is an InterlockError."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._call = server.call
         self.note = NOTE if server.is_local else ""
-        """The words that are added where nothing was found."""
+        """The words that are added if nothing was found."""
         self.shown = server.shown
         """The engine's URL, without its password."""
 
@@ -47,15 +47,15 @@ class Operator:
         return sorted(name.decode(errors="backslashreplace") for name in set(self._server.queues()))
 
     def options(self, queue: str) -> dict[str, str]:
-        """Return the options that are declared, or else usual, by the names of `il1_configure`."""
+        """Return the declared options, or their defaults, by the names of `il1_configure`."""
         return self._call(queue, wire_queue.configured)
 
     def configure(self, queue: str, options: dict[str, str]) -> None:
-        """Declare options, by the same names; OptionsMismatch where others are declared."""
+        """Declare options, by the same names; OptionsMismatch if others are declared."""
         self._call(queue, wire_queue.configured, *(part for one in options.items() for part in one))
 
     def change_options(self, queue: str, changed: Mapping[str, Argument]) -> dict[str, str]:
-        """Change options, by the same names; return all that are in force then."""
+        """Change options, by the same names; return all options then in force."""
 
         def change() -> dict[str, str]:
             return self._call(queue, wire_queue.configured, *declaration.change(changed))
@@ -73,7 +73,7 @@ class Operator:
     def all_stats(self) -> dict[str, dict[str, int]]:
         """Return the counts of all queues by name, in order, in few round trips.
 
-        What only looks like a queue, or is not for this user, is left out.
+        Keys that only look like a queue, and queues that the user may not read, are left out.
         """
         names = self.queues()
         return {
@@ -85,17 +85,17 @@ class Operator:
     def each(
         self, function: str, queues: Sequence[str], *arguments: Argument
     ) -> list[list[bytes] | Refused]:
-        """Call a function that only reads, as ``stats``, on many queues in few round trips.
+        """Call a function that only reads, such as ``stats``, on many queues in few round trips.
 
-        Returns of each queue, in their order, the reply as it came, or the error that came
-        instead: it has no such queue any more, say.
+        Return the raw reply for each queue, in their order, or the error in its place: for
+        instance, the queue no longer exists.
         """
         found = self._server.call_each(function, queues, *arguments)
         refused = next((at for at, one in enumerate(found) if isinstance(one, Refused)
                         and refusals.course_of(one, function)[0] == "retry"), None)  # fmt: skip
         if refused is None:
             return found
-        # Called by itself it follows redirections, and gives back a library that was lost.
+        # A separate call follows redirections, and reinstalls a lost library.
         with contextlib.suppress(InterlockError, ValueError):
             self._call(queues[refused], _plain, function, *arguments)
         return self._server.call_each(function, queues, *arguments)
@@ -103,7 +103,7 @@ class Operator:
     def messages(self, queue: str) -> Iterator[Stored]:
         """Yield all unsettled messages, each once, in no order.
 
-        With what the queue holds, that costs.
+        The cost grows with the queue.
         """
         seen: set[int] = set()
         for message in self._scanned(queue):
@@ -112,7 +112,7 @@ class Operator:
                 yield message
 
     def dead(self, queue: str) -> Iterator[Stored]:
-        """Return the dead letters with all that is known of them, in the order of their deaths."""
+        """Return the dead letters with all stored details, in the order of their deaths."""
         return self._scanned(queue, "dead")
 
     def lane(
@@ -120,7 +120,7 @@ class Operator:
     ) -> Iterator[Stored]:
         """Yield the messages in a key's lane, each once, in order, at most `page` in a call.
 
-        If message `after` is in the lane, those behind it. Delayed messages are in no lane.
+        If message `after` is in the lane, only those after it. Delayed messages are in no lane.
         """
         seen: set[int] = set()
         cursor = str(after or 0).encode()
@@ -155,9 +155,9 @@ class Operator:
         return self._call(queue, wire_queue.scan, cursor, count, what)
 
     def newest_dead(self, queue: str, after: int | None = None) -> Iterator[Stored]:
-        """Yield the dead letters, the last one to die first; if `after` names one, those behind it.
+        """Yield the dead letters, the latest death first; if `after` names one, those after it.
 
-        Behind one that is gone there are none.
+        If that one no longer exists, nothing follows.
         """
         cursor = b"" if after is None else str(after).encode()
         while cursor != b"0":
@@ -165,18 +165,18 @@ class Operator:
             yield from some
 
     def dead_letters(self, queue: str, after: int | None = None) -> Iterator[Letter]:
-        """Yield the dead letters, in the order in which they died.
+        """Yield the dead letters, in the order of their deaths.
 
-        If `after` names one, those behind it.
+        If `after` names one, those after it.
         """
         while some := self._call(queue, wire_queue.dead_letters, PAGE, after):
             yield from some
             after = some[-1].id
 
     def hot_keys(self, queue: str, limit: int, pages: int | None = None) -> list[tuple[bytes, int]]:
-        """Return the keys with most unsettled messages and how many those are, the most first.
+        """Return the keys with most unsettled messages and their numbers, the largest first.
 
-        They are of the keys that were seen in `pages` round trips.
+        They are among the keys that were seen in `pages` round trips.
         """
         cursor = b"0"
         found: dict[bytes, int] = {}
@@ -195,11 +195,11 @@ class Operator:
 
     def events(self, queue: str, after: int | None, count: int = 1024, seconds: float = 10
                ) -> Events:  # fmt: skip
-        """Watch a queue for so long, and return what happened to its messages.
+        """Watch a queue for this long, and return the events of its messages.
 
         Args:
-            after: events behind the one of this number; None: none, only where they go on.
-            count: so many at most, 1 to 1,024.
+            after: events after the one of this number; None: no events, only the current number.
+            count: maximum number of events, 1 to 1,024.
             seconds: above 0, at most 60.
         """
         return self._call(queue, wire_queue.events, after, count, seconds)
@@ -214,14 +214,14 @@ class Operator:
         return found
 
     def is_served(self, queue: str, names: Sequence[str] | None = None) -> bool:
-        """Return whether something takes messages from a queue, as far as the engine knows.
+        """Return whether a program takes messages from a queue, as far as the engine knows.
 
-        That is a worker that has announced itself, at whichever queue, or whoever holds leases. A
-        program that takes from the queue otherwise does not announce itself. Of an engine in memory
-        nothing is known, which is True.
+        That is a worker that has announced itself, at any queue, or a holder of leases. A program
+        that takes from the queue in another way does not announce itself. For an engine in memory
+        nothing is known, and the result is True.
 
         Args:
-            names: the queues of the engine; asked for unless given.
+            names: the queues of the engine; requested unless given.
         """
         if self._server.is_local or self.stats(queue).get("leased"):
             return True
@@ -229,7 +229,7 @@ class Operator:
             return True
         names = self.queues() if names is None else names
         for name, reply in zip(names, self.each("workers", names, "", 1), strict=True):
-            # Most queues have none, which one round trip for many of them tells.
+            # Most queues have no worker; one round trip for many queues shows that.
             found = [] if isinstance(reply, Refused) or not reply else self.workers(name)
             if any(one.serves(queue, name) for one in found):
                 return True
@@ -249,19 +249,19 @@ class Operator:
         return ask()
 
     def forget(self, queue: str, id: int) -> bool:
-        """Drop the result that is kept of a message. Returns False if there is none."""
+        """Drop the stored result of a message. Return False if none is stored."""
         return self.change("forget", queue, id)
 
     def peek(self, queue: str, id: int) -> Stored | None:
-        """Return an unsettled message, or a dead letter; None if there is none of this id."""
+        """Return an unsettled message, or a dead letter; None if this id is unknown."""
         return self._call(queue, wire_queue.peek, id)
 
     def explain(
         self, queue: str, *, id: int | None = None, key: bytes = b"", limit: int = 100
     ) -> Explanation | None:
-        """Explain why a message waits, or what stands on a key.
+        """Explain why a message waits, or what blocks a key.
 
-        Returns None for what is not there.
+        Return None if it does not exist.
         """
         if id is not None:
             return self._call(queue, wire_queue.explain, "id", id, limit)
@@ -270,12 +270,12 @@ class Operator:
     def roots(
         self, queue: str, limit: int = 10, slow_wait: float = 60, walk: int = MAX_WALKED
     ) -> Roots:
-        """Return what holds other messages up, and how many wait for it.
+        """Return what blocks other messages, and how many wait for it.
 
         Args:
-            limit: most roots, 1 to 1,024.
+            limit: maximum number of roots, 1 to 1,024.
             slow_wait: seconds after which a running handler counts.
-            walk: messages that are counted behind a root, 1 to 2,000.
+            walk: maximum number of messages counted behind a root, 1 to 2,000.
         """
         return self._call(queue, wire_queue.roots, limit, slow_wait, walk)
 
@@ -286,16 +286,16 @@ class Operator:
         keys: Sequence[bytes] = (),
         walk: int = MAX_WALKED,
     ) -> tuple[int, bool]:
-        """Return how many messages wait behind these, each once, and whether those are all.
+        """Return how many messages wait behind these, each counted once, and whether that is all.
 
-        A key counts as if it were paused; an empty one is the queue itself.
+        A key counts as if it were paused; an empty one stands for the whole queue.
         """
         return self._call(queue, wire_queue.count_blocked, walk, ids, keys)
 
     def change(self, function: str, queue: str, *arguments: Argument) -> bool:
         """Call cancel, revoke, retry, skip, bury, discard, forget, seal or reopen.
 
-        Returns True if that changed something.
+        Return True if that changed something.
         """
 
         def change() -> bool:
@@ -306,7 +306,7 @@ class Operator:
 
     def gate(self, function: Literal["pause", "resume"], queue: str, keys: Sequence[bytes] = ()
              ) -> list[bool]:  # fmt: skip
-        """Pause or resume keys, or the queue; return for each True where that changed something."""
+        """Pause or resume keys, or the queue; return True for each that changed."""
 
         def gate() -> list[bool]:
             return self._call(queue, wire_queue.gate, function, keys)
@@ -319,7 +319,7 @@ class Operator:
     def requeue(
         self, queue: str, id: int, payload: bytes | None = None, keys: NewKeys | None = None
     ) -> int | None:
-        """Put a dead letter again.
+        """Requeue a dead letter.
 
         Args:
             payload: replaces its own. Default: as it was.
@@ -341,13 +341,13 @@ class Operator:
         )
 
     def discard(self, queue: str, id: int) -> bool:
-        """Drop a dead letter. Returns False if there is none of this id."""
+        """Drop a dead letter. Return False if this id does not exist."""
         return self.change("discard", queue, id)
 
     def purge(self, queue: str, what: Literal["pending", "dead"], most: int) -> int:
-        """Cancel or drop all, some at a call; return how many. It ends behind `most` at the latest.
+        """Cancel or drop all, some per call; return the number. It stops after at most `most`.
 
-        A producer that goes on could keep it busy for ever.
+        Otherwise a busy producer could keep it running forever.
         """
         done = 0
 
@@ -368,7 +368,7 @@ class Operator:
         )
 
     def paused(self, queue: str) -> set[bytes]:
-        """Return the paused keys; an empty one is the queue itself."""
+        """Return the paused keys; an empty one stands for the whole queue."""
         cursor = b""
         found: set[bytes] = set()
         while cursor != b"0":
@@ -377,7 +377,7 @@ class Operator:
         return found
 
     def drop(self, queue: str, force: bool = False) -> Dropped:
-        """Remove a queue; with `force` although messages are unsettled."""
+        """Remove a queue; with `force` even if messages are unsettled."""
 
         def drop() -> Dropped:
             return self._call(queue, wire_queue.drop, force)
@@ -389,9 +389,9 @@ class Operator:
         return audit.recorded("drop", queue, "force" if force else "", drop, told)
 
     def remove(self, queue: str) -> None:
-        """Drop a queue that nobody uses any more.
+        """Drop a queue that is no longer used.
 
-        With it goes, at once, all that a server keeps for calls that are sent again.
+        This also removes, immediately, everything that a server keeps for repeated calls.
         """
         self.drop(queue, force=True)
         self._server.remove(queue)
@@ -399,20 +399,20 @@ class Operator:
     def install(self, replace: bool = False) -> list[Installed]:
         """Install the library of functions on each server.
 
-        Returns of each its address, the release that it has now, and ``installed``, ``known``,
-        ``newer`` or ``built-in``.
+        Return for each its address, its present release, and ``installed``, ``known``, ``newer`` or
+        ``built-in``.
         """
         return self._server.install(replace)
 
     def settings(self) -> list[tuple[str, list[Finding] | str]]:
-        """Return for each server the settings that matter to queues, or why they are not known.
+        """Return for each server the settings that affect queues, or why they are not known.
 
-        None of a hub.
+        The result is empty for a hub.
         """
         return self._server.settings()
 
     def put(self, queue: str, message: wire.Message) -> Put:
-        """Put a message, if there is room for it."""
+        """Put a message, if the queue has room."""
         (put,) = self._server.numbered(queue, wire.put, [message], 0)
         return put
 
@@ -421,17 +421,18 @@ class Operator:
         return self._server.numbered(queue, _lease, (1, wire.micros(seconds), kind))
 
     def extend(self, queue: str, token: int, seconds: float) -> bool:
-        """Set the deadline of a lease to so many seconds from now. Returns False if it is lost."""
+        """Set the deadline of a lease to this many seconds from now. Return False if it is lost."""
         return self._server.numbered(queue, wire.extend, token, seconds)
 
     def settle(self, queue: str, settlement: wire.Settlement) -> bool:
-        """Settle a message. Returns False if its lease is lost."""
+        """Settle a message. Return False if its lease is lost."""
         return self._server.numbered(queue, wire.settle, [settlement]) != [wire.LOST]
 
     def restore(self, queue: str, items: Sequence[tuple[str, Stored]]) -> list[tuple[int, str]]:
-        """Put messages as they stood elsewhere, each with a mark that is known for a day.
+        """Put messages with their state from another queue, each with a mark that is known for a
+        day.
 
-        Returns of each its id and how it stands.
+        Return the id and the state of each.
         """
         return self._call(queue, wire_queue.restore, DAY, items)
 
@@ -457,7 +458,7 @@ def _lease(
 NOTE = "; memory:// has the queues of this process alone"
 MANY = 100_000
 NAMED = 20
-"""Keys that the audit log names."""
+"""Number of keys that the audit log names."""
 PAGE = 512
-"""Messages, dead letters or keys of one round trip."""
+"""Messages, dead letters or keys per round trip."""
 DAY = 86_400_000_000

@@ -1,7 +1,7 @@
-"""Messages and queues as a server holds them.
+"""Messages and queues as a server stores them.
 
-Payloads, keys and names are bytes as the server has them: whoever looks need not know how a program
-encodes its payloads. Times are whole µs, as on the wire, so that what is carried on is exact.
+Payloads, keys and names are bytes as the server has them: a viewer need not know how a program
+encodes its payloads. Times are whole µs, as on the wire, so that copies are exact.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ class Stored:
 
     id: int
     sequence: int
-    """Its place; of a delayed message, which has none yet, its id."""
+    """Its position; for a delayed message, which has none yet, its id."""
 
     attempt: int
     payload: bytes
     keys: tuple[bytes, ...]
     shared: tuple[bytes, ...]
     options: dict[str, bytes]
-    """The options it was put with that are not as usual, by the names of `il1_put`."""
+    """The options of its put that differ from the defaults, by the names of `il1_put`."""
 
     state: str
-    """delayed, waiting, ready, leased, backing_off or held; dead of a dead letter."""
+    """delayed, waiting, ready, leased, backing_off or held; dead for a dead letter."""
 
     due: int | None
-    """The time its delay or backoff ends, or it died, µs since 1970; None where it has none."""
+    """The end of its delay or backoff, or the time of death, µs since 1970; else None."""
 
     history: bytes
-    """The errors of its attempts, as the engine has them."""
+    """The errors of its attempts, in the engine's encoding."""
 
     @property
     def error(self) -> str:
-        """The first line of its last failure; empty if there was none."""
+        """The first line of its last failure; empty if it has not failed."""
         return newest_line(self.history)
 
     @property
@@ -57,7 +57,7 @@ class Stored:
 
     @property
     def priority(self) -> int:
-        """-100 to 100."""
+        """Priority, -100 to 100."""
         return int(self.options.get("PRIORITY", b"0"))
 
 
@@ -68,10 +68,10 @@ class Letter:
     id: int
     attempts: int
     time: int
-    """The time when it died, µs since 1970."""
+    """The time of death, µs since 1970."""
 
     history: bytes
-    """The errors of its attempts, as the engine has them."""
+    """The errors of its attempts, in the engine's encoding."""
 
     priority: int
     payload: bytes
@@ -80,7 +80,7 @@ class Letter:
 
     @property
     def error(self) -> str:
-        """The first line of its last failure; empty if there was none."""
+        """The first line of its last failure; empty if it has not failed."""
         return newest_line(self.history)
 
     @property
@@ -91,10 +91,10 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The outcome for a queue that was to be dropped."""
+    """The outcome of dropping a queue."""
 
     gone: bool
-    """False: there was none, or it has unsettled messages."""
+    """False: the queue did not exist, or has unsettled messages."""
 
     unsettled: int
     leased: int
@@ -104,7 +104,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The versions and features of the server that answers."""
+    """The versions and features of the answering server."""
 
     wire: int
     library: str
@@ -114,25 +114,25 @@ class Version:
 
     @property
     def release(self) -> tuple[int, ...]:
-        """The release that the library is of; nothing for those before the first that says it."""
+        """The release of the library; empty for releases that do not report it."""
         return release_of(self.release_text)
 
     @property
     def release_text(self) -> str:
-        """The same as it was said; empty for those before."""
+        """The same as reported; empty for releases that do not report it."""
         told = (one.removeprefix("release=") for one in self.features if one.startswith("release="))
         return next(told, "")
 
     @property
     def most_keys(self) -> int:
-        """Most keys of a message."""
+        """Maximum number of keys of a message."""
         return next(
             (int(one[5:]) for one in self.features if KEYS.fullmatch(one)), MAX_KEYS_ON_REDIS
         )
 
 
 def release_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of a release, to be compared: of 1.2.3rc1 (1, 2, 3)."""
+    """Return the numbers of a release, for comparison: (1, 2, 3) for 1.2.3rc1."""
     return tuple(int(part) for part in re.findall(r"\d{1,9}", RELEASE.match(text)[0]))  # type: ignore[index]
 
 

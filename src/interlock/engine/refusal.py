@@ -1,4 +1,4 @@
-"""A refusal of a server: what it says, and what a client does about it."""
+"""A refusal of a server: its text, and a client's reaction."""
 
 from __future__ import annotations
 
@@ -7,41 +7,42 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Course = Literal["retry", "raise", "end"]
-"""The act of a client after a refusal.
+"""The reaction of a client to a refusal.
 
-``retry``: asks again as long as the call has time, and then raises EngineUnavailable. ``raise``:
-raises at once; a worker and `consume` say so in the log and ask again later. ``end``: raises at
-once, and they end with it, for no repeat would help.
+``retry``: repeats the call while it has time, and then raises EngineUnavailable. ``raise``: raises
+immediately; a worker and `consume` log that and ask again later. ``end``: raises immediately, and
+the worker or `consume` ends too, because repeating would not help.
 """
 
-# Redis 7.0 says of an error in a function where in the library it was.
+# Redis 7.0 adds the position in the library to an error in a function.
 _BEFORE = r"(?:ERR )?(?:@?user_(?:function|script):\d+: )?(?:ERR |-)?"
 
 TENANT = (
     "+@hash +@list +@set +@sortedset +@string +del +unlink +exists +rename +pexpire +time "
     "+ping +fcall"
 )
-"""Of a user of Redis: what a client and a worker need where an operator installs the library."""
+"""Permissions of a Redis user: those of a client and a worker if an operator installs the
+library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One thing that servers say, in one of their wordings or in several."""
+    """One refusal of servers, in one or several wordings."""
 
     said: str
-    """The begin of the reply: a regular expression, behind ``ERR`` if the server says that."""
+    """The beginning of the reply: a regular expression, after ``ERR`` if the server sends that."""
     course: Course
     who: str
-    """The servers that say so."""
+    """The servers that use this wording."""
     when: str
     advice: str = ""
     raises: str = "EngineUnavailable"
     unsure: bool = False
-    """The call may have been done all the same."""
+    """The call may nevertheless have taken effect."""
     ends: bool = False
-    """The connection is of no use any more."""
+    """The connection can no longer be used."""
     shown: str = ""
-    """As the page names it; empty: as `said`."""
+    """Wording for the page; empty: as `said`."""
     pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
     anywhere: re.Pattern[str] = field(init=False, repr=False, compare=False)
 

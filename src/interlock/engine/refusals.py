@@ -21,25 +21,25 @@ from interlock.errors import (
 
 
 class OutOfMemory(Full):
-    """The server is at its memory limit; other than for room in a queue, nobody waits for that."""
+    """The server is at its memory limit; calls do not wait for that, except for room in a queue."""
 
 
 def of(reply: str) -> Refusal:
-    """Return the row of the table for an error reply; UNKNOWN where there is none."""
+    """Return the table's row for an error reply; UNKNOWN if no row matches."""
     return next((row for row in REFUSALS if row.pattern.match(reply)), UNKNOWN)
 
 
 def course_of(error: Refused, function: str) -> tuple[Course, Refusal]:
-    """Return the course to take after an error reply of a function, and its row."""
+    """Return the reaction to an error reply of a function, and its row."""
     row = of(str(error))
     if row is OOM and function not in GROWING:
-        # A configuration, or the library itself, is refused too; there is room again in a while.
+        # A configuration, or the library itself, is refused too; room is free again in a while.
         return "retry", row
     return row.course, row
 
 
 def error_of(error: Refused, function: str, key: str, address: str) -> Exception:
-    """Return the exception for an error reply that is not asked again."""
+    """Return the exception for an error reply that is not retried."""
     code, text = error.code, str(error).partition(" ")[2] or str(error)
     name = key[4:-1]
     if code == "FULL":
@@ -66,7 +66,7 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
 
 
 def said_by(address: str, error: Refused) -> InterlockError:
-    """Return the exception for an error reply to a command that is no function of a queue."""
+    """Return the exception for an error reply to a command that is not a function of a queue."""
     row, said = of(str(error)), advised(f"{address}: {error}")
     if row.course == "end":
         return InterlockError(said)
@@ -74,12 +74,12 @@ def said_by(address: str, error: Refused) -> InterlockError:
 
 
 def passes(error: Refused) -> bool:
-    """Return whether a command that is no function of a queue is worth asking again."""
+    """Return whether a command that is not a function of a queue is worth repeating."""
     return of(str(error)).course == "retry" and LOST not in str(error)
 
 
 def advised(text: str) -> str:
-    """Return a text with what a server said, and what to do about that, where it is not plain."""
+    """Return the server's text, followed by the remedy if it is not obvious."""
     if ON_A_HUB in text:
         return text
     for row in REFUSALS:
@@ -89,20 +89,20 @@ def advised(text: str) -> str:
 
 
 def is_advised(text: str) -> bool:
-    """Return whether a text ends with what to do."""
+    """Return whether a text ends with the remedy."""
     return ON_A_HUB in text or any(row.advice and text.endswith(row.advice) for row in REFUSALS)
 
 
 RIGHTS = f"{TENANT} +scan +function|load ~il:*"
-"""Of an operator: all that `interlock queue` needs too. Who may load functions may replace those
-that others call, and so reaches what they reach."""
+"""Permissions of an operator: all that `interlock queue` needs too. A user who may load functions
+may replace those that others call, and so gains their access."""
 INSTALL = "an operator installs it: interlock queue install --url redis://USER:PASSWORD@HOST:PORT"
 
 ON_A_HUB = "; on this hub [[user]]"
-"""The words with which a hub says by itself what a user lacks."""
+"""The words with which a hub itself names a user's missing right."""
 LOST = "Function not found"
-"""The words of a server that has no library, or has lost it."""
+"""The words of a server that lacks the library, or has lost it."""
 
 OOM = next(row for row in REFUSALS if row.said == "OOM")
 UNKNOWN = REFUSALS[-1]
-"""Of what is in no other row."""
+"""Reaction to refusals that are in no other row."""

@@ -1,7 +1,7 @@
-"""Leases that are held: renewed while they are, and given back when they were dropped.
+"""Held leases: renewed while they are held, and returned when they were dropped.
 
-A renewer belongs to one face of a client. A thread runs its requests, or a task of the loop. Both
-need the interpreter, and the task its loop. So each lease is entered with a native thread too,
+A renewer belongs to one face of a client. A thread, or a task of the loop, runs its requests. Both
+need the interpreter, and the task its loop. So each lease is also registered with a native thread,
 which renews it if that has not been done here by half of its time.
 """
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 _EXPLAINED = 20
 _keys = itertools.count()
 SHORTEST = 0.1
-"""Seconds for which a lease is renewed at least: a shorter one would be renewed all the time."""
+"""Minimum seconds for which a lease is renewed: a shorter lease would be renewed constantly."""
 _IDLE = 5.0
-"""Seconds after which a renewer that holds nothing looks again, if it held something before."""
+"""Seconds after which a renewer that holds nothing checks again, if it held something before."""
 
 
 class Grant:
-    """The lease of one call: one token over some messages, renewed together from the first."""
+    """The lease of one call: one token for some messages, renewed together from the first."""
 
     __slots__ = (
         "__weakref__",
@@ -71,37 +71,38 @@ class Grant:
     ) -> None:
         self.handle = handle
         self.key = next(_keys)
-        """Its name with the renewer. Not its id(), which the next one may have at any time."""
+        """Its name within the renewer. Not its id(), which another object may get at any time."""
         self.renewer = renewer
         self.token = leased.token
         self.alone = leased.alone
         """See ``Leased``."""
         self.out = {message.id for message in leased.messages} if ids is None else ids
         self.seconds = max(handle.lease, SHORTEST)
-        """For which it is renewed."""
+        """Seconds for which it is renewed."""
         self.started = started
         self.slow_after = handle.watch.slow_wait or None
-        """Seconds after which it is said that it is held so long; None: it is not, or was said."""
+        """Seconds after which a long hold is reported; None: never, or it was reported."""
         self.told_from: float | None = None
-        """The time at which it was handed out; None: what is handled under it is not logged."""
+        """The time of the lease; None: the handling of its messages is not logged."""
         self.deadline = started + handle.lease
-        """By time.monotonic(), at the earliest."""
+        """Earliest time of that report, by time.monotonic()."""
         self.lost = False
         self.waits = leased.alone
-        """No handler has begun it, as the engine is told with each renewal. Of one that is to be
-        alone it takes that for granted, until it is told that it begins."""
+        """No handler has begun it; each renewal reports that to the engine. For a lease that must
+        run alone this is assumed until its begin is reported."""
         self.unsaid = False
-        """The engine was not told so yet."""
+        """The engine has not received that report yet."""
         self.renew = True
         self.bounds: dict[int, float] | None = None
-        """The times, by message, at which the time of handlers is over that run."""
+        """The times, by message, at which running handlers exceed their timeout."""
         self.forks = forks.count
-        """A child of a fork has copies of its leases; they are not the child's to give back."""
+        """A child of a fork has copies of its parent's leases and must not return them."""
         renewer.hold(self)
 
     @property
     def due(self) -> float:
-        """The time to renew it: when a third of its time is over, or there is something to say."""
+        """Time of the next renewal: when a third of its length has passed, or there is something to
+        report."""
         if self.unsaid:
             return 0.0
         return self.deadline - self.seconds * 2 / 3
@@ -109,28 +110,28 @@ class Grant:
     @property
     def is_entered(self) -> bool:
         """It is to be renewed natively too."""
-        # Natively nobody says that no handler has begun it.
+        # The native thread does not report that no handler has begun it.
         return self.renew and bool(self.out) and not self.lost and not self.waits
 
     @property
     def until(self) -> float:
-        """The first time at which the time of a handler is over; infinite: there is none."""
+        """The first time at which a handler exceeds its timeout; infinite: no handler has one."""
         return min(self.bounds.values(), default=math.inf) if self.bounds else math.inf
 
     def wait_for_turn(self) -> None:
-        """Tell the engine soon, and with each renewal, that no handler has begun it."""
+        """Report to the engine soon, and with each renewal, that no handler has begun it."""
         self.waits = self.unsaid = True
         self.renewer.leave(self.key)
         self.renewer.sooner(self)
 
     def begins(self) -> None:
-        """Note that a handler is about to begin, as the engine is told by whoever calls this."""
+        """Note that a handler is about to begin; the caller reports that to the engine."""
         self.waits = self.unsaid = False
 
     def outlived(self, before: Grant | None, id: int) -> None:
-        """Take it that a message is not suspect if this client held the lease that ran out: its
-        process lives, and need not handle it alone (clause 9). Only if it was to be renewed and was
-        not, for the engine was away: a handler that lets leases run out uses its attempts."""
+        """Treat a message as not suspect if this client held the lease that expired: its process
+        lives, and need not handle it alone (clause 9). Only if a renewal was due and failed because
+        the engine was unreachable: a handler that lets leases expire uses up its attempts."""
         if before is None or not self.alone or before.alone or before.forks != forks.count:
             return
         if before.renew and before.deadline <= time.monotonic():
@@ -139,20 +140,21 @@ class Grant:
             self.renewer.abandon(self.handle, wire.releasing(before.token, id))
 
     def extended(self, seconds: float, started: float) -> None:
-        """Note that it lasts so long from then on; it is renewed for ``SHORTEST`` at least."""
+        """Note that it lasts this long from then on; it is renewed for ``SHORTEST`` at least."""
         self.seconds = max(seconds, SHORTEST)
         self.deadline = started + seconds
         self.renewer.enter(self)
 
     def stop_renewing(self) -> None:
-        """Renew it no more: it runs out at its deadline, unless it is extended before."""
+        """Stop renewing it: it expires at its deadline, unless it is extended before."""
         self.renew = False
         self.renewer.leave(self.key)
 
     def bound(self, id: int, until: float | None) -> None:
-        """Set the time at which the time of a message's handler is over; None: it has ended.
+        """Set the time at which a message's handler exceeds its timeout; None: it has ended.
 
-        Beyond it nothing is renewed without the interpreter, where nobody could revoke the lease.
+        After that time nothing is renewed without the interpreter, when the lease could not be
+        revoked.
         """
         if self.bounds is None:
             self.bounds = {}
@@ -166,8 +168,8 @@ class Grant:
 class LeaseRenewer:
     """The leases that one face of a client holds.
 
-    `ring` is called when there is something to do before the time that `tick` named; out of
-    destructors too, so it must take no lock.
+    `ring` is called when there is work before the time that `tick` returned; also from destructors,
+    so it must not take a lock.
     """
 
     def __init__(
@@ -179,20 +181,20 @@ class LeaseRenewer:
         self._native = native
         self._held: dict[int, weakref.ref[Grant]] = {}
         self.abandoned: collections.deque[tuple[Handle, wire.Settlement]] = collections.deque()
-        """Settlements of leases that were dropped, not yet made."""
+        """Settlements of dropped leases that were not sent yet."""
         self.failures = 0
         """Renewals that the engine did not answer, or refused."""
         self._used = False
-        """Something was held since the last look."""
+        """A lease was held since the last check."""
         self._watches: dict[int, Watch] = {}
-        """By the put that began it, those that have a look to come."""
+        """Watches with a check to come, by the put that began them."""
         self._next: float | None = None
-        """The time at which `tick` runs next; None: when it is rung."""
+        """The time at which `tick` runs next; None: when `ring` is called."""
 
     def hold(self, grant: Grant) -> None:
         """Renew a lease until it is let go, settled, or garbage."""
         self._used = True
-        # One that became garbage is forgotten with the next look.
+        # A collected lease is removed with the next check.
         self._held[grant.key] = weakref.ref(grant)
         self.enter(grant)
         due = grant.due
@@ -201,7 +203,7 @@ class LeaseRenewer:
             self._ring()
 
     def noted(self, watch: Watch, id: int) -> None:
-        """Note that a message was put into a queue that is watched."""
+        """Note that a message was put into a watched queue."""
         if watch.noted(id):
             self._watches[id] = watch
             due = watch.due
@@ -210,8 +212,8 @@ class LeaseRenewer:
                 self._ring()
 
     def lose(self, queue: str, id: int, token: int | None = None) -> Grant | None:
-        """Note that the leases of a message by other tokens than this one are lost. Return one that
-        was held until now."""
+        """Note that the leases of a message with other tokens than this one are lost. Return one
+        that was held until now."""
         found: Grant | None = None
         for reference in list(self._held.values()):
             grant = reference()
@@ -226,19 +228,20 @@ class LeaseRenewer:
         return found
 
     def revoked(self, queue: str, id: int, token: int) -> None:
-        """Note that the lease of a message by this token is lost; one by another is not."""
+        """Note that the lease of a message with this token is lost; a lease with another token is
+        not."""
         for reference in list(self._held.values()):
             grant = reference()
             if grant is not None and grant.token == token and grant.handle.name == queue:
                 grant.out.discard(id)
 
     def let_go(self, grant: Grant) -> None:
-        """Forget a lease: nothing of it is out any more."""
+        """Forget a lease: it has no open message."""
         self._held.pop(grant.key, None)
         self.leave(grant.key)
 
     def enter(self, grant: Grant) -> None:
-        """Enter a lease with the native thread, or tell it that the lease was renewed."""
+        """Register a lease with the native thread, or note there that it was renewed."""
         if self._native is not None and grant.is_entered:
             queue = grant.handle.key
             engine = grant.handle.engine
@@ -254,20 +257,20 @@ class LeaseRenewer:
                 self.bound(grant)
 
     def leave(self, key: int) -> None:
-        """Have the native thread forget a lease."""
+        """Remove a lease from the native thread."""
         if self._native is not None:
             self._native.let_go(key)
 
     def bound(self, grant: Grant) -> None:
-        """Tell the native thread when the time of the lease's handlers is over."""
+        """Pass to the native thread the time at which the lease's handlers exceed their timeout."""
         if self._native is not None:
             until = None
             while until != (until := grant.until):
-                # Handlers on several threads: whoever sets it last has looked again.
+                # Handlers run on several threads: the last to set it has read the newest value.
                 self._native.bound(grant.key, until)
 
     def rest(self) -> None:
-        """Renew nothing natively that is held now, until it is renewed here again."""
+        """Stop renewing the present leases natively until they are renewed here again."""
         for key in list(self._held):
             self.leave(key)
 
@@ -288,21 +291,21 @@ class LeaseRenewer:
 
     @property
     def has_abandoned(self) -> bool:
-        """Something dropped is not settled yet."""
+        """A dropped lease is not settled yet."""
         return bool(self.abandoned)
 
     def settle_abandoned(self, session: Session[Any]) -> Request[None]:
-        """Settle what was dropped; one at a time runs this, and others wait for it."""
+        """Settle the dropped leases; one caller at a time runs this, and others wait for it."""
         while self.abandoned:
-            # Left there until it is settled: others see that they have to wait.
+            # Left there until it is settled: others see that they must wait.
             first = handle, settlement = self.abandoned[0]
             try:
                 yield from handle.settle(session, [settlement])
             except InterlockError as error:
-                # It runs out by itself.
+                # It expires by itself.
                 log.warning("queue %r: a dropped lease: %s", handle.name, error)
             except (GeneratorExit, KeyboardInterrupt):
-                # Whoever ran this was interrupted. It may end long after, when the next is there.
+                # The caller was interrupted. It may end much later, when the next one is there.
                 raise
             except BaseException:
                 self._forget_abandoned(first)
@@ -310,12 +313,13 @@ class LeaseRenewer:
             self._forget_abandoned(first)
 
     def _forget_abandoned(self, one: tuple[Handle, wire.Settlement]) -> None:
-        # By what it is: who was interrupted here has left it to another, who may be done with it.
+        # By identity: an interrupted caller has left it to another, which may be done with it.
         if self.abandoned and self.abandoned[0] is one:
             self.abandoned.popleft()
 
     def tick(self, session: Session[Any]) -> Request[float | None]:
-        """Do what is due; return in how many seconds more will be, None: when it is rung."""
+        """Do the work that is due; return the seconds until the next; None: until `ring` is
+        called."""
         now = time.monotonic()
         for key, reference in list(self._held.items()):
             grant = reference()
@@ -324,11 +328,11 @@ class LeaseRenewer:
                 self.leave(key)
             elif grant.renew and not grant.lost and grant.due <= now:
                 yield from self._renew(session, grant)
-            # No name may keep it from being garbage while the renewer sleeps.
+            # No variable may keep it alive while the renewer sleeps.
             del grant
         yield from self._look(session)
         self._hear()
-        # Before the look: what is held from here on rings, even if it is not seen.
+        # Before the check: a lease held from here on rings, even if it is not seen.
         self._next = None
         self._next = min(
             (
@@ -339,7 +343,7 @@ class LeaseRenewer:
             default=None,
         )
         if self._next is None and self._used:
-            # Somebody holds one for a moment and will hold the next: to be rung for each is dear.
+            # A program holds leases for moments, one after another: ringing for each is expensive.
             self._next = time.monotonic() + _IDLE
         self._used = False
         looks = [watch.due for watch in list(self._watches.values()) if watch.due is not None]
@@ -355,7 +359,7 @@ class LeaseRenewer:
                 log.warning("a lease that was overdue could not be renewed natively: %s", error)
 
     def _look(self, session: Session[Any]) -> Request[None]:
-        """Report what has become slow, or deep."""
+        """Report queues that have become slow or deep."""
         now = time.monotonic()
         for key, watch in list(self._watches.items()):
             if watch.due is not None and watch.due <= now:
@@ -394,7 +398,7 @@ class LeaseRenewer:
                 error,
                 extra={"queue": handle.name, "token": grant.token},
             )
-            # Again soon, as long as there is hope.
+            # Again soon, while the lease may still be valid.
             grant.lost = grant.deadline <= time.monotonic()
             if grant.lost:
                 self.leave(grant.key)
@@ -410,8 +414,8 @@ class LeaseRenewer:
                 sorted(grant.out),
                 extra={"queue": handle.name, "token": grant.token},
             )
-            # Too late to settle anything, but the engine sees that this process lives: what was
-            # leased has not ended it.
+            # Too late to settle anything, but it shows the engine that this process lives: the
+            # leased messages have not ended it.
             alive = [wire.releasing(grant.token, id) for id in grant.out]
             with contextlib.suppress(InterlockError):
                 yield from handle.settle(session, alive)
