@@ -201,6 +201,13 @@ impl LogPort for Bridge {
         let mut state = self.shared.lock();
         state.order += 1;
         state.reads = Some(position);
+        // What was read before and is not read any more says nothing about the log as it is now: an entry
+        // under way may rightly come below it.
+        let read = position.map(|position| position.id);
+        let State { flying, queue, .. } = &mut *state;
+        for one in flying.iter_mut().chain(queue.iter_mut().map(|one| &mut one.flying)) {
+            one.floor = read.min(one.floor);
+        }
         // What was read for the old position is not to be heard.
         state.events.retain(|event| !matches!(event, Event::Read { .. }));
         state.read = 0;

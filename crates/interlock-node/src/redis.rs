@@ -249,6 +249,12 @@ impl LogPort for Log {
             self.reader.close();
         }
         self.reading.read_from(position);
+        // What was read before and is not read any more says nothing about the log as it is now: an entry
+        // under way may rightly come below it.
+        let read = self.reading.id();
+        for (_, floor) in &mut self.flying {
+            *floor = read.min(*floor);
+        }
     }
 
     fn ask_ends(&mut self) -> bool {

@@ -251,6 +251,29 @@ fn an_id_that_is_not_above_what_was_read_is_a_lost_tail() {
 }
 
 #[test]
+fn an_entry_under_way_may_come_below_what_was_read_before_going_back() {
+    let server = Server::start("redis-server", &[]);
+    let key = String::from_utf8_lossy(server::STREAM).into_owned();
+    let mut log = filled(&server, &["99999999999999-5"]);
+    server.say(&format!("MULTI\r\nDEL {key}\r\nXADD {key} 99999999999999-2 e x\r\nEXEC"));
+    log.append(b"y").unwrap();
+    // Its owner has noticed, and reads the log from its beginning.
+    log.read_from(None);
+    let mut read = Vec::new();
+    while read.len() < 2 {
+        until(&mut log, |event| match event {
+            Event::Trouble(trouble) => panic!("{trouble}"),
+            Event::Read { entries, .. } => {
+                read.extend(entries.into_iter().map(|entry| entry.bytes));
+                Some(())
+            }
+            _ => None,
+        });
+    }
+    assert_eq!(read, [b"x", b"y"]);
+}
+
+#[test]
 fn a_log_that_does_not_begin_with_its_first_entry_was_trimmed() {
     let server = Server::start("redis-server", &[]);
     server.add("5-1", "genesis");

@@ -292,6 +292,7 @@ class Chaos:
     def drain(self, _fault: Fault, node: Node) -> Undo | None:
         """Out of service, and ended, as an operator does it."""
         self._cluster.ask_lightly(node, "NODE", "DRAIN")
+        node.ends = True  # It takes no more writes, whenever all is healed.
 
         def undo() -> None:
             node.kill()
