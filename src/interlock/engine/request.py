@@ -1,8 +1,8 @@
 """A request to an engine, described once for threads and for asyncio.
 
-It is a generator: it yields what has to be done with the world, an `Ask` or a `Nap`, is sent what
-came of it, and returns the answer. Two drivers run it, one that blocks and one that awaits;
-everything else, what is sent when, repeated how often and given up when, is in requests.
+It is a generator: it yields each I/O operation, an `Ask` or a `Nap`, receives its outcome, and
+returns the answer. Two drivers run it, one that blocks and one that awaits; everything else, such
+as order, repetition and giving up, is in requests.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ R = TypeVar("R")
 
 Argument = str | bytes | int
 Reply = Any
-"""Of a function a list of bytes; of other commands what they answer."""
+"""A list of bytes for a function; the reply itself for other commands."""
 
 
 @dataclass(slots=True)
 class Ask:
-    """Send a command to a server, and give its reply; raises Broken or Refused into the request."""
+    """Send a command to a server, and return its reply; raise Broken or Refused in the request."""
 
     address: str
     command: tuple[Argument, ...]
     timeout: float
     """Seconds for connecting, sending and the whole reply."""
     before: tuple[Argument, ...] = ()
-    """A command that waits, sent in one go with `command`, which the server takes up when that
-    is over: so what it was woken for comes without another round trip. Its reply is not given."""
+    """A waiting command, sent together with `command`, which the server begins when the wait is
+    over: so the result of a wake-up comes without another round trip. Its own reply is not
+    returned."""
     nudge: float = 0
-    """Seconds after which the server is sent a PING behind it, if the first of the two is not
-    replied to; 0: none. Redis looks for commands whose wait is over when anything comes in, else
-    ten times a second."""
+    """Seconds after which a PING is sent to the server, if the first of the two is not answered; 0:
+    none. Redis looks for expired waits when any command arrives, otherwise ten times a second."""
 
 
 @dataclass(slots=True)
 class AskAll(Ask):
-    """Send commands in one go, and give their replies, errors as Refused among them.
+    """Send commands together, and return their replies, with errors as Refused.
 
-    For threads alone. Raises Broken into the request where not all replies came in time.
+    For threads alone. Raises Broken in the request if not all replies came in time.
     """
 
     commands: tuple[tuple[Argument, ...], ...] = ()
@@ -47,7 +47,7 @@ class AskAll(Ask):
 
 @dataclass(slots=True)
 class Nap:
-    """Do nothing for so many seconds."""
+    """Sleep for this many seconds."""
 
     seconds: float
 
@@ -56,12 +56,12 @@ Request = Generator["Ask | Nap", Reply, R]
 
 
 class Broken(Exception):
-    """No reply came: the connection could not be made, was lost, or the time was up."""
+    """No reply came: the connection could not be made, was lost, or the time was over."""
 
     def __init__(self, reason: str, sent: bool) -> None:
         super().__init__(reason)
         self.sent = sent
-        """The command may have been done."""
+        """The command may have taken effect."""
 
 
 class Refused(Exception):
@@ -74,7 +74,7 @@ class Refused(Exception):
 
 
 class Abandoned(Exception):
-    """Raised into a request whose caller has gone: it undoes what nobody will look at, and ends.
+    """Raised in a request whose caller has left: it undoes unused effects, and ends.
 
-    What it still yields then is done in the background.
+    Operations that it still yields run in the background.
     """

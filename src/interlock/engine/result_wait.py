@@ -1,13 +1,13 @@
-"""Finds out that a handler waits for a result that can never come (contract, clause 25).
+"""Detects that a handler waits for a result that can never come (contract, clause 25).
 
 A handler that waits for the result of a message keeps its place in its worker or consumer. If all
 places that could run that message are kept by handlers that wait likewise, or if the message waits
-behind the handler's own, the wait would never end. It is looked for while the handler waits, by
-what this process knows of its own handlers and what the engine says of the rest.
+behind the handler's own, the wait would never end. The search runs while the handler waits. It uses
+this process's knowledge of its own handlers, and the engine's of the rest.
 
-The handler that began to wait last gets WouldDeadlock, once two looks in a row have found the same:
-a handler that is idle would have taken the message in between. If others serve the queue too, whose
-handlers this process does not see, the chain is logged instead.
+The handler that began to wait last gets WouldDeadlock, once two checks in a row have found the
+same: an idle handler would have taken the message in between. If other processes serve the queue
+too, whose handlers are not visible here, the chain is only logged.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _log = logging.getLogger("interlock.worker")
 _numbers = itertools.count()
 
 FIRST_LOOK = 0.25
-"""Seconds from the beginning of a wait to the first look; then twice as long each time."""
+"""Seconds from the beginning of a wait to the first check; the interval then doubles each time."""
 LONGEST_LOOK = 8.0
 MOST_QUEUES = 1000
 """Queues of an engine that are searched for announcements of workers, one round trip each."""
 MOST_WAITS = 1000
-"""Handlers that are followed; where more of them wait nothing is found."""
+"""Maximum number of handlers to follow; if more of them wait, nothing is found."""
 PAGE = 100
 """Announcements of one round trip, and messages of an explanation."""
 
@@ -59,12 +59,12 @@ class Taker:
         _takers.add(self)
 
     def close(self) -> None:
-        """Note that it takes nothing any more."""
+        """Note that it takes no further messages."""
         _takers.discard(self)
 
 
 class Relay(Protocol):
-    """Tells the worker of this process, which is one of its pool, of waits in handlers here."""
+    """Reports waits in handlers of this process to the worker whose pool it belongs to."""
 
     def began(self, wait: ResultWait) -> None:
         """Note that a handler waits."""
@@ -73,7 +73,7 @@ class Relay(Protocol):
         """Note that it waits no longer."""
 
     def look(self, wait: ResultWait) -> None:
-        """Have the worker look; raise what it raises."""
+        """Make the worker check; raise its error."""
 
 
 relay: Relay | None = None
@@ -86,7 +86,8 @@ class ResultWait:
 
     @classmethod
     def of_caller(cls, handle: Handle, id: int) -> ResultWait | None:
-        """Return the wait of the calling handler for a message; None if the caller is none."""
+        """Return the wait of the calling handler for a message; None if the caller is not a
+        handler."""
         lease: Any = _current.get(None)
         if lease.__class__ is tuple:
             batch, place = lease
@@ -98,12 +99,12 @@ class ResultWait:
     def __init__(self, engine: Engine, queue: str, id: int, own: tuple[str, int]) -> None:
         self._engine, self.engine = engine, _same(engine)
         self.queue, self.id = queue, id
-        """The message that is waited for."""
+        """The message whose result is awaited."""
         self.own = own
-        """The message that is handled meanwhile."""
+        """The message that is being handled meanwhile."""
         self.number = next(_numbers)
         self._found: tuple[Any, ...] = ()
-        """The findings of the last look."""
+        """The findings of the last check."""
         self._logged = False
 
     def __enter__(self) -> ResultWait:
@@ -127,7 +128,7 @@ class ResultWait:
         except WouldDeadlock:
             raise
         except InterlockError:
-            # The wait itself says what is wrong with the engine; and who may not ask is not told.
+            # The wait itself reports an engine's fault; a user who may not read is not told.
             self._found = ()
 
     def _look(self, session: Session[Any]) -> Request[None]:
@@ -150,7 +151,7 @@ class ResultWait:
                 break
             stuck = left
         if self not in stuck or any(wait.number > self.number for wait in stuck):
-            # The last one to wait is told; when it has failed its place is free for others.
+            # The last one to wait gets the error; when it has failed, its place is free for others.
             return
         steps = list(_chain(self, roots, stuck))
         found = tuple((wait, root.id) for wait, root in steps)
@@ -170,7 +171,8 @@ class ResultWait:
             )  # fmt: skip
 
     def _roots(self, session: Session[Any], wait: ResultWait) -> Request[list[ExplainNode]]:
-        """Return what a message waits for in the end, or itself; nothing if that is not known."""
+        """Return the message that blocks another in the end, or itself; None if that is not
+        known."""
         call = self._engine.calls(session, key(wait.queue))
         found = yield from wire_queue.explain(call, "id", wait.id, PAGE)
         if found is None or found.truncated:
@@ -178,7 +180,7 @@ class ResultWait:
         return [node for node in found.nodes if not node.blocked and not node.paused]
 
     def _others_take(self, session: Session[Any], queue: str) -> Request[bool]:
-        """Return whether others than the takers of this process may take from a queue."""
+        """Return whether others than the takers of this process may lease from a queue."""
         if self._engine.memory is not None:
             return False
         counts = yield from wire_queue.stats(self._engine.calls(session, key(queue)))
@@ -193,7 +195,7 @@ class ResultWait:
                 if (yield from self._others_say_so(session, queue, name)):
                     return True
             except InterlockError:
-                # It may have gone, or is not for this user.
+                # It may have ended, or this user may not read it.
                 return True
         return False
 
@@ -231,8 +233,7 @@ def _chain(
     roots: dict[ResultWait, list[ExplainNode]],
     stuck: set[ResultWait],
 ) -> Iterator[tuple[ResultWait, ExplainNode]]:
-    """Yield each wait with what it waits for in the end, until one needs a handler or it is a
-    circle."""
+    """Yield each wait with its final blocker, until one needs a handler or a cycle is found."""
     wait, seen = first, {first}
     while True:
         root = next(one for one in roots[wait] if _is_stuck(wait, one, stuck))
@@ -245,11 +246,11 @@ def _chain(
 
 
 def _is_stuck(wait: ResultWait, root: ExplainNode, stuck: Iterable[ResultWait]) -> bool:
-    """Return whether what a message waits for never ends if these waits do not."""
+    """Return whether the blockers of a message never end if these waits do not."""
     if root.state == "leased":
         return any(one.own == (wait.queue, root.id) for one in stuck)
     if root.state != "ready":
-        # It changes by itself, or an operator changes it.
+        # It changes by itself, or by an operator.
         return False
     takers, queues = _serving(wait.engine, wait.queue)
     kept = {one.own for one in stuck if one.own[0] in queues}
@@ -257,8 +258,8 @@ def _is_stuck(wait: ResultWait, root: ExplainNode, stuck: Iterable[ResultWait]) 
 
 
 def _serving(engine: object, queue: str) -> tuple[list[Taker], set[str]]:
-    """Return the takers of a queue here, and those that share a queue with them, for it is not
-    known which of these a handler's place belongs to; and all their queues."""
+    """Return the takers of a queue here, and those that share a queue with them, because it is not
+    known to which of them a handler's place belongs; and all their queues."""
     here = [taker for taker in list(_takers) if taker.engine == engine]
     queues, takers = {queue}, list[Taker]()
     while more := [one for one in here if one not in takers and one.queues & queues]:
@@ -268,7 +269,7 @@ def _serving(engine: object, queue: str) -> tuple[list[Taker], set[str]]:
 
 
 def _same(engine: Engine) -> object:
-    """Return what is equal for clients of the same engine."""
+    """Return a value that is equal for clients of the same engine."""
     return engine.target.shown if engine.memory is None else engine.memory
 
 
@@ -282,5 +283,5 @@ def _place(worker: Announced) -> tuple[object, object]:
 
 
 SHOWN = 10
-"""Handlers of a chain that are named."""
+"""Number of handlers of a chain that are named."""
 ADVICE = "Return first, give result() a timeout, or have more handlers"

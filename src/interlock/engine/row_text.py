@@ -23,7 +23,7 @@ class RowText(Generic[W]):
         """Return the texts of a row's columns, in their order.
 
         Raises:
-            TypeError, ValueError: it is no such row, or a column cannot hold its value.
+            TypeError, ValueError: it is not such a row, or a column cannot hold its value.
         """
         if not isinstance(row, self.row):
             raise TypeError(f"the row is {type(row).__name__}; allowed: {self.row.__qualname__}")
@@ -36,10 +36,10 @@ class RowText(Generic[W]):
                 for word in pair]  # fmt: skip
 
     def read(self, texts: Any) -> W:
-        """Return the row of what a hub answered.
+        """Return the row of a hub's answer.
 
         Raises:
-            EngineUnavailable: that is no row.
+            EngineUnavailable: that is not a row.
         """
         columns = self.schema.columns
         if not isinstance(texts, list) or len(texts) != len(columns):
@@ -95,10 +95,10 @@ def column_text(column: Column, value: object) -> bytes:
 
 
 def column_value(column: Column, text: Any) -> Any:
-    """Return the value of a text, or of a number that a hub answered.
+    """Return the value of a text, or of a number in a hub's answer.
 
     Raises:
-        EngineUnavailable: it is none of the column's type.
+        EngineUnavailable: it does not fit the column's type.
     """
     try:
         match column.kind:
@@ -120,7 +120,7 @@ def increment(column: Column, by: object) -> bytes:
     """Return the text of an increment.
 
     Raises:
-        TypeError: the column is no number, or this is none.
+        TypeError: the column or the increment is not a number.
     """
     if column.kind in ("bool", "str", "bytes"):
         raise TypeError(f"incr(): column {column.name} is {column}; allowed: a number")
@@ -136,7 +136,7 @@ def increment(column: Column, by: object) -> bytes:
         raise TypeError(f"{name} is {type(by).__name__}; allowed: int")
     if -(2**64) < by < 2**64:
         return b"%d" % by
-    # What no column reaches is beyond all of them, and wraps by the bits that a column has.
+    # Out of range for every column, and wraps by the column's number of bits.
     return b"%d" % (by % 2**64 + (2**100 if by > 0 else -(2**100)))
 
 

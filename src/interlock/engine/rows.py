@@ -1,6 +1,6 @@
-"""The rows of a table by its name: what a handle asks for, wherever they are.
+"""The rows of a named table: the calls of a handle, wherever the table is.
 
-Each call is a request, as those of queues are, for threads and for asyncio alike.
+Each call is a request, as for queues, for threads and for asyncio alike.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ Overflow = Literal["raise", "wrap", "saturate"]
 OnFull = Literal["evict", "raise"]
 
 NONE: Final[Any] = object()
-"""Stands for what a row would have, if there were one."""
+"""Stands for the value of a row that does not exist."""
 
 
 class Rows(Protocol[W]):
     """The rows of one table. Keys are canonical: bytes."""
 
     def get_many(self, session: Session[Any], keys: Sequence[bytes]) -> Request[list[W | None]]:
-        """Return the rows of keys; None where there is none."""
+        """Return the rows of keys; None for a key without a row."""
 
     def set_many(self, session: Session[Any], rows: Sequence[tuple[bytes, W]]) -> Request[None]:
-        """Set rows, each by itself."""
+        """Set rows, each separately."""
 
     def set(
         self, session: Session[Any], key: bytes, row: W, ttl: float | None, only: Only | None
     ) -> Request[bool]:
-        """Set a row, and return whether it was done."""
+        """Set a row, and return whether it was set."""
 
     def delete(self, session: Session[Any], keys: Sequence[bytes]) -> Request[int]:
-        """Delete rows, and return how many there were."""
+        """Delete rows, and return how many existed."""
 
     def pop(self, session: Session[Any], key: bytes) -> Request[W | None]:
         """Delete a row and return it."""
 
     def contains(self, session: Session[Any], key: bytes) -> Request[bool]:
-        """Return whether there is a row."""
+        """Return whether the row exists."""
 
     def get_column(self, session: Session[Any], key: bytes, column: str) -> Request[Any]:
         """Return a column, or NONE."""
 
     def patch(self, session: Session[Any], key: bytes, columns: Mapping[str, Any]) -> Request[bool]:
-        """Set columns, and return whether there is a row."""
+        """Set columns, and return whether the row exists."""
 
     def incr(
         self, session: Session[Any], key: bytes, column: str, by: float, overflow: Overflow
     ) -> Request[Any]:
-        """Raise a column; return what it is then, or NONE."""
+        """Increase a column; return its new value, or NONE."""
 
     def compare_and_set(
         self, session: Session[Any], key: bytes, column: str, expected: Any, value: Any
     ) -> Request[bool | None]:
-        """Set a column if it is as expected; None: there is no row."""
+        """Set a column if it is as expected; None: the row does not exist."""
 
     def expire(self, session: Session[Any], key: bytes, ttl: float) -> Request[bool]:
-        """Have a row expire, and return whether it is there."""
+        """Set a row to expire, and return whether it exists."""
 
     def persist(self, session: Session[Any], key: bytes) -> Request[bool]:
-        """Have a row live for ever, and return whether it would have expired."""
+        """Keep a row forever, and return whether it would have expired."""
 
     def ttl(self, session: Session[Any], key: bytes) -> Request[float | None]:
-        """Return the seconds that a row has to live, None for ever, or NONE."""
+        """Return the seconds until a row expires, None for never, or NONE."""
 
     def touch(self, session: Session[Any], key: bytes) -> Request[bool]:
-        """Note an access, and return whether there is a row."""
+        """Note an access, and return whether the row exists."""
 
     def idle(self, session: Session[Any], key: bytes) -> Request[float]:
         """Return the seconds since a row was accessed, or NONE."""

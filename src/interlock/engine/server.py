@@ -22,11 +22,11 @@ R = TypeVar("R")
 Make = Callable[Concatenate[wire_queue.Call, P], Request[R]]
 Numbered = Callable[Concatenate["Engine", "Session[Any]", str, P], Request[R]]
 Installed = tuple[str, str, str]
-"""The address of a server, the release of its library, what was done; see `Operator.install`."""
+"""The address of a server, the release of its library, and the action; see `Operator.install`."""
 
 
 class Requests:
-    """Requests to an engine that are not about one queue alone, for both faces."""
+    """Requests to an engine that concern more than one queue, for both faces."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -83,7 +83,7 @@ class Server(Requests):
     ) -> list[list[bytes] | Refused]:
         """Call a function that only reads on many queues, many in one round trip.
 
-        Returns of each queue, in their order, the reply, or the error that came instead.
+        Return the reply for each queue, in their order, or the error in its place.
         """
         return self._client._sessions.run(None, self._call_each, function, queues, *arguments)
 
@@ -102,9 +102,9 @@ class Server(Requests):
         return self._client._sessions.run(None, self.all_queues)
 
     def remove(self, queue: str) -> None:
-        """Drop what is left of a queue that nobody uses any more.
+        """Drop the remains of a queue that is no longer used.
 
-        Only a server that keeps more of it than its messages has something left.
+        Only a server that keeps more of a queue than its messages has any.
         """
         self._client._sessions.run(None, self._remove, queue)
 
@@ -185,17 +185,17 @@ class Server(Requests):
 
 
 def _features(address: str, patience: float) -> Request[frozenset[str]]:
-    """Return the features that the server tells.
+    """Return the features that the server reports.
 
-    With `queues` it has its queues by name, and not among the keys of others.
+    A server with `queues` has a list of its queues' names, separate from other keys.
     """
     found = yield from _version(address, patience)
-    # A Redis that no client has given the library yet has no queues.
+    # A Redis without the library has no queues.
     return frozenset() if found is None else found.features
 
 
 def _version(address: str, patience: float) -> Request[Version | None]:
-    """Return the version of who answers there; None: a Redis without the library."""
+    """Return the version of the server; None: a Redis without the library."""
     try:
         return wire_queue.version((yield from _asked(address, patience, "FCALL", "il1_version", 0)))
     except InterlockError as error:
@@ -216,9 +216,9 @@ def _scanned(address: str, patience: float, pattern: str) -> Request[list[bytes]
 
 
 def _asked(address: str, patience: float, *command: Argument) -> Request[Any]:
-    """Ask, and for so many seconds again while the server refuses what passes.
+    """Send a command, and repeat it for up to ``seconds`` while the server's refusal is temporary.
 
-    Once more where the connection had ended: nothing that is asked here does harm twice.
+    Repeat it once if the connection had ended: all commands here may safely be repeated.
     """
     began = time.monotonic()
     stale = True
@@ -240,7 +240,7 @@ def _asked(address: str, patience: float, *command: Argument) -> Request[Any]:
 def _asked_all(
     address: str, patience: float, commands: tuple[tuple[Argument, ...], ...]
 ) -> Request[list[Any]]:
-    """Send commands that only read in one go; once more where the connection had ended."""
+    """Send commands that only read together; once more if the connection had ended."""
     found: list[Any]
     try:
         found = yield AskAll(address, (), patience, commands=commands)
@@ -261,16 +261,16 @@ def _failed(address: str, error: Refused | Broken) -> InterlockError:
 
 
 def key(queue: str) -> str:
-    """Return the key by which functions take a queue."""
+    """Return the key by which functions address a queue."""
     return f"il:{{{queue}}}"
 
 
 _NONE = Refused("ERR not asked")
 MANY = 128
-"""Calls that are sent in one go."""
+"""Number of calls that are sent together."""
 PAGE = 512
 TIMEOUT = 10.0
 SOON = 1.0
-"""Seconds within which a connection is found to have ended; later it is the server that is slow."""
+"""Seconds within which a closed connection is noticed; after that the server itself is slow."""
 PAUSE = 0.2
-"""Seconds after which is asked again what was refused for a while."""
+"""Seconds after which a temporarily refused command is repeated."""

@@ -1,4 +1,4 @@
-"""Settings of a Redis or Valkey under which queues lose messages: read, judged, and logged once."""
+"""Settings of a Redis or Valkey that endanger queues: read, judged, and logged once."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from interlock.engine.request import Ask, Refused, Request
 from interlock.watch import log
 
 _known: set[str] = set()
-"""Servers whose settings were looked at in this process."""
+"""Servers whose settings were checked in this process."""
 
 
 class Finding(NamedTuple):
-    """A setting of a server, and what follows from it."""
+    """A setting of a server, and its consequence."""
 
     setting: str
     value: str
     problem: str
-    """Empty: none."""
+    """Remedy; empty: none."""
     advice: str = ""
     warns: bool = False
-    """Told to who connects, too: by it the server drops messages unasked, or takes none."""
+    """Also reported to clients: with it the server drops messages unasked, or accepts none."""
 
 
 def found(address: str, timeout: float) -> Request[list[Finding] | str]:
@@ -38,7 +38,7 @@ def found(address: str, timeout: float) -> Request[list[Finding] | str]:
         lines = reply.decode(errors="replace").splitlines()
         told |= dict(line.partition(":")[::2] for line in lines if ":" in line)
     for name in ("save", "appendfsync"):
-        # INFO has neither. Many managed servers refuse CONFIG: of those they stay unknown.
+        # INFO has neither. Many managed servers refuse CONFIG; their settings remain unknown.
         with contextlib.suppress(Refused):
             reply = yield Ask(address, ("CONFIG", "GET", name), timeout)
             if isinstance(reply, list) and len(reply) == 2 and type(reply[1]) is bytes:
@@ -47,7 +47,7 @@ def found(address: str, timeout: float) -> Request[list[Finding] | str]:
 
 
 def judged(told: Mapping[str, str]) -> list[Finding]:
-    """Return the findings of what INFO and CONFIG GET tell."""
+    """Return the findings from INFO and CONFIG GET."""
     most, policy = told.get("maxmemory", "0"), told.get("maxmemory_policy", "noeviction")
     evicts = policy != "noeviction"
     log, role = told.get("aof_enabled", "0") == "1", told.get("role", "master")
@@ -95,9 +95,9 @@ LOST_SINCE = "a crash loses what came after the last snapshot"
 
 
 def watched(address: str, timeout: float) -> Request[None]:
-    """Look at a server's settings, once in this process, and warn of those that lose queues.
+    """Check a server's settings, once in this process, and warn of those that lose queues.
 
-    A user who may not read them is not stopped.
+    A missing right to read them is not an error.
     """
     if address in _known:
         return

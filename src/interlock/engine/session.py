@@ -1,7 +1,7 @@
 """A caller: a consumer's name, the number of its last call, and its connections.
 
-A session is taken for one call of a queue's method and given back when that is answered, so that
-each has one call under way at a time, as the wire asks.
+A session is taken for one call of a queue's method and returned when that is answered, so that each
+has one call in flight at a time, as the wire requires.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ class AnyLink(Protocol):
         """Close the connection if the server has closed it already."""
 
     def interrupt(self) -> None:
-        """End the call under way."""
+        """End the call in flight."""
 
     def close(self) -> None:
         """Close the connection."""
 
     def forget(self) -> None:
-        """Close what a fork has copied."""
+        """Close the copy that a fork has made."""
 
 
 L = TypeVar("L", bound=AnyLink)
 
 
 class Session(Generic[L]):
-    """One consumer. Only who has taken it uses it, but for `interrupt`."""
+    """One consumer. Only the thread or task that has taken it uses it, except for `interrupt`."""
 
     def __init__(self, consumer: bytes, link: Callable[[str], L], renewer: LeaseRenewer) -> None:
         self.consumer = consumer
         self.renewer = renewer
-        """The leases that are taken on it are held there."""
+        """The leases taken on it are held there."""
         self.calls = 0
-        """The number of its last call; who makes one raises it."""
+        """The number of its last call; the caller increments it."""
         self.interrupted = False
-        """Whoever it was taken by is to stop waiting."""
+        """The present user of the session is to stop waiting."""
         self.undo: Request[None] | None = None
-        """A request that undoes one in the middle of which Ctrl-C came."""
+        """The request that undoes one that Ctrl-C interrupted."""
         self.links: dict[str, L] = {}
         self.waiting: Link | None = None
-        """The connection on which a command was sent whose reply nobody has received yet."""
+        """The connection with a sent command whose reply has not been received yet."""
         self._link = link
 
     def link(self, address: str) -> L:
@@ -72,23 +72,23 @@ class Session(Generic[L]):
         return found
 
     def check(self, address: str) -> None:
-        """Close the connection to a server that has closed it, before something is sent on it."""
+        """Close the connection to a server that has closed its end, before sending on it."""
         if address in self.links:
             self.links[address].check()
 
     def drop(self, address: str) -> None:
-        """Close the connection to a server, which is to be made anew."""
+        """Close the connection to a server, so that a new one is made."""
         if address in self.links:
             self.links[address].close()
 
     def interrupt(self) -> None:
-        """End the wait under way, from any thread."""
+        """End the present wait, from any thread."""
         self.interrupted = True
         for link in list(self.links.values()):
             link.interrupt()
 
     def rest(self) -> None:
-        """End an interruption: it was given back, or is to undo something."""
+        """End an interruption: the session was returned, or is to undo a request."""
         if self.interrupted:
             self.interrupted = False
             for link in self.links.values():

@@ -1,7 +1,7 @@
-"""Calls on threads: the thread that makes one runs its request on a session of its own.
+"""Calls on threads: the calling thread runs its request on its own session.
 
-Its counterpart for asyncio is `loop`. Beside the sessions there is the thread that renews a
-client's leases, and gives back those that were dropped.
+The counterpart for asyncio is `loop`. One more thread renews a client's leases and returns those
+that were dropped.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Make = Callable[Concatenate[Session[Any], P], Request[R]]
 Leave = Callable[[Request[Any]], None]
-"""Is given a request whose caller goes in the middle of it; what it undoes is done elsewhere."""
+"""Sent into a request whose caller leaves in the middle of it; its cleanup runs elsewhere."""
 _LONGEST = 3600.0
 _AGAIN = 0.5
-"""Seconds after which an engine that was not there is tried again."""
+"""Seconds after which an unreachable engine is tried again."""
 
 
 class ThreadSessions:
@@ -46,10 +46,10 @@ class ThreadSessions:
         """False once it is closed."""
         self._forks = forks.count
         self._free: list[Session[Any]] = []
-        # Of each handle those who are in a call, so that closing it can wake them.
+        # The sessions in use, by handle, so that closing a handle can wake them.
         self._busy: dict[Session[Any], Handle | None] = {}
-        # Held while calls are ended, which is seldom; who gives a session back waits for it only
-        # then. (A signal handler may do so in the middle: so one that its thread can take again.)
+        # Held while calls are ended, which is rare; returning a session waits for it only then.
+        # (Reentrant, because a signal handler may do so in the middle.)
         self._ending = threading.RLock()
         self._ends = False
         self._lease_thread = LeaseThread(engine)
@@ -60,7 +60,7 @@ class ThreadSessions:
     ) -> R:
         """Run the request that `make` makes of a session and the arguments.
 
-        Who closes the handle `user` ends it.
+        Closing the handle `user` ends it.
 
         Raises:
             ShutDown: this, or the handle, is closed.
@@ -80,7 +80,8 @@ class ThreadSessions:
     def begin(
         self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
     ) -> Callable[[], R]:
-        """Run a request up to its first reply; return what runs the rest, once, on any thread."""
+        """Run a request up to its first reply; return the function that runs the rest, once, on any
+        thread."""
         session = self._taken(user)
         try:
             if self.renewer.abandoned:
@@ -137,20 +138,20 @@ class ThreadSessions:
         return session
 
     def _ended(self, session: Session[Any], left: list[Request[Any]]) -> None:
-        """Take back the session of a caller who is done.
+        """Take back the session of a finished caller.
 
         A request that the caller has left is finished on it first, on another thread.
         """
         if left or session.undo is not None:
-            # Ctrl-C, for instance: it does not wait for the engine; nor for a thread to start, as
+            # Ctrl-C, for instance: it waits neither for the engine nor for a thread to start, as
             # threading.Thread does, with a lock that a second one could leave taken.
             _thread.start_new_thread(self._finish, (left, session))
             return
         if self._busy.pop(session, _NOT_THERE) is _NOT_THERE:
-            # Taken before a fork: it is the parent's.
+            # Taken before a fork: it belongs to the parent.
             return
         if self._ends and self._forks == forks.count:
-            # It may be about to be interrupted, which is not for who takes it next.
+            # It may be about to be interrupted, which must not affect its next user.
             with self._ending:
                 pass
         if session.interrupted:
@@ -161,7 +162,7 @@ class ThreadSessions:
             session.close()
 
     def _finish(self, left: list[Request[Any]], session: Session[Any]) -> None:
-        """Run a request whose caller has gone to its end, or what undoes it."""
+        """Finish a request whose caller has left, or the request that undoes it."""
         undo, session.undo = session.undo, None
         with contextlib.suppress(Abandoned, InterlockError):
             if left:
@@ -187,9 +188,9 @@ class ThreadSessions:
 
 
 class LeaseThread:
-    """A renewer, and the daemon thread that runs it; started when there is something to do.
+    """A renewer, and the daemon thread that runs it; started when there is work.
 
-    It knows nothing of the client, so that a client that is forgotten ends it.
+    It has no reference to the client, so that collecting the client ends it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -201,19 +202,19 @@ class LeaseThread:
         self.renewer = LeaseRenewer(self.ring, engine.renewals())
 
     def settle_abandoned(self, session: Session[Any]) -> None:
-        """Settle what was dropped, or wait until somebody else has."""
+        """Settle the dropped leases, or wait until another thread has."""
         with self._settling:
             drive(self.renewer.settle_abandoned(session), session)
 
     def ring(self) -> None:
-        """Have the thread look; take no lock, for destructors call it too."""
+        """Make the thread check; takes no lock, because destructors call it too."""
         me = object()
         if self._started.setdefault("thread", me) is me:
             try:
                 # Not threading.Thread, whose start takes locks.
                 _thread.start_new_thread(self._renew_leases, ())
             except RuntimeError:
-                # The interpreter is ending, or there is no room for a thread.
+                # The interpreter is ending, or no thread can be started.
                 self._started.pop("thread", None)
         self._bell.put(None)
 
@@ -238,7 +239,7 @@ class LeaseThread:
         session.close()
 
     def _look(self, session: Session[Any]) -> float | None:
-        # A function of its own, so that no name holds a lease while the thread sleeps.
+        # A separate function, so that no variable holds a lease while the thread sleeps.
         try:
             self.settle_abandoned(session)
             return drive(self.renewer.tick(session), session)
@@ -257,8 +258,8 @@ def drive(request: Request[R], session: Session[Any]) -> R:
 def _begun(request: Request[Any], session: Session[Any]) -> object:
     """Run a request up to its first reply, which is not waited for.
 
-    Returns `_SENT` where the command is on its way, and otherwise the step that is still to be
-    done: there is no connection, or one of a kind that cannot send and receive apart; or `_End`.
+    Return `_SENT` if the command was sent, and otherwise the step that remains to be done, because
+    no connection exists or it cannot send and receive separately; or `_End`.
     """
     try:
         step = request.send(None)
@@ -273,7 +274,7 @@ def _begun(request: Request[Any], session: Session[Any]) -> object:
 
 
 def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave | None) -> R:
-    """Run a request on this thread, from a step on."""
+    """Run a request on this thread, starting from a step."""
     began = forks.count
     try:
         if step is _START:
@@ -317,7 +318,7 @@ def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave |
 
 
 def _of_the_parent() -> EngineUnavailable:
-    # The consumer, its numbers and what they lease are the parent's, and it goes on with them.
+    # The consumer, its numbers and its leases belong to the parent, which continues with them.
     return EngineUnavailable(
         "this process was forked in the middle of the call, which the parent continues; "
         "make it again if the child is to make one of its own",
@@ -326,7 +327,7 @@ def _of_the_parent() -> EngineUnavailable:
 
 
 class _End:
-    """The end of a request that asked for nothing."""
+    """The end of a request without an operation."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

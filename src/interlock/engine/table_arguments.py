@@ -1,4 +1,4 @@
-"""The arguments of calls to a table: checked before anything is asked."""
+"""The arguments of calls to a table: checked before the call is sent."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOST_BATCH = 1000
 
 
 def given_key(key: Any) -> bytes:
-    """Return the bytes of a key: of str, int and bytes, which are one space.
+    """Return the bytes of a key: str, int and bytes share one space.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: it is not a key.
     """
     named: Key = key
     return _core.canonical(named)
@@ -25,7 +25,7 @@ def given_keys(keys: Any) -> list[bytes]:
     """Return the bytes of keys.
 
     Raises:
-        TypeError, ValueError: these are no keys, or one key.
+        TypeError, ValueError: these are not keys, or a single key.
     """
     if isinstance(keys, str | bytes):
         kind = type(keys).__name__
@@ -34,7 +34,7 @@ def given_keys(keys: Any) -> list[bytes]:
 
 
 def check_name(name: object) -> None:
-    """Raise TypeError or ValueError if this is no name of a table."""
+    """Raise TypeError or ValueError if this is not a valid name of a table."""
     if not isinstance(name, str):
         raise TypeError(f"table(): name is {type(name).__name__}; allowed: str")
     size = len(name.encode(errors="replace"))
@@ -47,7 +47,7 @@ def check_name(name: object) -> None:
 
 
 def check_batch(batch: object) -> None:
-    """Raise TypeError or ValueError if so many rows cannot be asked for at once."""
+    """Raise TypeError or ValueError if this many rows cannot be requested at once."""
     if not isinstance(batch, int) or isinstance(batch, bool):
         raise TypeError(f"scan(): batch is {type(batch).__name__}; allowed: int")
     if not 1 <= batch <= MOST_BATCH:
@@ -55,7 +55,7 @@ def check_batch(batch: object) -> None:
 
 
 def check_word(argument: str, word: object, allowed: tuple[str | None, ...]) -> None:
-    """Raise ValueError if an argument is none of its words."""
+    """Raise ValueError if an argument is not one of its words."""
     if word not in allowed:
         words = ", ".join(repr(one) for one in allowed if one is not None)
         raise ValueError(f"{argument} is {word!r}; allowed: {words}")

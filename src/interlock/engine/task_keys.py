@@ -1,6 +1,6 @@
-"""The keys of a task's call: asked of a worker whose app declares the task.
+"""The keys of a task's call: computed by a worker whose app declares the task.
 
-Only the program knows the rule. A worker is asked by way of the engine, as for its stacks, and
+Only the program knows the rule. The request goes through the engine, as for stacks, and the worker
 answers with its next announcement.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The keys, or why nobody could compute them."""
+    """The keys, or the reason why they could not be computed."""
 
     keys: NewKeys | None
     text: str
@@ -81,7 +81,7 @@ def _answer(one: Announced, number: int | None) -> dict[str, Any] | None:
 
 
 def _keys(answer: dict[str, Any]) -> NewKeys | None:
-    # Anybody may announce: what is no list of base64 is no answer.
+    # Any program may announce: a malformed list of base64 is not an answer.
     with contextlib.suppress(KeyError, TypeError, ValueError, binascii.Error):
         exclusive, shared = (
             tuple(base64.b64decode(key, validate=True) for key in answer[name])
@@ -92,8 +92,8 @@ def _keys(answer: dict[str, Any]) -> NewKeys | None:
 
 
 MOST_ASKED = 4_096
-"""Bytes of a request, as an engine takes it."""
+"""Maximum length of a request in bytes, by the engine's limit."""
 MOST_WORKERS = 8
 PATIENCE = 6.0
-"""Seconds: a worker announces itself every two."""
+"""Seconds to wait: a worker announces itself every two."""
 LOOK = 0.1

@@ -1,7 +1,7 @@
-"""The end of an engine in memory that nobody has named: what is left in it is said to be lost.
+"""The end of an engine in memory that was not named: reports the messages that are lost with it.
 
-``connect()`` without a URL is for a queue within one program. Who has only forgotten to say where
-the engine is would lose all that it puts, without a word.
+``connect()`` without a URL is for a queue within one program. A program that merely lacks the
+engine's URL would otherwise lose all its messages silently.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["watch_end"]
 
 
 def watch_end(client: Client) -> Any:
-    """Have it told what is left when this client is collected or the process ends.
+    """Report the remaining messages when this client is collected or the process ends.
 
-    Returns what tells it before; it does so once.
+    Return a function that reports them earlier; the report is made once.
     """
     return weakref.finalize(client, _tell, client._again(), os.getpid())
 
 
 def _tell(client: Client, process: int) -> None:
     if process != os.getpid():
-        # The child of a fork: it is the parent's.
+        # The child of a fork: the engine belongs to the parent.
         return
     from interlock.engine.operator import Operator
     from interlock.engine.server import Server

@@ -9,9 +9,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 TIMEOUT = 5.0
 CLUSTER_TIMEOUT = 10.0
-"""Of a cluster of Interlock: another primary is found in it."""
+"""For a cluster of Interlock: another primary is found through it."""
 SHOWN = 200
-"""Characters of a URL that is none."""
+"""Number of characters that an error shows of an invalid URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +19,20 @@ class Members:
     """The nodes of a cluster of Interlock, which announce themselves in an engine."""
 
     cluster: str = ""
-    """Its name; empty: that of the table."""
+    """Name of the cluster; empty: the name of the table."""
     dc: str = ""
-    """The data centre whose nodes come first; empty: all are alike."""
+    """The data centre whose nodes are preferred; empty: no preference."""
     user: str = ""
     password: str | None = None
     tls: bool = False
     ca: str = ""
     timeout: float = 0.0
     linearizable: bool = False
-    """A read has all that any node answered before it began."""
+    """A read shows everything that any node answered before it began."""
 
     @property
     def target(self) -> Target:
-        """The address of a node, with the user, and all else that a connection to it needs."""
+        """The address of a node, the user, and everything else for a connection to it."""
         return Target(
             "server",
             "",
@@ -46,30 +46,30 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The location of an engine, and how to speak to it."""
+    """The location of an engine, and how to connect to it."""
 
     kind: Literal["memory", "server", "cluster"]
     shown: str
     """The URL without its password: for logs and errors."""
     addresses: tuple[str, ...] = ()
-    """``HOST:PORT`` or ``unix:PATH``; of a cluster some of its nodes."""
+    """``HOST:PORT`` or ``unix:PATH``; for a cluster some of its nodes."""
     name: str = ""
-    """Of an engine in memory; empty: one of its client's own."""
+    """Name of an engine in memory; empty: private to its client."""
     user: str = ""
     password: str | None = None
     db: int = 0
     tls: bool = False
     ca: str = ""
-    """The file of the authority that must have signed the server's certificate; empty: those that
-    this machine trusts."""
+    """File of the authority that must have signed the server's certificate; empty: the authorities
+    that this machine trusts."""
     timeout: float = TIMEOUT
-    """Seconds for a call beyond its wait."""
+    """Seconds for a call, in addition to its wait."""
     members: Members | None = None
-    """Of a cluster of Interlock, where its nodes are found."""
+    """For a cluster of Interlock, where its nodes are found."""
 
 
 def parse(url: str) -> Target:
-    """Parse a URL into its parts; ValueError, which shows no password, if it is none."""
+    """Parse a URL into its parts; ValueError, without the password, if it is invalid."""
     if not isinstance(url, str):
         raise TypeError(f"connect(): url is {type(url).__name__}; allowed: str or None")
     try:
@@ -95,7 +95,7 @@ def parse(url: str) -> Target:
 
 
 def without_password(url: str) -> str:
-    """Return a URL as it may be shown."""
+    """Return a URL that is safe to show."""
     shown = re.sub(r"(//[^/@]*?):[^/]*@", r"\1:***@", url)
     return re.sub(r"([?&]password=)[^&#]*", r"\1***", shown)
 
@@ -152,7 +152,7 @@ def _tcp(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
 
 
 def _members(url: str, parts: SplitResult, query: dict[str, str]) -> Target:
-    """Parse the URL of a cluster of Interlock: that of its engine, and who is asked for there."""
+    """Parse the URL of a cluster of Interlock: its engine, and the cluster to look for there."""
     path = [unquote(part) for part in parts.path.strip("/").split("/") if part]
     db = path.pop(0) if path and path[0].isdecimal() else ""
     cluster = path.pop(0) if path else ""
@@ -217,7 +217,7 @@ def _database(url: str, text: str) -> int:
 
 
 def _timeout(url: str, query: dict[str, str]) -> float:
-    """Return the timeout, the last of the options to be taken: what is left is unknown."""
+    """Return the timeout, the last of the options to be taken: any other option is unknown."""
     text = query.pop("timeout", str(TIMEOUT))
     if query:
         _wrong(url, f"it has the unknown option {_short(min(query))!r}")

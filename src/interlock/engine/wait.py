@@ -1,9 +1,9 @@
-"""Ways for a call to wait: the only module that knows who parks and who does not.
+"""Ways for a call to wait: the only module that knows which servers park.
 
-A server that parks is sent the wait and answers in its time. Redis answers at once; the caller then
-sleeps until the functions push to a list, and calls again. For work, or for room, the list is taken
-from with BLPOP: an element is for one, and who waits for room has a list of its own. For the end of
-messages it is moved onto itself with BLMOVE: an element is for all who wait for the same.
+A server that parks receives the wait and answers within it. Redis answers immediately; the caller
+then sleeps until the functions push to a list, and calls again. For work, or for room, BLPOP takes
+from the list: an element is for one waiter, and each waiter for room has its own list. For the end
+of messages BLMOVE moves it onto itself: an element is for all who wait for the same.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from interlock.engine.session import Session
 from interlock.engine.wire import Sleep
 
 CHUNK = 10.0
-"""Seconds of one wait; then the server is asked again. So a server that is gone without a word is
-noticed."""
+"""Seconds of one wait, after which the server is asked again. So a server that disappeared silently
+is noticed."""
 
 
 LATE = 0.002
-"""Seconds after a wait's end for which Redis may still take it as not over."""
+"""Seconds after a wait's end for which Redis may still consider it running."""
 
 
 def chunk(until: float | None) -> float:
-    """Return the seconds for which the next call is to wait."""
+    """Return the seconds that the next call is to wait."""
     return CHUNK if until is None else max(0.0, min(until - time.monotonic(), CHUNK))
 
 
 def over(until: float | None) -> bool:
-    """Return True if the time to wait is up."""
+    """Return True if the waiting time is over."""
     return until is not None and time.monotonic() >= until
 
 
 def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None) -> Sleep | None:
-    """Return the command that does `doze` in one go with the call behind it, and its seconds.
+    """Return the command that does `doze` together with the call after it, and its seconds.
 
-    None: it is not to be done here, or for no time; then `doze` is.
+    None: it is not possible here, or for no time; `doze` is used then.
     """
     seconds = wait if due is None else min(wait, due)
     if seconds <= 0 or not engine.knows_a_sleeper:
@@ -50,12 +50,12 @@ def sleep(engine: Engine, key: str, suffix: str, wait: float, due: float | None)
 def doze(
     engine: Engine, session: Session[Any], key: str, suffix: str, wait: float, due: float | None
 ) -> Request[None]:
-    """Sleep after a call that got nothing, until it is worth asking again.
+    """Sleep after a call without a result, until asking again may succeed.
 
     Args:
-        suffix: of the list: ``wake:any``, ``room:CONSUMER``, ``settled:all``.
-        wait: what that call was given.
-        due: seconds until something falls due, as it answered.
+        suffix: suffix of the list's name: ``wake:any``, ``room:CONSUMER``, ``settled:all``.
+        wait: the wait that was passed to that call.
+        due: seconds until something falls due, from its answer.
     """
     address = yield from engine.nodes.of(key, session, engine.target.timeout)
     server = engine.servers.get(address)
@@ -66,7 +66,7 @@ def doze(
         return
     if session.interrupted:
         raise Abandoned
-    # A BLPOP of 0 would be for ever; Redis counts its timeout in whole ms.
+    # A BLPOP of 0 would have no limit; Redis counts its timeout in whole ms.
     seconds = max(seconds, 0.001)
     started = time.monotonic()
     try:
@@ -76,7 +76,7 @@ def doze(
         if session.interrupted:
             raise Abandoned from None
         if isinstance(error, Refused) and time.monotonic() - started < 0.01:
-            # The call to come will say what is wrong; not at full speed, if it does not.
+            # The next call reports the fault; this limits the rate if it does not.
             yield Nap(0.05)
 
 

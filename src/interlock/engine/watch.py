@@ -1,12 +1,13 @@
-"""A client's unasked reports on its queues: that they are deep, or that something waits too long.
+"""A client's own reports on its queues: that they are deep, or that a message waits too long.
 
-In process the scheduler sees every message. Here a client looks at what it put itself: of one
-message in each quarter of `slow_wait` it remembers the id, and asks after it when that is over.
-Of what it leased and holds too long it asks who waits for that, for who put it may be gone.
-A key that is stuck is stuck for all that stands on it, so one of them is enough. A look costs one
-il1_stats, one il1_explain of each message remembered so long, and where the queue is deep one
-il1_hot and, if a key is in nearly all messages, an il1_scan of some; there is none while nothing
-is put.
+In process the scheduler sees every message. Here a client watches its own puts: of one message in
+each quarter of `slow_wait` it keeps the id, and asks about it when that time is over. For its own
+leases that it holds too long it asks which messages wait for them, because their senders may be
+gone.
+
+A blocked key blocks all its messages, so one of them is enough. A check costs one il1_stats, one
+il1_explain for each id kept and, if the queue is deep, one il1_hot and, if nearly all messages
+share a key, an il1_scan of some. Without puts there are no checks.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from interlock.engine.request import Request
 from interlock.engine.session import Session
 
 LONGEST = 15.0
-"""Seconds between two looks at most."""
+"""Maximum seconds between two checks."""
 _EXPLAINED = 20
 _WAITS = {"waiting", "ready", "backing_off", "held"}
 
 
 class Watch:
-    """The messages that one handle of a queue has put and not yet asked after."""
+    """The messages that one handle of a queue has put and not yet asked about."""
 
     def __init__(
         self, operations: Operations, slow_wait: float, warn_depth: int, warn_lane_depth: int
@@ -45,23 +46,23 @@ class Watch:
         self._put: collections.deque[tuple[int, float]] = collections.deque(maxlen=8)
         self._every = min(slow_wait / 4, LONGEST) if slow_wait else LONGEST
         self.next_put = self._next_kept = 0.0
-        """The time from which `noted` wants to know of a put, by time.monotonic()."""
+        """The time from which `noted` wants the next put, by time.monotonic()."""
         if not (slow_wait or warn_depth or warn_lane_depth):
             self.next_put = math.inf
         self.due: float | None = None
-        """The time of the next look, by time.monotonic(); None: not before the next put."""
+        """The time of the next check, by time.monotonic(); None: not before the next put."""
 
     def noted(self, id: int) -> bool:
         """Note that a message was put.
 
-        Returns whether there is a look to come that there was not before.
+        Return whether this made a check due that was not due before.
         """
         now = time.monotonic()
         if now < self.next_put:
             return False
         self.next_put = now + self._every
         if now >= self._next_kept:
-            # Four of them, whatever the limit, and so none is forgotten before it is asked after.
+            # Four per limit, so that each is checked before it is replaced.
             self._next_kept = now + self.slow_wait / 4
             self._put.append((id, now))
         if self.due is not None:
@@ -70,7 +71,7 @@ class Watch:
         return True
 
     def look(self, session: Session[Any]) -> Request[None]:
-        """Report what there is to say."""
+        """Report what the check finds."""
         self.due = None
         events: list[tuple[Any, ...]] = []
         counted = yield from self._operations.stats(session)
@@ -113,9 +114,9 @@ class Watch:
                 events.append(("lane_depth", key, stand))
 
     def _held_alone(self, session: Session[Any], keys: Sequence[bytes]) -> Request[bytes | None]:
-        """Return the one of these keys that nearly all messages hold exclusively, by a sample.
+        """Return the one of these keys that nearly all messages hold exclusively, from a sample.
 
-        Those that only read a key run side by side.
+        Messages that only read a key run side by side.
         """
         found: list[Stored] = []
         cursor = b"0"
@@ -136,7 +137,7 @@ def behind(
 ) -> Request[tuple[Any, ...] | None]:
     """Return the event of the first message that has waited too long for a key that this one holds.
 
-    None: none has. Who put it may be gone, and then nobody else says so.
+    None: no message has. Its sender may be gone, and then no other client reports it.
     """
     holder = yield from wire.peek(operations.on(session), id)
     if holder is None or holder.state != "leased":
@@ -155,12 +156,12 @@ def behind(
 
 
 _KEYS = 4
-"""Of a message that is handled too long, on so many it is looked for who waits."""
+"""Number of keys of a long-running message that are searched for waiters."""
 NEARLY_ALL = 0.9
-"""Of all messages: so many on one key are said to be serialised by it."""
+"""Share of all messages: with this many on one key, they count as serialised by it."""
 _SAMPLED = 16
-"""Messages by which it is judged how a key is held."""
+"""Number of messages sampled to judge how a key is held."""
 _PAGES = 8
-"""Calls for them at most: what a server goes through is not messages only."""
+"""Maximum number of calls for them: a server's scan step covers other fields too."""
 _LANES = 100
-"""Keys that are named at most, until the queue is not deep any more."""
+"""Maximum number of keys that are named until the queue is no longer deep."""

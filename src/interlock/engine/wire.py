@@ -1,7 +1,7 @@
-"""The format of wire version 1, of what puts, leases and settles: requests and their replies.
+"""The format of wire version 1 for puts, leases and settlements: requests and their replies.
 
-Nobody but this module and `wire_queue`, which has the rest, knows the format;
-docs/reference/engine-wire.md says what each part means. Times are µs here, and nowhere above.
+Only this module and `wire_queue`, which has the rest, know the format;
+docs/reference/engine-wire.md describes each part. Times are in µs here, and nowhere above.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 Settlement = tuple[Argument, ...]
 Sleep = tuple[tuple[Argument, ...], float]
-"""A command that waits, sent before a call in one go with it, and the seconds it waits at most."""
+"""A waiting command, sent together with the call after it, and its maximum seconds."""
 
 
 @dataclass(slots=True)
 class Message:
-    """A message as a put sends it."""
+    """A message in the form of a put."""
 
     payload: bytes
     keys: tuple[bytes, ...] = ()
@@ -37,7 +37,7 @@ class Message:
     """Names and values."""
 
     def arguments(self) -> tuple[Argument, ...]:
-        """Return the message as il1_put takes it."""
+        """Return the message in the form of il1_put."""
         keys, shared, options = self.keys, self.shared, self.options
         counts = (len(keys), len(shared), len(options) // 2)
         return (self.payload, *counts, *keys, *shared, *options)
@@ -45,7 +45,7 @@ class Message:
 
 @dataclass(slots=True)
 class Handed:
-    """A message as a lease hands it out."""
+    """A message in the form of a lease."""
 
     id: int
     sequence: int
@@ -54,13 +54,13 @@ class Handed:
     keys: frozenset[bytes]
     shared: frozenset[bytes]
     quiet: bool
-    """Whoever handles it says nothing of that."""
+    """Its handling is not logged."""
 
 
 class Leased:
-    """The answer to a call to lease; without messages, it says when to ask again.
+    """The answer to a lease call; without messages, it says when to ask again.
 
-    It keeps the reply: a message is made of its part of that when it is asked for.
+    It keeps the reply: a message object is made from its part of that on demand.
     """
 
     __slots__ = (
@@ -86,10 +86,10 @@ class Leased:
         self.due = due
         """Seconds until something falls due; None: nothing will."""
         self.sealed = sealed
-        """The queue is sealed, and nothing in it is unsettled."""
+        """The queue is sealed, and has no unsettled message."""
         self.alone = alone
-        """A lease of its one message ran out while its handler may have run: it is to be handled
-        alone in its process, so that it takes no other with it."""
+        """A lease of its only message expired while its handler may have run: it must be handled
+        alone in its process, so that it takes no other message down with it."""
         self._at = at
         self._messages: list[Handed] | None = None
 
@@ -101,7 +101,7 @@ class Leased:
         return self._messages
 
     def places(self) -> Sequence[int]:
-        """Return the place in the reply at which each message begins; see ``handed``."""
+        """Return the position in the reply at which each message begins; see ``handed``."""
         try:
             return _places(self.reply, self._at, self.count)
         except NOT_UNDERSTOOD:
@@ -109,7 +109,7 @@ class Leased:
 
 
 def micros(seconds: float) -> int:
-    """Return a duration as the wire has it."""
+    """Return a duration in the form of the wire."""
     return round(min(seconds, 1e9) * 1e6) if seconds else 0
 
 
@@ -124,7 +124,7 @@ def put_options(
     quiet: bool = False,
     retry: Retry | None = None,
 ) -> tuple[Argument, ...]:
-    """Return the names and values of a put; what is as usual is left out."""
+    """Return the names and values of a put; defaults are left out."""
     found: list[Argument] = []
     if priority:
         found += ["PRIORITY", priority]
@@ -146,7 +146,7 @@ def put_options(
 
 
 def policy(retry: Retry) -> list[Argument]:
-    """Return a retry policy, as a put or a declaration names it."""
+    """Return a retry policy in the form of a put or a declaration."""
     return [
         *("ATTEMPTS", retry.attempts or 0),
         *("FIRST", micros(retry.first)),
@@ -163,7 +163,7 @@ def acking(token: int, id: int, result: bytes | None = None) -> Settlement:
 
 
 def nacking(token: int, id: int, delay: float | None, error: str) -> Settlement:
-    """Return the settlement that puts the message back to its place after `delay` seconds.
+    """Return the settlement that returns the message to its position after `delay` seconds.
 
     None: after its policy's backoff.
     """
@@ -176,9 +176,9 @@ def rejecting(token: int, id: int, reason: str) -> Settlement:
 
 
 def exhausting(token: int, id: int, error: str) -> Settlement:
-    """Return the settlement that acts as if the message's attempts were used up.
+    """Return the settlement that treats the message's attempts as used up.
 
-    It is a dead letter then, or held, as its policy says.
+    It becomes a dead letter, or is held, by its policy.
     """
     return ("EXHAUST", token, id, text(error))
 
@@ -189,26 +189,26 @@ def dropping(token: int, id: int, reason: str) -> Settlement:
 
 
 def releasing(token: int, id: int) -> Settlement:
-    """Return the settlement that puts the message back to its place, as it was."""
+    """Return the settlement that returns the message to its position, unchanged."""
     return ("RELEASE", token, id)
 
 
 def deferring(token: int, id: int, delay: float) -> Settlement:
-    """Return the settlement that puts the message back to its place, as it was.
+    """Return the settlement that returns the message to its position, unchanged.
 
-    It is handed out again `delay` seconds later, and its lanes stay closed until then.
+    It is leased again `delay` seconds later, and its lanes stay closed until then.
     """
     return ("DEFER", token, id, micros(delay))
 
 
 def text(value: str) -> bytes:
-    """Return an error or a reason, cut to what the wire takes."""
+    """Return an error or a reason, cut to the limit of the wire."""
     return kept(value, MAX_ERROR).encode()
 
 
 def _as_before(one: Settlement) -> Settlement:
-    """Return a settlement as a server takes it that keeps shorter errors, and knows
-    neither DEFER nor DROP."""
+    """Return a settlement for an older server that keeps shorter errors, and knows neither DEFER
+    nor DROP."""
     if one[0] == "DEFER":
         return ("NACK", *one[1:], b"deferred")
     if one[0] == "DROP":
@@ -221,8 +221,8 @@ def _as_before(one: Settlement) -> Settlement:
 
 
 def parts(settlements: Sequence[Settlement]) -> list[Sequence[Settlement]]:
-    """Return the settlements as one call each takes them: in order, and as few parts as can be."""
-    # So few are within both bounds, whatever their results.
+    """Return the settlements split by call: in order, and in as few parts as possible."""
+    # This few are within both bounds, whatever their results.
     if len(settlements) <= _SURELY:
         return [settlements]
     found: list[Sequence[Settlement]] = []
@@ -268,13 +268,13 @@ def take(
     wait: float = 0,
     sleep: Sleep = ((), 0.0),
 ) -> Request[tuple[list[bytes], Leased]]:
-    """Call il1_next, or il1_lease where there is nothing to settle, under a number.
+    """Call il1_next, or il1_lease if there is nothing to settle, under a number.
 
     Args:
-        settlements: what one call takes; see `parts`.
-        lease: how many messages at most, the µs that their lease lasts, of which kind.
+        settlements: at most one call's; see `parts`.
+        lease: maximum number of messages, length of their lease in µs, and their kind.
 
-    Returns what became of each settlement, and the lease.
+    Returns the outcome of each settlement, and the lease.
     """
     before, asleep = sleep
     asked = (session.consumer, call, micros(wait), *lease)
@@ -293,13 +293,13 @@ def take(
 def settle(
     engine: Engine, session: Session[Any], key: str, settlements: Sequence[Settlement]
 ) -> Request[list[bytes]]:
-    """Call il1_settle, as often as so many need; return what became of each."""
+    """Call il1_settle, as often as needed for this many; return the outcome of each."""
     answers: list[bytes] = []
     for some in parts(settlements) if settlements else ():
         if engine.is_older:
             some = [_as_before(one) for one in some]
         number = session.calls = session.calls + 1
-        # As it nearly always is: one.
+        # The common case: one call.
         asked = some[0] if len(some) == 1 else [argument for one in some for argument in one]
         reply = yield from engine.call(session, "settle", key, session.consumer, number, *asked)
         if len(reply) != len(some):
@@ -311,7 +311,7 @@ def settle(
 def extend(
     engine: Engine, session: Session[Any], key: str, token: int, seconds: float, waits: bool = False
 ) -> Request[bool]:
-    """Call il1_extend; `waits`: no handler has begun it. Returns False if the lease is lost."""
+    """Call il1_extend; `waits`: no handler has begun it. Return False if the lease is lost."""
     waiting = ("waiting",) if waits else ()
     length = max(micros(seconds), 1)
     reply = yield from engine.call(session, "extend", key, token, length, *waiting)
@@ -319,7 +319,7 @@ def extend(
 
 
 def puts(reply: Sequence[bytes], count: int) -> list[Put]:
-    """Parse the reply of il1_put to so many messages."""
+    """Parse the reply of il1_put for this many messages."""
     try:
         if count == 1:
             id, known = reply
@@ -333,7 +333,7 @@ def puts(reply: Sequence[bytes], count: int) -> list[Put]:
 
 
 def leased(reply: Sequence[bytes], at: int = 0) -> Leased:
-    """Parse the reply of il1_lease, from `at` on."""
+    """Parse the reply of il1_lease, starting at `at`."""
     try:
         return _leased(reply, at)
     except NOT_UNDERSTOOD:
@@ -359,7 +359,7 @@ def _places(reply: Sequence[bytes], at: int, count: int) -> Sequence[int]:
         and reply[at + EXCLUSIVE :: size].count(keys) == count
         and reply[at + SHARED :: size].count(b"0") == count
     ):
-        # As it nearly always is: all have as many keys.
+        # The common case: all have the same number of keys.
         return range(at, len(reply), size)
     found = []
     for _ in range(count):
@@ -372,11 +372,11 @@ def _places(reply: Sequence[bytes], at: int, count: int) -> Sequence[int]:
 
 @understood
 def handed(reply: Sequence[bytes], at: int) -> Handed:
-    """Return the message that begins there in a reply."""
+    """Return the message at this position of a reply."""
     id, sequence, attempt, payload, exclusive, shared = reply[at : at + FIELDS]
     middle = at + FIELDS + int(exclusive)
     end = middle + int(shared)
-    # With a minus before it, of a quiet message.
+    # With a leading minus for a quiet message.
     number = int(attempt)
     return Handed(
         int(id),
@@ -391,7 +391,7 @@ def handed(reply: Sequence[bytes], at: int) -> Handed:
 
 @understood
 def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]:
-    """Parse the reply of il1_next: of each of so many settlements its answer, and the lease."""
+    """Parse the reply of il1_next: the answer to each of this many settlements, and the lease."""
     end = 1 + settled
     if int(reply[0]) != settled:
         raise ValueError
@@ -400,7 +400,7 @@ def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]
 
 @understood
 def answer(settled: bytes) -> str:
-    """Return the outcome of a message's settlement, in a word."""
+    """Return the outcome of a message's settlement, as a word."""
     return _ANSWERS[settled]
 
 
@@ -416,7 +416,7 @@ def first(reply: Sequence[bytes]) -> bytes:
 MAX_EXPLAINED = 1000
 _SURELY = MAX_CALL // (2 * MAX_PAYLOAD)
 ID, SEQUENCE, ATTEMPT, PAYLOAD, EXCLUSIVE, SHARED = range(6)
-"""The parts of a message in the reply of a lease, behind which its keys stand."""
+"""Number of parts of a message in the reply of a lease before its keys."""
 FIELDS = 6
 ACKED, LOST = b"ACKED", b"LEASELOST"
 _ANSWERS = {

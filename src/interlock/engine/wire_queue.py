@@ -1,7 +1,7 @@
-"""The format of wire version 1, of what watches and operates a queue: requests and their replies.
+"""The format of wire version 1 for watching and operating a queue: requests and their replies.
 
-Each request is given `call`, which calls a function of one queue and gives its reply. What puts,
-leases and settles is in `wire`.
+Each request receives `call`, which calls a function of one queue and returns its reply. Puts,
+leases and settlements are in `wire`.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Call(Protocol):
 
 
 def stats(call: Call) -> Request[dict[str, int]]:
-    """Return all that il1_stats counts, by name; and `time`, the engine's, µs since 1970."""
+    """Return all counts of il1_stats, by name; and `time`, the engine's, µs since 1970."""
     return numbers((yield from call("stats")))
 
 
 def configured(call: Call, *options: Argument) -> Request[dict[str, str]]:
-    """Declare options, names and values; return those that hold then, by name."""
+    """Declare options, names and values; return the options in force, by name."""
     return words((yield from call("configure", *options)))
 
 
@@ -67,19 +67,19 @@ def scan(
 
 
 def scan_ids(call: Call, after: int, ids: Sequence[int]) -> Request[tuple[int, list[Stored]]]:
-    """Return the unsettled messages among those with these rising ids, as far as one reply holds
+    """Return the unsettled messages among those with these ascending ids, as far as one reply holds
     them, and the id that ends the reply; 0 if it holds all."""
     cursor, found = scanned((yield from call("scan", after, len(ids), "ids", *ids)))
     return int(cursor), found
 
 
 def peek(call: Call, id: int) -> Request[Stored | None]:
-    """Return an unsettled message, or a dead letter; None if there is none of this id."""
+    """Return an unsettled message, or a dead letter; None if this id is unknown."""
     return peeked((yield from call("peek", id)))
 
 
 def lease_token(call: Call, id: int) -> Request[int | None]:
-    """Return the token of the lease that has a message; None if none has."""
+    """Return the token of the lease that has a message; None if it is not leased."""
     reply = yield from call("peek", id)
     # STATE TOKEN ...
     return int(reply[1]) if reply and reply[1] else None
@@ -88,15 +88,15 @@ def lease_token(call: Call, id: int) -> Request[int | None]:
 def explain(
     call: Call, what: Literal["id", "key"], named: int | bytes, limit: int
 ) -> Request[Explanation | None]:
-    """Explain why a message waits, or what stands on a key.
+    """Explain why a message waits, or what blocks a key.
 
-    Returns None for what is not there.
+    Return None if it does not exist.
     """
     return explanation((yield from call("explain", what, named, limit)))
 
 
 def roots(call: Call, limit: int, slow_wait: float, walk: int) -> Request[Roots]:
-    """Return what holds other messages up, and how many wait for it."""
+    """Return what blocks other messages, and how many wait for it."""
     told = roots_found((yield from call("roots", micros(slow_wait), min(limit, MAX_BATCH))))
     counts = []
     for root in told.roots:
@@ -108,21 +108,21 @@ def roots(call: Call, limit: int, slow_wait: float, walk: int) -> Request[Roots]
 def count_blocked(
     call: Call, walk: int, ids: Sequence[int], keys: Sequence[bytes]
 ) -> Request[tuple[int, bool]]:
-    """Return how many messages wait behind these, and whether those are all."""
+    """Return how many messages wait behind these, and whether that is all."""
     named: list[Argument] = [part for id in ids for part in ("id", id)]
     named += [part for key in keys for part in ("key", key)]
     return blocked((yield from call("blocked", walk, *named)))
 
 
 def hot(call: Call, cursor: bytes) -> Request[tuple[bytes, dict[bytes, int]]]:
-    """Return the next cursor, b"0" at the end, and of some keys how many messages stand on each."""
+    """Return the next cursor, b"0" at the end, and the number of messages on some keys."""
     return depths((yield from call("hot", cursor)))
 
 
 def dead_letters(call: Call, count: int, after: int | None) -> Request[list[Letter]]:
-    """Return so many dead letters in the order in which they died.
+    """Return up to ``count`` dead letters in the order of their deaths.
 
-    They are those behind the one of this id, if it is not None.
+    They follow the one with this id, if it is not None.
     """
     return letters((yield from call("dead_letters", count, "" if after is None else after)))
 
@@ -130,7 +130,7 @@ def dead_letters(call: Call, count: int, after: int | None) -> Request[list[Lett
 def paused(call: Call, cursor: bytes) -> Request[tuple[bytes, set[bytes]]]:
     """Return the next cursor, b"0" at the end, and paused keys.
 
-    An empty key is the queue itself.
+    An empty key stands for the whole queue.
     """
     return paused_keys((yield from call("paused", cursor)))
 
@@ -145,30 +145,30 @@ def result(
 def join(
     call: Call, wait: float, *id: int, sleep: Sleep | None = None
 ) -> Request[tuple[int, float | None]]:
-    """Return the number of unsettled messages, of one with its id.
+    """Return the number of unsettled messages, or of those with one id.
 
-    With it the seconds until something is due.
+    It comes with the seconds until something is due.
     """
     return joined((yield from call("join", micros(wait), *id, wait=wait, sleep=sleep)))
 
 
 def events(call: Call, after: int | None, count: int, seconds: float) -> Request[Events]:
-    """Say that somebody watches for so long; return so many events behind the one of a number.
+    """Note a watcher for this time; return up to ``count`` events after the one of a number.
 
-    None: no events, only where they go on.
+    None: no events, only the current number.
     """
     named = "" if after is None else after
     return told_events.events((yield from call("events", named, count, micros(seconds))))
 
 
 def workers(call: Call, after: str, count: int) -> Request[list[Announced]]:
-    """Return so many workers with names above this one."""
+    """Return up to ``count`` workers with names after this one."""
     named = after.encode(errors="surrogateescape")
     return worker_directory.workers((yield from call("workers", named, count)))
 
 
 def announce(call: Call, worker: str, seconds: float, text: str) -> Request[list[Asked]]:
-    """Say what a worker does, for so long; return the requests that were left for it."""
+    """Announce a worker for this time; return the requests that were left for it."""
     said = text.encode(errors="backslashreplace")
     reply = yield from call("announce", worker.encode(), micros(seconds), said)
     return worker_directory.requests(reply)
@@ -180,7 +180,7 @@ def announce(call: Call, worker: str, seconds: float, text: str) -> Request[list
 def change(call: Call, function: str, *arguments: Argument, again: bool = True) -> Request[bool]:
     """Call cancel, revoke, retry, skip, bury, discard, forget, seal or reopen.
 
-    Returns True if that changed something.
+    Return True if that changed something.
     """
     return first((yield from call(function, *arguments, again=again))) == b"1"
 
@@ -188,7 +188,7 @@ def change(call: Call, function: str, *arguments: Argument, again: bool = True) 
 def gate(
     call: Call, function: Literal["pause", "resume"], keys: Sequence[bytes]
 ) -> Request[list[bool]]:
-    """Pause or resume keys, or the queue; return for each True where that changed something."""
+    """Pause or resume keys, or the queue; return True for each that changed."""
     return [one == b"1" for one in (yield from call(function, *keys))]
 
 
@@ -199,9 +199,9 @@ def requeue(
     keys: NewKeys | None = None,
     again: bool = True,
 ) -> Request[int | None]:
-    """Put a dead letter again, or one like it with another payload and, with that, other keys.
+    """Requeue a dead letter, or a copy with another payload and, with that, other keys.
 
-    Returns its new id, None if there is no such dead letter.
+    Return its new id, None if the dead letter does not exist.
     """
     edited: tuple[Argument, ...] = () if payload is None else (payload,)
     if keys is not None:
@@ -211,27 +211,28 @@ def requeue(
 
 
 def ask(call: Call, worker: str, text: str) -> Request[int | None]:
-    """Leave a request for a worker; return its number, None if no such worker is announced."""
+    """Leave a request for a worker; return its number, None if that worker is not announced."""
     reply = yield from call("ask", worker.encode(errors="surrogateescape"), text.encode())
     return number(reply) if reply else None
 
 
 def purge(call: Call, what: str) -> Request[int]:
-    """Cancel or drop some; return how many, 0 once nothing is left."""
+    """Cancel or drop some; return the number, 0 once nothing is left."""
     return number((yield from call("purge", what)))
 
 
 def drop(call: Call, force: bool) -> Request[Dropped]:
-    """Remove a queue; with `force` although messages are unsettled."""
+    """Remove a queue; with `force` even if messages are unsettled."""
     return dropped((yield from call("drop", *(("FORCE",) if force else ()))))
 
 
 def restore(
     call: Call, window: int, items: Sequence[tuple[str, Stored]]
 ) -> Request[list[tuple[int, str]]]:
-    """Put messages as they stood elsewhere, each with a mark that is known for `window` µs.
+    """Put messages with their state from another queue, each with a mark that is known for `window`
+    µs.
 
-    Returns of each its id and how it stands.
+    Return the id and the state of each.
     """
     flat = [part for mark, one in items for part in _restored(mark, one)]
     return restored((yield from call("restore", window, *flat)))
@@ -275,10 +276,10 @@ def counts(counted: dict[str, int]) -> Stats:
 
 
 def age(counted: dict[str, int], name: str) -> float:
-    """Return for how many seconds the oldest message waits that ``oldest_ready`` or
-    ``oldest_waiting`` names, by the engine's clock; 0 if there is none."""
+    """Return how many seconds the oldest message named by ``oldest_ready`` or ``oldest_waiting``
+    has waited, by the engine's clock; 0 if there is no such message."""
     since = counted.get(name, 0)
-    # An engine of an older release does not tell its time.
+    # An engine of an older release does not report its time.
     now = counted["time"] / 1e6 if "time" in counted else time.time()
     return max(now - since / 1e6, 0.0) if since else 0.0
 
@@ -299,7 +300,7 @@ def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[Stored]]:
 
 
 def stored(parts: Parts) -> Stored:
-    """Read a message as il1_scan tells it."""
+    """Read a message in the form of il1_scan."""
     id = parts.number()
     sequence = parts.maybe()
     attempt, payload = parts.number(), parts.take()
@@ -328,7 +329,7 @@ def dropped(reply: Sequence[bytes]) -> Dropped:
 
 @understood
 def explanation(reply: Sequence[bytes]) -> Explanation | None:
-    """Parse the reply of il1_explain; None for what is not there."""
+    """Parse the reply of il1_explain; None if the subject does not exist."""
     if not reply:
         return None
     parts = Parts(reply)
@@ -375,20 +376,20 @@ def words(reply: Sequence[bytes]) -> dict[str, str]:
 
 @understood
 def number(reply: Sequence[bytes]) -> int:
-    """Return the number that is the first string."""
+    """Return the first string as a number."""
     return int(first(reply))
 
 
 @understood
 def depths(reply: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
-    """Parse the reply of il1_hot: the next cursor, and of each key how deep it is."""
+    """Parse the reply of il1_hot: the next cursor, and the depth of each key."""
     cursor, *rest = reply
     return cursor, {key: int(depth) for key, depth in pairs(rest)}
 
 
 @understood
 def restored(reply: Sequence[bytes]) -> list[tuple[int, str]]:
-    """Parse the reply of il1_restore: of each message its id, and how it stands."""
+    """Parse the reply of il1_restore: the id and the state of each message."""
     return [(int(id), became.decode()) for id, became in pairs(reply)]
 
 
@@ -417,8 +418,8 @@ def scanned_keys(reply: tuple[bytes, list[bytes]]) -> tuple[bytes, list[bytes]]:
 
 @understood
 def peeked(reply: Sequence[bytes]) -> Stored | None:
-    """Parse the reply of il1_peek; None for what is not there."""
-    # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED stand before the message.
+    """Parse the reply of il1_peek; None if the message does not exist."""
+    # STATE TOKEN CONSUMER DEADLINE DUE BLOCKED precede the message.
     return stored(Parts(reply[6:])) if reply else None
 
 

@@ -55,7 +55,7 @@ class WireRows(Generic[W]):
 
     def set_many(self, session: Session[Any], rows: Sequence[tuple[bytes, W]]) -> Request[None]:
         """See `Rows`."""
-        # All of them first, so that one that is none leaves all as they were.
+        # All of them first, so that an invalid one leaves all rows unchanged.
         words: list[list[Argument]] = [[key, *self._text.written(row)] for key, row in rows]
         head: tuple[Argument, ...] = (
             "TABLE",
@@ -138,7 +138,7 @@ class WireRows(Generic[W]):
 
     def expire(self, session: Session[Any], key: bytes, ttl: float) -> Request[bool]:
         """See `Rows`."""
-        # A hub refuses more, which a table of this process takes.
+        # A hub refuses more, which a table of this process accepts.
         lives = min(milliseconds(ttl), MAX_ROW_TTL)
         return bool((yield from self._number(session, "PEXPIRE", self._key(key), lives)))
 
@@ -183,7 +183,7 @@ class WireRows(Generic[W]):
                 (key, self._text.read(texts))
                 for key, texts in zip(found[::2], found[1::2], strict=True)
             ]
-            # Of a table that is nearly empty a step finds nothing.
+            # In a nearly empty table a step may find nothing.
             if rows or at == b"0":
                 return (None if at == b"0" else at), rows
 
@@ -213,12 +213,12 @@ class WireRows(Generic[W]):
             return (yield from self._sent(session, command, again))
         except Refused as error:
             if error.code in ("NOCOLUMN", "WRONGTYPE"):
-                # The hub may serve another table by this name since.
+                # The hub may serve a different table by this name since.
                 yield from self._check(session)
             raise self._error(error) from None
 
     def _check(self, session: Session[Any]) -> Request[None]:
-        """See to it that the hub's table has these columns."""
+        """Ensure that the hub's table has these columns."""
         try:
             told = yield from self._sent(session, ("TABLE", "INFO", self._name), again=True)
         except Refused as error:
@@ -240,11 +240,11 @@ class WireRows(Generic[W]):
     def _sent(
         self, session: Session[Any], command: tuple[Argument, ...], again: bool
     ) -> Request[Any]:
-        """Send a command, and for a while again where it was surely not done, or may be twice."""
+        """Send a command, and repeat it for a while if it had no effect, or may be done twice."""
         target = self._engine.target
         (address,) = target.addresses
         until = time.monotonic() + target.timeout
-        # Not all of the time, so that a reply that was lost is asked for again.
+        # Not the whole time, so that the call can be repeated if the reply is lost.
         share, tries, sent = max(target.timeout / 2, min(target.timeout, 1.0)), 0, False
         while True:
             if session.interrupted:
@@ -299,10 +299,10 @@ class WireRows(Generic[W]):
 
 
 def milliseconds(seconds: float) -> int:
-    """Return a time to live as the wire has it, rounded up: a row lives that long at least."""
+    """Return a time to live in the form of the wire, rounded up: a row lives at least that long."""
     return min(math.ceil(min(seconds * 1000, MOST_MILLISECONDS)), MOST_MILLISECONDS)
 
 
 MANY = 500
-"""Rows of one command: it holds others up for as long."""
+"""Maximum number of rows of one command: it delays other clients meanwhile."""
 MOST_MILLISECONDS = 2**53

@@ -1,4 +1,4 @@
-"""Workers that announced themselves at a queue, as il1_workers tells them, and their requests."""
+"""Workers that announced themselves at a queue, as il1_workers returns them, and their requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interlock.engine.nonsense import understood
 from interlock.engine.parts import Parts
 
 Asked = tuple[int, str]
-"""A request that somebody left for a worker: its number and its text."""
+"""A request left for a worker: its number and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +22,18 @@ class Announced:
 
     worker: str
     age: float
-    """Seconds since it did so last."""
+    """Seconds since its last announcement."""
 
     left: float
     """Seconds until it is forgotten."""
 
     text: str
-    """All that it said, JSON of a worker of Interlock."""
+    """Its whole text; JSON from a worker of Interlock."""
 
     @property
     def said(self) -> dict[str, Any]:
-        """The text as an object; empty where it is none, for anybody may have written it."""
+        """The text as an object; empty if it is not one, because any program may have written
+        it."""
         with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
             found = msgspec.json.decode(self.text)
             if isinstance(found, dict):
@@ -40,7 +41,7 @@ class Announced:
         return {}
 
     def serves(self, queue: str, at: str) -> bool:
-        """Return whether it takes from a queue; ``at``: the queue at which it announced itself."""
+        """Return whether it leases from a queue; ``at``: the queue at which it announced itself."""
         queues = self.said.get("queues") or [at]
         return isinstance(queues, list) and queue in queues
 
@@ -60,6 +61,6 @@ def requests(reply: Sequence[bytes]) -> list[Asked]:
 
 
 def _worker(parts: Parts) -> Announced:
-    # What is not UTF-8 stays what it is, for a name is given back to ask the worker.
+    # Text that is not UTF-8 stays escaped, because a name is sent back to address the worker.
     name = parts.take().decode(errors="surrogateescape")
     return Announced(name, parts.number() / 1e6, parts.number() / 1e6, parts.text())

@@ -1,1 +1,1 @@
-"""The way of a command to a server, on threads and in asyncio: one link is one connection."""
+"""Sending commands to a server, on threads and in asyncio: one link is one connection."""

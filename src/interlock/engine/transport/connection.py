@@ -1,7 +1,7 @@
 """The use of redis-py by both faces: how a connection is made, and what its errors mean.
 
-Only its connections are used, which send and parse. Its clients would repeat calls by themselves,
-and know nothing of call numbers.
+Only its connections are used, which send and parse. Its clients would repeat calls on their own,
+without call numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def make(module: Any, target: Target, address: str, timeout: float) -> Any:
-    """Return a connection of `module` that is not yet made.
+    """Return a connection of `module` that is not connected yet.
 
     `module` is redis.connection or its asyncio half.
     """
@@ -42,7 +42,7 @@ def make(module: Any, target: Target, address: str, timeout: float) -> Any:
         if target.tls:
             options |= {"ssl_ca_certs": target.ca or None}
         connection = resolver.connection(module, target.tls)(**options)
-    # It would tell the server its name, a round trip each; by names that differ with its version.
+    # It would send its name to the server, at one round trip each; the options differ by version.
     for name in ("driver_info", "lib_name", "lib_version"):
         if hasattr(connection, name):
             setattr(connection, name, None)
@@ -52,16 +52,16 @@ def make(module: Any, target: Target, address: str, timeout: float) -> Any:
 def spelt(command: tuple[Argument, ...]) -> tuple[Argument, ...]:
     """Return a command with its numbers as text, for hiredis to pack.
 
-    hiredis writes a number by ``PyObject_Str``, which runs the handlers of signals that have come;
-    when one raises, as Ctrl-C does, there is no text, and hiredis ends the process by reading it.
+    hiredis formats a number with ``PyObject_Str``, which runs pending signal handlers. If one
+    raises, as Ctrl-C does, there is no text, and hiredis crashes the process by reading it.
     """
     return tuple([b"%d" % one if one.__class__ is int else one for one in command])
 
 
 def refusal(error: RedisError) -> Refused | None:
-    """Return the error reply of the server, with the code that redis-py takes off.
+    """Return the error reply of the server, with the code that redis-py removes.
 
-    None: the error is no reply.
+    None: the error is not a reply.
     """
     from redis import exceptions
 
@@ -81,19 +81,19 @@ def refusal(error: RedisError) -> Refused | None:
     for kind in type(error).__mro__:
         if kind in codes:
             text = str(error)
-            # redis-py from 7 on says which code it took off; AuthenticationError stands for two.
+            # redis-py 7 and later says which code it removed; AuthenticationError stands for two.
             code = getattr(error, "status_code", None) or codes[kind]
             if code == "ERR":
                 return Refused(text)
             return Refused(text if text.startswith(code) else f"{code} {text}")
     if isinstance(error, exceptions.ResponseError):
         return Refused(str(error))
-    # A reply too, of which redis-py makes an error of the connection.
+    # Also a reply, which redis-py turns into an error of the connection.
     return Refused(str(error)) if "max number of clients" in str(error) else None
 
 
 def broken(error: BaseException, sent: bool) -> Broken:
-    """Return Broken for any other error: what went wrong with the connection."""
+    """Return Broken for any other error, with the fault of the connection."""
     if isinstance(error, AttributeError):
         return Broken("the connection was closed", sent)
     if isinstance(error, UNREADABLE):
@@ -102,11 +102,11 @@ def broken(error: BaseException, sent: bool) -> Broken:
 
 
 PAUSE = 0.05
-"""Seconds for which a refused wait waits all the same: what comes behind it says what is wrong, but
-not at full speed."""
+"""Seconds for which a refused wait sleeps nevertheless: the next call reports the fault, but not at
+full speed."""
 UNREADABLE = (AttributeError, ValueError, IndexError)
-"""Exceptions of redis-py for a connection that was closed by another thread in the middle, and for
-bytes that it cannot take apart: ``-MOVED`` without a slot, ``*x``."""
+"""Exceptions of redis-py for a connection that another thread closed meanwhile, and for malformed
+bytes: ``-MOVED`` without a slot, ``*x``."""
 
 
 def _retry(module: Any) -> Any:

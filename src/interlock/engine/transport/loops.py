@@ -1,4 +1,4 @@
-"""A link for asyncio: sends, and awaits the reply. It belongs to the loop that first asks."""
+"""A link for asyncio: sends, and awaits the reply. It belongs to the loop that uses it first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interlock.engine.url import Target
 
 
 class AsyncLink:
-    """One connection to one server, made when it is first asked and again when it was lost."""
+    """One connection to one server, made on first use and remade when it was lost."""
 
     def __init__(self, target: Target, address: str) -> None:
         from redis.asyncio import connection
@@ -66,14 +66,14 @@ class AsyncLink:
             self.close()
 
     def interrupt(self) -> None:
-        """End the call under way: Broken is raised there. Called on the link's loop."""
+        """End the call in flight: it raises Broken. Called on the link's loop."""
         self.interrupted = True
         writer = self._made._writer
         if writer is not None:
             _abort(writer)
 
     def close(self) -> None:
-        """Close the connection at once; asking opens it again."""
+        """Close the connection immediately; the next call opens it again."""
         made = self._made
         made._parser.on_disconnect()
         writer, made._writer, made._reader = made._writer, None, None
@@ -81,7 +81,7 @@ class AsyncLink:
             _abort(writer)
 
     def forget(self) -> None:
-        """Drop what a fork has copied, or what belongs to a loop that is closed."""
+        """Drop the copy that a fork has made, or the connection of a closed loop."""
         made = self._made
         writer, made._writer, made._reader = made._writer, None, None
         if writer is not None and (opened := writer.get_extra_info("socket")) is not None:
@@ -126,6 +126,6 @@ async def _slow(
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    # Its loop may be closed: then nobody waits for its end.
+    # Its loop may be closed: then no task waits for its end.
     with contextlib.suppress(RuntimeError):
         writer.transport.abort()

@@ -15,7 +15,7 @@ from interlock.green_threads import refuse_green_threads
 
 
 class MemoryEngine:
-    """An engine of this process, and the thread that keeps its time once somebody waits."""
+    """An engine of this process, and the thread that advances its time once a call waits."""
 
     def __init__(self, clock: _core.ManualClock | None = None) -> None:
         refuse_green_threads("memory://")
@@ -26,7 +26,7 @@ class MemoryEngine:
 
     @property
     def is_manual(self) -> bool:
-        """Its time is a test's."""
+        """Its time is controlled by a test."""
         return self._clock is not None
 
     def begin(self, command: tuple[Argument, ...], waker: Any) -> list[bytes] | int:
@@ -105,10 +105,10 @@ class MemoryLink:
         return found
 
     def check(self) -> None:
-        """Nothing: nobody closes it."""
+        """None: this link is not closed by a peer."""
 
     def interrupt(self) -> None:
-        """End the call under way, from another thread."""
+        """End the call in flight, from another thread."""
         self.interrupted = True
         self._bell.put(None)
 
@@ -141,7 +141,7 @@ class AsyncMemoryLink:
         future = self._future = loop.create_future()
 
         def wake(_ticket: int) -> None:
-            # The loop may have been closed with somebody waiting.
+            # The loop may have been closed while a call waited.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, future, True)
 
@@ -163,10 +163,10 @@ class AsyncMemoryLink:
         return self._engine.take(found)
 
     def check(self) -> None:
-        """Nothing: nobody closes it."""
+        """None: this link is not closed by a peer."""
 
     def interrupt(self) -> None:
-        """End the call under way. Called on the link's loop."""
+        """End the call in flight. Called on the link's loop."""
         self.interrupted = True
         if self._future is not None:
             _resolve(self._future, False)
@@ -184,7 +184,7 @@ def _resolve(future: asyncio.Future[bool], answered: bool) -> None:
 
 
 def engine_of(name: str) -> MemoryEngine:
-    """Return the engine of this name, one in the process; of no name, a new one."""
+    """Return the engine of this name, shared within the process; without a name, a new one."""
     if not name:
         return MemoryEngine()
     with _lock:

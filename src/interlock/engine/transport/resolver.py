@@ -1,8 +1,8 @@
 """Names of hosts, resolved in the time that a call has.
 
-The system's resolver cannot be told how long it may take, and asks silent servers for half a
-minute. So a thread asks it; who loses patience leaves the thread behind, and who comes next waits
-for the same one. Only where no thread can be started the caller asks.
+The system's resolver has no timeout, and waits half a minute for silent servers. So a thread calls
+it; a caller whose time is over leaves the thread behind, and the next caller waits for the same
+thread. The caller itself resolves only if no thread can be started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Addresses = tuple[str, ...]
 
 
 def addresses(host: str, port: int, seconds: float | None) -> Addresses:
-    """Return the addresses of a host, an address being its own; OSError if not known in time."""
+    """Return the addresses of a host; an address is its own. OSError if not resolved in time."""
     if is_address(host):
         return (host,)
     try:
@@ -39,20 +39,20 @@ def is_address(host: str) -> bool:
 
 
 def lookup(host: str, port: int) -> Future[Addresses]:
-    """Return the question that is under way for this host, or a new one."""
+    """Return the running lookup of this host, or a new one."""
     with _lock:
         found = _lookups.get((host, port))
         if found is not None:
             return found
         found = _lookups[host, port] = Future()
-        # Who stops waiting must not cancel it for the others.
+        # A caller that stops waiting must not cancel it for the others.
         found.set_running_or_notify_cancel()
     asked = (host, port, found)
     thread = threading.Thread(target=_resolve, args=asked, name="interlock-resolve", daemon=True)
     try:
         thread.start()
     except RuntimeError:
-        # There is no room for one, or the interpreter is ending: then it takes what it takes.
+        # No thread can be started, or the interpreter is ending: then there is no time limit.
         _resolve(*asked)
     return found
 
@@ -72,7 +72,8 @@ def _resolve(host: str, port: int, found: Future[Addresses]) -> None:
 
 
 class _Resolving:
-    """Before a connection of redis-py for threads: it is given an address, and keeps its name."""
+    """Mixin for a connection of redis-py for threads: it receives an address, and keeps its
+    name."""
 
     def _connect(self: Any) -> Any:
         host = self.host
@@ -90,7 +91,7 @@ class _Resolving:
 
 
 class _AsyncResolving:
-    """The same for asyncio, whose own resolver would keep its loop from ending."""
+    """The same for asyncio, whose own resolver would delay the end of its loop."""
 
     _address = ""
 
@@ -110,7 +111,7 @@ class _AsyncResolving:
     def _connection_arguments(self: Any) -> dict[str, Any]:
         arguments = {**super()._connection_arguments(), "host": self._address}  # type: ignore[misc]
         if "ssl" in arguments:
-            # The certificate is the name's.
+            # The certificate is for the name.
             arguments["server_hostname"] = self.host
         return arguments
 
@@ -123,7 +124,7 @@ def connection(module: Any, tls: bool) -> Any:
         return type("AsyncResolving", (_AsyncResolving, base), {})
     if not tls:
         return type("Resolving", (_Resolving, module.Connection), {})
-    # The socket is connected by what stands behind SSLConnection, which asks for the name itself.
+    # The class after SSLConnection connects the socket, and reads the name itself.
     return type("ResolvingTls", (module.SSLConnection, _Resolving, module.Connection), {})
 
 
@@ -132,7 +133,7 @@ _lock = threading.Lock()
 
 
 def _forked() -> None:
-    """Forget the lookups of the parent, whose threads ask."""
+    """Forget the lookups of the parent, whose threads do not exist here."""
     global _lock
     _lock = threading.Lock()
     _lookups.clear()

@@ -1,8 +1,8 @@
 """A link for threads: sends, and sleeps until the reply is there.
 
-redis-py makes the connection and says who asks. With hiredis commands are packed and replies parsed
-here, on the bare socket: redis-py's layers around the same two calls cost more than the calls.
-Without hiredis redis-py does all of it.
+redis-py connects and authenticates. With hiredis, commands are packed and replies parsed here, on
+the bare socket: redis-py's layers around the same two calls cost more than the calls. Without
+hiredis, redis-py does all of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ except ImportError:
 
 
 class Link:
-    """One connection to one server, made when it is first asked and again when it was lost."""
+    """One connection to one server, made on first use and remade when it was lost."""
 
     def __init__(self, target: Target, address: str) -> None:
         from redis import connection
@@ -78,10 +78,10 @@ class Link:
             raise self._failed(error, sent) from None
 
     def ask_all(self, commands: tuple[tuple[Argument, ...], ...], timeout: float) -> list[Reply]:
-        """Send commands in one go, and return their replies, Refused for an error among them.
+        """Send commands together, and return their replies, with errors as Refused.
 
         Raises:
-            Broken: one came not in `timeout` seconds, or the connection was lost.
+            Broken: a reply did not come in `timeout` seconds, or the connection was lost.
         """
         sent = False
         try:
@@ -98,7 +98,7 @@ class Link:
     def send(self, command: tuple[Argument, ...], timeout: float) -> bool:
         """Send a command whose reply `receive` returns, `timeout` as for `ask`.
 
-        Returns False if it is to be asked with `ask` instead.
+        Return False if `ask` must be used instead.
         """
         try:
             spoken = self._speech or self._opened(timeout)
@@ -108,7 +108,7 @@ class Link:
                 spoken.limit(timeout)
             spoken.send(command)
         except (OSError, AttributeError, self._error):
-            # It may have got through: who asks it again asks under the same number.
+            # It may have arrived: a repetition uses the same number.
             self.close()
             return False
         except BaseException:
@@ -117,7 +117,7 @@ class Link:
         return True
 
     def receive(self) -> Reply:
-        """Return the reply to what was sent; raises as `ask`."""
+        """Return the reply to the sent command; raises as `ask`."""
         try:
             spoken = self._speech
             if not isinstance(spoken, Packed):
@@ -129,15 +129,15 @@ class Link:
             raise self._failed(error, True) from None
 
     def _failed(self, error: BaseException, sent: bool) -> BaseException:
-        """Return the exception to raise for an error that is no reply.
+        """Return the exception to raise for an error that is not a reply.
 
-        The connection is of no use any more, unless redis-py made an error of a reply.
+        The connection can no longer be used, unless redis-py turned a reply into an error.
         """
         if isinstance(error, self._error):
             found = refusal(error)
             if found is not None:
                 if self._made._sock is None:
-                    # redis-py closes for some of them.
+                    # redis-py closes the connection for some of them.
                     self._speech = None
                 return found
         self.close()
@@ -147,7 +147,7 @@ class Link:
 
     def _opened(self, timeout: float) -> Speech:
         made = self._made
-        # What the call waits for comes behind that.
+        # The awaited element comes after that.
         connecting = min(timeout, self._longest)
         made._socket_connect_timeout = made.socket_connect_timeout = connecting
         made._socket_timeout = made.socket_timeout = timeout
@@ -160,7 +160,7 @@ class Link:
         opened = self._made._sock
         if opened is None:
             return
-        # Nothing is asked for: what comes all the same is its end.
+        # Nothing was requested: any data means the end of the connection.
         try:
             ended = readable(opened, 0)
         except (OSError, ValueError):
@@ -169,8 +169,8 @@ class Link:
             self.close()
 
     def interrupt(self) -> None:
-        """End the call under way, from another thread: Broken is raised there."""
-        # First: who is about to connect looks at it afterwards.
+        """End the call in flight, from another thread: it raises Broken."""
+        # This comes first: a thread that is about to connect reads it afterwards.
         self.interrupted = True
         opened = self._made._sock
         if opened is not None:
@@ -178,12 +178,12 @@ class Link:
                 opened.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection; asking opens it again."""
+        """Close the connection; the next call opens it again."""
         self._speech = None
         self._made.disconnect()
 
     def forget(self) -> None:
-        """Close what a fork has copied, without a word to the server."""
+        """Close the copy that a fork has made, without notifying the server."""
         self._speech = None
         opened, self._made._sock = self._made._sock, None
         if opened is not None:
@@ -194,7 +194,7 @@ class Speech:
     """Commands and replies over an open connection, by redis-py."""
 
     shortest = longest = 0.0
-    """Limits that are near enough to the one that is set."""
+    """Limits that are close enough to the present one."""
 
     def __init__(self, made: Any) -> None:
         self._made = made
@@ -209,7 +209,7 @@ class Speech:
         return self._made.read_response(disable_decoding=True)
 
     def ask_all(self, commands: tuple[tuple[Argument, ...], ...]) -> list[Reply]:
-        """Send commands in one go, and return their replies; raises OSError or redis-py's."""
+        """Send commands together, and return their replies; raises OSError or redis-py's errors."""
         from redis.exceptions import ResponseError
 
         for command in commands:
@@ -225,10 +225,10 @@ class Speech:
     def ask_slow(
         self, commands: tuple[tuple[Argument, ...], ...], timeout: float, nudge: float
     ) -> Reply:
-        """Send commands in one go, of which the first may take long, and return the last's reply.
+        """Send commands together, of which the first may take long, and return the last reply.
 
-        With a PING behind them after `nudge` seconds, if the first is not answered. By redis-py
-        without one, for a connection on which it lost patience it closes: the wait ends later.
+        If the first is not answered within `nudge` seconds, send a PING after them. redis-py sends
+        none, because it closes a connection whose timeout expired: the wait ends later.
         """
         from redis.exceptions import ResponseError
 
@@ -338,11 +338,11 @@ class Packed(Speech):
         return reply
 
     def _comes(self, seconds: float) -> bool:
-        """Return whether something comes in this time."""
+        """Return whether data arrives in this time."""
         return readable(self._sock, seconds)
 
     def _next(self) -> Reply:
-        """Return the next reply, which may be here already."""
+        """Return the next reply, which may already have arrived."""
         reply = self._reader.gets()
         return self._received() if reply is False else reply
 
@@ -359,7 +359,7 @@ class Packed(Speech):
 
 
 def readable(sock: socket.socket, seconds: float) -> bool:
-    """Return whether something comes on a socket in this time."""
+    """Return whether data arrives on a socket in this time."""
     if not hasattr(select, "poll"):
         return bool(select.select([sock], (), (), seconds)[0])
     poll = select.poll()
@@ -372,8 +372,8 @@ _links: weakref.WeakSet[Link] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    # At once: a signal handler may have forked in the middle of a call, which would go on in the
-    # child and take the parent's reply.
+    # Immediately: a signal handler may have forked in the middle of a call, which would continue in
+    # the child and take the parent's reply.
     for link in list(_links):
         link.forget()
 
