@@ -1,6 +1,7 @@
-"""The native module: what the classes of the package are made of. Checked by stubtest.
+"""The native module: bases of the package's classes. Checked by stubtest.
 
-What begins with ``_`` is between the core and the package, and may change with every version.
+Names that begin with ``_`` are private to the core and the package, and may change with every
+version.
 """
 
 import datetime as dt
@@ -91,7 +92,7 @@ __all__ = [
 
 __version__: str
 DEBUG_BUILD: bool
-"""It was built without optimisation."""
+"""True if it was built without optimisation."""
 
 @disjoint_base
 class Queue(Generic[_T]):
@@ -124,7 +125,7 @@ class Queue(Generic[_T]):
     def maxbytes(self) -> int: ...
     @property
     def is_shutdown(self) -> bool:
-        """``shutdown`` was called: puts are refused, and what is unsettled drains."""
+        """True once ``shutdown`` was called: puts are refused, and unsettled messages drain."""
     @property
     def unfinished_tasks(self) -> int: ...
     def put(
@@ -141,36 +142,35 @@ class Queue(Generic[_T]):
         barrier: bool = False,
         quiet: bool = False,
     ) -> int:
-        """Puts a message and returns its id.
+        """Put a message and return its id.
 
         Args:
             block: wait for room. Default True.
             timeout: seconds to wait for room. Default: for ever.
-            keys: one key (str, int, bytes) or an iterable of keys, held alone. Default: what the
-                queue's own ``keys`` says of the payload, else none.
+            keys: one key (str, int, bytes) or an iterable of keys, held alone. Default: computed by
+                the queue's own ``keys``, else none.
             shared: keys held together with other readers.
-            priority: -100 to 100; higher ones are handed out first, but never out of a key's order.
+            priority: -100 to 100; higher ones are leased first, but never out of a key's order.
             delay: seconds until the message takes its place.
             dedup: a name; while a message of this name is unsettled, or was settled within the
                 queue's window, nothing is put and its id is returned.
-            barrier: runs alone, after all before it and before all after it; names no keys.
+            barrier: runs alone, after all earlier messages and before all later ones; has no keys.
             quiet: leave the message out of the debug log.
 
         Raises:
-            Full: there was no room in time.
+            Full: the queue stayed full until the timeout.
             ShutDown: the queue is shut down.
             WouldDeadlock: the caller is the only one that could make room.
-            TypeError, ValueError: an argument is of a wrong type or out of its range; nothing was
-                put.
+            TypeError, ValueError: an argument has a wrong type or is out of range; nothing was put.
         """
     def get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind = "any"
     ) -> Lease[_T]:
-        """Takes the next message: of those that nothing holds up, the one of highest priority, and
-        of these the first in sequence.
+        """Lease the next message: the ready one of highest priority, and among equals the first in
+        sequence.
 
         Args:
-            block: wait for one. Default True.
+            block: wait for a message. Default True.
             timeout: seconds to wait. Default: for ever.
             kind: ``"any"``, ``"keyed"`` (barriers too) or ``"unkeyed"``.
 
@@ -179,11 +179,11 @@ class Queue(Generic[_T]):
             context manager.
 
         Raises:
-            Empty: no message was ready in time.
-            ShutDown: the queue is shut down and nothing unsettled is left; or immediately, and
-                nothing is ready.
-            WouldDeadlock: the queue is shut down, and the caller handles all that could still
-                come.
+            Empty: no message was ready until the timeout.
+            ShutDown: the queue is shut down and no unsettled message is left; or it was shut down
+                with ``immediate``, and none is ready.
+            WouldDeadlock: the queue is shut down, and the caller holds every message that could
+                still come.
         """
     def put_many(
         self,
@@ -200,21 +200,20 @@ class Queue(Generic[_T]):
         each_keys: Iterable[_Keys | None] | None = None,
         each_shared: Iterable[_Keys | None] | None = None,
     ) -> list[int]:
-        """Puts a batch, whole or not at all, in order. Returns the ids.
+        """Put a batch, whole or not at all, in order. Return the ids.
 
-        The rest of the arguments is as for ``put``, and holds for all messages.
+        The other arguments are as for ``put``, and apply to all messages.
 
         Args:
             items: the payloads.
             keys, shared: as for ``put``, the same for all messages; or a callable of each payload,
-                which gives what a put of it would name.
-            each_keys, each_shared: what a put of each payload would name, in their order: as many
-                as items. An entry is a key, an iterable of keys, or None. Instead of ``keys``, or
-                ``shared``.
-            dedup: a callable of each payload, which gives its name or None.
+                which returns its keys.
+            each_keys, each_shared: the keys of each payload, in order: as many as items. An entry
+                is a key, an iterable of keys, or None. Replaces ``keys``, or ``shared``.
+            dedup: a callable of each payload, which returns its name or None.
 
         Raises:
-            Full: there was no room for the whole batch in time; nothing was put.
+            Full: the whole batch did not fit until the timeout; nothing was put.
             ValueError: the batch is larger than the bounds of the queue.
             ShutDown: the queue is shut down.
         """
@@ -226,29 +225,29 @@ class Queue(Generic[_T]):
         *,
         kind: _Kind = "any",
     ) -> LeaseBatch[_T]:
-        """At least one message, at most ``limit``; otherwise as ``get``."""
+        """Lease at least one message, at most ``limit``; otherwise as ``get``."""
     def ack_many(self, leases: Iterable[Lease[_T]]) -> None:
-        """Settles all these leases; the first lost one is raised when the others are settled."""
+        """Settle all these leases; then raise the error of the first lost one."""
     def qsize(self) -> int:
-        """Messages that are not leased."""
+        """Return the number of messages that are not leased."""
     def empty(self) -> bool:
-        """No message is queued that is not leased."""
+        """Return True if every queued message is leased."""
     def full(self) -> bool:
-        """A put would have to wait."""
+        """Return True if a put would have to wait."""
     def cancel(self, id: int) -> bool:
-        """Settles a message that is not leased. False: it is leased or settled."""
+        """Settle a message that is not leased. False: it is leased or settled."""
     def revoke(self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry") -> bool:
-        """Ends the lease of a message as if it had run out. False: it is not leased."""
+        """End the lease of a message as if it had expired. False: it is not leased."""
     def retry(self, id: int) -> bool:
-        """Makes a held message, or one that backs off, ready at once. False: it is neither."""
+        """Make a held message, or one that backs off, ready immediately. False: it is neither."""
     def skip(self, id: int) -> bool:
-        """Settles a held message, or one that backs off. False: it is neither."""
+        """Settle a held message, or one that backs off. False: it is neither."""
     def bury(self, id: int) -> bool:
-        """Makes a held message, or one that backs off, a dead letter. False: it is neither."""
+        """Make a held message, or one that backs off, a dead letter. False: it is neither."""
     def pause(self, key: _Key | None = None) -> bool:
-        """Hands out nothing any more, or nothing that holds the key. False: it was paused."""
+        """Lease no more messages, or none with the key. False: it was paused already."""
     def resume(self, key: _Key | None = None) -> bool:
-        """Undoes a pause. False: there was none."""
+        """Undo a pause. False: it was not paused."""
     def _follow(self, clock: ManualClock) -> None: ...
     def _put(
         self,
@@ -328,7 +327,7 @@ class Queue(Generic[_T]):
     def _revoke_token(self, token: int, id: int) -> bool: ...
     def _requeue(self, id: int) -> int | None: ...
     def discard(self, id: int) -> bool:
-        """Drops a dead letter. False: there is none of this id."""
+        """Drop a dead letter. False: no dead letter has this id."""
 
     def _purgeable(self, dead: bool, place: int) -> tuple[list[int], int]: ...
     def _messages(
@@ -405,9 +404,10 @@ class Queue(Generic[_T]):
 class Lease(Generic[_T]):
     """The right to handle one message, until it is settled.
 
-    As a context manager it gives the payload, acknowledges on success, and on an exception puts the
-    message back by the retry policy and lets the exception through; ``RetryAfter`` and ``Reject``
-    steer. Dropped without a word it counts as a failed attempt, and warns.
+    As a context manager it returns the payload, acknowledges on success, and on an exception
+    returns the message to the queue by the retry policy and lets the exception through;
+    ``RetryAfter`` and ``Reject`` choose the settlement. Dropped unsettled, it counts as a failed
+    attempt, and warns.
     """
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
@@ -427,29 +427,29 @@ class Lease(Generic[_T]):
         """1 for the first."""
     @property
     def token(self) -> int:
-        """Rises with every lease of the queue: a fence for what the handler writes."""
+        """Rises with every lease of the queue: a fencing token for the handler's writes."""
     @property
     def lost(self) -> bool:
-        """It ran out or was revoked, as far as the queue knows at this moment."""
+        """True if it expired or was revoked, as far as the queue knows at this moment."""
     def ack(self) -> None:
-        """The message was handled: its lanes move on.
+        """Acknowledge the message as handled: its lanes move on.
 
         Raises:
-            LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.
+            LeaseLost: the lease was settled, expired or was revoked; nothing was changed.
         """
     def nack(self, delay: _Seconds | None = None, error: BaseException | str | None = None) -> None:
-        """The message was not handled: it comes again, in its place, or is given up.
+        """Report the message as not handled: it is redelivered, in its place, or given up.
 
         Args:
-            delay: seconds until then. Default: what the retry policy says.
-            error: why, for the logs and the dead letter. Raises LeaseLost as ``ack``.
+            delay: seconds until then. Default: by the retry policy.
+            error: reason for the logs and the dead letter. Raises LeaseLost as ``ack``.
         """
     def reject(self, reason: str) -> None:
-        """The message cannot be handled: a dead letter at once. Raises LeaseLost as ``ack``."""
+        """Make the message a dead letter immediately. Raises LeaseLost as ``ack``."""
     def release(self) -> None:
-        """Its handling never began: the same place and attempt. Raises LeaseLost as ``ack``."""
+        """Return the message unhandled: same place and attempt. Raises LeaseLost as ``ack``."""
     def extend(self, seconds: _Seconds) -> None:
-        """Sets the deadline to so many seconds from now. Raises LeaseLost as ``ack``."""
+        """Set the deadline to this many seconds from now. Raises LeaseLost as ``ack``."""
     def _give_up(self, error: BaseException | str) -> None: ...
     def _defer(self, delay: _Seconds) -> None: ...
     def __enter__(self) -> _T: ...
@@ -511,8 +511,8 @@ class AsyncLease(Generic[_T]):
 
 @final
 class Waiter:
-    """One wait: ``call`` is called when it is worth to look again. ``on_loop``: the number of the
-    event loop that has to run for the look; 0 for a thread."""
+    """One wait: ``call`` is called when a retry may succeed. ``on_loop``: number of the event loop
+    that has to run for the retry; 0 for a thread."""
 
     def __new__(
         cls,
@@ -534,14 +534,14 @@ class Waiter:
 
 @final
 class Batch:
-    """Puts that wait for room, named once."""
+    """Waiting puts with one set of arguments."""
 
     @property
     def call(self) -> str: ...
 
 @final
 class Done:
-    """Something already done, to be awaited."""
+    """An awaitable of a finished operation."""
 
     def __await__(self) -> Self: ...
     def __iter__(self) -> Self: ...
@@ -558,7 +558,7 @@ class Future(Generic[_R]):
     def __new__(cls, *_arguments: object, **_keywords: object) -> Self: ...
     @property
     def id(self) -> int:
-        """The id of its message: for ``explain``, ``revoke`` and the rest. 0 before it has one."""
+        """Id of its message: for ``explain``, ``revoke`` and the rest. 0 before it has one."""
     def cancel(self) -> bool: ...
     def cancelled(self) -> bool: ...
     def running(self) -> bool: ...
@@ -589,10 +589,10 @@ def end_call(
 ) -> bool: ...
 def current_grant() -> Lease[Any] | None: ...
 def quicken(cls: type[AsyncFace[Any]]) -> None:
-    """Has the usual forms of a class's ``put`` and ``get`` tried natively first."""
+    """Try the usual forms of a class's ``put`` and ``get`` natively first."""
 
 def forked() -> None: ...
 def canonical(value: _Key, name: str = "key") -> bytes: ...
 def canonical_keys(value: _Keys, call: str, name: str) -> tuple[bytes, ...]: ...
 def replay(schedule: str) -> list[str]:
-    """Replies to each call of a recorded schedule, a line each. Raises ValueError if it is none."""
+    """Return the replies to each call of a recorded schedule, or raise ValueError."""

@@ -1,4 +1,4 @@
-"""A part of the native module's stub, which is too long for one file: leases taken together."""
+"""A part of the native module's stub, which is too long for one file: batches of leases."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import GenericAlias
@@ -13,12 +13,11 @@ _X = TypeVar("_X")
 
 @disjoint_base
 class LeaseBatch(Sequence[Lease[_T]], Generic[_T]):
-    """The leases of the messages that ``get_many`` gives, a sequence.
+    """The leases of the messages that ``get_many`` returns, a sequence.
 
     ``payloads`` are their payloads; ``ack_many(batch)`` settles all of them in one step. A lease is
-    made when it is first asked for, by index, slice or iteration, and is then the same each time.
-    Dropped without a word, each message that is not settled counts as a failed attempt, and the
-    batch warns.
+    made on first access, by index, slice or iteration, and is then the same each time. Dropped
+    unsettled, each unsettled message counts as a failed attempt, and the batch warns.
     """
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
@@ -36,13 +35,13 @@ class LeaseBatch(Sequence[Lease[_T]], Generic[_T]):
     def __add__(self, other: Iterable[_X], /) -> list[Lease[_T] | _X]: ...
     def __radd__(self, other: Iterable[_X], /) -> list[Lease[_T] | _X]: ...
     def index(self, lease: Any, start: int = 0, stop: int = ...) -> int:
-        """The place of a lease. Raises ValueError if it is not of this batch."""
+        """Return the index of a lease. Raises ValueError if it is not of this batch."""
     def count(self, lease: Any) -> int:
-        """1 for a lease of this batch, else 0."""
+        """Return 1 for a lease of this batch, else 0."""
 
 @final
 class AsyncLeaseBatch(Sequence[AsyncLease[_T]], Generic[_T]):
-    """A ``LeaseBatch`` of leases whose settling is awaited: ``AsyncQueue.get_many`` gives it."""
+    """A ``LeaseBatch`` settled with ``await``; ``AsyncQueue.get_many`` returns it."""
 
     def __class_getitem__(cls, key: Any) -> GenericAlias: ...
     @property

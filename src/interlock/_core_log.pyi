@@ -14,15 +14,15 @@ _Entry = tuple[str, int, bytes]
 
 @final
 class LogBridge:
-    """The log of a ``LogNode`` on an engine to which Python speaks.
+    """The log of a ``LogNode`` on an engine whose client is in Python.
 
-    One thread takes tasks and says what came of them, another brings what it has read, a third
-    does chores. A position is ``ID.MARK``; ``ID.``: whatever is there; ``""``: before the first
+    One thread takes tasks and reports their results, another delivers the entries it has read, a
+    third does chores. A position is ``ID.MARK``; ``ID.``: with any mark; ``""``: before the first
     entry.
     """
 
     def __new__(cls) -> Self:
-        """OSError if the process has no descriptor left."""
+        """Raises OSError if the process has no descriptor left."""
     @staticmethod
     def mark(data: bytes) -> str:
         """Return the mark of an entry's bytes."""
@@ -30,37 +30,37 @@ class LogBridge:
     def begins(data: bytes) -> bool:
         """Return whether an entry can be the first of a log."""
     def task(self, seconds: float) -> tuple[str, list[Any]] | None:
-        """Wait for the next task: ``append`` or ``begin`` with bytes, ``end``; None if none comes
-        in so many seconds."""
+        """Wait for the next task: ``append`` or ``begin`` with bytes, ``end``; None after this many
+        seconds without one."""
     def chore(self, seconds: float) -> tuple[str, list[str]] | None:
-        """Wait for the next chore: ``look`` or ``trim`` with positions, ``ends``, ``end``; None if
-        none comes in so many seconds."""
+        """Wait for the next chore: ``look`` or ``trim`` with positions, ``ends``, ``end``; None
+        after this many seconds without one."""
     def skipped(self) -> None:
-        """Say that what was to be looked for or cut off could not be now."""
+        """Report that a position could not be looked up or trimmed now."""
     def opened(self, largest: tuple[int, str] | None, untrimmed: str | None) -> None:
-        """The engine takes entries of so many bytes at most, by this setting. `untrimmed`: why
-        nobody can have it trim the log."""
+        """Set the engine's maximum bytes of an entry, with the name of its setting. `untrimmed`:
+        reason why the engine cannot trim the log."""
     def looked(self, there: list[bool]) -> None:
-        """Say of each entry that was looked for whether it is there."""
+        """Report for each entry that was looked up whether it exists."""
     def appended(self, ids: list[str] | None) -> None:
-        """All that was taken is in the log. ValueError: one of the ids is none."""
+        """Report that every taken entry is in the log. Raises ValueError for an invalid id."""
     def failed(self, kind: str, text: str) -> None:
-        """Nobody knows what is in the log. `kind`: ``unreachable``, ``refused``, ``gone``."""
+        """Report unknown log content. `kind`: ``unreachable``, ``refused``, ``gone``."""
     def trimmed(self, count: int, refused: str | None) -> None:
-        """So many were cut off, or nothing for this reason."""
+        """Report the number of trimmed entries, or the reason why none was."""
     def ends(self, ends: tuple[_Entry, _Entry] | None) -> None:
-        """The first and the last entry."""
+        """Report the first and the last entry."""
     def order(self, seconds: float) -> tuple[int, str] | None:
-        """Wait until something is to be read: return its number, and the position behind which."""
+        """Wait for a read order: return its number, and the position to read behind."""
     def read(self, order: int, entries: Sequence[_Entry], at_end: bool) -> tuple[int, str] | None:
-        """Bring entries; return the order by which it goes on, None if another is wanted now.
-        Waits while many are not yet taken. ValueError: one of the ids is none."""
+        """Deliver entries; return the order that continues it, None if another is wanted now. Waits
+        while many are pending. Raises ValueError for an invalid id."""
     def lost(self, order: int, ends: tuple[_Entry, _Entry] | None) -> None:
-        """The log does not have the position of an order any more; `ends` is what it has."""
+        """Report that the log lacks the position of an order; `ends` are its current ends."""
     def unread(self, kind: str, text: str) -> None:
-        """The log could not be read; it is tried again."""
+        """Report that the log could not be read; it is retried."""
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Wake all waiting threads for good."""
     @property
     def closed(self) -> bool:
-        """The node has ended, or ``close`` was called."""
+        """True if the node has ended, or ``close`` was called."""

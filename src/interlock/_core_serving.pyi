@@ -7,41 +7,41 @@ from typing import Any, Literal, Self, final
 
 @final
 class WallClock:
-    """The judgement of a server's clock: a jump of it is followed once it has lasted."""
+    """The tracking of a server's clock: a jump of it is followed once it has lasted."""
 
     def __new__(cls) -> Self: ...
     def read(self, wall: int, elapsed: int) -> tuple[int, int]:
-        """Take a reading of both clocks, µs. Return the time to use, and the jump that it
-        follows from this reading on; 0: none."""
+        """Take a reading of both clocks, µs. Return the time to use, and the jump that it follows
+        from this reading on; 0: none."""
 
 @final
 class ManualClock:
-    """Time for tests: it stands still until ``advance`` moves it."""
+    """A clock for tests: it stops until ``advance`` moves it."""
 
     def __new__(cls, start: float | dt.timedelta | None = None) -> Self: ...
     def now(self) -> float:
-        """Seconds since the start of the count."""
+        """Return the seconds since the start of the count."""
     def advance(self, seconds: float | dt.timedelta) -> None:
-        """Moves on, and wakes whatever waits on this clock and is due by then."""
+        """Advance the clock, and wake the waiters on it that are due by then."""
     def _following(self) -> int: ...
 
 class EngineError(Exception):
-    """A call to an engine was refused: the text is that of the wire, its code first."""
+    """A refused call to an engine: the text is that of the wire, its code first."""
 
 @final
 class Engine:
-    """The functions of the wire in this process: what ``memory://`` is. Any thread may call.
+    """The functions of the wire in this process, for ``memory://``. Thread-safe.
 
     A call is ``function`` (``"il1_put"``), the queue's ``key`` (``b"il:{orders}"``; None for
-    ``il1_version`` and ``il1_queues``) and ``args``, the strings behind it: bytes, str (sent as
+    ``il1_version`` and ``il1_queues``) and ``args``, the further strings: bytes, str (sent as
     UTF-8) or int (sent as decimal digits). The answer is the reply's strings. A refusal raises
     ``EngineError``; an argument of another type is a ``TypeError``.
 
-    It has the feature ``parks``: a call with a WAIT is answered when there is something.
+    It has the feature ``parks``: a call with a WAIT is answered when a message is ready.
     """
 
     def __new__(cls, clock: ManualClock | None = None, memory: int = 0) -> Self:
-        """``memory``: bytes that all queues may take before puts get ``OOM``; 0 is no bound."""
+        """``memory``: maximum bytes of all queues; beyond it puts get ``OOM``. 0 means no bound."""
 
     def wall(self) -> int:
         """Return the time for dates, µs since 1970."""
@@ -49,10 +49,10 @@ class Engine:
     def call(
         self, function: str, key: bytes | None, args: Sequence[bytes | str | int], /
     ) -> list[bytes]:
-        """Make a call and wait for its answer, without the GIL, as long as its WAIT says.
+        """Make a call and wait for its answer, without the GIL, for at most its WAIT.
 
-        Threads that wait keep the time between them. A signal handler that raises ends the wait;
-        the call is then forgotten, and may be sent again under the same number.
+        Waiting threads run the timers between them. A signal handler that raises ends the wait; the
+        call is then forgotten, and may be sent again under the same number.
         """
 
     def start(
@@ -63,31 +63,33 @@ class Engine:
         waker: Callable[[int], object],
         /,
     ) -> list[bytes] | int:
-        """Make a call without waiting: its answer, or a ticket if it was parked.
+        """Make a call without waiting: return its answer, or a ticket if it was parked.
 
-        Once it is answered, ``waker(ticket)`` is called, once, on whatever thread made the call
-        that answers it (never before ``start`` has returned), and ``take`` gives the answer. What
-        the waker raises is reported and ignored.
+        Once it is answered, ``waker(ticket)`` is called, once, on the thread whose call answers it
+        (never before ``start`` has returned), and ``take`` returns the answer. An exception of the
+        waker is reported and ignored.
         """
 
     def renewals(self) -> EngineRenewals:
-        """Return what has leases not run out because nobody could renew them."""
+        """Return the renewals that keep leases alive while their client cannot renew them."""
 
     def take(self, ticket: int, /) -> list[bytes]:
-        """The answer of a parked call, once. ``LookupError`` before its waker was called."""
+        """Return a parked call's answer, once. Raises ``LookupError`` before its waker was
+        called."""
 
     def forget(self, ticket: int, /) -> None:
-        """Nobody wants this answer: the call waits no more, and its waker is not called."""
+        """Drop a parked call: it stops waiting, and its waker is not called."""
 
     def keep_time(self) -> None:
-        """Answer parked calls when their WAIT is over or something falls due, until ``close``.
+        """Answer parked calls when their WAIT is over or a timer is due, until ``close``.
 
-        Run it on a daemon thread where calls are made by ``start``: it sleeps without the GIL, and
-        costs nothing while nobody waits. A manual clock needs it not: ``advance`` does the same.
+        Run it on a daemon thread if calls are made by ``start``: it sleeps without the GIL, and
+        costs nothing while no call waits. A manual clock does not need it: ``advance`` does the
+        same.
         """
 
     def close(self) -> None:
-        """End ``keep_time``. Calls go on."""
+        """End ``keep_time``. Calls still work."""
 
 @final
 class HubServer:
@@ -95,59 +97,59 @@ class HubServer:
 
     def __new__(cls, settings: dict[str, Any]) -> Self: ...
     def start(self, tables: HubTables | None = None) -> None:
-        """Serves the tables, binds and starts the threads. OSError says which address could not be
-        had, and why."""
+        """Serve the tables, bind and start the threads. Raises OSError with the address that
+        failed, and the reason."""
     @property
     def addresses(self) -> list[str]: ...
     def stop(self, seconds: float = 0.0) -> int:
-        """Accepts no more, drains for so long, closes; answers how many connections were cut."""
+        """Accept no more connections, drain for this long, close; return how many were cut."""
     @staticmethod
     def commands() -> list[tuple[str, list[str]]]:
-        """Each command's name, as COMMAND INFO takes it, and its categories."""
+        """Return each command's name, as COMMAND INFO takes it, and its categories."""
     @staticmethod
     def refused_path(path: str, store: str) -> str | None:
-        """Tells why a path is no template of a store's files; None: it is one."""
+        """Return why a path is not a template of a store's files; None if it is one."""
     def apply(
         self,
         settings: dict[str, Any],
         keep_users: bool = False,
         tables: HubTables | None = None,
     ) -> None:
-        """Limits, users and certificates that hold from now on; other keys are passed over.
-        ``keep_users``: users stay as they are, and so do the passwords that were found right.
-        Tables stay unless others are given."""
+        """Apply limits, users and certificates from now on; other keys are ignored. ``keep_users``:
+        users stay as they are, and so do the passwords that were found right. Tables stay unless
+        others are given."""
     def fileno(self) -> int:
-        """Readable while there are events to take."""
+        """Return a descriptor that is readable while there are events to take."""
     def events(self, last: bool = False) -> tuple[list[tuple[Any, ...]], int, bool]:
-        """Events, oldest first; how many lines of the log found no room; whether there
-        are lines to be summed up later, which ``last`` does at once.
+        """Return events, oldest first; the number of log lines that were dropped; whether lines
+        remain to be summed up later, which ``last`` does immediately.
 
         ``("log", level, text)``, ``("broken", text)``,
         ``("password", asker, (host, user, password))``,
         ``("set", asker, [(name, value)])``, ``("reload", asker, ())``, ``("shutdown", asker, ())``.
         """
     def waits(self, asker: tuple[int, int, int]) -> bool:
-        """Tells if who asked a question among the events is still there."""
+        """Return whether the client behind a question among the events is still connected."""
     def answer(self, asker: tuple[int, int, int], error: str | None = None) -> None:
-        """Answers a question among the events: yes, or no with an error's text."""
+        """Answer a question among the events: yes, or no with an error's text."""
     def info(self) -> dict[str, Any]:
-        """The counters, as INFO names them."""
+        """Return the counters, by their INFO names."""
     def tables(self) -> dict[str, dict[str, int]]:
-        """The figures of each table, by its name."""
+        """Return the figures of each table, by its name."""
     def queues(self, most: int) -> tuple[dict[str, dict[str, int]], int]:
-        """The figures of at most so many queues, by their names, and how many queues there are."""
+        """Return the figures, by name, of at most this many queues, and the number of all."""
     def stores(self) -> dict[str, dict[str, int]]:
-        """The figures of each store, by its name."""
+        """Return the figures of each store, by its name."""
     def rotate(self) -> None:
-        """Stores begin new files, where there are messages in the old ones."""
+        """Begin new files in the stores whose current files have messages."""
     def beats(self) -> list[int]:
-        """The number of beats that each worker has answered."""
+        """Return the number of beats that each worker has answered."""
     def pulse(self) -> list[bool]:
-        """Sends each worker a beat; tells of each whether it has answered the one before."""
+        """Send each worker a beat; return for each whether it has answered the previous one."""
 
 @final
 class HubTables:
-    """Tables that a hub is to serve, opened before it is told of them."""
+    """Tables for a hub to serve, opened before the hub gets them."""
 
     def __new__(cls) -> Self: ...
     def open(
@@ -164,18 +166,18 @@ class HubTables:
         mode: int,
         keeper: TableKeeper | None = None,
     ) -> tuple[int, bool, float | None]:
-        """Opens a table, or makes it, to be served under a name; raises as ``Table`` does. Returns
-        capacity, ``evict`` and ``ttl`` as its maker said. With a ``keeper`` the hub does not write
-        to it: it gives commands that do to the keeper."""
+        """Open a table, or create it, to be served under a name; raises as ``Table`` does. Returns
+        its actual capacity, ``evict`` and ``ttl``. With a ``keeper`` the hub does not write to it:
+        it passes write commands to the keeper."""
     def keep(self, others: HubTables, name: str) -> bool:
-        """Goes on with a table that others have open by this name; false: they have none."""
+        """Share a table that is open under this name; return False if none is."""
 
 @final
 class RowsIterator:
     """Rows of a node."""
 
     def take(self, most: int) -> list[tuple[bytes, bytes, int]]:
-        """Return the next keys, states and numbers of changes, so many at most."""
+        """Return the next keys, states and numbers of changes, at most this many."""
 
 @final
 class BroughtRows:
@@ -188,7 +190,7 @@ class RowsImage:
     """All rows of a node as they were at one moment."""
 
     def since(self, number: int) -> RowsIterator:
-        """Return those that changed behind a number, in the order of their last change."""
+        """Return the rows changed after a number, in the order of their last change."""
 
     def compare(
         self, rows: Sequence[tuple[bytes, bytes]], joined: bool = False
@@ -196,12 +198,12 @@ class RowsImage:
         """Compare rows of another place, each key once in all calls.
 
         Args:
-            joined: what they have was joined before; where it differs nevertheless, they lack the
-                row here.
+            joined: their rows were joined before; where one differs nevertheless, they lack the row
+                here.
 
         Returns:
-            Those that have something that is not here, those here that have something that is not
-            there, and the keys that are not here.
+            Their rows with changes missing here, the rows here with changes missing there, and the
+            keys missing here.
         """
 
     def compare_copied(
@@ -213,29 +215,29 @@ class RowsImage:
             copied: whole rows of two columns, key and state, without the header and the end.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: not such a COPY.
         """
 
     def rest(self) -> RowsIterator:
-        """Return those that were not compared."""
+        """Return the rows that were not compared."""
 
 @final
 class LogNode:
     """A node on a log, in a thread of its own that never enters Python.
 
     Raises:
-        ValueError: a setting that none can have.
+        ValueError: an invalid setting.
         OSError: its folder cannot be used, or is another's.
         TableError: as ``Table``.
     """
 
     def __new__(cls, settings: dict[str, object], keeper: TableKeeper) -> Self: ...
     def figures(self) -> dict[str, Any]:
-        """Return the node as it stands: position, checksums, times in ms and seconds, counts, and
-        what keeps it from its work now, each a word, a text, and since when in ms since 1970."""
+        """Return the node's status: position, checksums, times in ms and seconds, counts, and its
+        current troubles, each a word, a text, and its start in ms since 1970."""
 
     def news(self) -> list[tuple[str, str]]:
-        """Return what has happened since the last call: a word for each, and a text."""
+        """Return the events since the last call: a word for each, and a text."""
 
     def changed(
         self, since: tuple[int, int, int], most: int, seconds: float, own: bool = False
@@ -250,32 +252,32 @@ class LogNode:
         ]
         | None
     ):
-        """Return what somebody outside lacks who has the rows up to a place.
+        """Return the rows that an outside reader lacks, given its position.
 
         Args:
             since: a position of the log, its checksum, and the number of a change.
             most: of rows.
-            seconds: for which it waits for a change.
+            seconds: to wait for a change.
             own: leave out rows that another data centre has as they are.
 
         Returns:
             The place with these rows (position, checksum, lineage, log time in ms, number of the
             last change), the number of the last change of all, and ``rows`` with the keys, the
-            states and the numbers of their changes. Where these would be too many to look for,
-            ``behind``: the image has them. ``all``: compare the image, for rows are forgotten that
-            changed since. ``other``: the same, for the place may be of another history. The last is
-            what ``states_entry`` needs to say of the writers. None: the node has not caught up with
+            states and the numbers of their changes. If they are too many to search, ``behind``: the
+            image has them. ``all``: compare the image, because rows that changed since are
+            forgotten. ``other``: the same, because the place may be of another history. The last is
+            the argument ``writers`` of ``states_entry``. None: the node has not caught up with
             its log.
         """
 
     def append_states(self, rows: BroughtRows, seconds: float) -> bool:
         """Have all nodes join rows; return whether they are in this node's state in time.
 
-        Where they may not be, to append them again does no harm.
+        If they may be missing, appending them again does no harm.
         """
 
     def forget(self, node: str, seconds: float) -> bool:
-        """Have no node wait for the checkpoints of one that is gone; return whether it is read."""
+        """Have no node wait for a removed one's checkpoints; return whether the order is read."""
 
     def states_entry(
         self,
@@ -287,77 +289,77 @@ class LogNode:
 
         Args:
             rows: keys and states.
-            source: this data centre, the position and the checksum up to which it has given its
-                rows, and the log time when they were so.
-            writers: what ``changed`` has said of them then.
+            source: this data centre, the position and the checksum up to which it has sent its
+                rows, and their log time.
+            writers: as returned by ``changed`` then.
         """
 
     def release(self) -> None:
-        """Serve from now on, if it was told to begin held."""
+        """Serve from now on, if it was created held."""
 
     def drain(self, seconds: float) -> bool:
-        """Take no more writes; return whether those that it had are answered in time."""
+        """Accept no more writes; return whether the pending ones are answered in time."""
 
     def checkpoint(self) -> tuple[str, int, int] | None:
         """Return the file in its folder of its newest checkpoint that is in the log, the position
-        and its checksum. None: there is none, and one is made."""
+        and its checksum. None: it has none, and one is made."""
 
     def install(self, path: str) -> None:
-        """Have it take a checkpoint of another node, from a file in its folder. Whether that can be
-        used its figures say later: ``needs_snapshot``."""
+        """Use a checkpoint of another node, from a file in its folder. Its figures show later
+        whether that worked: ``needs_snapshot``."""
 
     def resync(self) -> None:
-        """Have it forget its history, and read the log anew."""
+        """Forget its history, and read the log anew."""
 
     def stop(self) -> None:
         """End it."""
 
 @final
 class TableKeeper:
-    """The calls of ``NODE`` at a hub whose table a node writes. Any thread may call.
+    """The calls of ``NODE`` at a hub whose table a node writes. Thread-safe.
 
-    ``calls`` and ``size`` bound the calls that wait, taken or not, and their bytes: beyond them a
-    client gets ``-TRYAGAIN``. When the last reference goes, or by ``close``, those that wait get an
-    error: ``-NODE`` what was not taken, and was not done; ``-UNANSWERED`` the rest, also when the
-    hub stops. Writes to the table go to the ``LogNode`` that has this keeper.
+    ``calls`` and ``size`` bound the waiting calls, taken or not, and their bytes: beyond them a
+    client gets ``-TRYAGAIN``. When the last reference is dropped, or by ``close``, waiting calls
+    get an error: ``-NODE`` those that were not taken, and so not executed; ``-UNANSWERED`` the
+    rest, also when the hub stops. Writes to the table go to the ``LogNode`` that has this keeper.
     """
 
     def __new__(cls, *, calls: int = 65536, size: int = 67108864) -> Self:
-        """ValueError where one of them is 0."""
+        """Raises ValueError if one of them is 0."""
     def fileno(self) -> int:
-        """Readable while there is something to take."""
+        """Return a descriptor that is readable while there are calls to take."""
     def take(self, most: int) -> list[tuple[int, bytes, bool, list[bytes]]]:
-        """Takes up to so many calls, oldest first: the asker, the user's name (``b""`` without),
-        whether it speaks RESP3, and the arguments as they came, the command's name first. Calls
-        whose client is gone by then are left out."""
+        """Take up to this many calls, oldest first: the asker, the user's name (``b""`` without),
+        whether it speaks RESP3, and the arguments as they came, the command's name first. Calls of
+        disconnected clients are left out."""
     def answer(self, replies: list[tuple[int, bytes]]) -> None:
-        """Answers askers by whole replies, as they go out. Who is gone, or was answered, is passed
-        over. ValueError where one does not end as a reply does: then nobody was answered."""
+        """Answer askers by whole replies, sent unchanged. Disconnected or answered ones are
+        skipped. Raises ValueError if one is not a whole reply: then none was sent."""
     def set_fresh(self, seconds: float | None) -> None:
-        """Reads of its tables are answered for so many seconds from now, and then refused by
-        ``-STALE``; None, as at first: for ever; 0: they are refused. ValueError where it is
-        negative."""
+        """Allow reads of its tables for this many seconds from now; later ones are refused by
+        ``-STALE``; None, the initial state: for ever; 0: they are refused. Raises ValueError if it
+        is negative."""
     def close(self) -> None:
-        """Refuses what waits, and what will come. Reads go on as ``set_fresh`` says."""
+        """Refuse waiting and later calls. Reads continue as set by ``set_fresh``."""
 
 @final
 class StoreFiles:
-    """Reads messages out of the files of stores, and what comes later when it is asked again.
-    ``path`` is a folder, or a file: its data, packed or not, or its index."""
+    """A reader of the messages in stores' files, including later ones on further calls. ``path`` is
+    a folder, or a file: its data, packed or not, or its index."""
 
     def __new__(
         cls, path: str, topic: bytes | None = None, position: tuple[int, int] = (0, 0)
     ) -> Self: ...
     def next(self, most: int) -> list[tuple[int, int, bytes, bytes, int]]:
-        """The next messages, up to so many: position, topic, payload, microseconds since 1970.
-        None: there are none yet. OSError says what cannot be read."""
+        """Return the next messages, up to this many: position, topic, payload, microseconds since
+        1970. None: there are none yet. Raises OSError for unreadable files."""
     def missing(self) -> list[tuple[tuple[int, int], tuple[int, int], int, str, str]]:
-        """The gaps that ``next`` has found since the last call: the first and the last position,
-        the number of messages or 0 if it is unknown, the file, and the reason."""
+        """Return the gaps that ``next`` has found since the last call: the first and the last
+        position, the number of messages or 0 if it is unknown, the file, and the reason."""
     def unreadable(self) -> list[tuple[str, str]]:
-        """The files that cannot be read at all, as far as ``next`` has looked: path and reason."""
+        """Return the unreadable files, as far as ``next`` has come: path and reason."""
     def trailing(self) -> list[tuple[str, int, tuple[int, int]]]:
-        """The bytes behind the last message of each newest file: path, bytes, and the first
+        """Return the bytes behind the last message of each newest file: path, bytes, and the first
         position they can have. A running store may be writing them."""
     def verify(
         self,
@@ -366,16 +368,16 @@ class StoreFiles:
         list[tuple[tuple[int, int], tuple[int, int], int, str, str]],
         list[tuple[str, str]],
     ]:
-        """Compares each file with its checksums and with the next file. For each file: path, number
-        of whole messages, their bytes, sequences of changed messages, places of unreadable index
-        records, number of missing messages, bytes behind the last message, whether it is closed,
-        whether its data is gone. Then the gaps between files, as ``missing`` returns them, and the
-        unreadable files, as ``unreadable`` returns them."""
+        """Compare each file with its checksums and with the next file. Return for each file: path,
+        number of whole messages, their bytes, sequences of changed messages, places of unreadable
+        index records, number of missing messages, bytes behind the last message, whether it is
+        closed, whether its data is gone. Then the gaps between files, as ``missing`` returns them,
+        and the unreadable files, as ``unreadable`` returns them."""
 
 @final
 class EngineRenewals:
-    """Leases on an engine in this process: it renews those that would run out before it is told
-    the time, as ``LeaseRenewals`` does on servers. In the child of a fork nothing is renewed."""
+    """Leases on an engine in this process: renews those that would expire before the engine applies
+    the new time, as ``LeaseRenewals`` does on servers. In the child of a fork nothing is renewed."""
 
     def hold(
         self,
@@ -391,16 +393,16 @@ class EngineRenewals:
     def let_go(self, key: int) -> None:
         """Forget a lease."""
     def bound(self, key: int, until: float) -> None:
-        """Set the time at which the time of a lease's handler is over."""
+        """Set the end of the time of a lease's handler."""
     def errors(self) -> list[str]:
-        """Return none: who holds a lease that is lost learns of it."""
+        """Return an empty list: the holder of a lost lease gets the error."""
     def stop(self) -> None:
         """Forget all leases."""
 
 @final
 class LeaseRenewals:
-    """Leases that a native thread renews when their client has not by half of their time: a
-    handler holds the GIL, or the event loop. In the child of a fork it does nothing."""
+    """Leases that a native thread renews if their client has not by half of their time: a handler
+    holds the GIL, or the event loop. In the child of a fork it does nothing."""
 
     def __new__(
         cls,
@@ -413,7 +415,7 @@ class LeaseRenewals:
         ca: str | None,
         timeout: float,
     ) -> Self:
-        """`function` moves the deadline of a lease; the rest is how servers are reached."""
+        """`function` moves the deadline of a lease; the rest describes the connection."""
     def hold(
         self,
         key: int,
@@ -424,32 +426,32 @@ class LeaseRenewals:
         deadline: float,
         until: float,
     ) -> None:
-        """Take a lease into care, or note that it was renewed. No other lease ever has its key.
-        The deadline is by time.monotonic(), and so is the end of its handler's time."""
+        """Add a lease, or note its renewal. No other lease ever has its key. The deadline and the
+        end of its handler's time are by time.monotonic()."""
     def let_go(self, key: int) -> None:
         """Forget a lease."""
     def bound(self, key: int, until: float) -> None:
         """Renew nothing beyond this time, by time.monotonic()."""
     @property
     def renewed(self) -> int:
-        """Number of renewals that it made."""
+        """Return the number of renewals that it made."""
     def errors(self) -> list[str]:
         """Return the errors since the last call."""
     def stop(self) -> None:
         """End the thread."""
 
 class JournalCopy:
-    """The data to copy of a hub's journal, out of its folder, whether the hub runs or not. All
-    of it is read once: OSError says what is damaged, or that there is no journal."""
+    """The data to copy of a hub's journal, from its folder, whether the hub runs or not. All of it
+    is read once: raises OSError for damage, or if there is no journal."""
 
     def __new__(cls, folder: str | PathLike[str]) -> Self: ...
     @property
     def last(self) -> int:
-        """Number of the last record that is in it."""
+        """Number of its last record."""
     @property
     def files(self) -> list[tuple[str, int, int]]:
-        """Of each file its name, how many bytes are to be copied, and how long it is, with zeroes
-        behind those; to be written in this order."""
+        """Name of each file, its bytes to copy, and its length, with zeroes behind those; to be
+        written in this order."""
     def read(self, file: int, offset: int, count: int) -> bytes:
-        """Up to `count` bytes of a file, by its place in `files`. OSError, and IndexError where
-        there is no such file."""
+        """Return up to `count` bytes of a file, by its index in `files`. Raises OSError, and
+        IndexError for an unknown file."""

@@ -25,7 +25,7 @@ class StateRules:
     @property
     def age_ms(self) -> int: ...
     def check(self, state: bytes) -> None:
-        """Raise ValueError unless it is a state that these rules could have written."""
+        """Raise ValueError unless these rules could have written the state."""
 
     def shown(self, state: bytes, now_ms: int) -> tuple[tuple[Any, ...] | None, int, int, int]:
         """Return the row of a state.
@@ -47,5 +47,5 @@ class StateRules:
         """Return a state of another layout in this one.
 
         Raises:
-            ValueError: a column cannot hold its value any more.
+            ValueError: a column can no longer hold its value.
         """

@@ -1,4 +1,4 @@
-"""The part of the native module beneath tables in shared memory; Linux only."""
+"""The part of the native module for tables in shared memory; Linux only."""
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ _Seconds = float | dt.timedelta
 
 @disjoint_base
 class Table:
-    """A table of rows, beneath ``interlock.SharedTable``."""
+    """A table of rows, base of ``interlock.SharedTable``."""
 
     def __new__(
         cls,
@@ -102,7 +102,7 @@ class Table:
 
 @final
 class TableExport:
-    """A view of a table's rows, beneath ``SharedTable.export``."""
+    """A view of a table's rows, base of ``SharedTable.export``'s."""
 
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...

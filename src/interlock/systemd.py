@@ -51,7 +51,7 @@ class Notifier:
         self.send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self, status: str = "") -> None:
-        """Report that the service takes no more requests, and ends when its answers are sent."""
+        """Report that the service is stopping, and ends when its answers are sent."""
         self.send("STOPPING=1", *_status(status))
 
     def status(self, text: str) -> None:

@@ -198,11 +198,11 @@ _REPORTS: dict[str, Callable[..., None]] = {
 
 # -- The watcher ----------------------------------------------------------------------------------
 #
-# What is slow is noticed by whoever calls next; where all handlers hang nobody calls, and then it
-# matters most. So one thread of the process calls when it is time to look, at those queues whose
-# time has come and no others, for there may be many. The first put of a queue that is watched
-# starts it. Everything here may run in a destructor or a signal handler, hence no lock that an
-# interrupted thread could hold.
+# The next call into a queue notices slow messages; if all handlers hang there is no next call, and
+# then it matters most. So one thread of the process makes that call when it is time to check, for
+# the queues that are due and no others, because there may be many. The first put of a watched queue
+# starts it. Everything here may run in a destructor or a signal handler, so it takes no lock that
+# an interrupted thread could hold.
 
 _followed: dict[int, weakref.ref[_core.Queue[Any]]] = {}
 # Queues that again have something that may become slow, by their numbers.
