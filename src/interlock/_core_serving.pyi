@@ -376,8 +376,8 @@ class StoreFiles:
 
 @final
 class EngineRenewals:
-    """Leases on an engine in this process: renews those that would expire before the engine applies
-    the new time, as ``LeaseRenewals`` does on servers. In the child of a fork nothing is renewed."""
+    """Leases on an engine in this process: renews them before the engine would expire them, as
+    ``LeaseRenewals`` does on servers. In the child of a fork nothing is renewed."""
 
     def hold(
         self,

@@ -178,7 +178,7 @@ class QueueFigures:
                 oldest = max((_age(one[name], now) for one in rest), default=0.0)
                 yield family, by_queue([_age(stats[name], now) for stats in rows], oldest)
         for name, family in STALLS.items():
-            # Of the others the worst one: a root in one queue blocks nothing in another.
+            # The worst one of the others: a root in one queue blocks nothing in another.
             worst = max if name == "blocked_by_one" else sum
             yield family, by_queue(_figures(name, rows), worst([0, *_figures(name, rest)]))
         roots: list[Sample] = [

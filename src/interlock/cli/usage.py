@@ -1,4 +1,4 @@
-"""Errors of wrong usage: a suggestion, or the help if there were no arguments."""
+"""Errors of wrong usage: a suggestion, or the help if no argument was given."""
 
 from __future__ import annotations
 

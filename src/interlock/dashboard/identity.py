@@ -103,7 +103,7 @@ class Identities:
 
         A token is too long to be guessed, and everybody behind a proxy has one address.
         """
-        # Of the same length for all, so that the time reveals nothing.
+        # The same length for all, so that the time reveals nothing.
         theirs, ours = (hmac.digest(KEY, one.encode(), "sha256") for one in
                         (token, self._settings.token))  # fmt: skip
         if not hmac.compare_digest(theirs, ours):

@@ -80,7 +80,7 @@ def _errors(operator: Operator, queue: str, keep: Keep) -> dict[str, Any]:
         scanned += len(some)
         for one in filter(keep, some):
             name = error_group(one.error)
-            # Of the newest one, which comes first.
+            # The newest one's, which comes first.
             first = {"group": name, "error": one.error, "count": 0, "died": (one.due or 0) / 1e6}
             groups.setdefault(name, first)["count"] += 1
     found = sorted(groups.values(), key=lambda group: -group["count"])

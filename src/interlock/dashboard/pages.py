@@ -41,7 +41,7 @@ class Pages:
             tag = f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
             known = self._read.get(str(path))
             if known is None or known[0] != tag:
-                # By its real path: there are no more of these than files.
+                # By its real path, so that there are at most as many entries as files.
                 known = self._read[str(path)] = tag, self._placed(path)
         except OSError:
             return None

@@ -66,7 +66,7 @@ def checked(value: object) -> tuple[Store, ...]:
 
 
 def _cycle(store: Store, named: Mapping[str, Store]) -> list[str]:
-    """Return the names on a cycle from a store to itself; none if there is no cycle."""
+    """Return the names on a cycle from a store to itself; empty without one."""
     above = dict.fromkeys(store.stores, store.name)
     trail = list(store.stores)
     while trail:

@@ -132,7 +132,7 @@ class View(Screen[None]):
         line.update(Text(text, style="bold red"))
 
     def trouble(self, text: str) -> None:
-        """Show an error; empty if there is none."""
+        """Show an error; an empty text clears it."""
         line = self.query_one("#trouble", Static)
         line.display = bool(text)
         line.update(Text(one_line(text, 500), style="bold red"))

@@ -1,9 +1,9 @@
 // Requests to the server of this page.
 
-/** The path under which the server stands, without a slash at its end; mostly empty. */
+/** Path of the server, without a trailing slash; usually empty. */
 export const base = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 
-/** The server's no, in its own words; `status` 0 where it did not answer at all. */
+/** A refusal, in the server's words; `status` 0 if it did not answer at all. */
 export class Refused extends Error {
   constructor(status, text) {
     super(text);
@@ -11,14 +11,14 @@ export class Refused extends Error {
   }
 }
 
-/** What the server told of itself at the start: what may be done, and the token that goes with it. */
+/** The server's description at the start: the user's rights, and the token for changes. */
 export const facts = { write: false, rights: ["read"], refused: {}, csrf: "", kind: "", url: "", user: null, login: "none" };
 
-/** Names that a browser would take for steps; the server knows them by these segments. */
+/** Names that a browser would take for steps, with the segments that the server accepts for them. */
 const STEPS = new Map([[".", "=Lg"], ["..", "=Li4"]]);
 const encoded = (name) => STEPS.get(name) ?? encodeURIComponent(name);
 
-/** The name that a segment of an address stands for. */
+/** The name in a segment of an address. */
 export function decoded(segment) {
   for (const [name, step] of STEPS) if (step === segment) return name;
   return decodeURIComponent(segment);
@@ -40,7 +40,7 @@ export async function post(where, body = {}, { signal } = {}) {
   return answer(send(`${base}/api${where}`, body, signal));
 }
 
-/** Logs in or out; answers nothing. */
+/** Logs in or out; returns nothing. */
 export async function session(what, body = {}) {
   await answer(send(`${base}/${what}`, body));
 }
@@ -76,7 +76,7 @@ async function answer(sent) {
   return value;
 }
 
-/** The queue that the address names; empty where it names none. */
+/** The queue in the address; empty if there is none. */
 function hereQueue() {
   const [place, name] = location.pathname.slice(base.length + 1).split("/");
   try {
@@ -86,7 +86,7 @@ function hereQueue() {
   }
 }
 
-/** Why this page may not change anything; null where it may. */
+/** The reason why this page may not change anything; null if it may. */
 export function forbidden() {
   if (!facts.write) return "this dashboard only reads; start it with --write";
   const who = facts.user ? `user ${facts.user}` : "this login";

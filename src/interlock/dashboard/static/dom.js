@@ -38,7 +38,7 @@ function fill(element, properties, children) {
   return element;
 }
 
-/** Appends nodes and texts; nothing for what is null or false; lists are opened. */
+/** Appends nodes and texts; skips null and false; flattens lists. */
 export function append(element, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
@@ -54,7 +54,7 @@ export function show(element, ...children) {
   return element;
 }
 
-/** Sets a text only where it changed, so that the page is not laid out again for nothing. */
+/** Sets a text only if it changed, which avoids a needless layout. */
 export function setText(element, text) {
   const value = visible(text);
   const only = element.firstChild;
@@ -85,7 +85,7 @@ export function reconcile(parent, items, keyOf, create, update) {
   for (const child of known.values()) child.remove();
 }
 
-/** The polite voice of the page: what a reader of the screen hears. */
+/** The page's polite live region, for screen readers. */
 export function say(text) {
   const voice = document.getElementById("said");
   voice.textContent = "";

@@ -5,7 +5,7 @@ const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 /** 12,345 */
 export const count = (value) => grouped.format(value ?? 0);
 
-/** `count` and the noun that goes with it. */
+/** `count` with its noun. */
 export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
 /** A rate a second: 0, 0.4, 12.3, 1,240 */
@@ -42,7 +42,7 @@ function units(seconds) {
   return texts.join(" ");
 }
 
-/** A length of time where seconds are fine enough: 0 s, 12 s, 3 min 20 s. */
+/** A duration to the second: 0 s, 12 s, 3 min 20 s. */
 export function coarse(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   return seconds < 1 ? "< 1 s" : seconds < 60 ? `${Math.floor(seconds)} s` : units(seconds);

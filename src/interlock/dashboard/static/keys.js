@@ -15,7 +15,7 @@ const LIST = [
   ["?", "this list"],
 ];
 
-/** `go` takes the part of a path behind "g"; `act` has a function for each other key. */
+/** `go` gets the part of a path behind "g"; `act` has a function for each other key. */
 export function listen({ go, up, pause, theme }) {
   // When "g" was pressed. Not 0, which is the time at which the page was loaded.
   let prefix = -Infinity;

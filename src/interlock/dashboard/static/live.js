@@ -20,7 +20,7 @@ export class Live extends EventTarget {
     this.timer = 0;
   }
 
-  /** Says what the view in sight needs; connects anew only where that is something else. */
+  /** Sets the needs of the visible view; reconnects only if they changed. */
   want({ queue = null, workers = false } = {}) {
     if (this.source && this.wanted.queue === queue && this.wanted.workers === workers) return;
     this.wanted = { queue, workers };
@@ -56,7 +56,7 @@ export class Live extends EventTarget {
     };
   }
 
-  /** Stops the stream, or goes on with it. */
+  /** Pauses or resumes the stream. */
   pause(paused) {
     this.paused = paused;
     this.connect();
@@ -87,7 +87,7 @@ export class Live extends EventTarget {
     this.dispatchEvent(new CustomEvent("stats", { detail: { time, changed: queues } }));
   }
 
-  /** Enters or renews what is known of a queue. */
+  /** Adds or updates the data of a queue. */
   note(name, stats) {
     const known = this.queues.get(name);
     if (known) known.stats = stats;
@@ -99,7 +99,7 @@ export class Live extends EventTarget {
     for (const name of this.queues.keys()) if (!names.has(name)) this.queues.delete(name);
   }
 
-  /** The engine's time, about, in seconds since 1970. */
+  /** The engine's approximate time, in seconds since 1970. */
   now() {
     return Date.now() / 1000 + this.offset;
   }

@@ -2,7 +2,7 @@
 
 export const SECONDS = 60;
 
-/** Counters of one queue turned to rates, in rings of a fixed size. */
+/** Counters of one queue converted to rates, in rings of a fixed size. */
 export class Rates {
   constructor() {
     this.put = new Float32Array(SECONDS);
@@ -12,7 +12,7 @@ export class Rates {
     this.last = null;
   }
 
-  /** Takes the counters of a time in seconds. A counter that fell began anew. */
+  /** Adds the counters of a time in seconds. A counter that fell was reset. */
   add(time, stats) {
     const now = { time, put: stats.puts ?? 0, done: stats.acks ?? 0 };
     const last = this.last;

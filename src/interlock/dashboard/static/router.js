@@ -12,7 +12,7 @@ export class Router {
     history.scrollRestoration = "manual";
   }
 
-  /** The view and its parameters for a path below the base; null where none has it. */
+  /** The view and its parameters for a path below the base; null if no route matches. */
   match(pathname) {
     const parts = pathname.split("/").slice(1);
     for (const [pattern, view] of this.routes) {

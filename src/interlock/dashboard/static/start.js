@@ -33,7 +33,7 @@ const router = new Router([
   ["/server", server], ["/topics", lists("topics")], ["/tables", lists("tables")], ["/stores", lists("stores")], ["/sources", lists("sources")],
 ], open);
 
-/** Shows a view: ends the one before with all it listens to and waits for, and moves the focus. */
+/** Shows a view: ends the previous one with its listeners and requests, and moves the focus. */
 function open(found, { path, query, moved, top }) {
   closing.abort();
   closing = new AbortController();
@@ -65,7 +65,7 @@ function navigation(path) {
     link(base + to, { "aria-current": within(path) ? "page" : null }, text)));
 }
 
-/** Who and what the page talks to, and whether it may change anything. */
+/** The page's user and server, and whether it may change anything. */
 function frame() {
   const source = document.getElementById("source");
   setText(source, facts.url);
@@ -104,7 +104,7 @@ function connection({ detail: { state, before, why } }) {
   }
 }
 
-/** After the server was gone: it may be another one, with another token for changes. */
+/** After a lost connection: it may be another server, with another token for changes. */
 async function refresh() {
   try {
     Object.assign(facts, await get("/server"));

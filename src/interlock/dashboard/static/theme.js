@@ -26,7 +26,7 @@ export function nextTheme() {
   return next;
 }
 
-/** Draws the sign of what is chosen on the button. */
+/** Draws the icon of the choice on the button. */
 export function mark() {
   const button = document.getElementById("theme");
   show(button, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, SIGNS[chosen()].map((d) => svg("path", { d }))));

@@ -77,7 +77,7 @@ keyOrder.forEach((key, rank) => { keyRank[key] = rank; });
 const byStart = Uint32Array.from({ length: total }, (_, i) => i);
 byStart.sort((a, b) => start[a] - start[b] || a - b);
 
-/** Seconds of handlers one after another that end with this message, along what each waited for. */
+/** Seconds of the chain of handlers that ends with this message, along the messages each waited for. */
 const chainBusy = new Float64Array(total);
 const chainLength = new Uint32Array(total);
 for (let i = 0; i < total; i++) {
@@ -88,20 +88,20 @@ for (let i = 0; i < total; i++) {
 
 const waited = (i) => Math.max(0, start[i] - put[i]);
 
-/** When the last message that held it up had ended; until its start it waited for a worker. */
+/** The end of the last message that held it up; after that it waited for a worker. */
 const freeAt = (i) =>
   behind[i] < 0 ? put[i] : Math.min(Math.max(end[behind[i]], put[i]), Math.max(start[i], put[i]));
 
 const blocked = (i) => freeAt(i) - put[i];
 
-/** The message, what it waited for, what that waited for, and so on to the root. */
+/** The message, the one it waited for, and so on to the root. */
 function chainOf(i) {
   const chain = [];
   for (let at = i; at >= 0; at = behind[at]) chain.push(at);
   return chain;
 }
 
-/** The busiest key on which message `i` conflicts with message `before`; -1 if there is none. */
+/** The busiest key on which message `i` conflicts with message `before`; -1 if none. */
 function linkKey(i, before) {
   const mine = new Map();
   for (let h = held[i]; h < held[i + 1]; h++) mine.set(holds[h] >> 1, holds[h] & 1);

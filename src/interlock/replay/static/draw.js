@@ -46,7 +46,7 @@ function readable(ground, candidates) {
   return candidates.sort((a, b) => contrast(b) - contrast(a));
 }
 
-/** Takes over the window's size; everything drawn is in CSS pixels × `size.ratio`. */
+/** Adopts the window's size; all drawing is in CSS pixels × `size.ratio`. */
 function measure() {
   const box = canvas.parentElement.getBoundingClientRect();
   size.ratio = window.devicePixelRatio || 1;
@@ -78,7 +78,7 @@ function fill(x0, x1, y0, y1, word) {
   }
 }
 
-/** One row: the blocks, then the columns of what is too narrow; answers the blocks for their labels. */
+/** One row: the blocks, then the columns of narrow messages; returns the blocks for their labels. */
 function drawRow(tracks, row, labels) {
   const { ratio } = size;
   const width = image.width;

@@ -1,9 +1,9 @@
 // The overlay of the tracks: the chain of the chosen message, names, the axis, the overview.
 
-/** Links of a chain in sight from which they are drawn as hairlines without heads. */
+/** Number of visible links of a chain from which they are drawn as hairlines without heads. */
 const manyLinks = 160;
 
-/** The chosen message, how long it waited and for what, back to the root. */
+/** The chosen message, its waits and their causes, back to the root. */
 function drawChain() {
   if (picked.message < 0) return;
   pen.save();
@@ -82,7 +82,7 @@ function outline(i, width) {
   }
 }
 
-/** Where on its row a message stands: all of it, or its place among those it overlaps. */
+/** A message's position on its row: the whole height, or its place among those it overlaps. */
 function boxOn(row, i) {
   const tracks = views[look.view];
   let at = firstAfter(tracks, row, start[i]);
@@ -148,7 +148,7 @@ function step(span, width, wanted) {
   return ten * [1, 2, 5, 10].find((times) => times * ten >= rough);
 }
 
-/** The times that are marked on the axis, and where. */
+/** The marked times on the axis, with their positions. */
 function marks() {
   const every = step(look.t1 - look.t0, plotWidth(), 110);
   const [scale, unit] = look.t1 >= 1 ? [1, "s"] : look.t1 >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
@@ -181,7 +181,7 @@ function drawAxis() {
 
 const busyParts = { width: 0, of: null };
 
-/** How many workers were busy at each moment of the whole run, one value for each pixel. */
+/** The number of busy workers over the whole run, one value for each pixel. */
 function busyOverTime(width) {
   if (busyParts.width === width) return busyParts.of;
   const of = new Float32Array(width);

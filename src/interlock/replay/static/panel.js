@@ -23,7 +23,7 @@ function pairs(entries) {
     ...entries.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)]));
 }
 
-/** A button that chooses a message; its id, what it holds, and one figure. */
+/** A button that chooses a message; its id, its keys, and one figure. */
 function messageButton(i, figure, className = "row") {
   const keys = keyNames(i);
   return make("button", {

@@ -6,12 +6,12 @@ const search = document.getElementById("search");
 const found = document.getElementById("found");
 let waiting = 0;
 
-/** Draws once before the next frame, however often it is asked. */
+/** Draws once before the next frame, however often it is called. */
 function redraw() {
   if (!waiting) waiting = requestAnimationFrame(() => { waiting = 0; settle(); draw(); });
 }
 
-/** Keeps what is looked at within the run, and the parts beside the drawing in step with it. */
+/** Keeps the view within the run, and the parts next to the drawing in step with it. */
 function settle() {
   const least = Math.min(lastEnd, Math.max(1e-6, lastEnd / 1e7));
   const span = Math.min(lastEnd, Math.max(least, look.t1 - look.t0));
@@ -50,7 +50,7 @@ function fit() {
   redraw();
 }
 
-/** Twenty times the message's own length, or all of what it waited for where that is more. */
+/** Twenty times the message's own length, or its whole wait if that is longer. */
 function zoomTo(i) {
   const from = behind[i] < 0 ? put[i] : Math.min(start[behind[i]], start[i]);
   const span = Math.max(end[i] - Math.max(from, start[i] - (end[i] - start[i]) * 20), (end[i] - start[i]) * 6, 1e-6);

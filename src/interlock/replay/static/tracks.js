@@ -24,7 +24,7 @@ function makeTracks(count, rowsOf) {
   return { count, from, item, place, places, longest };
 }
 
-/** Gives the overlapping messages that begin at `at` a place each; answers where the next group begins. */
+/** Gives the overlapping messages that begin at `at` a place each; returns where the next group begins. */
 function standApart(item, place, places, at, stop) {
   const begin = at;
   const ends = [end[item[at]]];
@@ -53,7 +53,7 @@ const views = {
   },
 };
 
-/** What is being looked at: a view, a stretch of time in seconds, and for each view how far down. */
+/** The visible part: a view, a time range in seconds, and for each view the scroll position. */
 const look = { view: "worker", t0: 0, t1: lastEnd, top: { worker: 0, key: 0 } };
 
 /** Sizes in CSS pixels; `measure` in draw.js fills in those that follow from the window. */

@@ -10,7 +10,7 @@ import { Listing } from "./listing.js";
 import { Tracks } from "./tracks.js";
 
 const WINDOWS = [[5, "5 s"], [15, "15 s"], [60, "1 min"], [300, "5 min"]];
-/** Seconds by which the drawing is behind, so that what is under way has come in. */
+/** Seconds by which the drawing lags, so that events in flight have arrived. */
 const LAG = 0.25;
 const FRAME = 33;
 
@@ -95,7 +95,7 @@ export class Chart {
     signal.addEventListener("abort", () => { cancelAnimationFrame(frame); clearInterval(listing); });
   }
 
-  /** Takes events. The engine's clock is as far on as the newest event that was seen says, at least. */
+  /** Adds events. The engine's clock is at least at the newest event's time. */
   take(detail) {
     const before = this.tracks.last;
     if (detail.error) setText(this.missed, `Events cannot be had: ${detail.error}`);
@@ -107,12 +107,12 @@ export class Chart {
     else this.offset -= Math.min(0.002, this.offset - offset);
   }
 
-  /** What held keys at the beginning. */
+  /** Adds the leases that existed at the beginning. */
   seed(found) {
     this.tracks.seed(found, this.now);
   }
 
-  /** What stands on keys at the beginning. */
+  /** Adds the keys' messages that existed at the beginning. */
   depths(hot) {
     this.tracks.depths(hot);
   }
@@ -254,7 +254,7 @@ export class Chart {
     this.drawn = 0;
   }
 
-  /** One sentence of what stands in the diagram. */
+  /** One sentence that sums up the diagram. */
   sentence() {
     const held = this.rows.filter((row) => (this.by === "key" ? [...row.here.values()].some((one) => one.span) : row.open.size)).length;
     const waiting = this.by === "key" ? this.rows.reduce((sum, row) => sum + row.depthNow, 0) : 0;

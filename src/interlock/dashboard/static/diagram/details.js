@@ -6,7 +6,7 @@ import { badge, keyChips, messageLink } from "../parts/basics.js";
 
 const LINKS = 24;
 
-/** The chosen message and what it waits for, on and on: [{message, keys}], each once. */
+/** The chosen message and those it waits for, transitively: [{message, keys}], each once. */
 export function chainOf(tracks, id) {
   const first = tracks.messages.get(id);
   if (!first) return [];
@@ -41,7 +41,7 @@ export function tipOf(tracks, { row, id, span }, now, by) {
     ...tracks.blockers(id).map(({ key, message: before }) => h("span", { class: "soft" }, `${key}: behind ${before.id}, ${before.state.replace("_", " ")}`))];
 }
 
-/** Tells all of the chosen message, with links to what it waits for. */
+/** Shows everything about the chosen message, with links to those it waits for. */
 export function chosenPanel(place, queue, tracks, id, now, choose) {
   const message = tracks.messages.get(id);
   const parts = [messageLink(queue, id, {}, `message ${id}`)];

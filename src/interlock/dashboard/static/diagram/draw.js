@@ -23,7 +23,7 @@ export class Painter {
     this.hatches = { held: this.hatch(this.paint.held), backing_off: this.hatch(this.paint.backing_off) };
   }
 
-  /** Stripes, for what is held up by no worker: told apart by more than colour. */
+  /** Stripes, for keys held without a worker: distinguished by more than colour. */
   hatch(colour) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
@@ -36,7 +36,7 @@ export class Painter {
     return this.pen.createPattern(tile, "repeat");
   }
 
-  /** Takes over a size in CSS pixels. */
+  /** Sets the size in CSS pixels. */
   resize(width, height) {
     const ratio = Math.min(3, window.devicePixelRatio || 1);
     this.canvas.width = Math.round(width * ratio);
@@ -46,7 +46,7 @@ export class Painter {
     this.ratio = ratio;
   }
 
-  /** Draws rows with a layout; `chosen` is the id of a message, `links` what blocks it, `hover` a row's number. */
+  /** Draws rows with a layout; `chosen` is the id of a message, `links` the messages that block it, `hover` a row's number. */
   draw(layout, rows, { chosen = null, links = [], hover = -1 } = {}) {
     const { pen, paint } = this;
     this.layout = layout;
@@ -123,7 +123,7 @@ export class Painter {
     }
   }
 
-  /** Where a lane of a row stands: its upper edge and its height. */
+  /** The position of a row's lane: its upper edge and its height. */
   laneBox(row, lane, top) {
     const { layout } = this;
     const room = layout.row - (layout.by === "key" ? 10 : 8);
@@ -143,7 +143,7 @@ export class Painter {
     pen.fillText(shorten(visible(text), room), x + 4, y + 0.5);
   }
 
-  /** How many waited, as a strip at the foot of a track: the thicker the more, in steps of ten. */
+  /** The number that waited, as a strip at the foot of a track: thicker for more, in steps of ten. */
   depth(row, top) {
     const { pen, paint, layout } = this;
     const y = top + layout.row - 2;
@@ -160,7 +160,7 @@ export class Painter {
     for (let n = 0; n < points.length; n++) strip(points[n][0], points[n + 1]?.[0] ?? layout.now, points[n][1] + row.before);
   }
 
-  /** What waits now, beside the track: a box for each, the first in line nearest, and how many more. */
+  /** The waiting messages, next to the track: a box for each, the first in line nearest, and the number of further ones. */
   line(row, top, chosen) {
     const count = row.depthNow;
     if (!count) return;
@@ -190,7 +190,7 @@ export class Painter {
     pen.fillRect(layout.end, AXIS - 4, 1.5, layout.height);
   }
 
-  /** From what holds a key to the chosen message, which waits for it. */
+  /** From the holder of a key to the chosen message, which waits for it. */
   links(rows, links, chosen) {
     const { pen, paint, layout } = this;
     const at = new Map(rows.map((row, n) => [row.name, n]));

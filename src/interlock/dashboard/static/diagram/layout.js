@@ -4,7 +4,7 @@
 export const AXIS = 24;
 export const ROW = 24;
 export const TALL_ROW = 46;
-/** Boxes of waiting messages that are shown beside a track, and the pixels each takes. */
+/** Maximum boxes of waiting messages next to a track, and the pixels of each. */
 export const BOXES = 8;
 export const BOX = 9;
 
@@ -37,7 +37,7 @@ export class Layout {
   /** The largest `top`, at which the last row is at the bottom. */
   lowest(count) { return Math.max(0, count * this.row - (this.height - AXIS)); }
 
-  /** The times that are marked, at steps of 1, 2 or 5, and what each is called: seconds before now. */
+  /** The marked times, at steps of 1, 2 or 5, with their labels: seconds before now. */
   marks() {
     const rough = (this.seconds * 90) / this.plot;
     const ten = 10 ** Math.floor(Math.log10(rough));
@@ -65,7 +65,7 @@ export class Layout {
   }
 }
 
-/** 22:58:01 or, for finer steps, 58:01.5; in UTC as all times here. */
+/** 22:58:01 or, for finer steps, 58:01.5; in UTC like all times here. */
 export function clock(seconds, every) {
   const text = new Date(Math.round(seconds * 1000)).toISOString();
   if (every >= 1) return text.slice(11, 19);

@@ -1,7 +1,7 @@
 // One track: the past leases on it, its messages now, and the number that waited over time.
 
 const POINTS = 512;
-/** Spans that stand one above the other, at most. */
+/** Maximum spans stacked on a row. */
 const LANES = 16;
 
 export class Row {
@@ -19,7 +19,7 @@ export class Row {
     this.depth = [];
   }
 
-  /** Takes a span, which begins now, on the first lane that is free. Those that overlap are readers, or a worker's. */
+  /** Adds a span, which begins now, on the first free lane. Overlapping spans are readers, or a worker's. */
   begin(span) {
     let lane = this.taken.indexOf(null);
     if (lane < 0) lane = this.taken.length < LANES ? this.taken.push(null) - 1 : LANES - 1;
@@ -35,7 +35,7 @@ export class Row {
     if (lane >= 0) this.taken[lane] = null;
   }
 
-  /** Notes how a message stands on this key; "" once it has left. */
+  /** Notes a message's state on this key; "" once it has left. */
   standing(message, state, time) {
     const was = this.here.get(message.id) ? message.state : "";
     if (state) this.here.set(message.id, message);
@@ -49,7 +49,7 @@ export class Row {
     if (this.depth.length > POINTS) this.depth.splice(0, this.depth.length - POINTS / 2);
   }
 
-  /** All that wait here, also those that were there before anybody watched. */
+  /** The number of waiting messages, including those from before the page watched. */
   get depthNow() {
     return this.waiting + this.before;
   }
@@ -65,7 +65,7 @@ export class Row {
     return first;
   }
 
-  /** The messages that wait, the first in line first, at most so many. */
+  /** The waiting messages, the first in line first, at most this many. */
   line(most) {
     const found = [];
     for (const one of this.here.values()) {
@@ -76,7 +76,7 @@ export class Row {
     return found;
   }
 
-  /** Drops what ended before a time; answers how many. */
+  /** Drops the spans that ended before a time; returns how many. */
   trim(old) {
     const before = this.spans.length;
     if (before && this.spans.some((span) => span.end < old)) {

@@ -27,11 +27,11 @@ export class Tracks {
     this.waits = [];
     this.waitAt = 0;
     this.trimmed = 0;
-    /** The messages that ended since it began: of what was asked for meanwhile they are no longer true. Null once that is known. */
+    /** Messages that ended since the start: answers requested before are outdated for them. Null once those answers have arrived. */
     this.gone = new Set();
   }
 
-  /** Takes what the live stream told: events of [number, time, kind, id, attempt, token, consumer, error, keys, shared]. */
+  /** Adds the live stream's events: [number, time, kind, id, attempt, token, consumer, error, keys, shared]. */
   add({ events, missed = 0 }) {
     this.missed += missed;
     if (missed) this.forgetOpen();
@@ -65,7 +65,7 @@ export class Tracks {
     }
   }
 
-  /** A message that is heard of for the first time; one that is not put now was there before. */
+  /** A message seen for the first time; without a put event it existed before. */
   enter(id, keys, shared, kind, time) {
     const message = { id, keys: keys ?? [], shared: shared ?? [], state: "", since: time, unsure: "", attempt: 1, worker: "", error: "", span: null, rows: [], known: kind === "put" };
     for (const key of [...message.keys, ...message.shared]) {
@@ -84,7 +84,7 @@ export class Tracks {
     return row;
   }
 
-  /** A colour for each name, the same as long as it is known. */
+  /** A colour for each name, the same as long as the name is known. */
   number(rows, name) {
     if (rows !== this.workers) return 0;
     let number = this.numbers.get(name);
@@ -120,7 +120,7 @@ export class Tracks {
     this.spanCount++;
   }
 
-  /** Ends what a message held. */
+  /** Ends a message's spans. */
   close(message, time, outcome = "") {
     const span = message.span;
     if (!span) return;
@@ -156,7 +156,7 @@ export class Tracks {
     this.gone = null;
   }
 
-  /** How many unsettled messages stand on keys, as the engine counts: [{key, waiting}]. */
+  /** The engine's counts of unsettled messages of keys: [{key, waiting}]. */
   depths(hot) {
     for (const { key, waiting } of hot) {
       const row = this.row(this.keys, key);
@@ -171,12 +171,12 @@ export class Tracks {
     this.waitAt = (this.waitAt + 1) % 4096;
   }
 
-  /** After events were missed, what is still open is not known any more. */
+  /** After missed events, open spans are no longer known. */
   forgetOpen() {
     for (const message of [...this.messages.values()]) this.leave(message, this.latest, "unknown");
   }
 
-  /** Takes what is too old or too much out. */
+  /** Removes spans that are too old or too many. */
   trim() {
     const full = this.spanCount > this.most.spans || this.messages.size > this.most.messages;
     if (!full && this.latest - this.trimmed < 1) return;
@@ -211,5 +211,5 @@ export class Tracks {
   }
 }
 
-/** The worker in a consumer's name: host, process and a mark, without what tells its threads apart. */
+/** The worker in a consumer's name: host, process and a mark, without its thread's part. */
 export const workerOf = (consumer) => String(consumer ?? "").split("/").slice(0, 3).join("/");

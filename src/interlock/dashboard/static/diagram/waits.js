@@ -13,7 +13,7 @@ export function binned(waits) {
   return found;
 }
 
-/** The value below which so large a part of sorted values lies. */
+/** The value below which this fraction of sorted values is. */
 export const quantile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0;
 
 /** Per key the number of waits, the median and the longest; the longest medians first. */

@@ -41,7 +41,7 @@ async function press(element, text, run, question, guarded) {
   }
 }
 
-/** Posts a change and answers the sentence for whether it changed anything. */
+/** Posts a change and returns the sentence that says whether it changed anything. */
 export async function change(where, body, done, nothing) {
   const answer = await post(where, body);
   return answer?.changed === false || answer?.changed === 0 ? nothing : done;

@@ -8,7 +8,7 @@ import { coarse, iso, shorten, words } from "../format.js";
 export const link = (href, properties, ...children) => h("a", { href, "data-link": true, ...properties }, ...children);
 
 export const queueLink = (name, properties) => link(page("queues", name), { title: visible(name).length > NAME ? name : null, ...properties }, shorten(visible(name), NAME));
-/** Characters of a queue's name in a list: a longer one would push all else off the screen. */
+/** Characters of a queue's name in a list: a longer one would push the rest off the screen. */
 const NAME = 40;
 export const messageLink = (queue, id, properties = {}, ...children) =>
   link(page("queues", queue, "messages", id), { class: "mono", ...properties }, ...(children.length ? children : [id]));
@@ -16,10 +16,10 @@ export const messageLink = (queue, id, properties = {}, ...children) =>
 export const badge = (state, text = words(state)) =>
   h("span", { class: "badge", "data-state": state }, h("i", { class: "dot", "aria-hidden": "true" }), text);
 
-/** A mark that stands out: `kind` is alarm or warning, or nothing. */
+/** A highlighted mark: `kind` is alarm or warning, or empty. */
 export const flag = (text, kind = "", title) => h("span", { class: `badge ${kind}`, title }, text);
 
-/** A button. Where `why` says that it is not allowed it stays in reach, and tells that when pressed. */
+/** A button. If `why` forbids it, it stays focusable, and shows the reason when pressed. */
 export function button(text, onclick, { kind = "", small = false, title, label } = {}) {
   return h("button", { type: "button", class: `${kind} ${small ? "small" : ""}`.trim(), onclick, title, "aria-label": label }, text);
 }
@@ -30,7 +30,7 @@ export function pairs(entries) {
     .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-/** A titled box; `id` names its heading for readers of the screen. */
+/** A titled box; `id` names its heading for screen readers. */
 export function panel(title, body, { actions = [], level = "h2" } = {}) {
   const id = `panel-${++panels}`;
   return h("section", { class: "panel", "aria-labelledby": id },
@@ -38,18 +38,18 @@ export function panel(title, body, { actions = [], level = "h2" } = {}) {
 }
 let panels = 0;
 
-/** What to say where there is nothing: what that means, and what to do. */
+/** The text of an empty list: its meaning, and the next step. */
 export const empty = (title, ...advice) =>
   h("div", { class: "empty" }, h("strong", {}, title), advice.filter(Boolean).map((text) => (text instanceof Node ? text : h("p", {}, text))));
 
 export const refusal = (error) => h("div", { class: "refusal", role: "alert" }, refused(error));
 
-/** What was refused and why, as one sentence. */
+/** A refusal and its reason, as one sentence. */
 export function refused(error) {
   return error.status ? `Refused (${error.status}): ${error.message}` : `Not done: ${error.message}`;
 }
 
-/** A moment, told by how long ago it was; the exact time is in its title. It goes on by itself. */
+/** A moment, shown as its age; the exact time is in its title. It updates by itself. */
 export function ago(seconds) {
   if (!seconds) return h("span", { class: "soft" }, "–");
   const element = h("time", { "data-since": seconds, datetime: new Date(seconds * 1000).toISOString(), title: iso(seconds) });
@@ -57,7 +57,7 @@ export function ago(seconds) {
   return element;
 }
 
-/** How long something has been going on by now. */
+/** The time since a start. */
 export function since(seconds) {
   const element = ago(seconds);
   if (seconds) element.dataset.bare = "";
@@ -67,7 +67,7 @@ export function since(seconds) {
 
 let now = () => Date.now() / 1000;
 
-/** Gives the clock of the engine, and lets all times on the page go on. */
+/** Sets the engine's clock, and updates all times on the page. */
 export function runTimes(clock) {
   now = clock;
   setInterval(() => {
@@ -82,7 +82,7 @@ function tell(element) {
   else setText(element, seconds >= 0 ? `${coarse(seconds)} ago` : `in ${coarse(-seconds)}`);
 }
 
-/** Keys as chips that lead to the messages that stand on them. */
+/** Keys as chips that link to their messages. */
 export function keyChips(queue, keys, shared = [], most = 6) {
   const all = [...keys.map((key) => [key, false]), ...shared.map((key) => [key, true])];
   if (!all.length) return h("span", { class: "soft" }, "no key");

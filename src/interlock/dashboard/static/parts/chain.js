@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { count, lasting } from "../format.js";
 import { badge, empty, keyChips, messageLink } from "./basics.js";
 
-/** Nodes of an explanation, breadth first, as a tree in which each message stands once. */
+/** Nodes of an explanation, breadth first, as a tree in which each message occurs once. */
 export function treeOf(nodes) {
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const seen = new Set();
@@ -49,7 +49,7 @@ function drawn(queue, { node, why }, served, first = false) {
       holder === null ? null : holder.item ? drawn(queue, holder.item, served) : h("div", { class: "link-card again" }, messageLink(queue, holder.again), h("span", { class: "soft" }, holder.known ? " drawn elsewhere here" : ""))))) : null);
 }
 
-/** How a message stands, in words. */
+/** A message's state, in words. */
 export function told(node, served = true) {
   const parts = [];
   if (node.state === "leased") parts.push(`handled${node.consumer ? ` by ${node.consumer}` : ""} for ${lasting(node.held_for)}`);

@@ -3,7 +3,7 @@
 import { h, say, show } from "../dom.js";
 import { button, refused } from "./basics.js";
 
-/** Opens a dialog and answers what it was closed with; "" where it was dismissed. */
+/** Opens a dialog and returns its result; "" if it was dismissed. */
 export function ask(title, content, buttons, { broad = false } = {}) {
   return new Promise((resolve) => {
     const before = document.activeElement;
@@ -31,10 +31,10 @@ export async function confirmed(title, text, action, { danger = false } = {}) {
   return (await ask(title, content, [["", "Cancel", ""], ["yes", action, `${danger ? "danger " : ""}primary first`]])) === "yes";
 }
 
-/** Shows a text at length, such as stacks. */
+/** Shows a long text, such as stacks. */
 export const told = (title, content) => ask(title, content, [["", "Close", "first"]], { broad: true });
 
-/** A note in the corner: `kind` is done or refused. What was refused stays until it is dismissed. */
+/** A note in the corner: `kind` is done or refused. A refusal stays until it is dismissed. */
 export function note(text, { kind = "done", detail = null } = {}) {
   const place = document.getElementById("toasts");
   while (place.children.length >= 4) place.firstElementChild.remove();
@@ -48,12 +48,12 @@ export function note(text, { kind = "done", detail = null } = {}) {
   }
 }
 
-/** Notes that something was refused, and why. */
+/** Shows a refusal, and its reason. */
 export function noteRefusal(what, error) {
   note(what, { kind: "refused", detail: refused(error) });
 }
 
-/** Work of many steps with a bar and a way to stop; `step` answers {done, left}. */
+/** Work of many steps with a bar and a way to stop; `step` returns {done, left}. */
 export async function progressed(title, step) {
   const text = h("p", { "aria-live": "polite" }, "Beginning …");
   let stopped = false;

@@ -11,7 +11,7 @@ const SHOWN = [
 ];
 const ALARMS = new Set(["held", "dead"]);
 
-/** A row of figures; `update` takes the values by name, and shows those that are given. */
+/** A row of figures; `update` takes the values by name, and shows the given ones. */
 export function figures() {
   const cells = new Map();
   const element = h("dl", { class: "figures" });

@@ -6,7 +6,7 @@ import { button, empty, refusal } from "./basics.js";
 
 export const MOST_ROWS = 1000;
 
-/** Pages of rows in a table. `load(cursor)` answers {items, cursor, scanned}. */
+/** Pages of rows in a table. `load(cursor)` returns {items, cursor, scanned}. */
 export class Pages {
   constructor(table, load, { none, signal }) {
     this.table = table;
@@ -18,7 +18,7 @@ export class Pages {
     this.turn = 0;
   }
 
-  /** Begins anew; what an older turn still brings is not shown. */
+  /** Starts over; late results of an older turn are not shown. */
   async start() {
     const turn = ++this.turn;
     this.rows = [];
@@ -45,7 +45,7 @@ export class Pages {
     this.draw();
   }
 
-  /** Takes a row out, after it was dealt with. */
+  /** Removes a row, after its message was settled. */
   drop(key) {
     this.rows = this.rows.filter((row) => this.table.keyOf(row) !== key);
     this.draw();

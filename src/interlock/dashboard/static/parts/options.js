@@ -5,7 +5,7 @@ import { bytes, count, lasting } from "../format.js";
 const DURATIONS = new Set(["window", "first", "longest"]);
 const BOUNDS = new Set(["maxsize", "maxbytes"]);
 
-/** The value of an option: durations are µs there, factors thousandths, 0 no bound. */
+/** The value of an option: durations are in µs, factors in thousandths, 0 means no bound. */
 export function optionText(name, value) {
   if (!/^\d+$/.test(value)) return value;
   const number = Number(value);

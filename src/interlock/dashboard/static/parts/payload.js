@@ -13,7 +13,7 @@ function written(value) {
   return escaped(short.length <= 64 ? short : JSON.stringify(value, null, 2));
 }
 
-/** The same JSON with what cannot be seen written as \u202e, which a form gives back unchanged. */
+/** The same JSON with invisible characters written as \u202e, which a form returns unchanged. */
 const escaped = (json) => json.replace(/[^\P{C}\n]|[\p{Zl}\p{Zp}]/gu,
   (letter) => [...Array(letter.length).keys()].map((at) => `\\u${letter.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 
@@ -81,7 +81,7 @@ export function editor(queue, id, payload, done) {
     trouble, h("div", { class: "actions" }, send, h("span", { class: "soft" }, "The old and the new keys are shown before anything changes.")));
 }
 
-/** Shows the keys before and after, or asks for them where no worker knows the rule; null: not confirmed. */
+/** Shows the keys before and after, or asks for them if no worker knows the rule; null: not confirmed. */
 async function confirmedKeys({ old, new: computed, by, why, barrier }) {
   const text = (key) => (typeof key === "string" ? key : `base64 ${key.base64}`);
   const told = ({ keys, shared }) => [...keys.map(text), ...shared.map((key) => `${text(key)} (shared)`)].join(", ") || "no keys";

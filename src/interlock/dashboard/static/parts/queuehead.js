@@ -39,7 +39,7 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
     }
   }
 
-  /** Takes whether the queue itself is paused or sealed. */
+  /** Sets whether the queue itself is paused or sealed. */
   function update(news) {
     Object.assign(state, news);
     // Rebuilt only where it changed: a focused button must keep its focus.

@@ -30,7 +30,7 @@ export class Table {
     return h("th", properties, h("button", { type: "button", onclick: () => this.sortBy(column) }, column.label));
   }
 
-  /** Sorts by a column; again, the other way round. Figures begin with the largest. */
+  /** Sorts by a column; a second call reverses. Figures begin with the largest. */
   sortBy(column) {
     const same = this.sorted?.name === column.name;
     const down = same ? !this.sorted.down : Boolean(column.number);

@@ -65,7 +65,7 @@ export function dead(context) {
     return get(path("queues", queue, "dead"), { query: { ...wanted, after: cursor, limit: 50 }, signal }).then((found) => ({ ...found, cursor: found.after ?? null }));
   }
 
-  /** The kinds of errors, the most frequent first; one that is pressed narrows the list to it. */
+  /** The kinds of errors, the most frequent first; pressing one narrows the list to it. */
   async function drawGroups() {
     show(groups);
     if (which !== "dead") return;
@@ -85,7 +85,7 @@ export function dead(context) {
     }
   }
 
-  /** How many messages a change of all that match would meet, as words. */
+  /** The number of messages that a change of all matches affects, in words. */
   async function matched(wanted) {
     const one = which === "held" ? "held message" : "dead letter";
     if (which === "held") {
@@ -130,7 +130,7 @@ export function dead(context) {
     return `${text}: ${counted(done, "message")}${stopped ? ", stopped before the end" : ""}`;
   }
 
-  /** So many at a call; each answer says where the next one goes on. */
+  /** A bounded number per call; each answer has the place of the next one. */
   function deadStep(what, wanted) {
     let place = {};
     return async () => {
@@ -140,7 +140,7 @@ export function dead(context) {
     };
   }
 
-  /** Held messages have no call for many: they are found a page at a time. */
+  /** Held messages have no bulk call: they are read a page at a time. */
   function heldStep(what, wanted) {
     let cursor = null;
     return async () => {

@@ -8,7 +8,7 @@ import { ago, badge, empty, head, keyChips, link, pairs, panel, refusal } from "
 import { chain } from "../parts/chain.js";
 import { editor, payloadView } from "../parts/payload.js";
 
-/** What can be done in which state: [name, text, question]. */
+/** The operations of each state: [name, text, question]. */
 const SKIPPED = "It is settled without being handled, and its keys open for the next message.";
 const DEEDS = {
   delayed: [["cancel", "Cancel", "It is settled without being handled."]],

@@ -26,7 +26,7 @@ export function messages(context) {
   return { node: h("div", {}, top.node, chosen.element, h("div", { class: "panel" }, list.element)), title: `Messages · ${queue}`, ready: ready(list, queue, top, context) };
 }
 
-/** Loads the list, and whether the queue is there and paused. */
+/** Loads the list, and whether the queue exists and is paused. */
 export async function ready(list, queue, top, { signal, lost }) {
   get(path("queues", queue), { signal }).then((found) => top.update({ paused: found.queue_paused ?? found.paused.includes(""), sealed: Boolean(found.stats.sealed) }), (error) => { if (error.status === 404) lost(error.message); });
   await list.start();

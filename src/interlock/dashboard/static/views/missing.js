@@ -4,7 +4,7 @@ import { base } from "../api.js";
 import { h } from "../dom.js";
 import { button, empty, head, link } from "../parts/basics.js";
 
-/** `what` says what is not there, and `again` looks once more: a queue may come into being. */
+/** `what` names the missing thing, and `again` retries: a queue may be created later. */
 export const missing = ({ path, what = "No such page", again }) => ({
   title: "Not found",
   node: h("div", {}, head("Not found"), h("div", { class: "panel" }, empty(what, h("p", {}, h("code", {}, path)),

@@ -67,7 +67,7 @@ export function queue(context) {
     }
   }
 
-  /** What held keys before this page was opened: with its worker and since when, where that is told. */
+  /** The leases from before this page was opened, with worker and start if they are known. */
   async function seed(depths, stats) {
     const now = live.now();
     const running = get("/workers", { signal }).then((workers) => new Map(workers.flatMap((worker) => (worker.running ?? [])
@@ -91,7 +91,7 @@ export function queue(context) {
   return { node, title: name, wants: { queue: name }, ready: load() };
 }
 
-/** The histogram of waits, of all keys or of the one that is chosen, and the keys that waited longest. */
+/** The histogram of waits, of all keys or of the chosen one, and the keys that waited longest. */
 function waitsPanel(chart) {
   const bars = histogram();
   const told = h("span", { class: "soft" });

@@ -125,7 +125,7 @@ function summed(all, now) {
   return sum;
 }
 
-/** The queues that somebody should look at, the worst first. */
+/** The queues that need attention, the worst first. */
 function drawAttention(place, all, marks, now) {
   const found = [];
   for (const { name, stats } of all) {

@@ -64,7 +64,7 @@ export function server({ signal }) {
   return { node: h("div", {}, head("Server"), place, panel("Recent changes", changes)), title: "Server", ready: load() };
 }
 
-/** Whether this login may change anything, and what keeps it from that. */
+/** Whether this login may change anything, and the reason if not. */
 function changesText(found) {
   const why = forbidden();
   if (why) return `not allowed: ${why}`;

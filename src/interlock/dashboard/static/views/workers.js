@@ -55,7 +55,7 @@ export function workers({ live, query, note, signal }) {
   const node = h("div", {}, head("Workers", { actions: [search] }), summary, place, nothing);
   return { node, title: "Workers", wants: { workers: true }, ready: load() };
 
-  /** One worker; it stays the same element while what it tells changes. */
+  /** One worker; it stays the same element while its data changes. */
   function card(first) {
     const state = h("span");
     const facts = h("div", { class: "worker-facts" });
@@ -126,6 +126,6 @@ export function workers({ live, query, note, signal }) {
   }
 }
 
-/** Since when a worker has run, by the engine's clock: its own may differ. */
+/** A worker's start, by the engine's clock: its own may differ. */
 const sinceOf = (one, now) => (one.seconds === undefined ? null : since(now - one.age - one.seconds));
 const textOf = (one) => [one.id, one.host, one.app, one.queue, ...(one.queues ?? []), ...(one.running ?? []).map((row) => row.task)].join(" ").toLowerCase();
