@@ -294,7 +294,7 @@ class _Looks:
 
 
 def _name_after(runner: Coroutine[Any, Any, Any], coro: Coroutine[Any, Any, Any]) -> None:
-    # A task's debugger wants to see what it runs.
+    # Debuggers show a task's coroutine by these names.
     for name in ("__name__", "__qualname__"):
         if hasattr(coro, name):
             setattr(runner, name, getattr(coro, name))

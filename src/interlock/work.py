@@ -215,7 +215,7 @@ def at_exit() -> None:
         while not work.queue._join(_LOOK):
             stats = work.queue.stats()
             if stats.leased + stats.ready + stats.backing_off + stats.delayed == 0:
-                # Held or paused: no operator can come any more.
+                # Held or paused: no operator can free them any more.
                 text = "%d calls of %r are held or paused, and cancelled, for the interpreter ends"
                 log.error(text, stats.unsettled, work.queue.name)
                 work.queue._shutdown(True)

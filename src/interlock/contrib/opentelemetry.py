@@ -117,7 +117,7 @@ class Tracing(Middleware):
             attributes=self._attributes("send", "send", sending, sending.queue),
         )
         if span.is_recording():
-            # Most are not sampled, and are done here.
+            # Most are not recorded, and skip this.
             span.set_attributes(self._named(sending.keys, sending.shared))
             sending.state[SPAN] = span
         self._carry(sending, span)
