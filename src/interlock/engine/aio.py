@@ -141,7 +141,7 @@ class AsyncRemoteQueue(Generic[T]):
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
-        """Put as ``put``, without waiting for room: raise ``Full`` immediately if there is none."""
+        """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
         done = await self._run(
             self._handle, self._handle.put, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
@@ -435,7 +435,7 @@ class AsyncRemoteQueue(Generic[T]):
         return await self._run(self._handle, self._operations.requeue, id)
 
     async def discard(self, id: int) -> bool:
-        """Drop a dead letter. Returns False if there is none of this id."""
+        """Drop a dead letter. Return False if this id does not exist."""
         return await self._run(self._handle, self._operations.change, "discard", id)
 
     async def pause(self, key: Key | None = None) -> bool:
@@ -446,7 +446,7 @@ class AsyncRemoteQueue(Generic[T]):
         return await self._run(self._handle, self._operations.switch, "pause", key)
 
     async def resume(self, key: Key | None = None) -> bool:
-        """Undo a pause. Returns False if there was none."""
+        """Undo a pause. Return False if it was not paused."""
         return await self._run(self._handle, self._operations.switch, "resume", key)
 
     async def seal(self) -> bool:

@@ -57,7 +57,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """Its release of Interlock."""
     table: str = ""
     draining: bool = False
-    """It takes no more writes, and clients should leave it."""
+    """It accepts no further writes, and clients should leave it."""
 
 
 def announce(client: Client, cluster: str, announcement: Announcement, ttl_ms: int) -> None:

@@ -68,7 +68,7 @@ def check_leases(leases: object, kind: type[Any], queue: str) -> list[Any]:
     """Return the leases that ack_many() is given, checked, as a list.
 
     Raises:
-        TypeError, ValueError: one is no lease, or of another queue.
+        TypeError, ValueError: one is not a lease, or of another queue.
     """
     if not isinstance(leases, Iterable):
         raise TypeError(

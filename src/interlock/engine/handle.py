@@ -284,7 +284,7 @@ class Handle:
         except (InterlockError, Empty):
             raise
         except BaseException:
-            # Of a signal: some messages may have no lease object yet that would return them.
+            # Raised by a signal: some messages may have no lease object yet that would return them.
             session.undo = self._given_back(session, leased)
             raise
         for one, error in spoilt:
@@ -372,7 +372,7 @@ class Handle:
         except (InterlockError, GeneratorExit):
             raise
         except BaseException:
-            # Of a signal, between two replies. A reply may have come whose leases nobody reads.
+            # Raised by a signal between two replies. A reply may have come whose leases nobody reads.
             session.undo = self._undo_take(session, call, lease, settlements)
             raise
 

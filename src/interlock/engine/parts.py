@@ -37,10 +37,10 @@ class Parts:
         return self.take().decode(errors="backslashreplace")
 
     def some(self, count: int) -> tuple[bytes, ...]:
-        """Take so many parts."""
+        """Take this many parts."""
         return tuple(self.take() for _ in range(count))
 
     def rest(self) -> Iterator[None]:
-        """Yield as long as there is more."""
+        """Yield while parts remain."""
         while self._at < len(self._reply):
             yield

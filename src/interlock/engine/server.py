@@ -216,7 +216,7 @@ def _scanned(address: str, patience: float, pattern: str) -> Request[list[bytes]
 
 
 def _asked(address: str, patience: float, *command: Argument) -> Request[Any]:
-    """Send a command, and repeat it for up to ``seconds`` while the server's refusal is temporary.
+    """Send a command; for ``patience`` seconds, repeat it while its refusal is temporary.
 
     Repeat it once if the connection had ended: all commands here may safely be repeated.
     """

@@ -19,7 +19,7 @@ class Finding(NamedTuple):
     setting: str
     value: str
     problem: str
-    """Remedy; empty: none."""
+    """Consequence; empty: none."""
     advice: str = ""
     warns: bool = False
     """Also reported to clients: with it the server drops messages unasked, or accepts none."""

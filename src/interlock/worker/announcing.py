@@ -72,7 +72,7 @@ class Announcing:
         self._bell.set()
 
     def join(self, timeout: float) -> None:
-        """Remove the announcement, within ``seconds`` but at most one: it is not worth a longer
+        """Remove the announcement, within ``timeout`` but at most one: it is not worth a longer
         wait."""
         self._ending = True
         self._bell.set()

@@ -120,7 +120,7 @@ class Owner:
 
     def end(self, patience: float) -> None:
         """End: messages whose handlers still run are returned as failed, and settlements are sent
-        for up to ``seconds``. ``ended`` is set then."""
+        for up to ``patience``. ``ended`` is set then."""
         self._events.put((self._end, (patience,)))
 
     def ask(self) -> list[Execution]:
@@ -130,7 +130,7 @@ class Owner:
         return list(self.state.executions.values())
 
     def answers(self, timeout: float) -> bool:
-        """Return whether the owner's thread responds within ``seconds``, or has ended."""
+        """Return whether the owner's thread responds within ``timeout``, or has ended."""
         answer: _queue.SimpleQueue[None] = _queue.SimpleQueue()
         self._events.put((answer.put, (None,)))
         until = time.monotonic() + timeout

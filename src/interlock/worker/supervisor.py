@@ -71,7 +71,7 @@ class Supervisor:
 
     def reading(self, timeout: float) -> Reading:
         """Ask all workers for their counts, and return the sum; for a worker that does not answer
-        within ``seconds``, its last counts are used."""
+        within ``timeout``, its last counts are used."""
         with self._answered:
             # A worker that has not answered yet is not asked again: the pipe keeps room for the
             # stop.

@@ -65,7 +65,7 @@ class Beside(Protocol):
         """Begin nothing further."""
 
     def join(self, timeout: float) -> None:
-        """Wait up to ``seconds`` until the work that has begun is done; after ``stop``."""
+        """Wait up to ``timeout`` until the work that has begun is done; after ``stop``."""
 
 
 class Worker:
@@ -174,7 +174,7 @@ class Worker:
         return told
 
     def answers(self, timeout: float) -> bool:
-        """Return whether it responds within ``seconds``, rather than hangs."""
+        """Return whether it responds within ``timeout``, rather than hangs."""
         return self._owner.answers(timeout)
 
     def _source(self, name: str, kind: Kind) -> Source:
@@ -269,7 +269,7 @@ class Worker:
         return self._owner.whole
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait up to ``seconds`` until no message is held; after ``quiesce``."""
+        """Wait up to ``timeout`` until no message is held; after ``quiesce``."""
         return self._owner.state.phase is Phase.NEW or self._owner.idle.wait(timeout)
 
     def holding(self) -> list[Execution]:

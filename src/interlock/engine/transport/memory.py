@@ -105,7 +105,7 @@ class MemoryLink:
         return found
 
     def check(self) -> None:
-        """None: this link is not closed by a peer."""
+        """Do nothing: no peer closes this link."""
 
     def interrupt(self) -> None:
         """End the call in flight, from another thread."""
@@ -163,7 +163,7 @@ class AsyncMemoryLink:
         return self._engine.take(found)
 
     def check(self) -> None:
-        """None: this link is not closed by a peer."""
+        """Do nothing: no peer closes this link."""
 
     def interrupt(self) -> None:
         """End the call in flight. Called on the link's loop."""

@@ -31,7 +31,7 @@ register('dead_letters', function(q, from)
   end
   take_end(from)
   local reply, bytes, looked_at = {}, 0, 0
-  -- Behind what is no dead letter, there is none.
+  -- After an id that is not a dead letter, nothing follows.
   local last = first and first + (key and MAX_LOOKED_AT or count) - 1 or -1
   each_dead(q, first or 0, last, function(id, text)
     local dead = cmsgpack.unpack(text)

@@ -1,13 +1,14 @@
 -- il1_drop: [FORCE]
--- Removes the queue, with its declaration; without FORCE only if nothing is unsettled. Answers 1 if it is
--- gone, 0 if it is not or never was, and what there was: unsettled, leased, dead, results.
+-- Removes the queue, with its declaration; without FORCE only if nothing is unsettled. Answers 1 if it was
+-- removed, 0 if it was not or never existed, and its counts: unsettled, leased, dead, results.
 --
--- What stays for a while is `series`, where those ended, for no id and no token may come again (clause
--- 8), and the last replies of its consumers, for calls that are sent again. Who waits is woken, and asks anew.
+-- For a while it keeps `series`, the ends of the series, because no id and no token may be reused
+-- (clause 8), and the last replies of its consumers, for repeated calls. Waiters are woken, and ask
+-- anew.
 
 local FORCE = { FORCE = true, told = 'FORCE' }
 
--- The keys of which there may be any number.
+-- The keys that may exist in any number.
 local function open_ended(q)
   local names = {}
   local function add(part, list)
@@ -33,7 +34,7 @@ local function open_ended(q)
   return names
 end
 
--- What is kept of replies, with its fields. A reply may be read from the lease that it tells of.
+-- Kept replies, with their fields. A reply may be read from the lease that it describes.
 local function replies_of(q)
   local consumers, fields, kept = redis_call('ZRANGE', q.ko, 0, -1), {}, {}
   for i = 1, #consumers do
@@ -62,7 +63,7 @@ register('drop', function(q, from)
   take_end(from)
   q.caller = false
   local c = begin(q)
-  -- One that was merely asked is none.
+  -- A consumer that was merely asked is not one.
   local existed = q.loaded and q.loaded ~= ''
     and c[N.puts] + c[N.died] + c[N.declared] + c[N.paused] + c[N.halted] + c[N.sealed] > 0
   local reply = {

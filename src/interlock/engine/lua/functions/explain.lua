@@ -1,6 +1,5 @@
--- il1_explain: id ID limit, or key KEY limit
--- Why a message waits, or what stands in front on a key (clause 17): breadth first, each message once, cut
--- at the limit. Nothing for what is not there.
+-- il1_explain: id ID limit, or key KEY limit Why a message waits, or what blocks a key (clause 17):
+-- breadth first, each message once, cut at the limit. Nothing if it does not exist.
 
 local EXPLAINED = { id = true, key = true, told = 'id or key' }
 local STEPS = 2000         -- nodes looked at in all, to count how many stand before others
@@ -9,7 +8,7 @@ local MANY_FIELDS = 20000       -- of c, if there are no more, are asked for the
 local READ_BYTES = 4194304       -- bytes read of these messages
 local SHOWN_BEFORE = 10    -- of these are named, beyond those that are leased
 
--- The messages of an explanation, in the order in which they are told.
+-- The messages of an explanation, in the order of the answer.
 local WALK = {}
 WALK.__index = WALK
 
@@ -24,14 +23,14 @@ function WALK.add(walk, m)
   end
 end
 
--- Whether one more may be named; if not, something is left out.
+-- Whether one more may be named; if not, the answer is incomplete.
 function WALK.may_name(walk)
   local may = walk.named > 0 and walk.bytes > 0
   walk.truncated = walk.truncated or not may
   return may
 end
 
--- Counts a message that is named: to name it is to go through its keys.
+-- Counts a named message: naming it requires a pass through its keys.
 function WALK.charge(walk, m)
   local count, bytes = 1, 0
   if not walk.seen[m.id] then
@@ -45,8 +44,8 @@ function WALK.charge(walk, m)
   walk.named, walk.bytes = walk.named - count, walk.bytes - bytes
 end
 
--- The messages of these places, as far as they are named; each of them will be told. They are read one by one:
--- a record may be a megabyte.
+-- The messages of these places, as far as they are named; each will be in the answer. They are read
+-- one by one, because a record may be a megabyte.
 function WALK.name_all(walk, q, places, holders)
   for i = 1, math.min(#places, walk.limit) do
     if not walk:may_name() then
@@ -60,7 +59,8 @@ function WALK.name_all(walk, q, places, holders)
   return holders
 end
 
--- How many stand before a place on a key, counted from whichever end is nearer; and whether to the end.
+-- The number of nodes before a place on a key, counted from the nearer end; and whether the count
+-- is complete.
 local function ahead_of(q, walk, place, key, depth)
   local back, on, walked = place, place, 0
   while walk.steps > 0 do
@@ -232,7 +232,7 @@ local function tell_node(q, walk, m, reply)
   end
 end
 
--- What the walk begins with; false for what is not there.
+-- The start of the walk; false if it does not exist.
 local function start(q, walk, what, name)
   if what == 'id' then
     local m = find(q, name)

@@ -122,8 +122,8 @@ local function take_messages(from)
   return list
 end
 
--- The messages that are new, and their bytes; the others learn whose id they are told: that of a message of
--- before, or of one of the same batch.
+-- The new messages, and their bytes; the others get the id of a known message: one from before, or
+-- one of the same batch.
 local function new_ones(q, list, names)
   local fresh, named, bytes = {}, {}, 0
   if not names then

@@ -90,7 +90,7 @@ local function check_room(q, from, fresh, bytes, dead)
   end
 end
 
--- What has just become ready as it took its place is so no more.
+-- A message that has just become ready as it took its place is no longer ready.
 local function take_back(q, m)
   local half = keyed(m) and WITH_KEYS or WITHOUT
   if priority_of(m) == 0 then
@@ -110,7 +110,7 @@ local function restore_message(q, item)
     m.extras.ERROR = item.text ~= '' and item.text or nil
   end
   if state == 'delayed' then
-    -- When it is due is what counts, and nothing is due when it would be by this.
+    -- Its due time decides, and nothing is due when it would be by this.
     local due = c[N.due]
     m.delay = MAX_SPAN
     enter(q, m)

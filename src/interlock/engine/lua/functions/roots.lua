@@ -37,7 +37,7 @@ local function add(search, kind, id, key, depth, time, consumer)
   }
 end
 
--- False: there were enough.
+-- False: the limit is reached.
 local function look_at_message(q, search, m)
   if not may(search, 1 + #m.exclusive + #m.shared) then
     return false
@@ -53,7 +53,7 @@ local function look_at_message(q, search, m)
     end
   end
   if m.barrier then
-    -- All that has a place stands behind it.
+    -- Everything that has a place is behind it.
     depth = c[N.unsettled] - c[N.delayed] - 1
   end
   local time, consumer = '', ''

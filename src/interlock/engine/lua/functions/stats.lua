@@ -19,7 +19,7 @@ local function paused_ready(q)
   return count
 end
 
--- The first place of a list that stands for a message, as far as it is looked for.
+-- The first place of a list that belongs to a message, as far as it is searched.
 local function first_listed(q, half)
   local name, most = q[half.list], math.min(q.counters[half.lists], MAX_LOOKED_AT)
   if q.counters[half.stale] == 0 then

@@ -6,7 +6,7 @@ local function digits(number)
   return string_format('%d', number)
 end
 
--- What was given is told in part only: it may be megabytes, and any bytes.
+-- Errors show only a part of the argument: it may be megabytes, and any bytes.
 local function shown(value)
   return (string.gsub(string_sub(value, 1, 32), '[^%w%p ]', '?'))
 end
@@ -15,7 +15,7 @@ local function refuse(code, text, ...)
   error({ refused = code .. ' ' .. string_format(text, ...) })
 end
 
--- `what` may hold a %d for `index`: it is put together only when it has to be told.
+-- `what` may have a %d for `index`: it is formatted only for an error.
 local function bad(from, what, index, wrong)
   refuse('BADARG', '%s: %s %s', from.called, string_format(what, index), wrong)
 end
@@ -42,7 +42,7 @@ local function take_text(from, most, what, index)
   return value
 end
 
--- What nearly every number is: a pattern costs ten times as much.
+-- The form of nearly every number: a pattern costs ten times as much.
 local SMALL = {}
 for i = 0, 128 do
   SMALL[i .. ''] = i
@@ -74,12 +74,12 @@ local function take_end(from)
   end
 end
 
--- Who calls, and the number of the call: 0 for one whose answer need not be kept.
+-- The caller, and the number of the call: 0 if its answer need not be kept.
 local function take_caller(from)
   local consumer = take_text(from, MAX_TEXT, 'consumer')
   local call = take_whole(from, 0, MAX_NUMBER, 'call')
   if consumer == '' and call > 0 then
-    -- All who have no name would be answered with each other's replies.
+    -- All callers without a name would get each other's replies.
     bad(from, 'consumer', 0, 'is empty, which only call 0 may have')
   end
   return consumer, call
@@ -94,7 +94,7 @@ local function take_word(from, words, what, index)
   return value
 end
 
--- For how long the caller would wait, µs; 0 for not at all.
+-- The time that the caller would wait, µs; 0: not at all.
 local function take_wait(from)
   return take_whole(from, 0, MAX_SPAN, 'wait')
 end

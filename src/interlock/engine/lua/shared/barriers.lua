@@ -1,7 +1,8 @@
--- Barriers (clause 14): alone, after all before them and before all after them. ba has the places of the
--- pending ones; what is put behind one takes its place in its lanes as ever, but with a gate more to wait
--- for. g:PLACE lists these messages, bn counts those behind a barrier that are unsettled, and the counter
--- open those before the first. While no barrier is pending, nothing of this is kept.
+-- Barriers (clause 14): alone, after all before them and before all after them. ba has the places
+-- of the pending ones; a message put behind one takes its place in its lanes as usual, but has one
+-- more gate to wait for. g:PLACE lists these messages, bn counts those behind a barrier that are
+-- unsettled, and the counter open those before the first. While no barrier is pending, nothing of
+-- this is kept.
 --
 -- The gates of a settled barrier open little by little: opening lists the barriers whose do. An element of
 -- g:PLACE may be '>' and a barrier that was cancelled in the middle: its gates follow.
@@ -21,7 +22,8 @@ local function gate(q, m)
   return true
 end
 
--- A barrier takes its place; `before` messages are unsettled and have one. Answers whether it is ready.
+-- A barrier takes its place; `before` other messages are unsettled and have one. Answers whether it
+-- is ready.
 local function place_barrier(q, m, before)
   local c = q.counters
   if c[N.barriers] == 0 then
@@ -43,7 +45,7 @@ local function barrier_before(q, place)
   return redis_call('ZREVRANGEBYSCORE', q.ba, '(' .. place, '-inf', 'LIMIT', 0, 1)[1]
 end
 
--- A message that is no barrier was settled.
+-- A message that is not a barrier was settled.
 local function left_behind(q, m)
   local c = q.counters
   if m.place < first_barrier(q) then
@@ -98,7 +100,7 @@ local function barrier_settled(q, m)
   c[N.barriers] = c[N.barriers] - 1
   local gates = redis_call('EXISTS', name_of(q, 'g:' .. m.place)) == 1
   if previous then
-    -- Cancelled in the middle: what stood on both sides joins.
+    -- Cancelled in the middle: the messages on both sides join.
     if behind > 0 then
       redis_call('HINCRBY', q.bn, previous, behind)
     end

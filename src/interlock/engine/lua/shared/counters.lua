@@ -1,11 +1,11 @@
--- The counters of a queue, two strings of doubles; the first begins with the number of the layout in which the
--- queue is stored, in one byte. Most calls change some of the first ones: the series of
--- ids (seq) and of tokens (fence), a time before which nothing is due, how long the lists of the ready are,
--- and how many lanes have more than one node (crowded).
+-- The counters of a queue, two strings of doubles; the first begins with the number of the layout
+-- in which the queue is stored, in one byte. Most calls change some of the first ones: the series
+-- of ids (seq) and of tokens (fence), a time before which nothing is due, how long the lists of the
+-- ready are, and the number of lanes with more than one node (crowded).
 --
--- The second string is there, and the counter rare is 1, once one of the others is not what it is in a new
--- queue: how many died ever, how long the sorted sets of the ready are, how many entries of the lists stand for
--- messages that were cancelled, and what happens seldom. While rare is 0 nobody needs to ask for these.
+-- The second string exists, and the counter rare is 1, once one of the other counters differs from a new queue:
+-- the number of deaths, the lengths of the sorted sets of ready messages, the number of stale entries in the
+-- lists, and rare events. While rare is 0, these counters need not be read.
 
 local COUNTERS = {
   'seq', 'fence', 'due', 'unsettled', 'bytes', 'leased', 'fk', 'fu',
@@ -19,24 +19,24 @@ local COUNTERS = {
   'aliases', 'watched', 'event_last', 'messages_expired', 'dead_expired', 'dead_due', 'dead_mark',
 }
 
--- The number of each: c[N.seq]. Names in the table itself would cost five times what loading it does.
+-- The number of each: c[N.seq]. Names in the table itself would cost five times the loading.
 local N = {}
 for i = 1, #COUNTERS do
   N[COUNTERS[i]] = i
 end
 local FIRST_RARE, LAST = N.rare + 1, #COUNTERS
 
--- What they are in a new queue.
+-- Their values in a new queue.
 local NEW = {}
 for i = 1, LAST do
   NEW[i] = 0
 end
 NEW[N.due], NEW[N.result_due], NEW[N.kept_due], NEW[N.dead_due] = NEVER, NEVER, NEVER, NEVER
 
--- Made by the first call: while a library is loaded there is no `string`.
+-- Made by the first call: `string` does not exist while a library is loaded.
 local STORED, COMMON_LAYOUT, RARE_LAYOUT, NEW_RARE, COMMON_SIZE = nil, nil, nil, nil, nil
 
--- The table of a queue whose rare counters are as in a new one does not have them until one is set.
+-- The table of a queue whose rare counters are as in a new one lacks them until one is set.
 local RARELY = {
   __index = NEW,
   __newindex = function(c, i, value)
@@ -47,13 +47,13 @@ local RARELY = {
   end,
 }
 
--- The counters of a queue that another release has stored, in the present layout. In the first one, which
--- had no number, all else was as it is now: with the first call that writes the queue has the number.
+-- The counters of a queue that another release has stored, in the present layout. The first layout
+-- had no number but was otherwise the same: the first call that writes adds the number.
 local function as_of_now(text)
   if #text == COMMON_SIZE - 1 then
     return string.char(LAYOUT) .. text
   end
-  -- A later one has as many counters or more, behind its number.
+  -- A later layout has at least as many counters, after its number.
   local layout = #text >= COMMON_SIZE and #text % 8 == 1 and string_byte(text)
   if layout and layout > LAYOUT then
     refuse('NEWERLAYOUT', 'the queue is stored in layout %d, and the library of release %s knows them up to %d; '
@@ -70,18 +70,18 @@ local function load_counters(q)
     STORED, COMMON_SIZE = 'B' .. COMMON_LAYOUT, 8 * N.rare + 1
     NEW_RARE = struct_pack(RARE_LAYOUT, table_unpack(NEW, FIRST_RARE, LAST))
   end
-  -- A call that looked for its kept reply has read them already: '' where there are none.
+  -- A call that looked for its kept reply has read them already: '' if they do not exist.
   local text, c = q.ahead or redis_call('HGET', q.c, 'c'), nil
   if text and text ~= '' then
     if #text ~= COMMON_SIZE or string_byte(text) ~= LAYOUT then
       text = as_of_now(text)
     end
     c = { struct_unpack(COMMON_LAYOUT, text, 2) }
-    -- Behind the values comes where they end.
+    -- The position of their end follows the values.
     c[FIRST_RARE] = nil
     if c[N.rare] > 0 then
       local rare = redis_call('HGET', q.c, 'd')
-      -- An older release knew fewer, and some looked at no age of dead letters.
+      -- An older release had fewer counters, and some ignored the age of dead letters.
       local is_old = #rare < #NEW_RARE
       rare = rare .. string_sub(NEW_RARE, #rare + 1)
       local values = { struct_unpack(RARE_LAYOUT, rare) }
@@ -95,7 +95,7 @@ local function load_counters(q)
     end
   else
     c = setmetatable({ table_unpack(NEW, 1, N.rare) }, RARELY)
-    -- It may have been dropped a moment ago: its series go on.
+    -- It may have been dropped a moment ago: its series continue.
     local ended = redis_call('HGET', q.series, 'c')
     if ended then
       local seq, fence = string_match(ended, '^(%d+) (%d+)$')
@@ -130,8 +130,8 @@ local function save_counters(q)
   end
 end
 
--- The next number of a series: the larger of the last one plus 1 and the time, so that none comes again
--- even when a failover lost the last ones (clause 8).
+-- The next number of a series: the larger of the last one plus 1 and the time, so that none is
+-- reused even if a failover lost the last ones (clause 8).
 local function draw(q, series)
   local c = q.counters
   local number, now = c[series] + 1, q.now

@@ -1,9 +1,9 @@
--- What reading functions tell of messages.
+-- Descriptions of messages by the reading functions.
 
--- A table of functions: a library has no more than 200 names.
+-- A table of functions: a library is limited to 200 names.
 local some = {}
 
--- The places in front of a lane, which nothing on this key holds up, at most so many.
+-- The first places of a lane that nothing on this key blocks, up to a limit.
 function some.granted(q, key, most)
   local text, places = get(hash(q, 'l'), key), {}
   local lane = text and lane_of(q, text)
@@ -21,7 +21,7 @@ function some.granted(q, key, most)
   return places
 end
 
--- Some paused keys, all if they are no more than so many.
+-- Some paused keys, or all if there are no more than the limit.
 function some.paused(q, most)
   if redis_call('HLEN', q.pk) <= most then
     return redis_call('HKEYS', q.pk)
@@ -38,8 +38,8 @@ function some.held(q, most)
   return q.counters[N.held] > 0 and redis_call('ZRANGE', q.held, 0, most - 1) or NONE
 end
 
--- Of the first so many things that fall due, those of a letter (see due.lua), until enough are found; and whether
--- all were seen, given their number.
+-- Of the first few things that fall due, those of one letter (see due.lua), until enough are found;
+-- and whether all were examined, given their number.
 function some.due(q, letter, most, enough, number)
   local found, at, page = {}, 0, 500
   while at < most and #found < enough do
@@ -82,7 +82,7 @@ local function append(reply, list)
   end
 end
 
--- When a delay or a backoff ends, or it died, else ''.
+-- When a delay or a backoff ends, or the time of death, else ''.
 local function due_of(q, m)
   if m.state == 'X' then
     return m.due
@@ -130,7 +130,8 @@ local function tell(q, m, reply)
   return bytes_told(payload, m.exclusive, m.shared, extras.ERROR or '')
 end
 
--- Shows fields of c, about so many, until `look` has told enough bytes. Answers the next cursor.
+-- Shows fields of c, about this many, until `look` has returned enough bytes. Answers the next
+-- cursor.
 local function each_field(q, cursor, count, look)
   local bytes = 0
   repeat
@@ -144,7 +145,7 @@ local function each_field(q, cursor, count, look)
   return cursor
 end
 
--- Shows dead letters, id and record, from a rank to another, until `look` says that it has enough.
+-- Shows dead letters, id and record, from one rank to another, until `look` says that it is enough.
 local function each_dead(q, first, last, look, way)
   for start = first, last, READ_AT_ONCE do
     local ids = redis_call((way or 'Z') .. 'RANGE', q.xo, start, math.min(start + READ_AT_ONCE - 1, last))
@@ -159,7 +160,7 @@ local function each_dead(q, first, last, look, way)
   end
 end
 
--- A dead letter as messages are told: answers it, and how many bytes its payload and keys have.
+-- A dead letter in the form of a message: answers it, and the bytes of its payload and keys.
 local function tell_dead_one(q, id, text, reply)
   local dead = cmsgpack.unpack(text)
   local m = {

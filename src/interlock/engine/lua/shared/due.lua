@@ -1,6 +1,7 @@
--- What falls due: each call that writes first applies it, at its time (clause 20), and goes on with what
--- the calls before left. One sorted set has it all, the time its score; a letter says what: a and a token,
--- for a lease's deadline; b and a place, backing off; d and an id, delayed.
+-- Due events: each call that writes applies them first, at their times (clause 20), and continues
+-- with the rest of earlier calls. One sorted set has all of them, with the time as score; a letter
+-- gives the kind: a and a token for a lease's deadline; b and a place, backing off; d and an id,
+-- delayed.
 
 local function due_before(q, letter, most)
   local from, found = '', {}
@@ -13,7 +14,7 @@ local function due_before(q, letter, most)
   return found, #members == most
 end
 
--- Messages of leases that ran out, the first deadline first, then the first id.
+-- Messages of expired leases, the first deadline first, then the first id.
 local function expired(q, left)
   local over = {}
   for _, token in ipairs((due_before(q, 'a', 2 * MAX_DUE))) do
@@ -102,7 +103,7 @@ local function end_delays(q, left)
   return left - #ids
 end
 
--- Readies what earlier calls could not.
+-- Readies messages that earlier calls could not.
 local function ready_late(q)
   local c = q.counters
   if c[N.late] > 0 then
@@ -137,7 +138,7 @@ local function unpark(q)
   end
 end
 
--- Forgets the replies of consumers that were silent for so long, some at a call.
+-- Forgets the replies of consumers that have been silent for this long, some per call.
 local function forget_replies(q)
   local silent = redis_call('ZRANGEBYSCORE', q.ko, '-inf', digits(q.now - KEPT_REPLY), 'LIMIT', 0, MAX_DUE)
   local fields, gone, scores = {}, {}, {}

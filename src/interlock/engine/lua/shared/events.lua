@@ -1,14 +1,14 @@
--- What happens to messages, while somebody watches (il1_events): the counter watched says until when. The list ev has
--- the last events, and event_last is the number of its last one. A queue that is not there may be watched:
--- then w:events has both numbers until it is.
+-- Events of messages, while somebody watches (il1_events): the counter watched says until when. The
+-- list ev has the last events, and event_last is the number of the last one. A queue that does not
+-- exist may be watched: then w:events has both numbers until it is made.
 
--- ms for which the keys stay that a call makes: a watch, of at most MAX_WATCH, is over before.
+-- Lifetime in ms of keys that a call makes: a watch, of at most MAX_WATCH, ends before.
 local WATCH_KEPT = 120000
 
--- A table of functions: a library has no more than 200 names.
+-- A table of functions: a library is limited to 200 names.
 local events = {}
 
--- Of these keys, the first that an event tells.
+-- The first of these keys, as many as an event has.
 function events.told_keys(keys)
   local told, bytes = {}, 0
   for i = 1, math.min(#keys, MAX_EVENT_KEYS) do
@@ -29,18 +29,18 @@ function events.note(q, kind, id, attempt, token, consumer, text, exclusive, sha
   }
 end
 
--- The same of a message, with the token of the lease that ends and the error, if there are such.
+-- The same for a message, with the token of the ending lease and the error, if any.
 function events.happened(q, kind, m, token, text)
   text = text and string.gsub(text, '[\30\31]', ' ') or ''
   events.note(q, kind, m.id, attempt_of(m), token or '', '', text, m.exclusive, m.shared)
 end
 
--- Of plain messages, by their keys: see plain.lua.
+-- For plain messages, by their keys: see plain.lua.
 function events.plainly(q, kind, id, token, consumer, keys)
   events.note(q, kind, id, 1, token, consumer, '', keys, NONE)
 end
 
--- Those behind the first so many, by id: they came in no order.
+-- Those after the first few, by id: they came in no order.
 function events.sort(q, before)
   local all = { table_unpack(q.events, before + 1) }
   table.sort(all, function(a, b)
@@ -70,7 +70,7 @@ function events.flush(q)
   c[N.event_last] = c[N.event_last] + #packed
 end
 
--- Drops the events once nobody watches, and the last number when no time to come is as low.
+-- Drops the events once nobody watches, and the last number when all future times exceed it.
 function events.end_watch(q)
   local c = q.counters
   if c[N.watched] > 0 and c[N.watched] <= q.now then
@@ -82,7 +82,7 @@ function events.end_watch(q)
   end
 end
 
--- Somebody watches for so long.
+-- Notes a watcher for this time.
 function events.watch(q, duration)
   local c = q.counters
   if c[N.watched] <= q.now then

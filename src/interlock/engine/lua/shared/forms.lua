@@ -1,5 +1,5 @@
--- What plain calls answer, and the short forms in which such replies are kept (see replies.lua). A reply is
--- nearly never asked for again, so keeping it has to be cheap.
+-- Answers of plain calls, and the short forms in which such replies are kept (see replies.lua). A
+-- reply is nearly never asked for again, so keeping it has to be cheap.
 --
 -- | form | | the reply |
 -- |---|---|---|
@@ -14,7 +14,7 @@ for i = 0, 128 do
   COUNT[i] = i .. ''
 end
 
--- What a lease tells of a plain message, behind `at`; answers where that ends.
+-- The part of a plain message in a lease's reply, after `at`; answers its end.
 local function tell_plain(place, text, reply, at)
   -- 'L': the token is in between.
   local from = string_byte(text) == 76 and 18 or 2
@@ -35,7 +35,7 @@ local function tell_plain(place, text, reply, at)
   return key + count
 end
 
--- Numbers that follow each other, as text: all digits but the last two are made once a hundred.
+-- Consecutive numbers, as text: all digits but the last two are formatted once per hundred.
 local LAST_DIGITS = {}
 
 local function series(first, count)
@@ -56,7 +56,7 @@ local function series(first, count)
   return texts
 end
 
--- What a put answers of new messages.
+-- The answer of a put for new messages.
 local function put_reply(ids)
   local reply = {}
   for i = 1, #ids do
@@ -65,7 +65,7 @@ local function put_reply(ids)
   return reply
 end
 
--- What was handed out is read again, while all of it is out; before it is not, see fix_reply().
+-- Leased messages are read again, while all of them are out; before one is not, see fix_reply().
 local function leased_reply(q, token, deadline, settled)
   local reply = {}
   if settled >= 0 then
@@ -83,8 +83,9 @@ local function leased_reply(q, token, deadline, settled)
   return reply
 end
 
--- What is kept of a reply that has no shorter form, behind `head`. A long one lies apart: it would be read by
--- every call of the consumer. It leaves by itself, for a queue may never be called again.
+-- The stored form of a reply without a shorter form, after `head`. A long one is stored separately,
+-- because every call of the consumer would read it. It expires by itself, because a queue may never
+-- be called again.
 local function short_of(q, consumer, head, reply)
   local packed = cmsgpack.pack(reply)
   if #packed <= APART then
@@ -110,8 +111,8 @@ local function reply_of(q, kept, consumer)
   return leased_reply(q, token, deadline, to_number(settled))
 end
 
--- Before a lease ends for a message: whose reply tells of it. A consumer's own next call replaces it
--- anyway; q.caller is who calls so.
+-- Before a lease ends for a message: the consumer whose reply contains it. A consumer's own next
+-- call replaces the reply anyway; q.caller is the present caller.
 local function fix_reply(q, token, consumer)
   if consumer == '' or consumer == q.caller then
     return

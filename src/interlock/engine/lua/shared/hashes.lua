@@ -37,14 +37,15 @@ local function fetch(key, fields, count)
   return all
 end
 
--- Whether a call has neither read nor changed anything in what is written at its end, as most have not.
+-- Whether a call has neither read nor changed anything that is written at its end, as most have
+-- not.
 local function untouched(q)
   return #q.used == 0 and #q.changed == 0 and #q.written == 0 and next(q.messages) == nil
 end
 
--- What the call has to write in c, and what it takes out there: q.sets and q.dels say how much of these lists
--- is of this call. They stay, as other lists of the quick way do: to make one anew, and let it grow, costs more
--- than what is put into it.
+-- The fields of c that the call sets and deletes: q.sets and q.dels have the lengths of the parts
+-- of this call. The lists are reused, as are others of the quick path: a new list that has to grow
+-- costs more than its contents.
 local SETS = {}
 local DELS = {}
 local STAYS = 1000
@@ -60,8 +61,8 @@ local function del_field(q, field)
   DELS[n], q.dels = field, n
 end
 
--- No call both writes a field and takes it out, but for the reply of a consumer that was silent for long: so
--- those that go come first.
+-- No call both writes a field and deletes it, except for the reply of a consumer that was silent
+-- for long: so deletions come first.
 local function write_out(q)
   bulk('HDEL', q.c, DELS, q.dels)
   bulk('HSET', q.c, SETS, q.sets)
@@ -71,7 +72,7 @@ local function write_out(q)
   q.sets, q.dels = 0, 0
 end
 
--- Two bytes, most of them asked for often.
+-- Two bytes, most of them requested often.
 local TWO = {}
 local function two(number)
   local bytes = TWO[number]
@@ -86,7 +87,7 @@ local function lane_field(key)
   return two(#key) .. key
 end
 
--- What lies in c together with other things, and in what field there.
+-- The parts of c that are stored with other data, and their field names.
 local INSIDE = {
   l = lane_field,
   lt = function(place)
@@ -118,13 +119,13 @@ local function get(h, field)
   return value
 end
 
--- False takes the field out.
+-- False deletes the field.
 local function set(h, field, value)
   h.values[field] = value
   h.changed[#h.changed + 1] = field
 end
 
--- Reads fields that will be asked for, with one command.
+-- Reads fields that will be needed, with one command.
 local function prefetch(h, fields)
   local values, missing = h.values, {}
   for i = 1, #fields do
@@ -147,14 +148,14 @@ local function prefetch(h, fields)
   end
 end
 
--- What was read in another way, for those who ask in this one: so many fields, found behind `at`.
+-- Adds what was read in another way: this many fields, found after `at`.
 local function known(h, fields, found, at, count)
   for i = 1, count do
     h.values[fields[i]] = found[at + i]
   end
 end
 
--- Adds what was changed in c to what the call writes there.
+-- Adds the changes of c to the call's writes.
 local function flush_inside(q, h)
   local changed, values, inside = h.changed, h.values, h.inside
   for i = 1, #changed do

@@ -12,7 +12,7 @@
 
 local NOBODY = '-----------------'
 
--- Six bytes take the server half the memory of seven. They say which place it is, for all places are no
+-- Six bytes take half the server memory of seven. They identify the place, because no place is
 -- larger than the last one, and none is unsettled for 2^48 µs, nine years.
 local function short_node(place)
   return struct_pack('>I6', place)
@@ -28,7 +28,7 @@ local function key_of_lane(field)
   return string_byte(field) <= 4 and string_sub(field, 3)
 end
 
--- Whether there is one node only.
+-- Whether there is only one node.
 local function single(text)
   return #text <= 17
 end

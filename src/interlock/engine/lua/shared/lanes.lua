@@ -1,7 +1,8 @@
--- Putting into lanes and taking out of them. A message counts the nodes it waits for; at none it is ready.
--- So a put and a settlement cost O(keys of the message), whatever is pending (clause 21).
+-- Inserting into lanes and removing from them. A message counts the nodes it waits for; at zero it
+-- is ready. So a put and a settlement cost O(keys of the message), however many messages are
+-- pending (clause 21).
 
--- Puts a message at the end of a lane where there are others. Answers whether they hold it up.
+-- Puts a message at the end of a lane with other messages. Answers whether they block it.
 local function link_behind(q, l, text, place, key, mode)
   local lane, node = lane_of(q, text), mode .. place
   local blocked = true
@@ -22,7 +23,8 @@ local function link_behind(q, l, text, place, key, mode)
   return blocked
 end
 
--- Puts a message at the end of its lanes. Answers on how many it waits, and `blocked` more.
+-- Puts a message at the end of its lanes. Answers the number of nodes it waits for, and `blocked`
+-- more.
 local function link(q, place, keys, mode, blocked)
   if #keys > 0 then
     local l, node = hash(q, 'l'), mode == 'x' and short_node(place) or 's' .. place
@@ -45,8 +47,9 @@ local function link(q, place, keys, mode, blocked)
   return blocked
 end
 
--- Grants what now stands in front: appends the places to q.granted. The first one is free, for a
--- message's end must ready the next on each of its keys; what has to be limited are runs of readers.
+-- Grants the nodes now in front: appends the places to q.granted. The first one is unlimited,
+-- because a message's end must ready the next on each of its keys; only runs of readers have to be
+-- limited.
 local function grant_front(q, lane, key)
   local free = true
   while lane.first do
@@ -56,7 +59,7 @@ local function grant_front(q, lane, key)
     end
     if not free then
       if q.steps == 0 then
-        -- Numbered as they come, for the last one is the first that a call goes on with (clause 20).
+        -- Numbered by arrival: the last is the first with which a call continues (clause 20).
         local c = q.counters
         c[N.moved] = c[N.moved] + 1
         if redis_call('ZADD', q.unf, 'NX', c[N.moved], key) == 1 then
@@ -78,7 +81,7 @@ local function grant_front(q, lane, key)
   end
 end
 
--- Takes a message out of a lane, wherever it stands there.
+-- Removes a message from a lane, at any position.
 local function unlink_one(q, place, key)
   local l = hash(q, 'l')
   local text = get(l, key)
@@ -120,7 +123,7 @@ local function unlink_one(q, place, key)
   set(l, key, lane_text(lane))
 end
 
--- One thing less stands before a message.
+-- One thing less blocks a message.
 local function unblock(q, m)
   m.blocked = m.blocked - 1
   changed(q, m)
@@ -174,7 +177,7 @@ local function unlink(q, m)
   end
 end
 
--- Reads what putting or settling these will ask for.
+-- Reads the data for inserting or settling these.
 local function look_at_lanes(q, messages)
   local keys = {}
   for i = 1, #messages do
@@ -189,7 +192,7 @@ local function look_at_lanes(q, messages)
   prefetch(hash(q, 'l'), keys)
 end
 
--- As look_at_lanes(), with the nodes behind and the messages that will be freed.
+-- As look_at_lanes(), with the next nodes and the messages that will be freed.
 local function look_behind(q, messages)
   look_at_lanes(q, messages)
   local lanes, fields = hash(q, 'l').values, {}
@@ -221,7 +224,7 @@ local function look_behind(q, messages)
   end
 end
 
--- Goes on with the runs of readers that earlier calls left.
+-- Continues with the runs of readers that earlier calls left.
 local function go_on(q)
   while q.steps > 0 and q.counters[N.unfinished] > 0 do
     local key = redis_call('ZPOPMAX', q.unf)[1]

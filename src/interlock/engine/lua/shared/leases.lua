@@ -31,7 +31,7 @@ local function keep_lease(q, lease)
   set(hash(q, 't'), lease.token, lease.given .. lease.deadline .. string_format('%04d', lease.out) .. rest)
 end
 
--- False once the deadline is reached, even if what falls due has not come to it yet.
+-- False once the deadline is reached, even if the expiry has not been applied yet.
 local function alive(q, token)
   local lease = lease_of(q, token)
   return lease and to_number(lease.deadline) > q.now

@@ -1,7 +1,7 @@
 -- The end of messages, and of attempts (clauses 9, 10).
 
--- Takes a message out of its lanes and of the queue, and readies what it held up. `kept` leaves its long
--- payload, for a dead letter.
+-- Removes a message from its lanes and from the queue, and readies the messages it blocked. `kept`
+-- leaves its long payload, for a dead letter.
 local function settle(q, m, kept)
   local c, placed = q.counters, m.state ~= 'D'
   c[N.unsettled], c[N.bytes] = c[N.unsettled] - 1, c[N.bytes] - size_of(m)
@@ -43,7 +43,7 @@ function letters.drop(q, ids)
   bulk('ZREM', q.xo, ids)
   bulk('HDEL', q.y, ids)
   c[N.dead] = c[N.dead] - #ids
-  -- The next in line may be older: one that died elsewhere stands where it came.
+  -- The next in line may be older: a letter that died elsewhere keeps the position of its arrival.
   c[N.dead_due] = c[N.dead] == 0 and NEVER or 0
   if c[N.dead] == 0 then
     c[N.dead_mark] = 0
@@ -95,7 +95,7 @@ function letters.expire(q, left)
   if due > q.now then
     mark = 0
   elseif mark == 0 or mark > q.now or passed and due > mark then
-    -- If `left` are gone and others were too old as well, the next call goes on.
+    -- If `left` were removed and others were too old as well, the next call continues.
     mark = q.now
   end
   c[N.dead_mark], c[N.dead_due] = mark, mark > 0 and mark + grace or due
@@ -103,7 +103,7 @@ end
 
 local function bury(q, m)
   local c = q.counters
-  -- The message as it would be put again, and how it died.
+  -- The message as it would be requeued, and its cause of death.
   local extras = m.extras or {}
   local dead = {
     extras.ERROR or '', attempt_of(m), digits(q.now), payload = tail_of(m), outside = m.outside,
@@ -113,7 +113,7 @@ local function bury(q, m)
     dead.extras[name] = extras[name]
   end
   redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
-  -- Numbered as they die, for many die at one time.
+  -- Numbered by death, because many die at one time.
   c[N.died] = c[N.died] + 1
   redis_call('ZADD', q.xo, c[N.died], m.id)
   letters.note(q, q.now)
@@ -137,7 +137,7 @@ local function add_error(q, m, text)
   extra(m, 'ERROR', history)
 end
 
--- A dead letter, or held if the policy or the room for dead letters say so.
+-- A dead letter, or held if the policy or the room for dead letters requires it.
 local function give_up(q, m, text, hold)
   hold = hold or q.counters[N.dead] >= option(q, 'MAXDEAD')
   add_error(q, m, text)
@@ -155,7 +155,8 @@ local function give_up(q, m, text, hold)
   return 'DEAD'
 end
 
--- The pause after the n-th attempt failed, µs. Jitter is a hash of id and n, for a schedule must replay.
+-- The pause after the n-th failed attempt, µs. Jitter is a hash of id and n, because a schedule
+-- must be reproducible.
 local function backoff(q, m, n)
   local all, longest = option(q, 'FIRST', m), option(q, 'LONGEST', m)
   local factor = option(q, 'FACTOR', m) / 1000
@@ -174,7 +175,7 @@ local function backoff(q, m, n)
   return half + math.floor((all - half) * part)
 end
 
--- It is handed out again from its place, after `delay`.
+-- It is leased again from its place, after `delay`.
 local function come_again(q, m, delay)
   if delay > 0 then
     m.state = 'B'
@@ -186,7 +187,7 @@ local function come_again(q, m, delay)
   end
 end
 
--- An attempt failed: again in its place, after `delay` or the backoff, or given up.
+-- An attempt failed: redeliver from its place, after `delay` or the backoff, or give up.
 local function fail(q, m, delay, text)
   local attempt, most = attempt_of(m), option(q, 'ATTEMPTS', m)
   if most > 0 and attempt >= most then
@@ -203,9 +204,10 @@ local function fail(q, m, delay, text)
   return 'RETRIED'
 end
 
--- A lease ran out (clause 9). The first time nobody knows whether it was this message that ended its consumer: it comes
--- again at the same attempt, alone. Only then an attempt is counted. Where no handler had begun, all is as before; a
--- holder that says nothing of that is believed twice: it may die of another message before it can.
+-- A lease expired (clause 9). The first time it is unknown whether this message ended its consumer:
+-- it is redelivered at the same attempt, alone. Only the next time an attempt is counted. If no
+-- handler had begun, nothing changes; a holder that does not report that is believed twice: it may
+-- die of another message before it can.
 local BELIEVED = 2
 local function ran_out(q, m)
   local extras = m.extras or NONE
@@ -249,7 +251,7 @@ local function cancel(q, m)
   end
   keep_result(q, m, 'c', '')
   if m.extras and m.extras.DEDUP then
-    -- Free at once (clause 13): whoever cancelled it may put what is right under it.
+    -- Free immediately (clause 13): the canceller may put a corrected message under it.
     set(hash(q, 'u'), m.extras.DEDUP, false)
     m.extras.DEDUP = nil
   end

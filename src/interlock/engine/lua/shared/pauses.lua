@@ -1,5 +1,6 @@
--- What is paused (clause 22). The hash pk has the paused keys. A ready message of a paused key is set
--- aside when it comes up, under the first such key: so to pause costs nothing, whatever stands there.
+-- Paused keys (clause 22). The hash pk has them. A ready message of a paused key is set aside when
+-- it comes up, under the first such key: so a pause costs nothing, however many messages it
+-- affects.
 
 local function look_at_pauses(q, messages)
   if q.counters[N.paused] == 0 then
@@ -37,7 +38,7 @@ local function paused_key(q, m)
   return q.counters[N.paused] > 0 and paused_keys(q, m)[1]
 end
 
--- Sets a ready message aside. What was cancelled since is swept when it is the greater part.
+-- Sets a ready message aside. Cancelled entries are removed when they are the greater part.
 local function park(q, m, key)
   local name = name_of(q, 'park:' .. key)
   m.state = 'P'

@@ -1,6 +1,7 @@
--- Plain messages: nothing but exclusive keys and a payload, as most are. While nobody stands behind them
--- and no barrier is pending, they are leased and settled from their records, without a table for each.
--- What this file does is what the general way does, in half the time; anything else is left to that.
+-- Plain messages: only exclusive keys and a payload, as most are. While no message waits behind
+-- them and no barrier is pending, they are leased and settled from their records, without a table
+-- for each. This file does the same as the general path, in half the time, and leaves all other
+-- cases to that.
 
 -- The keys of a plain record, whose flags are at `from`; and where the payload begins.
 local function plain_keys(text, from)
@@ -12,7 +13,8 @@ local function plain_keys(text, from)
   return keys_at(text, from + 3, high * 256 + low)
 end
 
--- Which of these acknowledgements are of plain messages whose lease stands: their keys, false for others.
+-- Which of these acknowledgements are of plain messages with a valid lease: their keys, false for
+-- others.
 local function plain_ones(q, list, texts)
   local seen, living, all, plain, marks = {}, {}, {}, {}, hash(q, 'lt').values
   for i = 1, #list do
@@ -48,7 +50,7 @@ end
 -- Settles the plain ones of a list; answers the others.
 local function settle_plain(q, list, reply)
   local c = q.counters
-  -- Who watches is told of all in their order.
+  -- A watcher gets all events in their order.
   if c[N.barriers] > 0 or q.watched then
     return list
   end
@@ -106,7 +108,7 @@ local function settle_plain(q, list, reply)
   return left
 end
 
--- Hands a plain message out: its part of the reply, and its record with the token.
+-- Leases a plain message: its part of the reply, and its record with the token.
 local function lease_plain(q, place, text, token, reply, at)
   local written = q.written
   written[#written + 1] = place

@@ -1,7 +1,7 @@
--- The way of most calls: a put of plain messages (nothing but exclusive keys and a payload) whose lanes
--- are empty, and acknowledgements of one lease. They are read from the arguments and
--- written without a table for each message. Each function here looks before it writes, and answers nil
--- where anything is not as simple as that: the general way begins anew then.
+-- The path of most calls: a put of plain messages (only exclusive keys and a payload) whose lanes
+-- are empty, and acknowledgements of one lease. They are read from the arguments and written
+-- without a table for each message. Each function here checks before it writes, and answers nil in
+-- any other case: the general path then begins anew.
 
 -- Writes what the call has to write so far; answers how many fields are new.
 local function put_at_once(q)
@@ -22,7 +22,8 @@ local PAYLOADS = {}
 local COUNTS = {}
 local KEYS = {}
 local FIELDS = {}
--- How much the last call put into these lists: what a large one left goes with the next one.
+-- Numbers of entries that the last call put into these lists: a large call's entries are removed by
+-- the next one.
 local LATELY = { put = 0, lanes = 0 }
 
 -- Reads them. Answers how many messages and keys they are, and all bytes.
@@ -68,7 +69,7 @@ local function fields_of_lanes(count)
   return fields
 end
 
--- What the lane of a key holds that has such a message alone, for messages whose places follow each other.
+-- The content of a key's lane with a single such message, for messages with consecutive places.
 local BYTE = {}
 local function nodes(first, count)
   if not BYTE[0] then
@@ -177,8 +178,8 @@ end
 local ASKED = {}
 local LANES = {}
 
--- The acknowledgements of a call, if they are all of one lease: its token, how many they are, and their ids in
--- one string.
+-- The acknowledgements of a call, if they are all of one lease: its token, their number, and their
+-- ids in one string.
 local function plain_acks(args, at)
   local total = #args
   local token, fields, n = args[at + 2], ASKED, 3
@@ -252,7 +253,8 @@ local function marked_once(q, count, token)
   return true
 end
 
--- Settles messages of one lease, if it stands and nobody waits behind any of them. Answers whether it did.
+-- Settles messages of one lease, if it is valid and nobody waits behind any of them. Answers
+-- whether it did.
 local function settle_quickly(q, token, count, joined)
   local c, ids, ahead = q.counters, ASKED, q.kept
   local text = (c[N.rare] == 0 or c[N.barriers] == 0) and ahead[3]
@@ -315,7 +317,7 @@ local function settle_quickly(q, token, count, joined)
   return true
 end
 
--- As take_settlements() tells them.
+-- In the form of take_settlements().
 local function acks_of(token, count)
   local list = {}
   for i = 1, count do

@@ -1,10 +1,11 @@
--- The messages that can be handed out, those with keys and the others apart. What is ready as it takes its
--- place, at priority 0, comes in sequence: lists, fk and fu, in a tenth of the memory. All else goes to
--- sorted sets, rk and ru: the score is the negative priority, and equal scores are sorted by the member,
--- which is the place. So the front of both is the order of clause 6.
+-- The messages that can be leased, those with keys separate from the others. Messages that are
+-- ready when they take their place, at priority 0, come in sequence: they go to lists, fk and fu,
+-- in a tenth of the memory. All others go to sorted sets, rk and ru: the score is the negative
+-- priority, and equal scores are sorted by the member, which is the place. So the front of both
+-- follows the order of clause 6.
 --
--- A message that is cancelled leaves its sorted set; in a list it stays, and is stepped over. The counters
--- say how long lists and sets are, and how many entries of a list are stale.
+-- A cancelled message leaves its sorted set; in a list its entry stays, and is skipped. The
+-- counters have the lengths of lists and sets, and the number of stale entries of a list.
 
 local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk }
 local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su }
@@ -61,7 +62,7 @@ local function flush_ready(q)
   end
 end
 
--- Takes out the entries of a list that stand for nothing.
+-- Removes the stale entries of a list.
 local function sweep(q, half)
   local c, name = q.counters, q[half.list]
   local live = {}
@@ -79,7 +80,7 @@ local function sweep(q, half)
   c[half.lists], c[half.stale] = #live, 0
 end
 
--- A ready message is one no more, without having been handed out.
+-- A ready message is no longer ready, without having been leased.
 local function withdraw(q, m)
   flush_ready(q)
   local c, half = q.counters, keyed(m) and WITH_KEYS or WITHOUT
@@ -102,7 +103,7 @@ local function comes_before(a, b)
   return a.place < b.place
 end
 
--- Where ready messages of a kind are.
+-- The sources of ready messages of a kind.
 local function sources_of(c, kind)
   local found, halves = {}, KINDS[kind]
   for i = 1, #halves do
@@ -133,7 +134,8 @@ local function entries_of(q, source, count)
   return list
 end
 
--- Takes the first so many out of several sources, in order. Answers their places, and of each its source.
+-- Takes the first few places from several sources, in order. Answers the places, and the source of
+-- each.
 local function pop_merged(q, sources, count)
   local lists, at, places, from = {}, {}, {}, {}
   for s = 1, #sources do
@@ -168,7 +170,7 @@ local function pop_merged(q, sources, count)
   return places, from
 end
 
--- Takes the first so many places out; of each its source, or the one of all.
+-- Takes the first few places; answers also the source of each, or the single source.
 local function pop_ready(q, kind, count)
   local sources = sources_of(q.counters, kind)
   local only = sources[1]
@@ -180,7 +182,7 @@ local function pop_ready(q, kind, count)
   return places, nil, only
 end
 
--- What was taken out and is not handed out after all goes back to the front.
+-- Places that were taken but not leased return to the front.
 local function push_back(q, places, first, from, only)
   if only and only.listed then
     local last_first = {}
@@ -233,8 +235,8 @@ local function plain_size(text)
   return #text - at + 1
 end
 
--- Whether the payloads of these messages have as many bytes as a lease may have. Those of plain ones are
--- counted when they might: a record is longer than its payload. `bytes` are those of the first `counted`.
+-- Whether the payloads of these messages fit into a lease. Those of plain ones are counted only if
+-- they might not: a record is longer than its payload. `bytes` are those of the first `counted`.
 local function enough(taken, sum)
   local m = taken[#taken]
   sum.most = sum.most + (type(m) == 'string' and #m or size_of(m))
@@ -249,14 +251,15 @@ local function enough(taken, sum)
   return sum.bytes >= MAX_TOLD
 end
 
--- A message of which a lease ran out while its handler may have run is handed out alone (clause 9); see record.lua.
+-- A message whose lease expired while its handler may have run is leased alone (clause 9); see
+-- record.lua.
 local function is_alone(m)
   return type(m) == 'table' and m.extras and m.extras.ALONE
 end
 
--- Hands out up to so many messages, in order, and their places; a plain one (see plain.lua) by its record.
--- What is found to be paused is set aside (clause 22). `popped` were taken out of `source` already; `texts`
--- are their records.
+-- Leases up to this many messages, in order, and their places; a plain one (see plain.lua) by its
+-- record. Messages that are found to be paused are set aside (clause 22). `popped` were already
+-- taken from `source`; `texts` are their records.
 local function take_ready(q, kind, count, popped, texts, source)
   local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
   local sum = { bytes = 0, counted = 0, most = 0 }
@@ -300,7 +303,7 @@ local function take_ready(q, kind, count, popped, texts, source)
         else
           keys = keys + #m.exclusive + #m.shared
           local alone = is_alone(m)
-          -- One message may have more keys than are left, or it could never be handed out.
+          -- One message may exceed the remaining keys, or it could never be leased.
           if (keys > MAX_BATCH_KEYS or alone) and #taken > 0 then
             push_back(q, places, i, from, only)
             return taken, of

@@ -1,21 +1,6 @@
--- A message: a record in the hash c, by its place, and a table while a call has to do with it.
---
--- A place is the message's sequence, in its sixteen digits; for a delayed message, which has none yet, it
--- is the id. A record is its state, what only that state has, and the rest, which is much the same all
--- along: flags, extras (what only few messages have, packed), counts of keys, keys, payload.
---
--- | state | | then |
--- |---|---|---|
--- | R | ready | |
--- | P | ready, but set aside because a key of it is paused | |
--- | W, G | waiting; G: behind a barrier as well | for how many nodes and gates, in four digits |
--- | L | leased | the token, in sixteen digits |
--- | B, H, D | backing off, held, delayed | |
---
--- X is the state of a dead letter that is told as messages are; no record has it.
---
--- To write a record anew costs more than anything else of a lease. So those of plain messages say R all along,
--- and a mark has the token of each that is leased; there is none once the record is changed.
+-- Rewriting a record costs more than the rest of a lease. So records of plain messages always say
+-- R, and a mark has the token of each that is leased; the mark is removed once the record is
+-- changed.
 
 local EXTRAS, SHARES, BARRIER, OUTSIDE = 1, 2, 4, 8
 
@@ -24,7 +9,7 @@ local STATES = {
   L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', X = 'dead',
 }
 
--- Nothing is ever put into this one: most messages lack some list, and a table costs.
+-- Never changed: most messages lack some list, and a table costs time.
 local NONE = {}
 
 -- As a put makes one of which nothing else was named.
@@ -177,7 +162,7 @@ local function pack_record(m)
     return 'L' .. m.token .. string_sub(m.text, m.from)
   end
   local head = HEADS[m.state]
-  -- The rest stays as it was, unless something in it was changed.
+  -- The rest is unchanged, unless something in it was changed.
   local rest = m.text and string_sub(m.text, m.from) or rest_of(m)
   return (head and head(m) or m.state) .. rest
 end
@@ -193,7 +178,7 @@ local function extra(m, name, value)
   m.extras[name] = value
 end
 
--- A message is not to be handed out alone any more.
+-- A message no longer has to be leased alone.
 local function unsuspect(m)
   extra(m, 'ALONE', nil)
   m.extras.SILENT = nil
@@ -211,7 +196,7 @@ local function keyed(m)
   return m.barrier or #m.exclusive + #m.shared > 0
 end
 
--- Messages by their places, false for what is not there. The call sees its own changes.
+-- Messages by their places, false for missing ones. The call sees its own changes.
 local function messages_at(q, places)
   local known, missing, found = q.messages, {}, {}
   for i = 1, #places do
@@ -275,7 +260,7 @@ local function message_at(q, place)
   return m
 end
 
--- By their ids. A number that is a place and no id is no message's.
+-- By their ids. A number that is a place but not an id belongs to no message.
 local function find_all(q, ids)
   local found = messages_at(q, ids)
   for i = 1, #ids do

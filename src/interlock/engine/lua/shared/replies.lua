@@ -18,7 +18,7 @@ local function kept_reply(q, from, consumer, call, fields, last)
     found = redis_call('HMGET', q.c, 'c', field)
   end
   local now, stamp = now_of(q)
-  -- A queue that was dropped a moment ago is not there, and its replies are elsewhere.
+  -- A queue that was dropped a moment ago does not exist, and its replies are stored elsewhere.
   local kept = found[2] or not found[1] and redis_call('HGET', q.series, field)
   q.now, q.stamp = now, stamp or digits(now)
   q.caller, q.ahead, q.kept = false, found[1] or '', found
@@ -48,7 +48,7 @@ local function answer(q, from, consumer, call, reply, short)
   end
   -- The second argument, as it came, is the number.
   local head = from.args[2] .. ' ' .. q.stamp .. from.called .. ' '
-  -- What was kept may just have been forgotten.
+  -- The kept reply may just have been forgotten.
   if not q.kept[2] or q.forgot then
     redis_call('ZADD', q.ko, q.stamp, consumer)
     q.counters[N.kept_due] = math.min(q.counters[N.kept_due], q.now + KEPT_REPLY)

@@ -1,18 +1,20 @@
--- Who waits for room, and whose turn it is (clause 11). Who found none and waits stands in w:room, in the
--- order of coming; w:needs has for each the end of its wait, and how many messages and bytes it needs. It
--- sleeps in BLPOP on room:CONSUMER, and a call that leaves room pushes to those for whom it is enough.
+-- Waiters for room, and whose turn it is (clause 11). A put that waits for room is entered in
+-- w:room, in the order of arrival; w:needs has for each the end of its wait, and the messages and
+-- bytes it needs. It sleeps in BLPOP on room:CONSUMER, and a call that frees room pushes to those
+-- for which it is enough.
 --
--- A put that finds room passes those for which there is too little, until room is kept for the first of
--- them. w:turn says how far that is: how often it was passed, for how long room is kept the next time, since
--- when it is passed and until when at least; since when room is kept, if it is, until when, and how many
--- messages were unsettled when that was said; and whose turn it is.
+-- A put that finds room passes those for which there is too little, until room is kept for the
+-- first of them. w:turn has the progress: how often the first was passed, how long room is kept the
+-- next time, the time of the first passing and the end of the least period; since when room is
+-- kept, if it is, until when, and the number of unsettled messages at that time; and whose turn it
+-- is.
 
 local MAX_PASSES = 64
 local MAX_PASSED = 1000000
 local MIN_KEPT = 10000
 local MAX_KEPT = 10000000
 
--- A table of functions: a library has no more than 200 names.
+-- A table of functions: a library is limited to 200 names.
 local room = { KEPT = 'room is kept for a put that came before and needs more' }
 
 function room.step_aside(q, consumer)
@@ -20,7 +22,7 @@ function room.step_aside(q, consumer)
   redis_call('HDEL', q['w:needs'], consumer)
 end
 
--- Behind the values comes of whom it is, where the numbers end.
+-- After the values comes the name of the consumer, where the numbers end.
 function room.saved_turn(q, consumer)
   local text = redis_call('GET', q['w:turn'])
   if text then
@@ -61,7 +63,7 @@ function room.first(q)
   end
 end
 
--- Its parts in the order in which they are kept.
+-- Its parts, in the stored order.
 function room.new_turn(q, span, open)
   return { 0, span, q.now, open, 0, 0, 0 }
 end
@@ -104,7 +106,7 @@ function room.is_kept(q, consumer)
     return true
   end
   if works and not fits and c[N.unsettled] < unsettled then
-    -- It leads to something: there is too little room, and it grows.
+    -- Keeping room is justified: there is too little, and it is growing.
     t[6], t[7] = now + span, c[N.unsettled]
     room.save_turn(q, t, first)
     return true
@@ -112,13 +114,13 @@ function room.is_kept(q, consumer)
   local more = now < till and span or math.min(2 * span, MAX_KEPT)
   room.save_turn(q, room.new_turn(q, more, now + math.min(now, till) - from), first)
   if fits then
-    -- It was woken and did not come. It stands in line again when it asks.
+    -- It was woken and did not come. It enters the line again when it asks.
     room.step_aside(q, first)
   end
   return false
 end
 
--- A put entered, of a consumer or of nobody who could stand in line.
+-- A put succeeded, by a consumer or by a caller that cannot wait in line.
 function room.took(q, consumer)
   local first = room.first(q)
   if first and first ~= consumer then
@@ -131,7 +133,8 @@ function room.took(q, consumer)
   end
 end
 
--- It takes its place in line, or keeps it. There was just none for it: an old element says nothing.
+-- It takes its place in line, or keeps it. There was just no room for it: an old element is
+-- obsolete.
 function room.wait(q, consumer, wait, count, bytes)
   local c, ends = q.counters, q.now + wait
   local before = redis_call('HGET', q['w:needs'], consumer)
@@ -149,8 +152,8 @@ function room.wait(q, consumer, wait, count, bytes)
   redis_call('PEXPIRE', q['w:needs'], room.expiry(q))
 end
 
--- Those for whom there is room, the first in line first; or all, who are to be told something else. Who is
--- far behind asks again by itself.
+-- Those for which there is room, the first in line first; or all, if they get a different message.
+-- A caller far behind asks again by itself.
 function room.wake(q, all)
   local c, free, free_bytes = q.counters, NEVER, NEVER
   if not all then

@@ -1,21 +1,22 @@
--- Who waits, and what wakes them. A function cannot block, so a caller that would wait is entered among
--- those who do, in w:KIND, with the end of its wait as the score: the dead leave by that. It sleeps in
--- BLPOP on wake:KIND. A call that leaves something for them pushes as many elements
--- as there is to have and as wait, less those that nobody took yet. A counter for each line says how long
--- there may be anybody in it, so that nobody costs nothing.
+-- Waiting callers, and their wake-ups. A function cannot block, so a caller that wants to wait is
+-- entered in w:KIND, with the end of its wait as the score, by which entries of dead callers
+-- expire. It sleeps in BLPOP on wake:KIND. A call that leaves work for waiters pushes as many
+-- elements as there is work and waiters, less the elements that were not taken yet. A counter for
+-- each line says how long it may have a waiter, so that an empty line costs nothing.
 --
--- Who waits for work sleeps no longer than until what it was told falls due; told:KIND has when that is.
--- Something may be entered that is due before: then one is woken, to ask again and be told.
+-- A waiter for work sleeps no longer than until the next thing falls due, as far as it knows;
+-- told:KIND has that time. If something earlier is entered, one waiter is woken, to ask again and
+-- learn the new time.
 --
--- Who waits until a message is settled, or all are, is entered in w:settled by the id, or as all, and
--- settled_until says how long there may be anybody. It sleeps in BLMOVE of settled:ID, or settled:all, onto
--- itself, so one element wakes all who wait for the same.
+-- A caller that waits until a message is settled, or all are, is entered in w:settled under the id,
+-- or as all, and settled_until says how long there may be such a waiter. It sleeps in BLMOVE of
+-- settled:ID, or settled:all, onto itself, so one element wakes all that wait for the same.
 
 local UNTIL = {
   any = N.wake_until, keyed = N.keyed_until, unkeyed = N.unkeyed_until,
 }
 
--- What is there for whom was just looked at and is none: old elements say nothing.
+-- A check just found no work for this kind: old elements are obsolete.
 local function wait_for(q, kind, consumer, wait)
   local c, ends, line = q.counters, q.now + wait, UNTIL[kind]
   redis_call('ZADD', q['w:' .. kind], digits(ends), consumer)
@@ -24,7 +25,7 @@ local function wait_for(q, kind, consumer, wait)
   redis_call('ZADD', q['told:' .. kind], digits(c[N.due]), consumer)
 end
 
--- A caller that asks again waits no more.
+-- A caller that asks again is no longer waiting.
 local function woken(q, consumer, kind)
   if q.counters[UNTIL[kind]] > q.now then
     redis_call('ZREM', q['w:' .. kind], consumer)
@@ -32,7 +33,7 @@ local function woken(q, consumer, kind)
   end
 end
 
--- Those whose wait is over leave; answers how many are left.
+-- Removes callers whose wait is over; answers how many are left.
 local function still_waiting(q, kind)
   local count = redis_call('ZCARD', q['w:' .. kind])
   if count == 0 then
@@ -45,7 +46,7 @@ local function still_waiting(q, kind)
   return count - #over
 end
 
--- Whether nobody who waits would ask by the time that something falls due.
+-- Whether no waiter would ask again by the time that something falls due.
 local function untold(q, kind)
   local due = q.counters[N.due]
   if due == NEVER then
@@ -99,7 +100,7 @@ local function wait_for_end(q, what, wait)
   redis_call('PEXPIRE', entered, math.ceil((c[N.settled_until] - q.now) / 1000))
 end
 
--- What is settled, to those who wait for that.
+-- Reports settled messages to their waiters.
 local function wake_ended(q)
   local ended = q.ended or {}
   q.ended = false
@@ -140,7 +141,7 @@ local function wake_all(q)
   end
 end
 
--- All who wait, to be told that the queue goes.
+-- All waiters, to report that the queue is being removed.
 local function wake_to_leave(q)
   local c = q.counters
   for _, kind in ipairs({ 'any', 'keyed', 'unkeyed' }) do
