@@ -372,7 +372,7 @@ class Handle:
         except (InterlockError, GeneratorExit):
             raise
         except BaseException:
-            # Raised by a signal between two replies. A reply may have come whose leases nobody reads.
+            # By a signal between two replies. A reply may have come whose leases nobody reads.
             session.undo = self._undo_take(session, call, lease, settlements)
             raise
 
