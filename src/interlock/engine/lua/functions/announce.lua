@@ -1,5 +1,6 @@
--- il1_announce: worker ttl text A worker's announcement, valid for the ttl; with 0 it is removed.
--- Answers number and text of each request that was left for it, and takes them.
+-- il1_announce: worker ttl text
+-- A worker's announcement, valid for the ttl; with 0 it is removed. Answers number and text of each request that
+-- was left for it, and takes them.
 
 register('announce', function(q, from)
   local worker = workers.take(from)

@@ -32,7 +32,7 @@ local function is_queued(m)
   return m.state == 'R' or m.state == 'P' or m.state == 'W' or m.state == 'G'
 end
 
--- Counts a message, whose lanes are looked at next. False: there were enough.
+-- Counts a message, whose lanes are examined next. False: the limit is reached.
 local function count_one(walk, m)
   if walk.until_place and m.place >= walk.until_place or walk.seen[m.place] then
     return true
@@ -46,7 +46,8 @@ local function count_one(walk, m)
   return true
 end
 
--- Shows the nodes of a lane from one on, while `each` says that it takes more. False: no more may be looked at.
+-- Shows the nodes of a lane from one on, while `each` wants more. False: the limit of nodes is
+-- reached.
 local function follow(q, walk, key, node, each)
   while node do
     if walk.steps == 0 then
@@ -64,8 +65,8 @@ local function follow(q, walk, key, node, each)
   return true
 end
 
--- Counts what waits behind a message in one of its lanes: the first that conflicts with it, and all behind that.
--- False: there was enough.
+-- Counts the messages blocked by a message in one of its lanes: the first that conflicts with it,
+-- and all after that. False: the limit is reached.
 local function count_behind(q, walk, m, key, exclusive)
   local conflicts = exclusive
   if walk.looked_at[m.place .. key] == true then

@@ -1,5 +1,5 @@
 -- il1_dead_letters: count after [key]
--- The first so many dead letters behind `after` (empty: from the first), with a key only those that carry
+-- The first `count` dead letters behind `after` (empty: from the first), with a key only those that carry
 -- it, in the order in which they died: for each id, attempts, time, error, priority, payload, exclusive,
 -- shared, then the keys.
 

@@ -1,5 +1,5 @@
 -- il1_discard: id
--- Drops a dead letter. Answers 1, or 0: there is none of this id.
+-- Drops a dead letter. Answers 1, or 0: this id does not exist.
 
 register('discard', function(q, from)
   local id = take_number(from, 'id')

@@ -1,6 +1,6 @@
 -- il1_events: after count duration
--- Says that somebody watches for so long, and answers the last number, how many above `after` are gone, and events.
--- Applies nothing that is due.
+-- Notes a watcher for this duration, and answers the last number, how many events after `after` are
+-- gone, and events. Applies nothing that is due.
 
 -- Appends an event with its number; answers the bytes that count.
 local function tell_event(number, packed, reply)

@@ -1,5 +1,6 @@
--- il1_explain: id ID limit, or key KEY limit Why a message waits, or what blocks a key (clause 17):
--- breadth first, each message once, cut at the limit. Nothing if it does not exist.
+-- il1_explain: id ID limit, or key KEY limit
+-- Why a message waits, or what blocks a key (clause 17): breadth first, each message once, cut at the limit.
+-- Nothing if it does not exist.
 
 local EXPLAINED = { id = true, key = true, told = 'id or key' }
 local STEPS = 2000         -- nodes looked at in all, to count how many stand before others
@@ -78,8 +79,8 @@ local function ahead_of(q, walk, place, key, depth)
   return walked, false
 end
 
--- What is leased, and while few are unsettled the others that have a place, each by id; else only those leased
--- whose leases run out first.
+-- The leased messages and, while few are unsettled, the others that have a place, each by id; else
+-- only the leased messages whose leases expire first.
 local function look_around(q, walk)
   local leased, others, read = {}, {}, 0
   local function look_at(places, token)

@@ -1,8 +1,8 @@
 -- il1_extend: token duration [waiting]
--- The lease ends so long from now. One write for all its messages, and a repeat does no harm: it takes
--- no call number, so that a heartbeat need not wait for the consumer's other calls. `waiting`: no handler has begun any
--- of them yet.
--- Answers the deadline, or LEASELOST.
+-- Sets the deadline of a lease to this long from now. It is one write for all its messages, and a
+-- repetition does no harm: it takes no call number, so that a heartbeat need not wait for the
+-- consumer's other calls. `waiting`: no handler has begun any of them yet. Answers the deadline, or
+-- LEASELOST.
 
 local WAITING = { waiting = true, told = 'waiting' }
 

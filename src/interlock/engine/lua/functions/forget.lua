@@ -1,5 +1,5 @@
 -- il1_forget: id
--- Drops what is kept of how a message ended. Answers 1, or 0: nothing is.
+-- Drops the stored outcome of a message. Answers 1, or 0: none is stored.
 
 register('forget', function(q, from)
   local id = take_number(from, 'id')

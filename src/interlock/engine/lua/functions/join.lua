@@ -1,6 +1,6 @@
 -- il1_join: wait [id]
--- Whether a message is settled, or all are. Answers how many are unsettled, and in how many µs something falls
--- due. A caller that is to wait goes on in BLMOVE; see waiting.
+-- Whether a message is settled, or all are. Answers how many are unsettled, and in how many µs
+-- something falls due. A caller that wants to wait continues in BLMOVE; see waiting.
 
 register('join', function(q, from)
   local wait = take_wait(from)
@@ -8,7 +8,7 @@ register('join', function(q, from)
   take_end(from)
   local left = begin(q)[N.unsettled]
   if not q.loaded then
-    -- To ask does not make a queue.
+    -- Asking does not make a queue.
     return { '0', '' }
   end
   if id then

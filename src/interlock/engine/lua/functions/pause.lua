@@ -1,6 +1,6 @@
 -- il1_pause: [key]...
--- Nothing that holds one of these keys is handed out, or without any, nothing at all (clause 22).
--- Answers for each 1, or 0 where it was so already.
+-- Stops leasing messages that hold one of these keys or, without keys, all messages (clause 22).
+-- Answers 1 for each, or 0 if it was already paused.
 
 register('pause', function(q, from)
   local keys = take_paused(from)

@@ -1,5 +1,6 @@
 -- il1_paused: cursor
--- All that is paused, in no order: the queue, told as an empty key, and keys. Answers the next cursor first.
+-- Everything that is paused, in no order: keys, and an empty key for the whole queue. Answers the
+-- next cursor first.
 
 register('paused', function(q, from)
   local cursor = take_cursor(from)

@@ -1,6 +1,7 @@
 -- il1_result: id wait
--- Answers pending; acked and the result; dead and the error; expired and the reason; cancelled; skipped; or gone. It answers at
--- once, for a function cannot wait. Of the errors of a dead letter it tells the newest: see outcome.lua.
+-- Answers pending; acked and the result; dead and the error; expired and the reason; cancelled;
+-- skipped; or gone. It answers immediately, because a function cannot wait. For a dead letter it
+-- returns the newest error: see outcome.lua.
 
 register('result', function(q, from)
   local id = take_number(from, 'id')

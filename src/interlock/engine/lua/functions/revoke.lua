@@ -1,6 +1,6 @@
 -- il1_revoke: id then [token]
--- Ends the lease of a message as if it had run out (clause 24); with a token only that one. Answers 1, or
--- 0: it is not leased, or not by that token.
+-- Ends the lease of a message as if it had expired (clause 24); with a token only that lease.
+-- Answers 1, or 0: it is not leased, or not with that token.
 
 local REVOKE = { retry = true, hold = true, dead = true, skip = true, told = 'retry, hold, dead or skip' }
 

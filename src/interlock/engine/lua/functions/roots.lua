@@ -23,7 +23,7 @@ local function deeper(a, b)
   return below(a.key, b.key)
 end
 
--- Whether one more with so many keys may be looked at; if not, some are left out.
+-- Whether one more with this many keys may be examined; if not, some are left out.
 local function may(search, keys)
   local allowed = #search.found < MAX_ROOTS and search.named > 0
   search.exact = search.exact and allowed

@@ -1,9 +1,10 @@
 -- il1_scan: cursor count [dead|newest|key KEY|delayed KEY|ids ID...]
--- All unsettled messages in no order, about so many at a time. Answers the next cursor, then messages.
--- Or the dead letters, in the order in which they died, or the newest first; the cursor is the last one that
--- was told. Or a key's lane in sequence, the cursor is the last one that was told: if that is settled, from the
--- front again. Or the delayed messages of a key, the first due first. Or the messages with these ids that are
--- larger than the cursor, in the order given; the cursor is the last one that was told.
+-- All unsettled messages in no order, about `count` at a time. Answers the next cursor, then
+-- messages. Or the dead letters, in the order of their deaths, or the newest first; the cursor is
+-- the last one returned. Or a key's lane in sequence; the cursor is the last one returned: if that
+-- is settled, from the front again. Or the delayed messages of a key, the first due first. Or the
+-- messages with these ids that are larger than the cursor, in the order given; the cursor is the
+-- last one returned.
 
 local DEAD_ONES = { dead = 'Z', newest = 'ZREV' }
 local PARTS = { dead = true, newest = true, key = true, delayed = true, ids = true }
@@ -19,7 +20,7 @@ local function scan_dead(q, cursor, count, way)
   each_dead(q, first, first + count - 1, function(id, text)
     local _, told = tell_dead_one(q, id, text, reply)
     bytes, count = bytes + told, count - 1
-    -- Whose page is full does not know whether there are more.
+    -- A full page does not show whether more follow.
     local full = count == 0 or bytes >= MAX_TOLD
     reply[1] = full and id or '0'
     return full
@@ -27,7 +28,7 @@ local function scan_dead(q, cursor, count, way)
   return reply
 end
 
--- The message that a cursor names; nil if there is none.
+-- The message that a cursor names; nil if it does not exist.
 local function at_cursor(q, cursor)
   return is_place(cursor) and find(q, cursor) or nil
 end
@@ -46,7 +47,7 @@ local function scan_key(q, cursor, count, key)
     local m = message_at(q, place)
     bytes, count = bytes + tell(q, m, reply), count - 1
     if count == 0 or bytes >= MAX_TOLD then
-      -- Whose page is full does not know whether there are more.
+      -- A full page does not show whether more follow.
       reply[1] = m.id
       return reply
     end
@@ -55,7 +56,7 @@ local function scan_key(q, cursor, count, key)
   return reply
 end
 
--- Leases and backoffs are in the same set; one call looks at so many messages that do not have the key.
+-- Leases and backoffs are in the same set; one call examines this many messages without the key.
 local function scan_delayed(q, cursor, count, key)
   local reply, bytes, looked_at = { '0' }, 0, 0
   local rank = is_place(cursor) and redis_call('ZRANK', q.due, 'd' .. cursor)
@@ -105,7 +106,7 @@ local function scan_ids(q, count, ids)
       if found[i] then
         bytes, count = bytes + tell(q, found[i], reply), count - 1
         if count == 0 or bytes >= MAX_TOLD then
-          -- Whose page is full does not know whether there are more.
+          -- A full page does not show whether more follow.
           reply[1] = some[i]
           return reply
         end
@@ -136,7 +137,7 @@ register('scan', function(q, from)
     return scan_dead(q, cursor, count, DEAD_ONES[part])
   end
   local reply = { '' }
-  -- A message is not the only field that c has of it.
+  -- A message is not the only field that c has for it.
   reply[1] = each_field(q, cursor, 2 * count, function(field, text)
     return is_place(field) and tell(q, open_record(q, field, text), reply)
   end)

@@ -45,8 +45,8 @@ local function first_of_each_priority(q, half)
   return places
 end
 
--- The place of the message that would be leased next, of those that were not set aside, and that of the oldest of
--- them, of whatever priority; nil if there is none.
+-- The place of the message that would be leased next, among those not set aside, and that of the
+-- oldest of them, of any priority; nil if no message is ready.
 local function next_in_line(q)
   local c, place, score, oldest = q.counters, nil, nil, nil
   for _, half in ipairs(KINDS.any) do
@@ -90,7 +90,7 @@ local function first_behind(q, m)
   return first
 end
 
--- The first live place of the messages behind a barrier, of the first so many.
+-- The first live place of the messages behind a barrier, among the first few.
 local function first_gated(q, barrier, most)
   for _, place in ipairs(redis_call('LRANGE', name_of(q, 'g:' .. barrier), 0, most - 1)) do
     local m = string_byte(place) ~= 62 and message_at(q, place) -- '>'
@@ -114,8 +114,8 @@ local function first_at_barrier(q)
   return first_gated(q, first, MAX_FRONT) or barriers[2]
 end
 
--- The place of the oldest waiting message, looked for behind some of what is held, leased or backs off, paused keys,
--- the message that is handed out next, and a barrier; 0 if there is none.
+-- The place of the oldest waiting message, searched behind some of the held, leased and backing-off
+-- messages, paused keys, the message that is leased next, and a barrier; 0 if no message waits.
 local function oldest_waiting(q, next_place)
   local oldest, c = nil, q.counters
   local function older(place)

@@ -14,7 +14,7 @@ local function first_barrier(q)
   return q.first
 end
 
--- A message takes its place. Answers whether it stands behind a barrier.
+-- A message takes its place. Answers whether it is behind a barrier.
 local function gate(q, m)
   local last = redis_call('ZRANGE', q.ba, -1, -1)[1]
   redis_call('HINCRBY', q.bn, last, 1)

@@ -1,6 +1,6 @@
 -- The beginning and the end of a call that writes.
 
--- Reads the counters; applies nothing. Reading functions need no more.
+-- Reads the counters; applies nothing. Reading functions need only this.
 local function look(q)
   if not q.hashes then
     q.hashes, q.used, q.messages = {}, {}, {}
@@ -8,7 +8,7 @@ local function look(q)
     q.pushed = { fk = {}, fu = {}, rk = {}, ru = {} }
   end
   q.sets, q.dels, q.watched = 0, 0, false
-  -- A call that looked for its kept reply has asked already.
+  -- A call that looked for its kept reply has read them already.
   if not q.kept then
     q.now = (now_of(q))
   end
@@ -26,7 +26,7 @@ local function begin(q)
   return c
 end
 
--- The queue was dropped, and is made again: the replies that are kept are its own once more.
+-- The queue was dropped, and is made again: the kept replies belong to it again.
 local function revive(q)
   local c, kept = q.counters, redis_call('HGETALL', q.series)
   for i = 1, #kept, 2 do
@@ -63,7 +63,7 @@ local function commit(q, field, value)
   write_out(q)
 end
 
--- For the state that the queue is in: what was due has been applied all the same.
+-- For an error of the queue's state: what was due has been applied all the same.
 local function refuse_now(q, code, text, ...)
   commit(q)
   refuse(code, text, ...)

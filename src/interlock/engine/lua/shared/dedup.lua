@@ -27,7 +27,7 @@ local function forget(q, most)
 end
 
 local function remember(q, text, id)
-  -- Gone from there, or the purge would take the new message's entry.
+  -- Removed there, or the purge would take the new message's entry.
   if get(hash(q, 'u'), text) and redis_call('ZREM', q.uw, text) == 1 then
     q.counters[N.windows] = q.counters[N.windows] - 1
   end
@@ -35,7 +35,7 @@ local function remember(q, text, id)
   forget(q, 10)
 end
 
--- It is known for so long, as that of a message which was settled now.
+-- It is known for the same time as that of a message settled now.
 local function know_for(q, text, id, window)
   local known_until = digits(q.now + window)
   set(hash(q, 'u'), text, id .. ' ' .. known_until)

@@ -119,7 +119,7 @@ local function ready_late(q)
   end
 end
 
--- What a resumed key held is ready again.
+-- Messages that a resumed key held become ready again.
 local function unpark(q)
   local c = q.counters
   while q.steps > 0 and c[N.returning] > 0 do

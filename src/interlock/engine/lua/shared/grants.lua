@@ -1,6 +1,6 @@
--- Handing out: the lease that a call gets, and what it is told.
+-- Leasing: the lease that a call gets, and its reply.
 
--- In how many µs something falls due that no call from outside causes; '' for never.
+-- The µs until something falls due that no outside call causes; '' for never.
 local function falls_due(q)
   local c = q.counters
   if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
@@ -8,11 +8,11 @@ local function falls_due(q)
   end
   local first = redis_call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
   c[N.due] = first and to_number(first) or NEVER
-  -- A duration, for who asks does not know this clock.
+  -- A duration, because the caller does not know this clock.
   return first and digits(math.max(0, to_number(first) - q.now)) or ''
 end
 
--- The same for who asks for work.
+-- The same for a caller that asks for work.
 local function next_due(q, kind)
   local c = q.counters
   if c[N.halted] == 0 and ready_count(c, kind) > 0 then
@@ -25,7 +25,7 @@ local function next_due(q, kind)
   return due
 end
 
--- Hands a message out: its part of the reply behind `at`. Answers where that ends.
+-- Leases a message: its part of the reply after `at`. Answers the end.
 local function lease_one(q, m, token, reply, at)
   local exclusive, shared = m.exclusive, m.shared
   m.state, m.token = 'L', token
@@ -46,8 +46,8 @@ local function lease_one(q, m, token, reply, at)
   return at + #shared
 end
 
--- Whether all of these records are of ready, plain messages, and a lease may have as many keys. As many bytes
--- it may have: of a plain one they are at most APART.
+-- Whether all these records are of ready, plain messages, and a lease may have that many keys.
+-- Their bytes always fit: a plain message has at most APART.
 local function all_plain(records)
   local keys = 0
   for i = 1, #records do
@@ -115,7 +115,7 @@ local function enter_lease(q, consumer, wanted, places, reply, how)
   return token, deadline
 end
 
--- Notes that messages were leased, each a message or the record of a plain one.
+-- Notes leased messages, each a message or the record of a plain one.
 local function tell_leases(q, consumer, token, places, found)
   for i = 1, #places do
     local m = found[i]
@@ -127,7 +127,7 @@ local function tell_leases(q, consumer, token, places, found)
   end
 end
 
--- Hands out plain messages. Answers the reply in its short form.
+-- Leases plain messages. Answers the reply in its short form.
 local function grant_plainly(q, consumer, wanted, places, records, reply)
   local token, deadline = enter_lease(q, consumer, wanted, places, reply, 'p')
   local at, sets, n = #reply, SETS, q.sets
@@ -144,7 +144,7 @@ local function grant_plainly(q, consumer, wanted, places, records, reply)
   return 'l' .. token .. ' ' .. deadline .. ' '
 end
 
--- Answers whether there was anything, and if it was all plain the reply in its short form.
+-- Answers whether any message was leased, and the reply in its short form if all were plain.
 local function grant(q, consumer, wanted, reply)
   if not untouched(q) then
     flush_ready(q)

@@ -23,7 +23,7 @@ local function long_node(q, text)
   return 'x' .. digits(last - (last - struct_unpack('>I6', text)) % 281474976710656)
 end
 
--- Of a field of c, if it is a lane.
+-- The content of a field of c, if it is a lane.
 local function key_of_lane(field)
   return string_byte(field) <= 4 and string_sub(field, 3)
 end

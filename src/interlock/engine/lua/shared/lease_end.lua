@@ -1,6 +1,6 @@
--- Leases end.
+-- The end of leases.
 
--- So many of a lease's messages are no longer out.
+-- This many of a lease's messages are no longer out.
 local function end_some(q, token, count)
   local lease = lease_of(q, token)
   fix_reply(q, token, lease.consumer)

@@ -1,8 +1,10 @@
--- Leases (clause 8). One lease is what one call was handed: one token, one deadline, up to MAX_BATCH
--- messages. t TOKEN has when it was given, the deadline, how many of its messages are out, the
--- length of the consumer's name, p where all messages were marked as plain ones or g, or w while no
--- handler has begun any of them, as whoever has it said, or s where it has not said so yet of a suspect one,
--- or b once it has said that one begins: that is final, for what is said on another connection may arrive late; the name, and the places; due has the deadline as well. A message's record has the token.
+-- Leases (clause 8). A lease covers the messages of one call: one token, one deadline, up to
+-- MAX_BATCH messages. t TOKEN has the time of the lease, the deadline, how many of its messages are
+-- out, and the length of the consumer's name. A letter follows: p if all messages were marked as
+-- plain ones, else g; or w while no handler has begun any of them, as reported by the holder; or s if
+-- the holder of a suspect message has not reported that yet; or b once the holder has reported that
+-- one begins: b is final, because reports on another connection may arrive late. The name and the
+-- places follow; due has the deadline as well. A message's record has the token.
 
 local function lease_from(token, text)
   local length = to_number(string_sub(text, 37, 40))

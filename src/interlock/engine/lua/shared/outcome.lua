@@ -60,7 +60,8 @@ function letters.note(q, died)
   end
 end
 
--- Those that had been kept for long enough at a time, the oldest first and at most `left`; and when the next one is.
+-- The letters whose time was over at a given time, the oldest first and at most `left`; and the
+-- time of the next.
 function letters.old(q, left, ttl, time)
   -- Mostly the first is not over yet: the others are read only behind one that is.
   local over, first, some = {}, 0, 1

@@ -63,7 +63,7 @@ local function enter_plain(q, m)
   local l = hash(q, 'l')
   local values, written = l.values, l.changed
   for k = 1, count do
-    -- Known to the call: the put has looked.
+    -- Known to the call: the put has read it.
     if values[keys[k]] then
       return nil
     end
@@ -90,7 +90,7 @@ local function enter_plain(q, m)
   return id
 end
 
--- What is unknown of so many messages and bytes: refused, or nothing. Whether there is room comes last.
+-- The reason to refuse this many new messages and bytes, or nil. The check for room comes last.
 local function too_large(q, count, bytes)
   local size, most = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
   if size > 0 and count > size then

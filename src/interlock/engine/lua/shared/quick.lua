@@ -173,8 +173,8 @@ local function put_quickly(q, count, named, bytes)
   return ids
 end
 
--- What is asked for ahead of acknowledgements (see kept_reply()): from the third on their lease, and the ids. It
--- stays, as do their lanes.
+-- The fields to read ahead of acknowledgements (see kept_reply()): from the third on their lease,
+-- and the ids. The list is reused, as are their lanes.
 local ASKED = {}
 local LANES = {}
 
@@ -328,8 +328,8 @@ local function acks_of(token, count)
   return list
 end
 
--- What a call settles, read in either way: appends the answers. Answers whether all were acknowledged the
--- quick way, or there was nothing.
+-- The settlements of a call, read on either path: appends the answers. Answers whether all were
+-- acknowledged on the quick path, or there was nothing.
 local function settle_given(q, list, token, count, joined, reply)
   if not token or not untouched(q) or not settle_quickly(q, token, count, joined) then
     list = list or acks_of(token, count)

@@ -25,8 +25,8 @@ local function new_message(payload, exclusive)
   }
 end
 
--- The rest of a record, of which flags, extras, keys and tail are told. The tail is the payload, or its
--- length where it lies outside.
+-- The rest of a record, with its flags, extras, keys and tail. The tail is the payload, or its
+-- length if it is stored outside.
 local function rest_of(m)
   local exclusive, shared = m.exclusive, m.shared
   if #exclusive == 1 and #shared == 0 and not m.extras and not m.outside then

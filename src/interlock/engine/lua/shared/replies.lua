@@ -1,14 +1,14 @@
--- Repeating a call (clause 8): of each consumer its last reply is kept in the field k CONSUMER, so that a
--- call sent again after a lost reply is answered as the first time and does nothing. Kept are the call's
--- number, the time, its function, and the reply in one of the forms of forms.lua.
+-- Repeated calls (clause 8): the last reply to each consumer is kept in the field k CONSUMER, so
+-- that a call repeated after a lost reply gets the same answer and does nothing. The field has the
+-- call's number, the time, its function, and the reply in one of the forms of forms.lua.
 --
--- It is good for five minutes. To have it leave by itself would cost a command at each call, so consumers of
--- whom something is kept are in the sorted set ko; the counter kept_due says when one of them may have been
--- silent for so long, and only then somebody looks.
+-- It is valid for five minutes. An expiry of its own would cost a command per call, so consumers
+-- with a kept reply are in the sorted set ko; the counter kept_due says when one of them may have
+-- been silent that long, and only then they are examined.
 
--- Asks for all that the call will ask first: counters, the consumer's kept reply, and `fields` of c up to the
--- `last`, which begin with the third; their values are in q.kept. Answers the reply, if this call was answered
--- before.
+-- Reads all that the call needs first: counters, the consumer's kept reply, and `fields` of c up to
+-- the `last`, which begin with the third; their values are in q.kept. Answers the reply, if this
+-- call was answered before.
 local function kept_reply(q, from, consumer, call, fields, last)
   local field, found = 'k' .. consumer, nil
   if fields then

@@ -1,7 +1,7 @@
 -- Results (il1_result): how a message ended whose put asked for it. res has of each id a letter, until
 -- when it is kept, and the result; rz when they go, ro in which order they came, for the bound.
 
--- These messages are settled: told to who waits for that, when the call ends.
+-- These messages are settled: reported to their waiters when the call ends.
 local function note_ended(q, ids)
   if q.counters[N.settled_until] > q.now then
     q.ended = q.ended or {}
@@ -27,7 +27,7 @@ local function drop_results(q, ids)
   bulk('ZREM', q.ro, ids)
 end
 
--- Those whose time is over, some at a call.
+-- Results whose time is over, some per call.
 local function expire_results(q)
   local c = q.counters
   if c[N.results] == 0 or q.now < c[N.result_due] then

@@ -1,5 +1,6 @@
--- What the server gives, by names of our own: to look `string` up, and `sub` in it, costs more than most of
--- what is done with it. While a library is loaded there is nothing of this yet, so the first call looks.
+-- The server's functions, under local names: looking up `string`, and `sub` in it, costs more than
+-- most of the work done with it. They do not exist while a library is loaded, so the first call
+-- looks them up.
 local redis_call = nil
 local string_sub = nil
 local string_byte = nil

@@ -1,4 +1,4 @@
--- Settling: any subset of what is out, of any leases.
+-- Settling: any subset of the leased messages, of any leases.
 
 local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, EXHAUST = true, RELEASE = true, DEFER = true,
   DROP = true, told = 'ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP' }
@@ -65,7 +65,7 @@ local function held_ones(q, list)
         messages[#messages + 1] = m
       end
     elseif m and m.extras and m.extras.ALONE == token then
-      -- Whoever settles by a lease that ran out lives: the message did not end it.
+      -- A caller that settles with an expired lease is alive: the message did not end it.
       unsuspect(m)
       changed(q, m)
     end

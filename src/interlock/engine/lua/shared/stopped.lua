@@ -1,6 +1,6 @@
--- What an operator says of a message that is held or backs off.
+-- An operator's decisions on a held or backing-off message.
 
--- Ends a hold or a backoff of the message the call names, and then does `how`.
+-- Ends the hold or backoff of the message that the call names, and then does `how`.
 local function stopped(q, from, how)
   local id = take_number(from, 'id')
   take_end(from)

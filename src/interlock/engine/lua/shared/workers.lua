@@ -1,5 +1,5 @@
--- Workers that announced themselves, and what they are asked. No call of the queue itself looks at any of this, and
--- it makes no queue.
+-- Announced workers, and the requests to them. The queue's own calls read none of this, and it
+-- makes no queue.
 --
 -- | key | holds |
 -- |---|---|
@@ -9,10 +9,10 @@
 -- | workers:asked | of each: the requests that wait, number and text; under no name the last number |
 
 local OF_WORKERS = { 'workers', 'workers:until', 'workers:said', 'workers:asked' }
--- ms by which the keys outlast what is in them.
+-- ms by which the keys outlast their contents.
 local OUTLAST = 60000
 
--- A table of functions: a library has no more than 200 names.
+-- A table of functions: a library is limited to 200 names.
 local workers = {}
 
 function workers.take(from)
@@ -30,19 +30,19 @@ function workers.forget(q, names)
   bulk('HDEL', q['workers:asked'], names)
 end
 
--- Those whose time is over, some at a call.
+-- Those whose time is over, some per call.
 function workers.expire(q)
   workers.forget(q, redis_call('ZRANGEBYSCORE', q['workers:until'], '-inf', digits(q.now), 'LIMIT', 0, MAX_DUE))
 end
 
--- How many µs are left of a worker; nil: there is none.
+-- The remaining µs of a worker; nil if it does not exist.
 function workers.left(q, worker)
   local ends = redis_call('ZSCORE', q['workers:until'], worker)
   local left = ends and to_number(ends) - q.now or 0
   return left > 0 and left or nil
 end
 
--- The keys stay for so many µs at least.
+-- The keys live for at least this many µs.
 function workers.keep(q, span)
   local ms = math.ceil(span / 1000) + OUTLAST
   for i = 1, #OF_WORKERS do
