@@ -29,14 +29,14 @@ def declared(wire: Wire) -> str:
         if "redis" in function.servers and function.takes_queue:
             flags = ", ".join(f"'{flag}'" for flag in function.flags)
             lines.append(f"    {function.name} = {{{f' {flags} ' if flags else ''}}},")
-    lines += ["  },", "  -- Of a queue, in the order in which they are told.", "  queue = {"]
+    lines += ["  },", "  -- Options of a queue, in the order of the answer.", "  queue = {"]
     lines += [f"    {one_option(one, default=True)}," for one in wire.queue]
     lines += [f"    told = '{told(one.name for one in wire.queue)}',", "  },"]
-    lines += ["  -- Of a message; the default is what is as good as not given.", "  message = {"]
+    lines += ["  -- Options of a message; a default value counts as not given.", "  message = {"]
     lines += [f"    {one_option(one, default=not one.policy)}," for one in wire.message]
     lines += [f"    told = '{told(one.name for one in wire.message)}',", "  },"]
     dead = [one.name for one in wire.message if one.of_the_dead or one.policy]
-    lines += ["  -- What a dead letter keeps of these.", "  of_the_dead = {"]
+    lines += ["  -- Options that a dead letter keeps.", "  of_the_dead = {"]
     lines += [f"    '{name}'," for name in dead]
     return "\n".join([*lines, "  },", "}"]) + "\n"
 

@@ -45,18 +45,18 @@ def declared(wire: Wire) -> str:
         "    micros: bool = False",
         '    """The argument is in seconds."""',
         "    unbounded: bool = False",
-        '    """None is an argument too, and stands for 0."""',
+        '    """None is allowed, and means 0."""',
         "",
         "",
         "OPTIONS = (",
     ]
     types: list[tuple[str, str]] = []
     lines += _options(wire, [one for one in wire.queue if one.python and not one.policy], types)
-    lines += [")", '"""Beside the retry policy."""', "", "POLICY = ("]
+    lines += [")", '"""Options other than the retry policy."""', "", "POLICY = ("]
     lines += _options(wire, wire.policy, [])
-    lines += [")", '"""Those of a `Retry`."""', ""]
+    lines += [")", '"""Options of a `Retry`."""', ""]
     lines += [f"FUNCTIONS = {tuple(o.name for o in wire.functions if 'redis' in o.servers)!r}"]
-    lines += ['"""Those that the library for Redis has."""', ""]
+    lines += ['"""Functions of the library for Redis."""', ""]
     lines += [f"GROWING = {tuple(one.name for one in wire.functions if one.grows)!r}"]
     lines += ['"""Functions that a server refuses at its memory limit."""', "", ""]
     for one in wire.queue:

@@ -141,7 +141,7 @@ def records(wire: Wire) -> str:
 def options(wire: Wire) -> str:
     """Return the enums of the options, and a queue's declaration."""
     lines = [
-        "//! The options of queues and of messages, in the order in which they are told.",
+        "//! The options of queues and of messages, in the order of the answer.",
         "",
         "use interlock_core::queue::types::Then;",
         "",

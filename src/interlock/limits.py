@@ -8,7 +8,7 @@ MAX_KEYS = 4096
 MAX_KEYS_ON_REDIS = 1024
 """The same on Redis: keys of one message."""
 MAX_KEY_BYTES = 1024
-"""Bytes of a key, which has one at least."""
+"""Bytes of a key; the minimum is one."""
 MAX_PAYLOAD = 1_048_576
 """Bytes of a payload, and of a result."""
 MAX_BATCH = 1024
@@ -16,29 +16,30 @@ MAX_BATCH = 1024
 MAX_BATCH_KEYS = 4096
 """Keys of one put or one lease, all its messages together."""
 MAX_TEXT = 1024
-"""Bytes of a dedup string, of a consumer's name, of the error that an event tells."""
+"""Bytes of a dedup string, of a consumer's name, of the error in an event."""
 MAX_ERROR = 4096
 """Bytes of an error or reason."""
 MAX_HISTORY = 16_384
-"""Bytes of the errors of all attempts that are kept of a message."""
+"""Bytes of the errors of all attempts that are stored for a message."""
 MAX_NAME = 512
 """Bytes of a queue's name, of a worker's."""
 MAX_SPAN = 1_000_000_000_000_000
-"""µs, of a duration: 31 years, so that now and a span together stay below 2⁵³."""
+"""µs, maximum of a duration: 31 years, so that now plus a duration stays below 2⁵³."""
 MAX_ROW_TTL = 15_768_000_000_000
-"""Ms, of the time to live of a table's row: 500 years; a word holds 584 of them in nanoseconds."""
+"""Ms, maximum time to live of a table's row: 500 years; a word holds 584 of them in
+nanoseconds."""
 MAX_COUNT = 1_000_000_000
-"""Of attempts, messages, dead letters."""
+"""Maximum number of attempts, messages, dead letters."""
 MAX_NUMBER = 9_007_199_254_740_991
-"""Of an id, a token, a call: beyond it Lua knows no numbers."""
+"""Maximum of an id, a token, a call number: Lua cannot represent larger integers."""
 MAX_EVENTS = 4096
 """Events that a queue keeps while somebody watches."""
 MAX_WATCH = 60_000_000
-"""µs for which one call says that somebody watches."""
+"""µs for which one call registers a watcher."""
 MAX_WORKERS = 10_000
-"""Workers that are announced at a queue."""
+"""Workers announced at a queue."""
 MAX_ANNOUNCED = 65_536
-"""Bytes of what a worker says of itself."""
+"""Bytes of a worker's announcement."""
 MAX_ASKED = 4096
 """Bytes of a request to a worker."""
 MAX_REQUESTS = 16
@@ -46,8 +47,7 @@ MAX_REQUESTS = 16
 MAX_WALKED = 2000
 """Messages that one call counts behind others."""
 LAYOUT = 2
-"""Of what is stored: see counters.lua, and tests/engine/stored when it changes."""
+"""Version of the stored layout: see counters.lua, and tests/engine/stored when it changes."""
 MAX_CALL = 50_331_648
-"""Bytes of payloads, or of results, in one call of a client. With the most keys, dedup strings
-and numbers that it can have beside them it stays below the 64 MiB at which a hub ends a
-connection."""
+"""Bytes of payloads, or of results, in one call of a client. With the maximum of keys, dedup
+strings and numbers, the call stays below the 64 MiB at which a hub ends a connection."""

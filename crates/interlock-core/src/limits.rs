@@ -5,13 +5,13 @@
 /// Keys of one message.
 pub const MAX_KEYS: usize = 4096;
 
-/// Bytes of a key, which has one at least.
+/// Bytes of a key; the minimum is one.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// Keys of each sort that an event tells.
+/// Keys of each kind in an event.
 pub const MAX_EVENT_KEYS: usize = 16;
 
-/// Bytes of these keys, of each sort.
+/// Bytes of these keys, of each kind.
 pub const MAX_EVENT_KEY_BYTES: usize = 1024;
 
 /// Keys and holders that an explanation names beyond the message asked for.
@@ -20,13 +20,13 @@ pub const MAX_NAMED: usize = 10_000;
 /// Bytes of these keys.
 pub const MAX_NAMED_BYTES: usize = 1_048_576;
 
-/// Messages, leases and paused keys that one call looks at for what holds others up.
+/// Messages, leases and paused keys that one call examines to find what blocks others.
 pub const MAX_ROOTS: usize = 1000;
 
-/// Places in lanes that one call looks at to count them.
+/// Places in lanes that one call examines to count them.
 pub const MAX_PLACES: usize = 10_000;
 
-/// Messages of each kind behind which the oldest waiting message is looked for.
+/// Messages of each kind behind which the oldest waiting message is searched.
 pub const MAX_FRONT: usize = 100;
 
 /// The defaults of a queue's options, in the units of the wire.

@@ -18,7 +18,7 @@ class Option(NamedTuple):
     micros: bool = False
     """The argument is in seconds."""
     unbounded: bool = False
-    """None is an argument too, and stands for 0."""
+    """None is allowed, and means 0."""
 
 
 OPTIONS = (
@@ -29,7 +29,7 @@ OPTIONS = (
     Option("DURABILITY", "durability", words=("always", "everysec", "none", "server")),
     Option("DEAD_TTL", "dead_ttl", 1_000_000_000_000_000, micros=True, unbounded=True),
 )
-"""Beside the retry policy."""
+"""Options other than the retry policy."""
 
 POLICY = (
     Option("ATTEMPTS", "attempts", 1_000_000_000),
@@ -39,7 +39,7 @@ POLICY = (
     Option("JITTER", "jitter", 1),
     Option("THEN", "then", words=("dead", "hold")),
 )
-"""Those of a `Retry`."""
+"""Options of a `Retry`."""
 
 FUNCTIONS = (
     "next",
@@ -80,7 +80,7 @@ FUNCTIONS = (
     "ask",
     "version",
 )
-"""Those that the library for Redis has."""
+"""Functions of the library for Redis."""
 
 GROWING = ("put", "requeue", "restore")
 """Functions that a server refuses at its memory limit."""

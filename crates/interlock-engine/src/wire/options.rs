@@ -1,6 +1,6 @@
 // Made by `make generate` from wire/: change that.
 
-//! The options of queues and of messages, in the order in which they are told.
+//! The options of queues and of messages, in the order of the answer.
 
 use interlock_core::queue::types::Then;
 

@@ -40,7 +40,7 @@ local DECLARED = {
     workers = { 'no-writes' },
     ask = {},
   },
-  -- Of a queue, in the order in which they are told.
+  -- Options of a queue, in the order of the answer.
   queue = {
     { name = 'MAXSIZE', least = 0, most = MAX_COUNT, default = 0 },
     { name = 'MAXBYTES', least = 0, most = MAX_SPAN, default = 0 },
@@ -57,7 +57,7 @@ local DECLARED = {
     { name = 'DEAD_TTL', least = 0, most = MAX_SPAN, default = 2592000000000 },
     told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL',
   },
-  -- Of a message; the default is what is as good as not given.
+  -- Options of a message; a default value counts as not given.
   message = {
     { name = 'PRIORITY', least = -100, most = 100, default = 0 },
     { name = 'DELAY', least = 0, most = MAX_SPAN, default = 0 },
@@ -74,7 +74,7 @@ local DECLARED = {
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' } },
     told = 'PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
   },
-  -- What a dead letter keeps of these.
+  -- Options that a dead letter keeps.
   of_the_dead = {
     'PRIORITY',
     'RESULT',
