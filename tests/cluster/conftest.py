@@ -13,7 +13,7 @@ from tests.hub.servers import needs_hub, redis_server
 from tests.hub.tables import new_name
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nodes that are given no folder leave none on this machine."""
     with pytest.MonkeyPatch.context() as patch:
