@@ -10,7 +10,7 @@ use std::time::Duration;
 use interlock_hub::kept::Keeper;
 use interlock_log::checkpoint::Place;
 use interlock_log::entry::Mark;
-use interlock_log::rows::Rows;
+use interlock_log::rows::{Changed, Rows};
 use interlock_log::state::View;
 use interlock_table::{Error, Table, Ttl, Where};
 
@@ -43,6 +43,8 @@ pub struct InTable {
     table: Table,
     words: Vec<u64>,
     before: Vec<u64>,
+    /// The words of rows that are written by one call.
+    many: Vec<u64>,
     /// It was not shown whole, for an error.
     is_torn: bool,
     /// The keeper that answers no reads until the table has rows to show.
@@ -52,7 +54,8 @@ pub struct InTable {
 impl InTable {
     pub fn new(table: Table) -> InTable {
         let words = vec![0; table.schema().words()];
-        InTable { table, before: words.clone(), words, is_torn: false, closed: None }
+        let (before, many) = (words.clone(), Vec::new());
+        InTable { table, words, before, many, is_torn: false, closed: None }
     }
 
     /// Has the hub of a table that nobody has shown anything in refuse reads until there is something to
@@ -72,8 +75,8 @@ impl InTable {
                 for key in unshown.gone {
                     self.table.delete(key)?;
                 }
-                for row in unshown.changed {
-                    self.put(rows, row.key, row.state, false)?;
+                for some in unshown.changed.chunks(MANY) {
+                    self.put_many(rows, some)?;
                 }
             }
             None => self.show_all(rows)?,
@@ -108,6 +111,49 @@ impl InTable {
         Ok(())
     }
 
+    /// Writes rows of different keys; those that do not expire by one call.
+    fn put_many(&mut self, rows: &Rows, changed: &[Changed<'_>]) -> Result<(), Error> {
+        let (now, size) = (rows.store().time(), self.words.len());
+        let (mut lasting, mut words) =
+            (Vec::with_capacity(changed.len()), std::mem::take(&mut self.many));
+        words.clear();
+        for row in changed {
+            let view = rows.settings().rules.view_of(Some(row.state), now);
+            if !view.is_there() || view.expires_at() > 0 {
+                self.put(rows, row.key, row.state, false)?;
+                continue;
+            }
+            words.resize(words.len() + size, 0);
+            let from = words.len() - size;
+            self.fill(&mut words[from..], &view)?;
+            lasting.push(row.key);
+        }
+        let lasting: Vec<_> = lasting.into_iter().zip(words.chunks(size)).collect();
+        let mut written = Vec::with_capacity(lasting.len());
+        while let Err(error) = self.table.set_many_on(&lasting, Ttl::Never, &mut written) {
+            self.make_room(error)?;
+        }
+        self.many = words;
+        Ok(())
+    }
+
+    fn fill(&self, words: &mut [u64], view: &View<'_>) -> Result<(), Error> {
+        let columns = self.table.schema().columns().iter().enumerate();
+        columns
+            .into_iter()
+            .try_for_each(|(number, column)| column.write(words, &view.value(number)))
+    }
+
+    /// Rows that have expired here and are not overwritten yet need room too.
+    fn make_room(&self, error: Error) -> Result<(), Error> {
+        if !matches!(error, Error::TableFull) {
+            return Err(error);
+        }
+        // A small table holds more rows than it is surely good for.
+        let rows = self.table.statistics().rows();
+        self.table.resize(rows.max(self.table.made().capacity) * 2, false).map(drop)
+    }
+
     /// `compares`: a row that is there as it is to be is not written.
     fn put(&mut self, rows: &Rows, key: &[u8], state: &[u8], compares: bool) -> Result<(), Error> {
         let now = rows.store().time();
@@ -116,11 +162,11 @@ impl InTable {
             self.table.delete(key)?;
             return Ok(());
         }
-        let schema = self.table.schema().clone();
-        self.words.fill(0);
-        for (number, column) in schema.columns().iter().enumerate() {
-            column.write(&mut self.words, &view.value(number))?;
-        }
+        let mut words = std::mem::take(&mut self.words);
+        words.fill(0);
+        let filled = self.fill(&mut words, &view);
+        self.words = words;
+        filled?;
         let ttl = ttl(&view, now);
         let is_same = compares
             && ttl == Ttl::Never
@@ -131,13 +177,8 @@ impl InTable {
         }
         loop {
             match self.table.write(key, &self.words, ttl, Where::Anywhere) {
-                // Rows that have expired here and are not overwritten yet need room too.
-                Err(Error::TableFull) => {
-                    // A small table holds more rows than it is surely good for.
-                    let rows = self.table.statistics().rows();
-                    self.table.resize(rows.max(self.table.made().capacity) * 2, false)?;
-                }
-                done => return done.map(|_| ()),
+                Err(error) => self.make_room(error)?,
+                Ok(_) => return Ok(()),
             }
         }
     }
@@ -177,5 +218,7 @@ impl Projection<Rows> for InTable {
     }
 }
 
+/// Rows that are written by one call.
+const MANY: usize = 64;
 /// Rows that are looked at in one step of a scan.
 const SCANNED: usize = 4096;
