@@ -83,6 +83,8 @@ pub struct Node<M, D: Disk, C> {
     tried: u64,
     read_at: Instant,
     written_at: Instant,
+    /// The moment at which it last appended.
+    sent_at: Instant,
     /// The position of the newest checkpoint, and of the one that was begun last.
     saved: u64,
     begun: u64,
@@ -173,6 +175,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             tried,
             read_at: Instant::now(),
             written_at: Instant::now(),
+            sent_at: Instant::now(),
             saved,
             begun: saved,
             disk_bad: None,
@@ -227,6 +230,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if self.disk_bad.is_some() {
             wake = wake.min(now + RETRY);
         }
+        let slow_at = self.sent_at + SLOW;
+        if now < slow_at && (1..self.pace.few).contains(&self.log.under_way().0) {
+            wake = wake.min(slow_at);
+        }
         let wait = wake.saturating_duration_since(now);
         let ms = if wait.is_zero() || self.has_more { 0 } else { wait.as_millis() as i32 + 1 };
         // SAFETY: so many entries, whose descriptors are open for as long as their owners are.
@@ -249,11 +256,13 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             && self.has_place()
     }
 
-    /// Several entries are under way; more than a few only if each has many writes, or there would be more
-    /// entries than writes make worth while.
+    /// Several entries are under way, each with many writes. One of few waits for the one before it, and takes
+    /// along what comes meanwhile; but not where the engine takes long.
     fn has_place(&self) -> bool {
         let count = self.log.under_way().0;
-        count < self.pace.few || (count < self.pace.under_way && self.clients.waiting() >= MANY)
+        let is_slow = || count < self.pace.few && self.sent_at.elapsed() >= SLOW;
+        let has_many = || count < self.pace.under_way && self.clients.waiting() >= MANY;
+        count == 0 || is_slow() || has_many()
     }
 
     /// Returns whether there is more to do at once.
@@ -542,6 +551,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             if sent.is_none() {
                 return;
             }
+            self.sent_at = Instant::now();
             self.told.appended(entry);
             self.waiting.pop_front();
         }
@@ -549,6 +559,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 }
 
 const STUCK: &str = "the log begins after the node's checkpoints";
+/// After which an entry of few writes does not wait for the one that is under way.
+const SLOW: Duration = Duration::from_millis(1);
 /// Writes that are worth an entry though some entries are under way.
 const MANY: usize = 64;
 /// Entries in the ring that no checkpoint needs.

@@ -123,7 +123,7 @@ pub enum News {
 /// The sizes and times of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Entries under way at most, and those of few writes.
+    /// Entries under way at most, and those of few writes where the engine takes long for one.
     pub under_way: usize,
     pub few: usize,
     /// Writes in an entry at most.
