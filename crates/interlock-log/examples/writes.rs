@@ -1,6 +1,7 @@
 //! CPU time of writes on the path of a log: at the node whose clients wrote them, and at another.
 //!
-//! `cargo run --release -p interlock-log --example writes [ENTRIES] [WRITES]`
+//! `cargo run --release -p interlock-log --example writes [ENTRIES] [WRITES] [KEYS] [KINDS]`, the first kind of write
+//! being HINCRBY and the second HSET of two columns. Rows are made before the clock runs.
 
 use std::time::Instant;
 
@@ -15,8 +16,10 @@ const NOW: u64 = 1_700_000_000_000;
 const TABLE: &str = "app: U32, unread: U32, seen: U64; last, sum, max; 604800000 ms";
 
 fn main() {
-    let mut given = std::env::args().skip(1).filter_map(|n| n.parse().ok());
+    let mut given = std::env::args().skip(1).filter_map(|n| n.parse::<usize>().ok());
     let (entries, writes) = (given.next().unwrap_or(3_000), given.next().unwrap_or(100));
+    let (keys, kinds) = (given.next().unwrap_or(10_000), given.next().unwrap_or(2));
+    let made = keys / writes + 1;
     let settings = Settings {
         name: "presence".to_owned(),
         dc: "east".to_owned(),
@@ -51,13 +54,15 @@ fn main() {
     other.at_the_end(1);
     let mut random = fastrand::Rng::with_seed(7);
     let (mut at_ours, mut at_other) = (0, 0);
-    for entry in 0..entries {
+    for entry in 0..made + entries {
         let commands: Vec<Command> = (0..writes)
-            .map(|_| {
-                let key = format!("presence:user:{}", random.u32(..10_000));
-                let words: Vec<&[u8]> = match random.u8(..2) {
-                    0 => vec![b"HSET", key.as_bytes(), b"app", b"5", b"seen", b"1099511627776"],
-                    _ => vec![b"HINCRBY", key.as_bytes(), b"unread", b"1"],
+            .map(|write| {
+                let is_made = entry < made;
+                let row = if is_made { entry * writes + write } else { random.usize(..keys) };
+                let key = format!("presence:user:{row}");
+                let words: Vec<&[u8]> = match random.usize(..kinds) {
+                    0 => vec![b"HINCRBY", key.as_bytes(), b"unread", b"1"],
+                    _ => vec![b"HSET", key.as_bytes(), b"app", b"5", b"seen", b"1099511627776"],
                 };
                 let arguments = Arguments::new(&words);
                 Command { client: None, deadline: NOW + 60_000, arguments }
@@ -72,10 +77,11 @@ fn main() {
         let time = NOW + entry as u64 / 10;
         ours.read((NOW, id), time, &bytes);
         assert_eq!(ours.answers().len(), writes);
-        at_ours += begun.elapsed().as_nanos();
+        let took = |begun: Instant| if entry < made { 0 } else { begun.elapsed().as_nanos() };
+        at_ours += took(begun);
         let begun = Instant::now();
         other.read((NOW, id), time, &bytes);
-        at_other += begun.elapsed().as_nanos();
+        at_other += took(begun);
         if entry % 100 == 0 {
             ours.saved(ours.place().mark.position);
             other.saved(other.place().mark.position);

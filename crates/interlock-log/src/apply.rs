@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, MOST_BYTES, MOST_NAME};
 use crate::keepers::Keepers;
-use crate::machine::{Limits, Machine, Moment, Outcome, Rules};
+use crate::machine::{Limits, Machine, Moment, Outcome, Rules, AHEAD};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
 use crate::stamp::BELIEVED_MS;
 
@@ -112,7 +112,11 @@ impl Applied {
 
     /// Takes the answer to the command at a place.
     pub fn take_answer(&mut self, index: u64) -> Option<Answer> {
-        let at = self.answers.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+        // Most entries have all their answers.
+        let at = match self.answers.get(index as usize) {
+            Some((known, _)) if *known == index => index as usize,
+            _ => self.answers.binary_search_by_key(&index, |(index, _)| *index).ok()?,
+        };
         Some(std::mem::replace(&mut self.answers[at].1, Answer::Unknown))
     }
 }
@@ -279,6 +283,10 @@ impl<M: Machine> Whole<M> {
         kept.done.reserve_exact(commands.len());
         let (mut applied, mut reply) = (Applied::new(Fate::Counted), Vec::new());
         for (index, command) in (0..).zip(commands) {
+            if let (0, Some(machine)) = (index % AHEAD, &mut self.machine) {
+                machine.look_ahead(&commands[index..commands.len().min(index + AHEAD)]);
+            }
+            let index = index as u64;
             let answer = match self.refusal(command, limits, rules) {
                 Some(answer) => answer,
                 None => {

@@ -3,7 +3,7 @@
 
 use crate::apply::Whole;
 use crate::codec::{checksum, put_number, Damaged, Reader};
-use crate::entry::Mark;
+use crate::entry::{digest, Mark};
 use crate::machine::Machine;
 
 /// An entry's id in the engine: increasing, and with holes.
@@ -23,17 +23,18 @@ impl Place {
     /// The place behind the next entry.
     #[must_use]
     pub fn then(self, id: Id, entry: &[u8]) -> Self {
-        Self { mark: self.mark.then(entry), id: Some(id), entry: checksum(1, entry) }
+        let entry = digest(entry);
+        Self { mark: self.mark.then(entry), id: Some(id), entry }
     }
 
     /// True if what the log has at the last entry's id is this entry. The beginning is in every log.
     pub fn is_in_log(&self, found: Option<&[u8]>) -> bool {
-        self.id.is_none() || found.is_some_and(|entry| checksum(1, entry) == self.entry)
+        self.id.is_none() || found.is_some_and(|entry| digest(entry) == self.entry)
     }
 
     /// True if the last entry is this one.
     pub fn is(&self, id: Id, entry: &[u8]) -> bool {
-        self.id == Some(id) && checksum(1, entry) == self.entry
+        self.id == Some(id) && digest(entry) == self.entry
     }
 
     pub(crate) fn encode(self, out: &mut Vec<u8>) {

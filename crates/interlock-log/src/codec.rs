@@ -4,7 +4,6 @@
 //! Whatever the bytes are, reading ends with a value or with [`Damaged`].
 
 use std::fmt;
-use std::hash::Hasher;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -29,9 +28,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// The checksum of some bytes that follow others, whose checksum is `before`.
 pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
-    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(before, 0x696e_7465_726c_6f63);
-    hasher.write(bytes);
-    hasher.finish()
+    siphasher::sip::SipHasher13::new_with_keys(before, 0x696e_7465_726c_6f63).hash(bytes)
 }
 
 /// A part of some bytes that do not change. A clone is of the same memory.

@@ -32,6 +32,11 @@ pub const MOST_ARGUMENTS: usize = 1 << 16;
 /// The longest entry, in bytes.
 pub const MOST_BYTES: usize = 256 << 20;
 
+/// The checksum of an entry alone.
+pub fn digest(entry: &[u8]) -> u64 {
+    checksum(1, entry)
+}
+
 /// A place of a history: how many entries it has, and the checksum of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark {
@@ -40,10 +45,11 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The place behind the next entry.
+    /// The place behind the next entry, which has this digest.
     #[must_use]
-    pub fn then(self, entry: &[u8]) -> Self {
-        Self { position: self.position + 1, checksum: checksum(self.checksum, entry) }
+    pub fn then(self, digest: u64) -> Self {
+        let checksum = checksum(self.checksum, &digest.to_le_bytes());
+        Self { position: self.position + 1, checksum }
     }
 
     pub fn encode(self, out: &mut Vec<u8>) {
@@ -96,11 +102,23 @@ impl Arguments {
         Ok(Arguments(reader.since(&before)))
     }
 
+    /// Each of them, one after the other.
+    pub fn words(&self) -> impl Iterator<Item = &[u8]> {
+        let mut reader = Reader::new(&self.0);
+        let count = reader.count(1).unwrap_or(0);
+        (0..count).map_while(move |_| reader.bytes(MOST_BYTES).ok())
+    }
+
     /// Each of them.
     pub fn list(&self) -> SmallVec<[&[u8]; 12]> {
         let mut reader = Reader::new(&self.0);
         let count = reader.count(1).unwrap_or(0);
-        (0..count).map_while(|_| reader.bytes(MOST_BYTES).ok()).collect()
+        let mut list = SmallVec::with_capacity(count);
+        for _ in 0..count {
+            let Ok(argument) = reader.bytes(MOST_BYTES) else { break };
+            list.push(argument);
+        }
+        list
     }
 }
 
@@ -198,10 +216,12 @@ impl Command {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let client = reader.kept(MOST_NAME)?;
-        let client = if client.is_empty() {
+        let mut ahead = *reader;
+        let client = if ahead.byte()? == 0 {
+            *reader = ahead;
             None
         } else {
+            let client = reader.kept(MOST_NAME)?;
             let number = reader.number()?;
             if number == 0 {
                 return Err(Damaged);

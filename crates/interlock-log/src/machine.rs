@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use crate::codec::Damaged;
+use crate::entry::Command;
 use crate::session::{Client, Sessions, Standing};
 
 /// The bounds that all nodes of a log share. Times are in ms.
@@ -156,6 +157,9 @@ pub enum Origin<'a> {
     Far(Centre<'a>),
 }
 
+/// Commands of which a machine is told before they are done.
+pub const AHEAD: usize = 32;
+
 /// A deterministic state: what it does depends on its calls alone.
 pub trait Machine: Sized {
     /// The state at the beginning of a log.
@@ -182,6 +186,9 @@ pub trait Machine: Sized {
     fn changes(&self) -> u64 {
         0
     }
+
+    /// Says which commands come next, at most [`AHEAD`] of them: what they need can be fetched together.
+    fn look_ahead(&mut self, _: &[Command]) {}
 
     /// Does a command, and writes its reply behind what is in `reply`.
     fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome;

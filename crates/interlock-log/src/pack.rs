@@ -10,10 +10,34 @@ pub const NAN: u64 = 0x7FF8_0000_0000_0000;
 /// Returns the length of the first item. `None`: it is cut off, or of a type that no state has.
 #[inline]
 pub fn length(bytes: &[u8]) -> Option<usize> {
-    // Most items of a state.
-    if let 0x00..=0x7F | 0xC0 = bytes.first()? {
-        return Some(1);
+    let first = *bytes.first()?;
+    let size = match SIZES[usize::from(first)] {
+        0 if first == 0xC4 => 2 + usize::from(*bytes.get(1)?),
+        0 => return length_of_any(bytes),
+        size => usize::from(size),
+    };
+    (size <= bytes.len()).then_some(size)
+}
+
+/// The lengths of items by their first byte; 0: it does not tell.
+const SIZES: [u8; 256] = {
+    let (mut sizes, mut first) = ([0; 256], 0);
+    while first < 256 {
+        sizes[first] = match first {
+            0x00..=0x7F | 0xE0..=0xFF | 0xC0 | 0xC2 | 0xC3 => 1,
+            0xA0..=0xBF => 1 + (first & 31) as u8,
+            0xCC | 0xD0 => 2,
+            0xCD | 0xD1 => 3,
+            0xCE | 0xD2 => 5,
+            0xCB | 0xCF | 0xD3 => 9,
+            _ => 0,
+        };
+        first += 1;
     }
+    sizes
+};
+
+fn length_of_any(bytes: &[u8]) -> Option<usize> {
     match head(bytes)? {
         (size, 0) => (size <= bytes.len()).then_some(size),
         _ => length_of_list(bytes),
@@ -24,7 +48,11 @@ fn length_of_list(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut items) = (0, 1);
     // A list's items follow it: nesting needs no stack.
     while items > 0 {
-        let (head, inside) = head(bytes.get(at..)?)?;
+        let rest = bytes.get(at..)?;
+        let (head, inside) = match rest.first()? {
+            0x90..=0x9F | 0xDC | 0xDD => head(rest)?,
+            _ => (length(rest)?, 0),
+        };
         at += head;
         items = items - 1 + inside;
         // An item has a byte at least.
@@ -87,10 +115,24 @@ impl<'a> Iterator for Items<'a> {
         if self.count == 0 {
             return None;
         }
-        let (item, rest) = self.rest.split_at(length(self.rest)?);
+        let (item, rest) = self.rest.split_at_checked(length(self.rest)?)?;
         self.rest = rest;
         self.count -= 1;
         Some(item)
+    }
+
+    #[inline]
+    fn nth(&mut self, n: usize) -> Option<&'a [u8]> {
+        if self.count <= n {
+            self.count = 0;
+            return None;
+        }
+        let (mut at, before) = (0, self.rest);
+        for _ in 0..n {
+            at += length(before.get(at..)?)?;
+        }
+        (self.rest, self.count) = (before.get(at..)?, self.count - n);
+        self.next()
     }
 }
 
@@ -99,6 +141,9 @@ impl<'a> Iterator for Items<'a> {
 pub fn integer(item: &[u8]) -> Option<i128> {
     let (first, rest) = item.split_first()?;
     let unsigned = |size: usize| {
+        if let (8, Some(eight)) = (size, rest.first_chunk()) {
+            return Some(u64::from_be_bytes(*eight));
+        }
         let all = rest.get(..size)?;
         Some(all.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
     };
@@ -175,6 +220,27 @@ pub fn put_integer(to: &mut Vec<u8>, number: i128) {
         -0x8000_0000..=-0x8001 => put(to, 0xD2, &(number as i32).to_be_bytes()),
         ..=-0x8000_0001 => put(to, 0xD3, &(number as i64).to_be_bytes()),
     }
+}
+
+/// Writes a number over one. Returns false, and has done nothing, where that is not as long.
+pub fn write_over(item: &mut [u8], number: i128) -> bool {
+    let mut written = [0; 9];
+    let (first, size) = match number {
+        -32..=0x7F => (number as u8, 0),
+        0x80..=0xFF => (0xCC, 1),
+        0x100..=0xFFFF => (0xCD, 2),
+        0x1_0000..=0xFFFF_FFFF => (0xCE, 4),
+        0x1_0000_0000..=0xFFFF_FFFF_FFFF_FFFF => (0xCF, 8),
+        // What is less than nothing is rare.
+        _ => return false,
+    };
+    if item.len() != size + 1 {
+        return false;
+    }
+    written[0] = first;
+    written[1..=size].copy_from_slice(&(number as u64).to_be_bytes()[8 - size..]);
+    item.copy_from_slice(&written[..=size]);
+    true
 }
 
 /// Writes a whole number, as a text where it has more than 64 bits.
@@ -261,6 +327,10 @@ mod tests {
             let mut item = Vec::new();
             put_integer(&mut item, number);
             assert_eq!((integer(&item), item.len()), (Some(number), size), "{number}");
+            let mut over = vec![0xC1; size];
+            assert_eq!(write_over(&mut over, number), number >= -32, "{number}");
+            assert_eq!(over == item, number >= -32, "{number}");
+            assert!(!write_over(&mut vec![0xC1; size + 1], number), "{number}");
             assert_eq!(length(&item), Some(size));
         }
         for number in [1 << 64, -(1 << 63) - 1, i128::MAX] {

@@ -78,6 +78,9 @@ struct Batch {
     /// The busy time at which it was first appended.
     busy: u64,
     commands: Vec<Command>,
+    /// No client numbers any of them.
+    is_plain: bool,
+    earliest: u64,
     asks: bool,
     /// The receivers of the answers, until these are given.
     tickets: Vec<Option<u64>>,
@@ -263,8 +266,16 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             self.gathered.drain(..).map(|(ticket, command)| (Some(ticket), command)).unzip();
         let (name, number, busy) = (self.name.clone(), self.number, self.state.busy);
         let asks = self.acks.asks_next();
-        let bytes = self.entry(name.clone(), number, acks::body(asks, commands.clone()));
-        self.pending.push_back(Batch { name, number, busy, commands, asks, tickets });
+        let entry = self.made_now(name, number, acks::body(asks, commands));
+        let bytes = entry.encode();
+        let Entry { name, body: Body::Commands(commands) | Body::Asking(commands), .. } = entry
+        else {
+            return bytes;
+        };
+        let is_plain = commands.iter().all(|command| command.client.is_none());
+        let earliest = commands.iter().map(|command| command.deadline).min().unwrap_or(u64::MAX);
+        let batch = Batch { name, number, busy, commands, is_plain, earliest, asks, tickets };
+        self.pending.push_back(batch);
         bytes
     }
 
@@ -308,10 +319,14 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     }
 
     fn entry(&self, name: Vec<u8>, number: u64, body: Body) -> Vec<u8> {
+        self.made_now(name, number, body).encode()
+    }
+
+    fn made_now(&self, name: Vec<u8>, number: u64, body: Body) -> Entry {
         let read = self.place.mark;
         self.made.set(self.made.get() + 1);
         let nonce = if self.setup.rules.nonces { checksum(self.made.get(), &self.name) } else { 0 };
-        Entry { name, number, read, seen: self.seen, nonce, body }.encode()
+        Entry { name, number, read, seen: self.seen, nonce, body }
     }
 
     // --- The log ---
@@ -395,6 +410,12 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             let same = same && answered(applied.fate);
             let counted = self.state.sessions.last(&batch.name) >= batch.number;
             let old = self.state.busy > batch.busy + keep || (same && applied.fate == Fate::Full);
+            let forgotten = self.state.sessions.forgotten;
+            let is_over = batch.earliest <= forgotten || (deadlines && now > batch.earliest);
+            if batch.is_plain && !same && !counted && !old && !is_over {
+                at += 1;
+                continue;
+            }
             for (index, command) in (0..).zip(&batch.commands) {
                 let Some(ticket) = batch.tickets[index as usize] else { continue };
                 let is_known = |(client, number): &&(Bytes, u64)| {
@@ -406,9 +427,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                     None => match command.client.as_ref().filter(is_known) {
                         Some((client, number)) => self.state.answer_again(client, *number),
                         None if counted || old => Answer::Unknown,
-                        None if command.deadline <= self.state.sessions.forgotten => {
-                            Answer::Unknown
-                        }
+                        None if command.deadline <= forgotten => Answer::Unknown,
                         None if deadlines && now > command.deadline => Answer::Past,
                         None => continue,
                     },

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use interlock_log::codec::checksum;
 use interlock_log::entry::{self, Body};
 
 use crate::trouble::{Kind, Trouble};
@@ -172,7 +171,7 @@ pub enum Event {
 
 /// The digest that tells an entry from another with its id: the one that checkpoints have.
 pub fn mark(bytes: &[u8]) -> u64 {
-    checksum(1, bytes)
+    entry::digest(bytes)
 }
 
 /// Tells by its bytes whether an entry can be the first of a log.

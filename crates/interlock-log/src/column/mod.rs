@@ -23,8 +23,8 @@ use std::cmp::Ordering;
 use interlock_table::{Column as Declared, Kind, Value};
 
 pub use self::totals::Total;
-use crate::pack;
-use crate::stamp::Stamp;
+use crate::pack::{self, Items};
+use crate::stamp::{self, Stamp};
 
 /// One item of a state, as msgpack.
 pub type Cell<'a> = Cow<'a, [u8]>;
@@ -83,6 +83,18 @@ enum How {
     FloatSum,
     Max,
     Flags,
+}
+
+/// The part of a writer in a sum that is raised.
+pub struct Own<'a> {
+    /// The value that is shown then.
+    pub shown: Value<'static>,
+    /// His total then.
+    pub raised: i128,
+    /// The items of his total and of its reading, as they are, and that reading.
+    pub total: &'a [u8],
+    pub at: &'a [u8],
+    pub reading: u64,
 }
 
 /// A column, and where its cells are.
@@ -253,6 +265,42 @@ impl Column {
     pub fn totals<'c>(&self, cell: &'c [u8]) -> impl Iterator<Item = Total<'c>> {
         let is_sum = matches!(self.how, How::Sum | How::FloatSum);
         totals::all(if is_sum { cell } else { pack::NIL })
+    }
+
+    /// A sum of whole numbers, and what a writer has added to it, once it is raised to what `to` makes of the value
+    /// that is shown. `None`: it is no such sum, lineages are put together in it, it is beyond 64 bits, the writer
+    /// has not added to it before, or `to` refuses.
+    pub fn own<'a>(
+        &self,
+        base: &[u8],
+        totals: &'a [u8],
+        writer: &str,
+        to: impl FnOnce(&Value) -> Option<Value<'static>>,
+    ) -> Option<Own<'a>> {
+        if self.how != How::Sum {
+            return None;
+        }
+        let mut items = Items::of(totals)?;
+        if items.left() > 3 * sum::FEW {
+            return None;
+        }
+        let mut shown = if base == pack::NIL { 0 } else { pack::integer(base)? };
+        let mut own = None;
+        while let Some(name) = items.next() {
+            let (name, total, at) = (pack::text(name)?, items.next()?, items.next()?);
+            let added = pack::integer(total)?;
+            shown += added;
+            if name == writer.as_bytes() {
+                own = Some((added, total, at));
+            } else if !name.contains(&stamp::LINEAGE) {
+                return None;
+            }
+        }
+        let (added, total, at) = own?;
+        let before = self.integer(shown);
+        let by = whole(&to(&before)?) - whole(&before);
+        let (shown, raised) = (self.integer(shown + by), added + by);
+        Some(Own { shown, raised, total, at, reading: pack::unsigned(at)? })
     }
 
     /// The cell of the sum without the totals of some writers. `None`: it is no sum, or has none of them.

@@ -9,7 +9,7 @@ use crate::pack;
 use crate::stamp::{self, Stamp};
 
 /// Writers that a sum may have before the older lineages are put together.
-const FEW: usize = 8;
+pub const FEW: usize = 8;
 
 pub fn value(base: &[u8], totals: &[u8]) -> i128 {
     pack::number(base).unwrap_or(0).saturating_add(added(totals))

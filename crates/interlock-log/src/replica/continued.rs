@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Phase, Replica};
 use crate::checkpoint::{Checkpoint, Id, Place};
-use crate::entry::Entry;
+use crate::entry::{digest, Entry};
 use crate::machine::{Limits, Machine, Rules};
 use crate::ring::{Raw, Ring};
 
@@ -33,9 +33,9 @@ impl Raws {
             let before = raw.place.mark.position.checked_sub(1)?;
             if before <= from.mark.position {
                 found.reverse();
-                return (from.mark.then(&raw.bytes) == raw.place.mark).then_some(found);
+                return (from.mark.then(digest(&raw.bytes)) == raw.place.mark).then_some(found);
             }
-            let follows = |one: &&Raw| one.place.mark.then(&raw.bytes) == raw.place.mark;
+            let follows = |one: &&Raw| one.place.mark.then(digest(&raw.bytes)) == raw.place.mark;
             found.push(self.0.get(&before)?.iter().find(follows)?);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::table::{Rows, When};
 use crate::codec::Damaged;
+use crate::entry::Command;
 use crate::machine::{Centre, Image, Judge, Machine, Moment, Origin, Outcome, Winner};
 use crate::stamp::{BELIEVED_MS, COUNTER_BITS};
 
@@ -24,6 +25,10 @@ impl Machine for Rows {
 
     fn changes(&self) -> u64 {
         self.store().changes()
+    }
+
+    fn look_ahead(&mut self, commands: &[Command]) {
+        Rows::look_ahead(self, commands);
     }
 
     fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome {

@@ -3,16 +3,17 @@
 //! Everything here follows from the calls alone, so nodes that make the same calls have the same: which
 //! rows there are at a log time, how many of each data centre, what is forgotten, the checksum.
 
+mod ahead;
 mod comparison;
 mod image;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
+use self::ahead::KeyHasher;
 pub use self::comparison::{Comparison, Difference};
 pub use self::image::{Held, Image};
 use super::slots::Slots;
@@ -50,7 +51,7 @@ pub struct Store {
     entries: Slots<Entry>,
     free: Vec<u32>,
     by_key: HashTable<u32>,
-    hasher: RandomState,
+    hasher: KeyHasher,
     /// Rows by the time at which they expire.
     due: BTreeSet<(u64, u32)>,
     /// Keys without a row by the time at which they may be forgotten.
@@ -71,6 +72,8 @@ pub struct Store {
     unshown: Vec<Box<[u8]>>,
     /// The key and the state that are put in.
     both: Vec<u8>,
+    /// The places of the next keys, as they were looked up.
+    ahead: VecDeque<Option<u32>>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,9 +105,8 @@ impl Entry {
     }
 
     fn hash(&self) -> u128 {
-        let mut hasher = SipHasher13::new_with_keys(u64::from(self.key_size), 0x726f_7773);
-        hasher.write(&self.both);
-        hasher.finish128().as_u128()
+        let hasher = SipHasher13::new_with_keys(u64::from(self.key_size), 0x726f_7773);
+        hasher.hash(&self.both).as_u128()
     }
 }
 
@@ -116,7 +118,7 @@ impl Store {
             entries: Slots::new(),
             free: Vec::new(),
             by_key: HashTable::new(),
-            hasher: RandomState::new(),
+            hasher: KeyHasher::new(),
             due: BTreeSet::new(),
             dead: BTreeSet::new(),
             counts: Vec::new(),
@@ -130,6 +132,7 @@ impl Store {
             shown: None,
             unshown: Vec::new(),
             both: Vec::new(),
+            ahead: VecDeque::new(),
         }
     }
 
@@ -275,6 +278,28 @@ impl Store {
         self.checksum = self.checksum.wrapping_add(entry.hash());
         self.number(slot);
         true
+    }
+
+    /// Has `change` change bytes of the state of a row that is there, though none of its life. `None`: it has changed
+    /// nothing, or an image has the state too.
+    pub fn change_at<R>(
+        &mut self,
+        place: u32,
+        reading: u64,
+        change: impl FnOnce(&mut [u8]) -> Option<R>,
+    ) -> Option<R> {
+        let entry = self.entries.get(place as usize).filter(|entry| entry.is_alive)?;
+        let before = entry.hash();
+        let entry = self.entries.get_mut(place as usize).as_mut()?;
+        let key_size = usize::from(entry.key_size);
+        let changed = change(&mut Arc::get_mut(&mut entry.both)?[key_size..])?;
+        entry.is_theirs = false;
+        self.changes += 1;
+        entry.changed = self.changes;
+        self.checksum = self.checksum.wrapping_sub(before).wrapping_add(entry.hash());
+        self.newest = self.newest.max(reading);
+        self.add_to_tail(place);
+        Some(changed)
     }
 
     /// Lets the log time pass: rows expire, and what may be forgotten is.
@@ -434,7 +459,10 @@ impl Store {
     }
 
     fn find(&self, key: &[u8]) -> Option<u32> {
-        let hash = self.hash(key);
+        self.find_hashed(self.hash(key), key)
+    }
+
+    fn find_hashed(&self, hash: u32, key: &[u8]) -> Option<u32> {
         let is_it = |slot: &u32| {
             self.entry(*slot).is_some_and(|entry| entry.hash == hash && entry.key() == key)
         };
@@ -442,7 +470,7 @@ impl Store {
     }
 
     fn hash(&self, key: &[u8]) -> u32 {
-        self.hasher.hash_one(key) as u32
+        self.hasher.hash(key) as u32
     }
 
     fn entry(&self, slot: u32) -> Option<&Entry> {
@@ -455,10 +483,14 @@ impl Store {
         if let Some(entry) = self.entries.get_mut(slot as usize) {
             entry.changed = self.changes;
         }
-        self.tail.push_back((self.changes, slot));
-        if self.tail.len() > TAIL {
+        self.add_to_tail(slot);
+    }
+
+    fn add_to_tail(&mut self, slot: u32) {
+        if self.tail.len() >= TAIL {
             self.tail.pop_front();
         }
+        self.tail.push_back((self.changes, slot));
     }
 
     /// Takes a row into the counts, times and the checksum.

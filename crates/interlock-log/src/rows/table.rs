@@ -6,13 +6,14 @@ use interlock_rows::decide::{decide, put};
 use interlock_rows::parse::{parse, Rows as Parsed};
 use interlock_rows::write::Writer;
 use interlock_rows::{Command, Refusal, Reply, Verb, View};
-use interlock_table::{Change, Error, Ttl, Value};
+use interlock_table::{Change, Error, Overflow, Ttl, Value};
 
 use super::calls::{self, Call};
 use super::far::Writers;
 use super::store::Changed;
 use super::{Settings, Store, MAX_KEY};
 use crate::codec::{self, Damaged, Reader};
+use crate::entry;
 use crate::stamp::{self, Stamp};
 use crate::state::{self, Rules, State};
 
@@ -126,6 +127,19 @@ impl Rows {
         self.store.shown();
     }
 
+    /// Looks up the rows of commands that come next.
+    pub fn look_ahead(&mut self, commands: &[entry::Command]) {
+        let keys = commands.iter().map(|command| {
+            let mut words = command.arguments.words();
+            let first = words.next().unwrap_or(&[]);
+            let name = words.nth(usize::from(first.eq_ignore_ascii_case(b"table")));
+            let name = name.unwrap_or(&[]);
+            let colon = name.iter().position(|byte| *byte == b':');
+            colon.map_or(&[][..], |colon| &name[colon + 1..])
+        });
+        self.store.look_ahead(keys);
+    }
+
     /// Lets the log time pass: rows expire.
     pub fn pass(&mut self, time: u64) {
         self.store.advance(time);
@@ -167,6 +181,7 @@ impl Rows {
         reply: &mut Writer,
     ) -> Result<(), Refusal> {
         let now = when.time.saturating_mul(1000);
+        let ahead = self.store.next_ahead();
         match calls::find(arguments)? {
             Call::Of(Verb::Del) => {
                 let keys: Result<Vec<_>, _> =
@@ -211,7 +226,11 @@ impl Rows {
                 if command.is_of_row() {
                     self.fits(key)?;
                 }
-                self.decide(key, &command, when)?.write(reply);
+                let place = self.store.place_from(ahead, key);
+                match place.and_then(|place| self.raise(place, &command, when)) {
+                    Some(raised) => raised.write(reply),
+                    None => self.decide_at(place, key, &command, when)?.write(reply),
+                }
             }
             Call::Barrier => reply.ok(),
             Call::Time => reply.integer(i64::try_from(when.time).unwrap_or(i64::MAX)),
@@ -220,7 +239,38 @@ impl Rows {
     }
 
     fn decide(&mut self, key: &[u8], command: &Command, when: &When) -> Result<Reply, Refusal> {
-        let place = self.store.place(key);
+        self.decide_at(self.store.place(key), key, command, when)
+    }
+
+    /// Raises a sum as [`Rules::raise_in_place`] does, in a fraction of the time that `decide_at` takes to do the
+    /// same. `None`: nothing has changed, and `decide_at` does it.
+    fn raise(&mut self, place: u32, command: &Command, when: &When) -> Option<Reply> {
+        let (column, by, overflow) = match command {
+            Command::Raise { column, by, float: false } => (*column, *by, Overflow::Refuse),
+            Command::Increase { column, by, overflow } => (*column, *by, *overflow),
+            _ => return None,
+        };
+        if when.put_back {
+            return None;
+        }
+        let rules = &self.settings.rules;
+        let declared = &rules.schema().columns()[column];
+        let stamp = Stamp { reading: when.reading, writer: &self.writer };
+        let shown = self.store.change_at(place, when.reading, |state| {
+            let to = |shown: &Value| declared.raised(shown, by, overflow).ok();
+            rules.raise_in_place(state, column, when.time, &stamp, to)
+        });
+        shown.map(Reply::Sum)
+    }
+
+    /// As `decide`, of a row whose place is known; `None`: there is nothing of its key.
+    fn decide_at(
+        &mut self,
+        place: Option<u32>,
+        key: &[u8],
+        command: &Command,
+        when: &When,
+    ) -> Result<Reply, Refusal> {
         let seen = self.seen(place, when);
         let viewed = seen.view();
         let now = when.time.saturating_mul(1000);

@@ -18,6 +18,7 @@ mod check;
 mod far;
 mod join;
 mod layout;
+mod raise;
 
 use std::cell::RefCell;
 
@@ -213,9 +214,13 @@ impl Rules {
     /// The items of a state; nil for those that it has not.
     #[inline]
     fn raw<'a>(&self, state: &'a [u8]) -> Cells<'a> {
-        let mut cells = SmallVec::with_capacity(self.width);
-        cells.extend(Items::of(state).into_iter().flatten().take(self.width));
-        cells.resize(self.width, pack::NIL);
+        let mut cells = SmallVec::from_elem(pack::NIL, self.width);
+        if let Some(mut items) = Items::of(state) {
+            for cell in &mut cells {
+                let Some(item) = items.next() else { break };
+                *cell = item;
+            }
+        }
         cells
     }
 

@@ -2,7 +2,7 @@
 
 use interlock_log::apply::{Answer, Fate, Whole};
 use interlock_log::codec::Reader;
-use interlock_log::entry::{Arguments, Body, Command, Entry, Mark, PutBack, Source};
+use interlock_log::entry::{digest, Arguments, Body, Command, Entry, Mark, PutBack, Source};
 use interlock_log::machine::{Limits, Rules as LogRules};
 use interlock_log::rows::Rows;
 use interlock_table::Value;
@@ -47,7 +47,7 @@ impl Log {
     fn append_seen(&mut self, number: u64, body: Body, seen: u64) -> (Fate, Vec<Answer>) {
         let (name, read) = (self.name.clone(), self.at);
         let entry = Entry { name, number, read, seen, nonce: 1, body };
-        self.at = self.at.then(&entry.encode());
+        self.at = self.at.then(digest(&entry.encode()));
         let time = NOW + self.at.position;
         let applied =
             self.whole.apply(&entry, self.at, time, true, &Limits::default(), LogRules::ALL);
@@ -243,7 +243,7 @@ fn a_deadline_too_far_ahead_harms_nobody_else() {
         let commands = vec![write(format!("c{number}").as_bytes(), time + 1000)];
         let (name, body) = (b"node.2".to_vec(), Body::Commands(commands));
         let entry = Entry { name, number, read: at, seen: 0, nonce: 1, body };
-        at = at.then(&entry.encode());
+        at = at.then(digest(&entry.encode()));
         let applied = log.whole.apply(&entry, at, time, true, &Limits::default(), LogRules::ALL);
         assert!(matches!(applied.answers[0].1, Answer::Done { .. }), "{number}: {applied:?}");
     }

@@ -6,3 +6,4 @@ mod centres;
 mod hostile;
 mod laws;
 mod layouts;
+mod raises;
