@@ -203,6 +203,12 @@ pub struct Entry {
 }
 
 impl Command {
+    fn size(&self) -> usize {
+        OF_A_COMMAND
+            + self.client.as_ref().map_or(0, |(name, _)| name.len())
+            + self.arguments.0.len()
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         match &self.client {
             None => put_bytes(out, b""),
@@ -233,7 +239,26 @@ impl Command {
     }
 }
 
+impl Body {
+    /// Bytes that it takes, about: enough for memory to be had at once.
+    fn size(&self) -> usize {
+        match self {
+            Body::Commands(commands) | Body::Asking(commands) => {
+                commands.iter().map(Command::size).sum()
+            }
+            Body::PutBack(lost) => lost.size(),
+            Body::Genesis(bytes) | Body::State { bytes, .. } => bytes.len(),
+            Body::Acks { .. } | Body::Keeps { .. } => 0,
+        }
+    }
+}
+
 impl PutBack {
+    /// As [`Body::size`].
+    pub fn size(&self) -> usize {
+        self.done.iter().map(|done| done.command.size() + OF_A_STAMP).sum()
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_number(out, self.time);
         put_number(out, self.busy);
@@ -285,7 +310,8 @@ impl PutBack {
 
 impl Entry {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = Vec::with_capacity(OF_AN_ENTRY + self.body.size());
+        out.push(VERSION);
         put_bytes(&mut out, &self.name);
         put_number(&mut out, self.number);
         self.read.encode(&mut out);
@@ -398,6 +424,11 @@ fn commands(reader: &mut Reader<'_>) -> Result<Vec<Command>, Damaged> {
     let count = bounded(reader.count(3)?, MOST_COMMANDS)?;
     (0..count).map(|_| Command::decode(reader)).collect()
 }
+
+/// Bytes of an entry and of a command beside what they say, and of the place and the stamp of one that was done.
+const OF_AN_ENTRY: usize = 256;
+const OF_A_COMMAND: usize = 10;
+const OF_A_STAMP: usize = 12;
 
 fn bounded(count: usize, most: usize) -> Result<usize, Damaged> {
     if count > most {

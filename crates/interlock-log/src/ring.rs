@@ -65,6 +65,8 @@ pub enum Record {
     },
 }
 
+/// Bytes of an entry's record beside what was done, about.
+const OF_A_RECORD: usize = 256;
 const ENTRY: u8 = 0;
 const STATE: u8 = 1;
 const SAVED: u8 = 2;
@@ -73,7 +75,8 @@ const READ: u8 = 3;
 impl Record {
     /// The bytes of an entry's record.
     pub fn of(kept: &Kept) -> Vec<u8> {
-        let mut out = vec![ENTRY];
+        let mut out = Vec::with_capacity(kept.did.size() + OF_A_RECORD);
+        out.push(ENTRY);
         kept.encode(&mut out);
         out
     }

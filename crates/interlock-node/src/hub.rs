@@ -131,8 +131,9 @@ impl Clients for HubClients {
     }
 
     fn take(&mut self, most: usize) -> Vec<Write> {
-        let mut taken = Vec::new();
-        for Given { waiting, client, arguments } in self.writes.take(most) {
+        let given = self.writes.take(most);
+        let mut taken = Vec::with_capacity(given.len());
+        for Given { waiting, client, arguments } in given {
             let ticket = self.first + self.waiting.len() as u64;
             self.waiting.push_back(Some((waiting, client.is_some())));
             let deadline = client.as_ref().map(|client| client.deadline);

@@ -24,7 +24,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let furthest = self.replica.deadline(since, u64::MAX);
         let largest = self.largest();
         let most = room(&largest);
-        let (mut bytes, mut entry) = (0, Vec::new());
+        let (mut bytes, mut entry) = (0, Vec::with_capacity(writes.len()));
         for write in writes {
             let deadline = write.deadline.unwrap_or(deadline);
             if let Some(why) = write.refusal(deadline, furthest, &largest) {
