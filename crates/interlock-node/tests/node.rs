@@ -120,8 +120,10 @@ impl Clients for Threads {
         self.shared.told.notify_all();
     }
 
+    /// As clients do that are told to try again.
     fn refuse(&mut self, writes: Vec<Write>, why: Refused) {
-        panic!("{why:?}: {writes:?}");
+        assert_eq!(why, Refused::CannotNow, "{writes:?}");
+        self.shared.asked.lock().unwrap().extend(writes);
     }
 
     fn lack(&mut self, ticket: u64, why: Unacknowledged) {

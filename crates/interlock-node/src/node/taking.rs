@@ -15,6 +15,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if !self.takes() {
             return;
         }
+        // What it takes is to be sent before it takes more.
+        self.takes_none = None;
         let writes = self.clients.take(self.pace.writes);
         if writes.is_empty() {
             return;
