@@ -282,14 +282,11 @@ impl<M: Machine> Whole<M> {
         let mut kept = PutBack { time: self.now, busy: self.busy, ..PutBack::default() };
         kept.done.reserve_exact(commands.len());
         let (mut applied, mut reply) = (Applied::new(Fate::Counted), Vec::new());
-        if is_wanted {
-            applied.answers.reserve_exact(commands.len());
-        }
-        for (index, command) in (0..).zip(commands) {
-            if let (0, Some(machine)) = (index % AHEAD, &mut self.machine) {
-                machine.look_ahead(&commands[index..commands.len().min(index + AHEAD)]);
+        applied.answers.reserve_exact(if is_wanted { commands.len() } else { 0 });
+        for (index, command) in (0u64..).zip(commands) {
+            if let (0, Some(machine)) = (index as usize % AHEAD, &mut self.machine) {
+                machine.look_ahead(&commands[index as usize..]);
             }
-            let index = index as u64;
             let answer = match self.refusal(command, limits, rules) {
                 Some(answer) => answer,
                 None => {

@@ -187,7 +187,7 @@ pub trait Machine: Sized {
         0
     }
 
-    /// Says which commands come next, at most [`AHEAD`] of them: what they need can be fetched together.
+    /// Says which commands come next: what the first [`AHEAD`] of them need can be fetched together.
     fn look_ahead(&mut self, _: &[Command]) {}
 
     /// Does a command, and writes its reply behind what is in `reply`.
