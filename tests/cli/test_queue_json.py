@@ -14,7 +14,7 @@ from tests.cli.conftest import Command
 from tests.docs.running import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "queue-cli.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("## What --json prints")[2].partition("\n## ")[0]
+SECTION = PAGE.partition("## Output of --json")[2].partition("\n## ")[0]
 
 
 def names(of: str) -> set[str]:
