@@ -23,6 +23,8 @@
 //!
 //!     INTERLOCK_WORLDS=100000 cargo test --release -p interlock-log --test centres -- --nocapture kinds
 
+#[path = "../worlds/asked.rs"]
+mod asked;
 mod centre;
 #[allow(dead_code)] // it is also that of other worlds
 #[path = "../worlds/engine.rs"]
@@ -68,11 +70,7 @@ fn worlds(kind: Kind, seeds: std::ops::Range<u64>) -> (Found, Found) {
 }
 
 fn count() -> u64 {
-    std::env::var("INTERLOCK_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
-}
-
-fn first() -> u64 {
-    std::env::var("INTERLOCK_FIRST").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    asked::count(100)
 }
 
 fn all() -> Vec<u64> {
@@ -85,53 +83,15 @@ fn kind(name: &str) -> Kind {
 
 #[test]
 fn one_world() {
-    let Ok(text) = std::env::var("INTERLOCK_WORLD") else { return };
-    let mut parts = text.split(':');
-    let kind = kind(parts.next().expect("KIND:SEED"));
-    let seed = parts.next().expect("KIND:SEED").parse().expect("a seed");
-    let steps = parts.next().map_or(all(), |steps| {
-        steps.split(',').map(|step| step.parse().expect("a step")).collect()
-    });
-    println!("{:?}", World::new(seed, kind, true).run(&steps));
+    let Some((name, seed, steps)) = asked::one(all()) else { return };
+    println!("{:?}", World::new(seed, kind(&name), true).run(&steps));
 }
 
-/// Leaves out steps for as long as the same thing still breaks.
 #[test]
 fn shortest_world() {
-    let Ok(text) = std::env::var("INTERLOCK_SHORTEST") else { return };
-    let (name, what) = text.split_once(':').expect("KIND:WHAT");
-    let breaks = |seed: u64, steps: &[u64]| {
-        World::new(seed, kind(name), false).run(steps).is_err_and(|found| found.contains(what))
-    };
-    let mut shortest: Option<(u64, Vec<u64>)> = None;
-    for seed in (first()..first() + count()).filter(|seed| breaks(*seed, &all())) {
-        let mut steps = all();
-        let mut size = STEPS as usize / 2;
-        loop {
-            let (before, mut from) = (steps.len(), 0);
-            while from < steps.len() {
-                let mut fewer = steps.clone();
-                fewer.drain(from..(from + size).min(steps.len()));
-                if breaks(seed, &fewer) {
-                    steps = fewer;
-                } else {
-                    from += size;
-                }
-            }
-            if size == 1 && steps.len() == before {
-                break;
-            }
-            size = (size / 2).max(1);
-        }
-        println!("seed {seed}: {} steps", steps.len());
-        if shortest.as_ref().is_none_or(|(_, than)| steps.len() < than.len()) {
-            shortest = Some((seed, steps));
-        }
-    }
-    if let Some((seed, steps)) = shortest {
-        let steps: Vec<_> = steps.iter().map(u64::to_string).collect();
-        println!("{name}:{seed}:{}", steps.join(","));
-    }
+    asked::shortest(asked::first()..asked::first() + count(), &all(), |name, seed, steps| {
+        World::new(seed, kind(name), false).run(steps).err()
+    });
 }
 
 #[test]
@@ -139,7 +99,7 @@ fn kinds_hold() {
     let mut bad = Vec::new();
     for (name, kind) in kinds() {
         let begun = std::time::Instant::now();
-        let (broken, narrowed) = worlds(kind, first()..first() + count());
+        let (broken, narrowed) = worlds(kind, asked::first()..asked::first() + count());
         println!("{name}: {} worlds in {:?}: {broken:?}; {narrowed:?}", count(), begun.elapsed());
         if !broken.is_empty() {
             bad.push((name, broken));

@@ -35,6 +35,7 @@
 //!
 //!     INTERLOCK_WORLDS=100000 cargo test --release -p interlock-log --test worlds -- --nocapture kinds
 
+mod asked;
 mod disk;
 mod ending;
 mod engine;
@@ -104,12 +105,7 @@ fn outcome(seed: u64, kind: Kind, rules: Rules, steps: &[u64]) -> Option<String>
 }
 
 fn count() -> u64 {
-    std::env::var("INTERLOCK_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
-}
-
-/// The seed at which the long run begins.
-fn first() -> u64 {
-    std::env::var("INTERLOCK_FIRST").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    asked::count(200)
 }
 
 fn all() -> Vec<u64> {
@@ -118,53 +114,15 @@ fn all() -> Vec<u64> {
 
 #[test]
 fn one_world() {
-    let Ok(text) = std::env::var("INTERLOCK_WORLD") else { return };
-    let mut parts = text.split(':');
-    let kind = kind(parts.next().expect("KIND:SEED"));
-    let seed = parts.next().expect("KIND:SEED").parse().expect("a seed");
-    let steps = parts.next().map_or(all(), |steps| {
-        steps.split(',').map(|step| step.parse().expect("a step")).collect()
-    });
-    println!("{:?}", World::new(seed, kind, Rules::ALL, true).run(&steps));
+    let Some((name, seed, steps)) = asked::one(all()) else { return };
+    println!("{:?}", World::new(seed, kind(&name), Rules::ALL, true).run(&steps));
 }
 
-/// Leaves out steps for as long as the same thing still breaks.
 #[test]
 fn shortest_world() {
-    let Ok(text) = std::env::var("INTERLOCK_SHORTEST") else { return };
-    let (name, what) = text.split_once(':').expect("KIND:WHAT");
-    let breaks = |seed: u64, steps: &[u64]| {
-        outcome(seed, kind(name), Rules::ALL, steps).is_some_and(|found| found.contains(what))
-    };
-    let mut shortest: Option<(u64, Vec<u64>)> = None;
-    for seed in (0..count()).filter(|seed| breaks(*seed, &all())) {
-        let mut steps = all();
-        let mut size = STEPS as usize / 2;
-        loop {
-            let (before, mut from) = (steps.len(), 0);
-            while from < steps.len() {
-                let mut fewer = steps.clone();
-                fewer.drain(from..(from + size).min(steps.len()));
-                if breaks(seed, &fewer) {
-                    steps = fewer;
-                } else {
-                    from += size;
-                }
-            }
-            if size == 1 && steps.len() == before {
-                break;
-            }
-            size = (size / 2).max(1);
-        }
-        println!("seed {seed}: {} steps", steps.len());
-        if shortest.as_ref().is_none_or(|(_, than)| steps.len() < than.len()) {
-            shortest = Some((seed, steps));
-        }
-    }
-    if let Some((seed, steps)) = shortest {
-        let steps: Vec<_> = steps.iter().map(u64::to_string).collect();
-        println!("{name}:{seed}:{}", steps.join(","));
-    }
+    asked::shortest(0..count(), &all(), |name, seed, steps| {
+        outcome(seed, kind(name), Rules::ALL, steps)
+    });
 }
 
 fn kind(name: &str) -> Kind {
@@ -176,7 +134,7 @@ fn kinds_hold() {
     let mut bad = Vec::new();
     for (name, kind) in kinds() {
         let begun = std::time::Instant::now();
-        let (broken, narrowed) = worlds(kind, Rules::ALL, first()..first() + count());
+        let (broken, narrowed) = worlds(kind, Rules::ALL, asked::first()..asked::first() + count());
         println!("{name}: {} worlds in {:?}: {broken:?}; {narrowed:?}", count(), begun.elapsed());
         if !broken.is_empty() {
             bad.push((name, broken));
