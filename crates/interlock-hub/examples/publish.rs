@@ -1,6 +1,6 @@
-//! Measures the cost of a PUBLISH to a worker beside its system calls: a session that is fed pipelines.
-//! Prints ns a message; `publish ROUNDS SUBSCRIBERS` runs so many pipelines only, for a profiler, to topics
-//! of so many subscribers each.
+//! Measures the cost of a PUBLISH in a worker, without system calls: a session is fed pipelines.
+//! Prints ns per message; `publish ROUNDS SUBSCRIBERS` runs that many pipelines only, for a
+//! profiler, to topics with that many subscribers each.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -100,7 +100,7 @@ fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// The token and the ids in the replies to a put and a lease of so many messages of two keys.
+/// The token and the ids in the replies to a put and a lease of `batch` messages with two keys.
 fn held(replies: &[u8], batch: usize) -> Vec<Vec<u8>> {
     let lines: Vec<&[u8]> = replies.split(|&byte| byte == b'\n').collect();
     // Nothing in it has line ends but the lines of the protocol: each string is a length and itself.

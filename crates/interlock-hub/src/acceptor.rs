@@ -1,5 +1,5 @@
-//! The accept thread: takes connections until there are none, deals them to the workers in turn, and
-//! reads none.
+//! The accept thread: accepts pending connections, distributes them to the workers in turn, and
+//! reads nothing from them.
 
 use std::fs;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
                             None => shared.left(&peer),
                         },
                         Err(refused) if !peer.speaks_tls => refuse_connection(socket, refused),
-                        // Without a handshake it can be told nothing.
+                        // Without a handshake the client cannot receive an error.
                         Err(_) => {}
                     },
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -60,7 +60,7 @@ pub fn accept(shared: &Shared, stop: &Mailbox, listeners: &[Listener]) {
     }
 }
 
-/// A complaint about what goes on happening: it is said once a minute.
+/// A repeating complaint, logged once a minute.
 #[derive(Default)]
 struct Complaint {
     said: Option<Instant>,

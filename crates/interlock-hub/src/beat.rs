@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Of each worker.
+/// One entry per worker.
 pub struct Beats {
     each: Vec<Beat>,
 }

@@ -1,5 +1,6 @@
-//! The time of queues over a restart of the hub alone: by the monotonic clock, which goes on until the machine is
-//! started again. So what is to run out is not hurt by a wall clock that is wrong at the start.
+//! Time for queues that continues across a restart of the hub: it follows the monotonic clock,
+//! which runs until the machine reboots. A wall clock that is wrong at startup therefore changes no
+//! deadline.
 //!
 //! A file in the journal's folder says which boot it was, and the time at which its monotonic clock was zero.
 

@@ -35,13 +35,13 @@ counters! {
     rejected_connections_address,
     /// The process had no descriptor left.
     accept_errors,
-    /// Messages published, whoever received them.
+    /// Messages published, with or without receivers.
     messages_published,
     /// Copies handed to subscribers; to those that asked for CLIENT SLOW drop, those sent.
     messages_delivered,
     /// Left out for subscribers that asked for it by CLIENT SLOW drop.
     messages_dropped,
-    /// Messages of other hubs, those that came again, and those that had been here before.
+    /// Messages of other hubs: received, repeated, and already known.
     messages_relayed,
     messages_relayed_again,
     relay_circles,

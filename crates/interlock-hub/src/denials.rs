@@ -35,7 +35,7 @@ impl Denials {
         let object = &object[..object.len().min(MOST_BYTES)];
         let user = &user[..user.len().min(MOST_BYTES)];
         let mut entries = self.entries.lock();
-        // Or whoever tries again and again would drive out everybody else.
+        // Otherwise a client that retries all the time would push out all other entries.
         let again = entries.iter().position(|known| {
             let alike = known.reason == reason && known.object == object && known.user == user;
             alike && now.saturating_sub(known.at) < TOGETHER
@@ -71,7 +71,7 @@ impl Denials {
 
 /// As many as Redis keeps unless told otherwise.
 const KEPT: usize = 128;
-/// Of a name that somebody made up.
+/// Limit for names, which clients may make up.
 const MOST_BYTES: usize = 128;
 /// µs.
 const RECORDED_EVERY: Time = 1_000_000;

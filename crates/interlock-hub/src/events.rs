@@ -2,11 +2,11 @@
 //! only the controller can answer, for it alone knows the configuration's grammar and may take its
 //! time over a password.
 //!
-//! The controller sleeps on a descriptor. A line that finds no room is counted, not kept: a server
-//! that logs faster than the log is written must not grow. Nor must the log, by what strangers do: of one
-//! kind, which is what stands before a line's colon, so many lines are logged in a while, and the rest is
-//! summed up in one. A question always has room, for its connection reads nothing more until it is
-//! answered.
+//! The controller sleeps on a descriptor. A line for which there is no room is counted and dropped:
+//! a server that logs faster than the log is written must not grow. The log must not grow by what
+//! strangers do either: of each kind of line (the text before its colon) only a limited number is
+//! logged per period, and the rest is summed up in one line. A question always has room, because
+//! its connection reads nothing until it is answered.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -73,7 +73,7 @@ pub enum Question {
     Shutdown,
 }
 
-/// An answer to a call that goes on later: of the controller, of a queue, or that its turn has come.
+/// An answer to a suspended call: from the controller, from a queue, or that its turn has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Accepted,
@@ -124,7 +124,7 @@ impl Events {
         Ok(Events { waiting: Mutex::default(), wake: WakeUp::new()?, repeats })
     }
 
-    /// From now on so many lines of one kind are logged in a while; 0: all.
+    /// Sets how many lines of one kind are logged per period; 0: all.
     pub fn set_repeats(&self, lines: u64) {
         self.repeats.store(lines, Relaxed);
     }

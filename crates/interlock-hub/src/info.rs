@@ -63,14 +63,14 @@ fn details(shared: &Shared) -> [(&'static str, Vec<(String, String)>); 4] {
     ]
 }
 
-/// The figures of at most so many queues, by their names, and how many queues there are.
+/// The figures of the first `most` queues by name, and the number of queues.
 pub fn queues(shared: &Shared, most: usize) -> (Vec<(String, Figures)>, usize) {
     let (all, count) = shared.queues.engine.figures(most);
     let named = |(name, figures): (Box<[u8]>, _)| (String::from_utf8_lossy(&name).into(), figures);
     (all.into_iter().map(named).collect(), count)
 }
 
-/// Figures of what holds messages up, of the first so many queues where something does.
+/// Figures about what holds messages up, for the first `most` queues with any.
 pub fn stalls(shared: &Shared, most: usize) -> Vec<(String, Vec<(&'static str, u64)>)> {
     let all = shared.queues.engine.stalls(most, shared.queues.now());
     all.into_iter()
@@ -78,8 +78,8 @@ pub fn stalls(shared: &Shared, most: usize) -> Vec<(String, Vec<(&'static str, u
         .collect()
 }
 
-/// The figures of each table, by its name. Those that a large one is counted for may be missing in its
-/// first moments, and are some seconds old later.
+/// The figures of each table, by its name. Those that require counting a large table may be missing
+/// at first, and are later some seconds old.
 pub fn tables(shared: &Shared) -> Vec<(String, Vec<(&'static str, u64)>)> {
     let live = shared.live();
     let figures = |served: &Arc<ServedTable>| {
@@ -249,7 +249,7 @@ fn clock(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Of the whole process.
+/// For the whole process.
 fn cpu() -> Vec<(&'static str, String)> {
     // SAFETY: the kernel fills the struct, of which all zeros is a valid value.
     let usage = unsafe {

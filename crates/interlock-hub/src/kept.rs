@@ -1,8 +1,9 @@
 //! Calls of NODE, by which operators and other nodes ask a node: they are not done by the workers but given
 //! to the node's keeper, which answers them later, and says until when rows of its table may be read.
 //!
-//! The keeper sleeps on a descriptor, takes many calls at once, and answers many at once. A call waits with
-//! its connection: when that closes, the call is forgotten, and if nobody has taken it yet, it is not done.
+//! The keeper sleeps on a descriptor, takes many calls at once, and answers many at once. A call
+//! waits with its connection: if that closes, the call is forgotten; if it had not been taken yet,
+//! it is not executed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -51,9 +52,9 @@ impl Default for Limits {
 
 #[derive(Default)]
 struct Calls {
-    /// Numbers of those that nobody has taken, oldest first; some of them are forgotten.
+    /// Numbers of calls that are not taken yet, oldest first; some of these calls are forgotten.
     waiting: VecDeque<u64>,
-    /// Those that are not answered, by their numbers.
+    /// Unanswered calls, by number.
     open: HashMap<u64, Open, RandomState>,
     bytes: usize,
     last: u64,
@@ -73,7 +74,7 @@ struct Open {
 /// A call as a keeper takes it.
 #[derive(Debug)]
 pub struct Call {
-    /// By which it is answered; no other call of this keeper has or had it.
+    /// Number to answer the call by, unique within this keeper.
     pub number: u64,
     pub user: Option<Arc<User>>,
     pub resp3: bool,
@@ -150,7 +151,7 @@ impl Keeper {
         drop(forgotten);
     }
 
-    /// Takes up to so many calls, oldest first.
+    /// Takes up to `most` calls, oldest first.
     pub fn take(&self, most: usize) -> Vec<Call> {
         let mut taken = Vec::new();
         let mut calls = self.calls.lock();

@@ -20,7 +20,7 @@
 //! | [`line`] | the replies of one connection that wait for others |
 //! | [`tables`] | the state tables |
 //! | [`stores`] | the stores of topics |
-//! | [`settings`] | what a hub is told at its start, and anew while it runs |
+//! | [`settings`] | a hub's settings, at its start and changed while it runs |
 //! | [`registry`] | what one connection may know of another: CLIENT LIST, CLIENT KILL |
 //! | [`denials`] | who was refused what: ACL LOG |
 //! | [`statistics`] | what was called, what failed, and how much comes in just now |
@@ -35,7 +35,7 @@
 //! | [`beat`] | whether the workers are alive |
 //! | [`shared`] | what all workers share, and what each has for itself |
 //! | [`info`] | counters and figures as INFO shows them |
-//! | [`pending`] | calls that go on later |
+//! | [`pending`] | suspended calls |
 //! | [`state`] | what commands may change of their connection |
 //! | [`command`] | what each command does |
 //! | [`session`] | a connection without its socket: bytes and time in, bytes and effects out |

@@ -29,7 +29,7 @@ impl Line {
         Line { writes, first, places: VecDeque::new(), bytes: 0 }
     }
 
-    /// Adds a write of so many bytes; returns its number.
+    /// Adds a write of this size; returns its number.
     pub fn wait(&mut self, bytes: usize, silent: bool) -> u64 {
         let number = self.next();
         self.push(Place { silent, bytes, reply: None });

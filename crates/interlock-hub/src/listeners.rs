@@ -113,7 +113,7 @@ fn bind_unix(path: &str, mode: Option<u32>) -> io::Result<UnixListener> {
     for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: a call without pointers; the descriptor is new, and nobody else's.
+    // SAFETY: a call without pointers; the descriptor is new and has no other owner.
     let socket = unsafe {
         let fd = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         OwnedFd::from_raw_fd(checked(fd)?)

@@ -1,7 +1,7 @@
 //! Between workers: a queue, a flag, and an eventfd behind them.
 //!
-//! Whoever sets the flag writes the wake-up; whoever finds it set writes nothing: the owner has
-//! not looked yet, and will. So a busy worker is woken once per look, not once per message.
+//! The thread that sets the flag writes the wake-up; one that finds it set writes nothing, because
+//! the owner has yet to look. So a busy worker is woken once per look, not once per message.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -39,7 +39,7 @@ pub enum Mail {
     Progress,
     /// Say that this worker is alive.
     Beat,
-    /// Answer what has arrived, then take no more.
+    /// Answer what has arrived, then stop reading.
     Drain,
     /// All workers have: close each connection that is owed nothing.
     Finish,

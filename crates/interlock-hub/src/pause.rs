@@ -10,7 +10,7 @@ use crate::time::Time;
 /// Relaxed throughout: who misses a beginning or an end by a moment was a moment earlier.
 #[derive(Default)]
 pub struct Pause {
-    /// The time at which it ends; 0: there is none.
+    /// Time at which the pause ends; 0: no pause.
     until: AtomicU64,
     writes_only: AtomicBool,
     /// Worker and token of each connection that waits. Its lock decides between the end of a pause and
@@ -62,7 +62,7 @@ impl Pause {
         self.waiting.lock().retain(|&one| one != (worker, token));
     }
 
-    /// Returns how long it goes on, µs.
+    /// Returns the remaining time, µs.
     pub fn rest(&self, now: Time) -> Option<Time> {
         let until = self.until.load(Relaxed);
         (until != 0).then(|| until.saturating_sub(now))
@@ -70,7 +70,7 @@ impl Pause {
 
     /// Returns the connections whose requests are done now, if it is over.
     pub fn ended(&self, now: Time) -> Vec<(usize, u64)> {
-        // Most turns of a pause see that it goes on, without its lock.
+        // Most turns during a pause find it still in force, without taking its lock.
         match self.rest(now) {
             Some(0) => self.end_if(|| self.rest(now) == Some(0)),
             _ => Vec::new(),

@@ -1,4 +1,4 @@
-//! Calls that go on later: answered elsewhere, at their next turn, or after a pause.
+//! Suspended calls: answered elsewhere, at their next turn, or after a pause.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::survey::Survey;
 use crate::topics::{Name, SubscriptionKind};
 use crate::users::{User, Users};
 
-/// A call that is not answered yet, with what it needs to go on.
+/// An unanswered call, with the state to continue it.
 #[derive(Debug)]
 pub enum Pending {
     Login(Login),
@@ -31,7 +31,7 @@ pub enum Pending {
     Listing(Listing),
     /// Its next step.
     Gathering(Gathering),
-    /// The workers tell who is subscribed.
+    /// The workers report who is subscribed.
     Survey(Arc<Survey>),
     /// CLIENT PAUSE: the request is done when that ends.
     Pause,
@@ -70,12 +70,12 @@ pub enum LoginCommand {
 #[derive(Debug)]
 pub struct Listing {
     pub kind: SubscriptionKind,
-    /// Whoever asked: it is told of the topics that it has a right to.
+    /// User that asked: it sees only topics that it has a right to.
     pub user: Option<Arc<User>>,
     pub pattern: Option<Box<[u8]>>,
     /// The next part of the directory.
     pub stripe: usize,
-    /// Of the one before, what was not yet compared.
+    /// Names of the previous batch that are not compared yet.
     pub left: Vec<Name>,
     pub found: Vec<Name>,
     /// Bytes that the answer has, about.
@@ -90,7 +90,7 @@ pub struct Gathering {
     pub most: usize,
     /// The next part of the directory: of topics, then of patterns, then of shard topics.
     pub part: usize,
-    /// Of the one before, what was not yet compared, with the number of receivers.
+    /// Names of the previous batch that are not compared yet, with their numbers of receivers.
     pub left: Vec<(Name, u32)>,
     /// The first by order, the last of them on top.
     pub first: BinaryHeap<(SubscriptionKind, Name)>,

@@ -1,5 +1,5 @@
-//! The keyed queues of a hub: one engine for all workers, and who is told when a call that waited is
-//! answered.
+//! The keyed queues of a hub: one engine for all workers, and who is notified when a call that
+//! waited is answered.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Queues {
         let report = durable
             .open(&engine, disk, JournalSettings::default(), repair)
             .map_err(|error| format!("journal {place}: {}", advised(&error)))?;
-        // What was to run out goes on doing so, and nothing that happened comes later than what does.
+        // Deadlines keep running, and no past event is later than a future one.
         let least = report.time.cast_signed() - clock.now().cast_signed();
         let ahead = match (clock.epoch(), boot_time::known(folder)) {
             (Some(epoch), Some(zero)) => (zero.cast_signed() - epoch.cast_signed()).max(least),
@@ -112,7 +112,7 @@ impl Queues {
     }
 }
 
-/// An error with the name of the setting that goes on nevertheless.
+/// An error with the name of the setting that lets the hub start despite it.
 fn advised(error: &OpenError) -> String {
     match error {
         OpenError::Damaged(_) | OpenError::Unknown { .. } => {

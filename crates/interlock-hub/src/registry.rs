@@ -1,7 +1,7 @@
 //! The data that one connection may know of another: CLIENT LIST and CLIENT KILL.
 //!
-//! Only its own worker touches a connection. What others may read of it stands on a card of atomics;
-//! to end it, they mark the card and send its worker a word.
+//! Only its own worker touches a connection. What others may read of it is on a card of atomics; to
+//! end it, they mark the card and send its worker a word.
 
 use std::fmt::Write;
 use std::sync::atomic::{
@@ -16,7 +16,7 @@ use std::hash::RandomState;
 use crate::time::Time;
 use crate::users::{User, DEFAULT};
 
-/// Of one connection. All orderings are relaxed: each value stands for itself.
+/// Card of one connection. All orderings are relaxed: each value is independent.
 pub struct Card {
     pub id: u64,
     pub address: String,
@@ -131,7 +131,7 @@ impl Card {
         self.held.iter().map(|part| part.load(Relaxed)).sum()
     }
 
-    /// So much it is now; by how much that is more. Only its own worker says so.
+    /// Sets the bytes held and returns the increase. Called only by its own worker.
     #[must_use]
     pub fn hold(&self, part: Part, bytes: usize) -> isize {
         let held = &self.held[part as usize];

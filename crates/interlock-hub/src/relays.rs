@@ -30,7 +30,7 @@ pub enum Way {
     Known(u128),
     /// From this hub, and back.
     Back,
-    /// Through so many hubs that they must stand in a circle.
+    /// It has been through so many hubs that they must form a circle.
     Around,
 }
 
@@ -44,7 +44,7 @@ struct Sender {
 /// The place of a connection among those of its sender.
 pub enum Opened {
     Now,
-    /// Once this one has ended; and another that waited for that is to wait no more.
+    /// Once this sender has ended; `superseded` waited for the same and gives up.
     Behind {
         holder: Arc<Card>,
         superseded: Option<Arc<Card>>,
@@ -168,9 +168,9 @@ impl Passed {
     }
 }
 
-/// Returns the origin under which a message is known here: by the sender that brought it, for two senders
-/// may bring messages of one origin in any order. `None`: it has been through so many hubs that they must
-/// stand in a circle.
+/// Returns the origin under which a message is known here: by the sender that brought it, for two
+/// senders may bring messages of one origin in any order. `None`: it has been through so many hubs
+/// that they must form a circle.
 ///
 /// The last byte counts hubs: 0 of a spool's own.
 fn known_as(sender: u128, origin: u128) -> Option<u128> {

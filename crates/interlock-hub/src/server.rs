@@ -33,7 +33,7 @@ pub struct Server {
     /// Ends the accept thread.
     stop: Arc<Mailbox>,
     accept: Option<JoinHandle<()>>,
-    /// Of the journal, and of the clock.
+    /// Threads of the journal and of the clock.
     journal: Option<(Arc<Stop>, JoinHandle<()>)>,
     clock: Option<(Arc<Stop>, JoinHandle<()>)>,
     workers: Vec<JoinHandle<()>>,
@@ -120,8 +120,9 @@ impl Server {
         info::flat(&self.shared)
     }
 
-    /// Takes no more connections, answers what has arrived and sends what is owed for so long at
-    /// most, then closes. How many connections were cut: they were owed something, or would not close.
+    /// Stops accepting connections, answers what has arrived, sends what is owed for up to
+    /// `patience`, then closes. Returns the number of connections that were cut while owed
+    /// something, or that would not close.
     pub fn stop(&mut self, patience: Duration) -> u64 {
         let until = Instant::now().checked_add(patience);
         if let Some(accept) = self.accept.take() {
@@ -181,7 +182,7 @@ fn queues_of(settings: &Settings) -> io::Result<(Queues, Option<String>)> {
     opened.map(|(queues, found)| (queues, Some(found))).map_err(io::Error::other)
 }
 
-/// For stores, where no end was told.
+/// For stores without a deadline.
 const LONGEST_DRAIN: Duration = Duration::from_secs(366 * 86_400);
 
 impl Drop for Server {
@@ -190,8 +191,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs a worker. If it panics, its connections are closed with it; the others go on, until whoever
-/// runs the hub has heard of it.
+/// Runs a worker. If it panics, its connections are closed with it; the other workers continue, and
+/// the hub's owner is notified.
 fn contained(shared: &Shared, worker: usize, run: impl FnOnce()) {
     // What it leaves behind is its own, or made of single steps that each are whole.
     let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };

@@ -40,11 +40,11 @@ pub struct Session {
 pub enum Step {
     /// Everything it was given is done.
     Idle,
-    /// Messages published so far must reach this worker's subscribers; then it goes on.
+    /// Messages published so far must reach this worker's subscribers before it continues.
     Sync,
-    /// The controller was asked something, or a queue has nothing yet: it goes on with `answered`.
+    /// The controller was asked, or a queue has nothing yet: `answered` resumes it.
     Wait,
-    /// Nothing more is read. What is owed is sent first.
+    /// Read nothing more, send what is owed, then close.
     Close,
     /// At once.
     Cut,
@@ -137,7 +137,7 @@ impl Session {
         step
     }
 
-    /// The answer to what it waits for. Then `run` goes on.
+    /// Takes the answer that the connection waited for; `run` then continues.
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
         let Some(pending) = state.pending.take() else { return };
@@ -167,8 +167,8 @@ impl Session {
         line.answered(number, reply);
     }
 
-    /// Writes the replies to writes whose turn has come. Returns whether it goes on with `run`, for it may have
-    /// waited for them.
+    /// Writes the replies to writes whose turn has come. Returns whether to continue with `run`,
+    /// which may have waited for them.
     pub fn catch_up(&mut self, out: &mut Vec<u8>) -> bool {
         let state = &mut self.state;
         let Some(line) = &mut state.line else { return false };
@@ -247,7 +247,7 @@ impl Session {
         matches!(self.state.pending.as_deref(), Some(Pending::Kept { .. }))
     }
 
-    /// It goes on soon, when others have done its writes.
+    /// Returns whether it resumes soon, when others have done its writes.
     pub fn waits_for_writes(&self) -> bool {
         matches!(self.state.pending.as_deref(), Some(Pending::Kept { .. } | Pending::Writes { .. }))
     }
@@ -484,11 +484,14 @@ impl State {
     }
 }
 
-/// Published in one turn, encoded and in copies to send: then it goes out before more is read. So
-/// many bytes of replies, too, are a reason to look whether the client is owed too much.
+/// Bytes published in one turn, as encoded and as copies to send, after which they are sent before
+/// more is read. The same number of bytes in replies triggers a check whether the client is owed
+/// too much.
 const TURN_BYTES: usize = 1 << 20;
 const TURN_COPIES: u64 = 1 << 16;
-/// Up to so many, comparing a topic with them takes less than two looks at the clock are worth.
+/// With up to this many patterns, comparing a topic with all of them is cheaper than reading the
+/// clock twice.
 const PATTERNS_UNTIMED: usize = 32;
-/// Of an unfinished request of who has not said who it is: more than the strict parser takes for one.
+/// Limit for an unfinished request of a client that is not authenticated: more than the strict
+/// parser takes for one.
 const STRANGERS_QUERY: usize = 256 << 10;

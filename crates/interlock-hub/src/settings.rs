@@ -1,5 +1,5 @@
-//! The settings that a hub is told at its start, and those that it may be told anew. Files, flags
-//! and their checks are Python's.
+//! A hub's settings: those fixed at its start, and those that may change while it runs. Python owns
+//! files, flags and their checks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Settings {
     pub clock: Clock,
     /// Someone takes the server's events and answers what it asks. Without, it does not ask.
     pub controlled: bool,
-    /// Those that there are at first.
+    /// The initial stores.
     pub stores: Vec<StoreSettings>,
     pub live: Live,
 }

@@ -94,14 +94,14 @@ pub struct Local {
     /// Slots of connections that are shown all commands.
     pub monitors: Vec<u32>,
     pub chunk: Builder,
-    /// The messages of this turn that stores want; `None`: there are no stores.
+    /// This turn's messages for the stores; `None` without stores.
     pub offers: Option<Box<Offers>>,
     /// The writes of this turn that others do.
     pub writes: Batches,
-    /// Senders, and ids of the connections that brought their messages and do so no more. They may be
-    /// followed by others once the turn is handed on.
+    /// Senders, each with the id of a connection that no longer brings its messages. Other
+    /// connections may follow once the turn is handed on.
     pub released: Vec<(u128, u64)>,
-    /// Answers of queues that may be told once the turn is committed.
+    /// Answers of queues, to be sent once the turn is committed.
     pub served: Vec<Served>,
     /// The connections whose replies wait for that, where the hub has a journal.
     pub callers: Vec<u64>,
@@ -152,7 +152,7 @@ impl Shared {
         events.set_repeats(settings.live.log_repeats);
         queues.engine.set_accounts(settings.live.users.accounts());
         let live = RwLock::new(Arc::new(settings.live.clone()));
-        // Those that are served no more are to be closed.
+        // Tables no longer served must be closed.
         settings.live.tables = Tables::default();
         let mailboxes: Arc<[Mailbox]> = mailboxes.into();
         Ok(Shared {
@@ -197,13 +197,14 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// If there is no thread to be had: then all is as it was.
+    /// Returns an error if no thread can be created; nothing has changed then.
     pub fn apply_stores(self: &Arc<Self>, declared: Vec<StoreSettings>) -> std::io::Result<()> {
         let host = self.host.get_or_init(|| Arc::new(Beside(Arc::downgrade(self))));
         self.stores.apply(declared, host)
     }
 
-    /// From now on these hold. Who may no longer be connected, or subscribed, is disconnected.
+    /// Applies new settings. Clients that may no longer be connected or subscribed are
+    /// disconnected.
     pub fn apply(&self, live: Live) {
         add(&self.counters.configurations_applied, 1);
         let live = Arc::new(live);
@@ -323,7 +324,7 @@ impl Shared {
         }
     }
 
-    /// Takes a connection's place, or says why there is none.
+    /// Takes a place for a connection, or returns why it is rejected.
     pub fn arrive(&self, peer: &Peer) -> Result<(), Rejection> {
         let live = self.live();
         if self.connected.load(Relaxed) >= live.maxclients {
@@ -356,8 +357,8 @@ impl Shared {
         }
     }
 
-    /// The connections of a worker hold so many bytes. Where all hold more than they may, those that
-    /// hold most are disconnected.
+    /// Adds to the bytes held by a worker's connections. If all together exceed the limit, those
+    /// that hold most are disconnected.
     pub fn clients_hold(&self, worker: usize, bytes: isize) {
         let told = &self.held[worker];
         if told.load(Relaxed) == bytes {

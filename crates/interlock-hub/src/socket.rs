@@ -45,7 +45,7 @@ pub fn listen(fd: RawFd) -> io::Result<()> {
 pub fn no_delay(fd: RawFd) {
     let one: libc::c_int = 1;
     let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: reads one c_int. A socket that cannot is slower, no more.
+    // SAFETY: reads one c_int. Failure only makes the socket slower.
     unsafe {
         let value = (&raw const one).cast();
         libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, value, size);

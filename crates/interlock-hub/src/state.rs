@@ -33,12 +33,12 @@ pub struct State {
     pub logged_in: bool,
     /// The call that is not answered yet: nothing more is read until it is.
     pub pending: Option<Box<Pending>>,
-    /// Writes that are not answered yet; `None`: there are none.
+    /// Unanswered writes, if any.
     pub line: Option<Box<Line>>,
     /// The number of the first write of the next line.
     pub next_write: u64,
-    /// The copy of the journal that BACKUP reads: its files are open until it ends, though the journal
-    /// may need them no more.
+    /// The copy of the journal that BACKUP reads: its files stay open until it ends, though the
+    /// journal may no longer need them.
     pub backup: Option<Box<Copy<File>>>,
     /// It brings messages of another hub.
     pub relaying: Option<Relaying>,
@@ -191,7 +191,7 @@ impl State {
         self.card.subscriptions[kind as usize].fetch_sub(1, Relaxed);
     }
 
-    /// Its subscriptions take so many bytes now.
+    /// Reports the bytes of its subscriptions.
     fn weigh(&self, core: &mut Core<'_>, bytes: usize) {
         core.local.held += self.card.hold(Part::Subscribed, bytes);
     }

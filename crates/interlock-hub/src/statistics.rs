@@ -59,8 +59,8 @@ pub struct Rates {
 }
 
 impl Tallies {
-    /// Returns whether this call's time stands for those of a whole run of calls: to look at the
-    /// clock costs more than most commands.
+    /// Returns whether this call's time represents a whole run of calls: reading the clock costs
+    /// more than most commands.
     #[inline]
     pub fn samples(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
@@ -186,7 +186,7 @@ impl Sample {
     }
 }
 
-/// Of so many calls one is timed, and stands for all, where the slow log does not look at each.
+/// One of this many calls is timed and represents all, unless the slow log looks at each.
 pub const SAMPLED: u64 = 64;
 /// µs.
 const EVERY: Time = 100_000;

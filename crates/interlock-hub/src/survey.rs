@@ -59,7 +59,7 @@ impl Survey {
         self.left.load(Ordering::Acquire) >> worker & 1 == 0
     }
 
-    /// Takes what was told: by name, and of a name the oldest connection first.
+    /// Takes what was reported: by name, and within a name the oldest connection first.
     pub fn take(&self) -> Vec<(usize, Arc<Card>)> {
         let mut found = std::mem::take(&mut *self.found.lock());
         found.sort_unstable_by_key(|(name, card)| (*name, card.id));
@@ -75,8 +75,8 @@ impl fmt::Debug for Survey {
 }
 
 impl Surveys {
-    /// Notes one that begins: before workers are asked, so that one that breaks from now on is told of by
-    /// `broke`.
+    /// Registers a survey before the workers are asked, so that `broke` reports a worker that fails
+    /// from now on.
     pub fn begin(&self, survey: &Arc<Survey>) {
         let mut under_way = self.0.lock();
         under_way.retain(|survey| survey.strong_count() > 0);

@@ -1,8 +1,8 @@
-//! The state tables that the hub serves, by their names. Whoever has the same table open on this machine
-//! reads and writes the same rows.
+//! The state tables that the hub serves, by their names. Processes on this machine that have the
+//! same table open share its rows.
 //!
-//! A worker must not be held up by a writer that lives and does not go on. So each call is made with no
-//! patience first, then with little; and a worker in which that was in vain has none for a while.
+//! A worker must not be held up by a writer that is alive but stuck. So each call is made with no
+//! patience first, then with little; and after waiting in vain a worker has none for a while.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -192,12 +192,12 @@ impl fmt::Debug for ServedTable {
     }
 }
 
-/// Time that a call waits for a writer that lives and does not go on.
+/// Time that a call waits for a writer that is alive but stuck.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// µs for which a worker waits no more when it has waited in vain: so such writers take a twentieth of its
-/// time at most.
+/// µs without waiting after a wait in vain: so stuck writers take a twentieth of the worker's time
+/// at most.
 const BARRED: Time = 100_000;
 /// Slots that are counted within a command.
 const AT_ONCE: u64 = 16_384;
-/// Of so many parts of the time counting takes one.
+/// Counting takes one part in this many of the time.
 const SHARE: u32 = 50;

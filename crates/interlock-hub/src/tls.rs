@@ -75,12 +75,13 @@ impl Tls {
         self.ended
     }
 
-    /// There is something to send that is not the session's, or no more in its hands.
+    /// Returns whether there is something to send that does not, or no longer, belong to the
+    /// session.
     pub fn wants_write(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// As `socket::receive`. Never leaves anything decrypted behind: nothing would tell of it.
+    /// As `socket::receive`. Never leaves anything decrypted behind: nothing would announce it.
     pub fn receive(&mut self, fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let mut filled = 0;
         // One record decrypts to 16 KiB at most; and who sends empty ones has its turn end too.

@@ -1,8 +1,8 @@
 //! The subscriptions: who is subscribed to what.
 //!
 //! The directory is shared: for each topic how many receive it and on which workers, so that a
-//! publish is answered with a number and visits those workers alone. Which connections they are is
-//! known to their worker only, without a lock. There is no cache of topics to invalidate.
+//! publish is answered with a number and visits those workers alone. Only a worker knows which of
+//! its connections they are, without a lock. There is no cache of topics to invalidate.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -224,7 +224,7 @@ pub struct Subscribers {
 }
 
 impl Subscribers {
-    /// The name to keep, shared with whoever else is subscribed here.
+    /// Returns the name to keep, shared with all who are subscribed here.
     pub fn add(&mut self, kind: SubscriptionKind, name: &[u8], slot: u32) -> Name {
         let name = match self.kinds[kind as usize].get_key_value(name) {
             Some((name, _)) => name.clone(),

@@ -1,9 +1,9 @@
 //! The users, and what each may do.
 //!
-//! Rights are looked at with every command, so a user has them ready: which commands, by their
-//! declaration's place in memory, and which topics. Rules and passwords are the configuration's and
-//! the controller's; here is only remembered, by a keyed hash, which passwords were found right, so that
-//! clients who come again need no second look.
+//! Rights are checked with every command, so a user has them ready: which commands, by their
+//! declaration's place in memory, and which topics. The configuration owns the rules, the
+//! controller the passwords; this module only remembers, by a keyed hash, which passwords were
+//! right, so that returning clients need no second check.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::resp::parse::Arguments;
 #[derive(Debug, Default)]
 pub struct User {
     pub name: String,
-    /// Whoever connects is this user, without a password.
+    /// Every connection starts as this user, without a password.
     pub open: bool,
     pub commands: Commands,
     pub publish: Patterns,
     pub subscribe: Patterns,
     pub queues: Patterns,
-    /// Of the tables whose rows it may read and write.
+    /// Patterns of tables whose rows it may read and write.
     pub tables: Patterns,
-    /// The account of what the queues it may call may take together before it can put no more.
+    /// The account that limits the total memory of the queues it may put into.
     pub account: Option<Arc<Account>>,
     /// As the configuration has it, for those who ask: `commands` and `passwords` alone.
     pub declared: Rules,
@@ -131,7 +131,7 @@ impl Users {
         self.by_name.get(name)
     }
 
-    /// In whose accounts a queue counts; `None`: nobody has one.
+    /// Returns the accounts in which a queue counts; `None` if no user has one.
     pub fn accounts(&self) -> Option<Accounts> {
         let bounded = self.by_name.values().filter(|user| user.account.is_some());
         let bounded: Vec<Arc<User>> = bounded.cloned().collect();
@@ -297,10 +297,10 @@ pub fn topic_places(command: &Command, arguments: Arguments<'_>) -> Range<usize>
     }
 }
 
-/// The places of the topics that XREAD names: the first half of what stands behind STREAMS.
+/// The places of the topics that XREAD names: the first half of the arguments after STREAMS.
 fn streams_of(arguments: Arguments<'_>) -> Range<usize> {
     let is_head = |word: &[u8]| word.eq_ignore_ascii_case(b"streams");
-    // A value of COUNT or BLOCK is no such word.
+    // Skips values of COUNT and BLOCK.
     let streams = arguments.from(1).position(is_head).map_or(arguments.len(), |at| at + 2);
     let left = arguments.len() - streams.min(arguments.len());
     streams..streams + left / 2
@@ -331,7 +331,7 @@ impl Commands {
 }
 
 impl Patterns {
-    /// `*` among them stands for all.
+    /// `*` among them means all.
     pub fn these(patterns: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let patterns: Vec<Box<[u8]>> = patterns.into_iter().map(Into::into).collect();
         if patterns.iter().any(|pattern| **pattern == *b"*") {

@@ -9,7 +9,7 @@ pub struct WakeUp {
 
 impl WakeUp {
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked and owned by nobody else.
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let event = unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             if fd < 0 {

@@ -18,7 +18,7 @@ pub trait RowWrites: Send + Sync {
 /// One command on rows, as the client sent it.
 #[derive(Debug)]
 pub struct Write {
-    /// By which it is answered.
+    /// Identifies the write when it is answered.
     pub waiting: Waiting,
     /// `None`: a client that does not number its writes.
     pub client: Option<Numbered>,
@@ -127,9 +127,9 @@ pub trait Host: Send + Sync {
 /// The reply to a write, as it goes out.
 #[derive(Debug)]
 pub struct Written {
-    /// Of the connection.
+    /// Token of the connection.
     pub token: u64,
-    /// Of the write, among those of the connection.
+    /// Number of the write within its connection.
     pub number: u64,
     pub reply: Vec<u8>,
 }
@@ -242,5 +242,6 @@ impl Drop for Answers {
 pub const MOST_NAME: usize = 128;
 /// Writes that are given at once.
 const GIVEN: usize = 512;
-/// Of a write that its writer dropped, or that is not answered when the hub stops; of NODE too.
+/// Error for a write that its writer dropped, or that is not answered when the hub stops; also for
+/// NODE.
 pub const UNKNOWN: &str = "UNANSWERED the node has ended or its hub stops: it may have been done";

@@ -106,7 +106,7 @@ fn a_pattern_and_a_topic_have_a_longest() {
     assert_eq!(said, "-ERR more than 500 settings\r\n");
 }
 
-/// Runs a call that goes on by itself; its answer, and how many steps it took.
+/// Runs a call that continues by itself; returns its answer and the number of steps.
 fn stepwise(
     hub: &mut Hub,
     client: &mut Client,
@@ -232,7 +232,7 @@ fn of_clients_that_hold_too_much_together_those_with_most_are_disconnected() {
     // 39 of them take 10,257 bytes, about; the largest asked to be spared.
     hub.shared.clients_hold(0, hub.local.held);
     assert_eq!((killed(&hub), count(&hub, "evicted_clients")), (vec![2], 1));
-    // Its end is on its way: nobody else has to go for it.
+    // It is already being ended, and need not be again.
     hub.shared.clients_hold(0, hub.local.held - 1);
     hub.shared.clients_hold(0, hub.local.held);
     assert_eq!(killed(&hub), []);

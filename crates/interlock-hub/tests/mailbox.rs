@@ -21,7 +21,7 @@ fn mail_put_while_the_owner_looks_is_found_by_the_next_look() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for number in 1..=ROUNDS {
-                // Acquire and release: a letter of a round stands behind its beginning.
+                // Acquire and release: the letters of a round come after its beginning.
                 while round.load(Ordering::Acquire) < number {
                     thread::yield_now();
                 }

@@ -1,4 +1,4 @@
-//! Messages that many workers publish at once stand in one order in every mailbox.
+//! Messages that many workers publish at once have one order in every mailbox.
 
 use std::sync::Barrier;
 use std::thread;

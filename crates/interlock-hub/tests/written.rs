@@ -1,5 +1,6 @@
-//! Tables whose rows another writes, with real sockets: what a client is told is what a hub tells that does the
-//! same calls itself, one after the other, however late and in which order they are answered.
+//! Tables whose rows another writes, with real sockets: a client gets the same replies as from a
+//! hub that does the same calls itself, one after the other, however late and in which order they
+//! are answered.
 //!
 //! The seed is printed; `INTERLOCK_SEED` repeats a run. No sleep: each wait is for a byte or the end of a thread.
 
@@ -351,7 +352,8 @@ fn all_but_writes_of_the_same_writer_wait_until_the_writes_before_them_are_answe
             hub.local.writes.give();
             let mut writes = std::mem::take(&mut *kept.0.lock().unwrap());
             let follows = step == Step::Idle;
-            // Of a call that names a table, `kept:1` is none: the refusal waits, nothing else.
+            // For a call that names a table, `kept:1` does not exist: the refusal waits, nothing
+            // else.
             let goes_there = command.has_flag("write") || command.name == "table|barrier";
             assert!(!follows || (goes_there && name == "kept"), "{line}");
             assert_eq!(writes.len(), 1 + usize::from(follows), "{line}");

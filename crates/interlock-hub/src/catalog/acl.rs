@@ -1,5 +1,5 @@
-//! Declarations of the commands about users. Who there is and who may do what is the configuration's: these
-//! only tell it.
+//! Declarations of the commands about users. Users and their rights come from the configuration;
+//! these commands only report them.
 
 use super::{Action, Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 

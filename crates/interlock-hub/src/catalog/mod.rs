@@ -24,7 +24,7 @@ use crate::resp::parse::Arguments;
 pub struct Command {
     /// With its container, where it has one: `client|list`.
     pub name: &'static str,
-    /// With the name itself; negative: at least so many.
+    /// Number of arguments including the name; negative: a minimum.
     pub arity: i32,
     pub flags: &'static [&'static str],
     /// The categories by which rights are given.
@@ -67,7 +67,7 @@ pub enum Action {
     PubsubClients,
     PubsubShardchannels,
     PubsubShardnumsub,
-    /// Of a container: its subcommands do the work.
+    /// A container, whose subcommands do the work.
     Container,
     CallFunction,
     ListQueues,
@@ -229,7 +229,7 @@ static FAMILIES: [&[Command]; 9] = [
     stores::DECLARED,
 ];
 
-/// The reason why there is no such command.
+/// The reason why a command was not found.
 #[derive(Clone, Copy, Debug)]
 pub enum Unknown {
     Command,
@@ -277,7 +277,7 @@ impl Command {
         self.subcommands.iter().find(own)
     }
 
-    /// A number that stands for it: its place in memory.
+    /// The command's number: its place in memory.
     pub fn index(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
@@ -318,7 +318,7 @@ const COMMAND: Command = Command {
     action: Action::Container,
 };
 
-/// Of a container: what its subcommands are for.
+/// Help of a container: the list of its subcommands.
 const HELP: Command = Command {
     arity: 2,
     flags: &["loading", "stale"],

@@ -206,7 +206,7 @@ pub fn log(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Random hexadecimal digits, of 256 bits or so many.
+/// Random hexadecimal digits, 256 bits unless the call gives a number.
 pub fn genpass(call: &mut Call<'_, '_>) {
     let bits = match call.arguments.get(2) {
         _ if call.arguments.len() > 3 => return call.wrong_count("ACL"),

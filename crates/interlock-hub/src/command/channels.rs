@@ -1,8 +1,8 @@
-//! PUBSUB CHANNELS and SHARDCHANNELS: through all topics there are, some of them a turn. A user is told of those
-//! that it has a right to.
+//! PUBSUB CHANNELS and SHARDCHANNELS: walk all topics, some per turn. A user sees only topics that
+//! it has a right to.
 //!
-//! Between two steps the worker serves its other connections. A topic that comes or goes meanwhile may
-//! be told, or not.
+//! Between two steps the worker serves its other connections. A topic that appears or disappears
+//! meanwhile may or may not be listed.
 
 use super::Call;
 use crate::events::Answer;

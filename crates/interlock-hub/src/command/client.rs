@@ -36,7 +36,7 @@ pub fn list(call: &mut Call<'_, '_>) {
         if ids.len() > MOST_IDS.max(all.len()) {
             return call.error("ERR more ids than there are clients");
         }
-        // They stand by their ids.
+        // The list is sorted by id.
         let find = |id: i64| all.binary_search_by_key(&id, |card| card.id as i64);
         let find = |id: i64| find(id).ok().map(|at| &all[at]);
         ids.into_iter().filter_map(find).collect()
@@ -60,7 +60,7 @@ fn line(call: &Call<'_, '_>, card: &Card) -> String {
 pub fn kill(call: &mut Call<'_, '_>) {
     let all = call.core.shared.registry.all();
     if call.arguments.len() == 3 {
-        // The old form: one address, and an answer that is no number.
+        // The old form: one address, and a reply that is not a number.
         let address = call.arguments.get(2).unwrap_or_default();
         match all.iter().find(|card| card.address.as_bytes() == address) {
             Some(card) => {
@@ -281,7 +281,8 @@ pub fn unblock(call: &mut Call<'_, '_>) {
     call.reply.integer(i64::from(unblocked));
 }
 
-/// For so many ms all requests wait, or those that write: PUBLISH, and functions that change a queue.
+/// Delays all requests, or only writes (PUBLISH, and functions that change a queue), for a number
+/// of ms.
 pub fn pause(call: &mut Call<'_, '_>) {
     let writes_only = match call.arguments.len() {
         3 => false,

@@ -40,7 +40,7 @@ pub fn select(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Of a node of a cluster, which this is not.
+/// A command of Redis Cluster, which a hub does not support.
 pub fn readonly(call: &mut Call<'_, '_>) {
     call.error("ERR This instance has cluster support disabled");
 }
@@ -77,7 +77,7 @@ pub fn reset(call: &mut Call<'_, '_>) {
     call.reply.simple("RESET");
 }
 
-/// Returns whether a name holds only what it may: it stands in a line of CLIENT LIST.
+/// Returns whether a name has only printable characters, since it appears in a line of CLIENT LIST.
 pub fn is_printable(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }

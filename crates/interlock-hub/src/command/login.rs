@@ -40,7 +40,7 @@ pub fn auth(call: &mut Call<'_, '_>) {
     match log_in(call.state, call.core, login) {
         Outcome::Done => call.reply.ok(),
         Outcome::Refused => call.error(WRONG_PASSWORD),
-        // Only the controller says so.
+        // Only the controller returns these.
         Outcome::Busy(_) | Outcome::Asked => {}
     }
 }
@@ -126,8 +126,8 @@ fn log_in(state: &mut State, core: &Core<'_>, login: Login) -> Outcome {
             state.become_user(Some(user), true);
             Outcome::Done
         }
-        // Asked for an unknown user too, if there are any with a password: how long the answer takes
-        // must not tell who there is.
+        // Also asked for an unknown user if any user has a password: the time of the reply must not
+        // reveal which users exist.
         _ if users.have_passwords() && core.shared.settings.controlled => {
             let (user, password) = (login.user.clone(), login.password.clone());
             let host = state.card.host().to_owned();
@@ -160,7 +160,7 @@ pub fn answered(
 ) {
     let (users, by) = (core.local.live.users.clone(), login.by);
     let outcome = if !users.are(&login.users) {
-        // The password may be one no more, or another user's: the answer is worth nothing.
+        // The password may be outdated, or another user's: the answer is worth nothing.
         log_in(state, core, Login { users, ..login })
     } else {
         match (answer, users.named(&login.user)) {

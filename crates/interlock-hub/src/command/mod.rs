@@ -98,7 +98,7 @@ impl Command {
             }
             None => {}
         }
-        // In RESP2 what a subscriber is sent cannot be told from an answer.
+        // In RESP2 a subscriber cannot distinguish pushed messages from replies.
         let bound = !state.resp3 && state.is_subscribed();
         if bound && !self.pushes && !matches!(self.name, "ping" | "quit" | "reset") {
             let text = format!(
@@ -205,7 +205,7 @@ impl Call<'_, '_> {
         self.arguments.get(index).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// Of a subcommand whose declaration allows more arguments than it takes.
+    /// For a subcommand whose declaration allows more arguments than it takes.
     pub fn wrong_count(&mut self, container: &str) {
         let head: &[u8] = b"ERR unknown subcommand or wrong number of arguments for '";
         let tail = format!("'. Try {container} HELP.");
@@ -240,7 +240,7 @@ fn help(call: &mut Call<'_, '_>) {
     lines.iter().for_each(|line| call.reply.simple(line));
 }
 
-/// Of a container: its subcommands do the work.
+/// A container's handler; its subcommands do the work.
 fn nothing(_: &mut Call<'_, '_>) {}
 
 /// Returns the code of an action.

@@ -176,8 +176,8 @@ pub fn answered(answer: Answer, state: &mut State, core: &mut Core<'_>, reply: W
     reply.out.extend_from_slice(&bytes);
 }
 
-/// Makes a call of a connection's; `payer`: whose bound of memory holds for it. Whom it serves beside is told
-/// when the turn is committed.
+/// Makes a call for a connection; `payer` is the user whose memory limit applies. Other connections
+/// that the call serves get their replies when the turn is committed.
 fn make(
     core: &mut Core<'_>,
     token: u64,
@@ -238,5 +238,5 @@ impl Args for Behind<'_> {
     }
 }
 
-/// Whoever may call this one operates.
+/// A user with the right to this function is an operator.
 const OPERATES: &str = "fcall|il1_pause";

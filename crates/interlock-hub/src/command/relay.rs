@@ -67,7 +67,7 @@ pub fn answered(answer: Answer, state: &mut State, core: &mut Core<'_>, mut repl
     }
 }
 
-/// The connection brings messages no more.
+/// The connection no longer brings messages.
 pub fn close(state: &mut State, core: &mut Core<'_>) {
     if let Some(relaying) = state.relaying.take() {
         core.local.released.push((relaying.sender, state.card.id));

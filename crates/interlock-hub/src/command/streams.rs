@@ -58,7 +58,7 @@ pub fn read(call: &mut Call<'_, '_>) {
         let number = call.arguments.get(at + 1).map(integer);
         if word("COUNT") && number.is_some() {
             match number.flatten() {
-                // As in Redis, none is no bound.
+                // As in Redis, 0 means no limit.
                 Some(most) => {
                     count = usize::try_from(most).ok().filter(|c| *c > 0).unwrap_or(count)
                 }
@@ -106,12 +106,12 @@ pub fn read(call: &mut Call<'_, '_>) {
     ask(call, Question::Read { topics, count, until, waits: block.is_some() });
 }
 
-/// XREADGROUP, XGROUP: there are none.
+/// XREADGROUP, XGROUP: not supported.
 pub fn groups(call: &mut Call<'_, '_>) {
     call.error(GROUPS);
 }
 
-/// Each store: its name, kind, what it was told, whether it writes, and its figures.
+/// Each store: its name, kind, settings, whether it writes, and its figures.
 pub fn list(call: &mut Call<'_, '_>) {
     let set = call.core.shared.stores.current();
     let figures = info::stores(call.core.shared);
@@ -211,7 +211,7 @@ fn before(position: Position) -> Option<Position> {
     }
 }
 
-/// `ms` or `ms-n`; `otherwise` stands for the second.
+/// `ms` or `ms-n`; without `n`, `otherwise` is used.
 fn position(text: &[u8], otherwise: u32) -> Option<Position> {
     let text = std::str::from_utf8(text).ok()?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -224,7 +224,7 @@ fn position(text: &[u8], otherwise: u32) -> Option<Position> {
     }
     let n = match n {
         None => otherwise,
-        // Redis has 64 bits there, and no topic has so many in a millisecond.
+        // Redis has 64 bits for it; no topic has that many messages in a millisecond.
         Some(n) => u32::try_from(n.parse::<u64>().ok()?).unwrap_or(u32::MAX),
     };
     Some(Position { ms: ms.parse().ok()?, n })

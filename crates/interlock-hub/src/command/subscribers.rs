@@ -1,7 +1,7 @@
 //! PUBSUB CLIENTS: who is subscribed to what.
 //!
-//! First the names, some of them a turn: the first so many by order are kept. Then all workers are asked
-//! who is subscribed to those.
+//! First the names, some per turn, keeping the first ones in order up to the limit. Then all
+//! workers are asked for the subscribers of those.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;

@@ -54,8 +54,8 @@ fn is_offered(call: &mut Call<'_, '_>) -> bool {
     }
 }
 
-/// Returns whether a message that was offered goes on; where it has to wait, so does its connection. An
-/// error is why no store can ever take it.
+/// Returns whether an offered message can proceed; if it has to wait, so does its connection. The
+/// error is the reason why no store can ever take it.
 pub fn stand(state: &mut State, offered: Offered) -> Result<bool, String> {
     match offered {
         Offered::Taken => Ok(true),

@@ -1,4 +1,4 @@
-//! The sending of a worker, and the connections to which it sends no more.
+//! The sending side of a worker, and connections that are closed for sending.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -212,8 +212,8 @@ impl Connection {
         self.closing_since.is_none() && !self.is_waiting() && !self.is_gated()
     }
 
-    /// CLIENT SLOW drop: makes room for so many messages of so many bytes, by taking out older ones.
-    /// How many it misses, and whether these have room.
+    /// CLIENT SLOW drop: makes room for this many messages of this size by taking out older ones.
+    /// Returns how many messages the client misses, and whether the new ones fit.
     pub(super) fn make_room(
         &mut self,
         limit: &OutputLimit,

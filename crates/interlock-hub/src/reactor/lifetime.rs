@@ -97,7 +97,7 @@ impl Worker {
         self.answer_turns(waiting.unwrap_or_default());
     }
 
-    /// Lets a connection go on, for what it asked for is decided.
+    /// Resumes a connection whose request has been decided.
     pub(super) fn answered(&mut self, token: u64, answer: Answer) {
         if self.connection(token).is_none() {
             return;
@@ -117,7 +117,8 @@ impl Worker {
         self.close_finished(token);
     }
 
-    /// Sends it the replies to its writes that have come; it goes on, if it waited for them.
+    /// Sends the replies to its writes that have arrived, and resumes the connection if it waited
+    /// for them.
     pub(super) fn catch_up(&mut self, token: u64) {
         if self.connection(token).is_none() {
             return;
@@ -264,7 +265,7 @@ impl Worker {
         }
     }
 
-    /// Tells those whose writes are not answered that there will be no answer.
+    /// Fails the writes that will not be answered.
     fn refuse_writes(&mut self) {
         for slot in 0..self.slots.len() as u32 {
             let Some(connection) = self.slots[slot as usize].connection.as_mut() else { continue };

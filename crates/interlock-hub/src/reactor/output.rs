@@ -1,11 +1,11 @@
 //! The output owed to one client: its replies, and its parts of shared chunks.
 //!
-//! A part of a chunk is sent from where it lies. What the socket does not take at once is copied
-//! out: one paused subscriber of a rare topic would otherwise keep every chunk it has a line in.
-//! So limits count what is really held: bytes owed, and those already sent of blocks begun.
+//! A part of a chunk is sent directly from the chunk. What the socket does not take at once is
+//! copied out: one paused subscriber of a rare topic would otherwise keep every chunk it has a line
+//! in. So limits count the bytes really held: bytes owed, and those already sent of blocks begun.
 //!
-//! A client that would rather miss messages than its connection has each run of them in a segment of
-//! its own, so that the oldest can be taken out; where they stood, it is told how many they were.
+//! A client that prefers losing messages to being disconnected has each run of them in a segment of
+//! its own, so that the oldest can be taken out; at their place it is sent their number.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub struct Output {
     queue: VecDeque<Segment>,
     /// Behind the queue: replies go here.
     pub tail: Vec<u8>,
-    /// Of the first segment, already sent.
+    /// Bytes of the first segment already sent.
     sent: usize,
     /// In the queue, sent parts included.
     queued: usize,
@@ -34,7 +34,7 @@ pub struct Output {
 
 enum Segment {
     Own(Vec<u8>),
-    /// `droppable`: so many messages, which may be taken out again; 0: it must stay.
+    /// `droppable`: number of messages that may be taken out; 0: it must stay.
     Shared {
         chunk: Arc<Chunk>,
         resp3: bool,
@@ -54,7 +54,8 @@ enum Segment {
 }
 
 impl Output {
-    /// Appends a part of a chunk: so many messages that may be taken out again, if not 0.
+    /// Appends a part of a chunk; `droppable` is the number of messages that may be taken out, or
+    /// 0.
     pub fn share(&mut self, chunk: &Arc<Chunk>, run: Range<u32>, resp3: bool, droppable: u32) {
         let Range { start, end } = run;
         let length = (end - start) as usize;
@@ -117,7 +118,7 @@ impl Output {
         self.miss(self.queue.len(), messages, resp3);
     }
 
-    /// Notes that so many messages are missing before the segment `at`.
+    /// Notes that `messages` messages are missing before the segment `at`.
     fn miss(&mut self, at: usize, messages: u64, resp3: bool) {
         let before = at.checked_sub(1).filter(|&before| before > 0 || self.sent == 0);
         match before.and_then(|before| self.queue.get_mut(before)) {
@@ -182,7 +183,7 @@ impl Output {
         count
     }
 
-    /// So many bytes were sent.
+    /// Removes bytes that were sent.
     pub fn consume(&mut self, mut bytes: usize) {
         bytes += self.sent;
         self.sent = 0;
@@ -214,7 +215,7 @@ impl Output {
         }
     }
 
-    /// The socket took no more: lets go of the chunks.
+    /// Copies out what the socket did not take, and drops the references to chunks.
     pub fn unshare(&mut self) {
         self.blocked = true;
         if !self.queue.iter().any(|segment| matches!(segment, Segment::Shared { .. })) {

@@ -17,12 +17,12 @@ pub struct Event {
     pub writable: bool,
 }
 
-/// The events of a connection that are to be told.
+/// The events of a connection to watch for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wants {
     pub read: bool,
     pub write: bool,
-    /// The peer sends no more, though what it has sent may not be read yet.
+    /// The peer has stopped sending; what it has sent may still be unread.
     pub farewell: bool,
 }
 
@@ -33,7 +33,7 @@ impl Wants {
 
 impl Poll {
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked and owned by nobody else.
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let epoll = unsafe {
             let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             if fd < 0 {
@@ -56,7 +56,7 @@ impl Poll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, flags.fold(0, |all, flag| all | flag))
     }
 
-    /// Waits up to so many ms, or until there is something. Gives how many events there are.
+    /// Waits up to `most` ms, or until an event. Returns the number of events.
     pub fn wait(&mut self, most: Option<u32>) -> usize {
         let timeout = most.map_or(-1, |most| i32::try_from(most).unwrap_or(i32::MAX));
         // SAFETY: the kernel writes at most as many events as the vector has places.

@@ -1,4 +1,4 @@
-//! The subscribers that a worker tells of.
+//! The subscribers that a worker reports.
 
 use std::sync::atomic::Ordering::Relaxed;
 

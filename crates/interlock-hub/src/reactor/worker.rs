@@ -1,4 +1,4 @@
-//! One worker: its own epoll, and the connections that nobody else touches.
+//! One worker: its own epoll, and connections that no other thread touches.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -44,7 +44,7 @@ pub struct Worker {
     /// There was input waiting right after it.
     busy: bool,
     must_drain: bool,
-    /// Of the controller, for connections that wait.
+    /// Answers of the controller, for connections that wait.
     answers: Vec<(u64, Answer)>,
     /// Replies to writes, and the connections that they are for.
     written: Vec<Vec<Written>>,
@@ -71,7 +71,7 @@ pub(super) struct Connection {
     pub(super) tls: Option<Box<Tls>>,
     pub(super) session: Session,
     pub(super) output: Output,
-    /// The interest that the kernel was told last.
+    /// Interest last registered with the kernel.
     pub(super) wants: Wants,
     /// Its answers wait for these; nothing more is read meanwhile.
     pub(super) gates: Vec<Gate>,
@@ -141,7 +141,7 @@ impl Worker {
         self.look_into_mailbox();
         let choked = self.is_choked();
         if choked {
-            // What there is to read is told again at once.
+            // The kernel reports readable input again at once.
             std::thread::sleep(CHOKED_PAUSE);
         }
         for index in 0..events {
@@ -205,8 +205,8 @@ impl Worker {
             }
         }
         self.flush_pushes();
-        // Whether input waits by now is told by how soon the next wait ends: to look here would be
-        // a system call more for each fan-out, and what it found would be sent without gathering.
+        // Whether input waits by now shows in how soon the next wait ends: to look here would cost
+        // a system call per fan-out, and what it found would be sent without gathering.
         self.flushed = Some(Instant::now());
     }
 
@@ -294,7 +294,8 @@ impl Worker {
         match connection.receive(&mut buffer) {
             Ok(None) => self.answer(token as u32),
             Ok(Some(0)) => {
-                // It sends no more, but may read: what waits for the turn's end goes out now or never.
+                // It stops sending, but may read: what waits for the turn's end is sent now or
+                // never.
                 self.flush(token as u32, Line::Pushes);
                 if self.connection(token).is_some_and(Connection::is_to_be_answered) {
                     self.begin_close(token as u32);
@@ -344,8 +345,8 @@ impl Worker {
                     }
                 }
                 Step::Wait => {
-                    // Writes are answered soon: two system calls for each would cost more than to be told
-                    // of input that is left.
+                    // Writes are answered soon: two system calls for each would cost more than a
+                    // notification of input that is left.
                     let soon = self.connection(token).is_some_and(|c| c.session.waits_for_writes());
                     if !soon {
                         self.watch(slot);
@@ -437,7 +438,7 @@ impl Worker {
         }
     }
 
-    /// Hands over what stores are to keep. Who asked to be answered when it is kept is answered then.
+    /// Hands messages over to the stores. Publishers that wait for storage are answered later.
     #[inline]
     pub(super) fn hand_over(&mut self) {
         if self.local.offers.as_ref().is_some_and(|offers| offers.has_any()) {
@@ -492,7 +493,8 @@ impl Worker {
         self.answer_turns(waiting.unwrap_or_default());
     }
 
-    /// Senders whose connections have ended, and all they brought is handed on: others may go on for them.
+    /// Frees senders whose connections have ended and whose messages are all handed on: other
+    /// connections may continue for them.
     fn release(&mut self) {
         for (sender, id) in std::mem::take(&mut self.local.released) {
             if let Some(next) = self.shared.relays.release(sender, id) {
@@ -502,7 +504,7 @@ impl Worker {
         }
     }
 
-    /// Hands replies to writes to those who wait for them, who go on if they waited.
+    /// Delivers replies to writes, and resumes the connections that waited for them.
     fn take_written(&mut self) {
         for Written { token, number, reply } in
             std::mem::take(&mut self.written).into_iter().flatten()
@@ -534,7 +536,7 @@ impl Worker {
 }
 
 impl Connection {
-    /// It brings messages of another hub, and may go on.
+    /// Returns whether the connection brings messages of another hub and may continue.
     fn relays(&self) -> bool {
         self.session.state.relaying.is_some() && self.reads()
     }
@@ -578,7 +580,7 @@ const TICK: u32 = 1000;
 const SPARE: usize = 64;
 /// A wait that ends so soon had its input there. To sleep and be woken takes longer.
 const AT_ONCE: Duration = Duration::from_micros(10);
-/// Copies after which no more is waited for.
+/// Number of copies that ends the gathering.
 const GATHERED: u64 = 1 << 14;
 const CHOKED: usize = 32 << 20;
 const CHOKED_PAUSE: Duration = Duration::from_micros(200);

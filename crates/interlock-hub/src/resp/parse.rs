@@ -15,7 +15,7 @@ pub type Ranges = Vec<(u32, u32)>;
 /// Finds where the arguments of a complete request lie.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// Of the buffer, or of `unquoted` for an inline command.
+    /// Ranges within the buffer, or within `unquoted` for an inline command.
     ranges: Ranges,
     /// Arguments of an inline command, without its quotes and escapes.
     unquoted: Vec<u8>,
@@ -119,13 +119,13 @@ impl Parser {
         Ok(self.done())
     }
 
-    /// Of the request that `parse` found complete in `buffer`.
+    /// Arguments of the request that `parse` found complete in `buffer`.
     pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Arguments<'a> {
         let bytes = if self.inline { &self.unquoted[..] } else { buffer };
         Arguments { bytes, ranges: &self.ranges }
     }
 
-    /// Bytes that the request under way is known to need, if its present argument says so.
+    /// Number of bytes that the pending request needs, if its current argument states it.
     pub fn wanted(&self) -> usize {
         self.bulk.map_or(0, |length| self.at + length as usize + 2)
     }
@@ -297,7 +297,7 @@ impl<'a> Arguments<'a> {
         self.lowered(0..0)
     }
 
-    /// Those behind the first so many, as all there are.
+    /// Returns the arguments after the first `count`.
     pub fn behind(self, count: usize) -> Arguments<'a> {
         Arguments { ranges: self.ranges.get(count..).unwrap_or_default(), ..self }
     }
@@ -323,8 +323,8 @@ impl Index<usize> for Arguments<'_> {
 #[inline]
 fn short(bytes: &[u8]) -> Option<(usize, usize)> {
     let line: &[u8; 4] = bytes.first_chunk()?;
-    // The first four bytes as a word, the first of them lowest. What is left of it without the `$`, the
-    // `\r` and the upper half of the digits is the digits, if all was as it must be.
+    // The first four bytes as a word, the first of them lowest. Without the `$`, the `\r` and the
+    // upper half of the digits, only the digits are left if the line was well-formed.
     let word = u32::from_le_bytes(*line);
     let one = ((word & 0x00FF_FFFF) ^ u32::from_le_bytes(*b"$0\r\0")).rotate_right(8);
     if one <= 9 {

@@ -7,7 +7,7 @@ pub struct Batch {
     /// Topics and payloads, one behind the other.
     bytes: Vec<u8>,
     messages: Vec<Entry>,
-    /// Of those that another hub gave a number: the place among the messages, origin and number.
+    /// Messages numbered by another hub: index among the messages, origin and number.
     relayed: Vec<(u32, u128, u64)>,
 }
 

@@ -15,7 +15,7 @@ pub struct FileSink {
     settings: file::Settings,
     around: Surroundings,
     store: Option<FileStore<Folder>>,
-    /// Of what it was given and has not written: place and the store's ticket.
+    /// Messages not yet written: index and the store's ticket.
     tickets: Vec<(usize, u64)>,
     appended: bool,
 }

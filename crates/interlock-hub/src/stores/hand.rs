@@ -116,7 +116,7 @@ impl Left {
         self.all = true;
     }
 
-    /// So many of the first that are left are done.
+    /// Marks the first `count` remaining messages as done.
     pub fn first_done(&mut self, count: usize) {
         let mut place = 0;
         for _ in 0..if self.all { 0 } else { count } {

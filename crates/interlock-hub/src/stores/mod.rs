@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`settings`] | what a store is told |
+//! | [`settings`] | a store's settings |
 //! | [`batch`] | messages on their way to a store |
 //! | [`queue`] | what waits for a store's thread, bounded in bytes |
 //! | [`store`] | a store: its queue and its figures |
@@ -10,7 +10,7 @@
 //! | [`sink`] | where a thread puts messages |
 //! | [`file_sink`], [`network_sink`] | in files; on another server |
 //! | [`several`] | in each of several places, or the first that works |
-//! | [`trouble`] | what failed: when it is tried again, and what is said of it |
+//! | [`trouble`] | what failed: when it is tried again, and what is logged |
 //! | [`thread`] | threads of stores |
 //! | [`spooling`] | a spool, into which one thread puts messages and from which another takes them |
 //! | [`pump`] | the thread that takes them out, and delivers them |

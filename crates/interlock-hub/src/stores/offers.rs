@@ -32,7 +32,7 @@ pub struct Offers {
 /// The fate of a message that was offered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It goes on as if there were no stores.
+    /// It continues as if there were no stores.
     Taken,
     /// A store has no room for it: nothing was done, and it is to be offered again.
     Full,
@@ -61,7 +61,7 @@ impl Gate {
 }
 
 impl Offers {
-    /// `None`: there are no stores.
+    /// Returns `None` if there are no stores.
     pub fn new(set: Arc<StoreSet>, worker: usize) -> Option<Box<Offers>> {
         if set.stores.is_empty() {
             return None;

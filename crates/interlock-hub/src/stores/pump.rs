@@ -30,7 +30,7 @@ pub struct Pump {
     reading: Option<Reading>,
     load: Load,
     left: Left,
-    /// So many messages at the beginning of the load are forgotten.
+    /// Number of messages at the beginning of the load that are forgotten.
     forgotten: usize,
     trouble: Option<Trouble>,
     /// Of upkeep.
@@ -76,7 +76,7 @@ impl Pump {
         }
     }
 
-    /// Until it is told to end.
+    /// Runs until asked to end.
     pub fn run(mut self) {
         if let Err(error) = self.sink.open() {
             self.failed(&error);
@@ -264,7 +264,7 @@ impl Pump {
             figures.errors.fetch_add(u64::from(failed.is_new), Relaxed);
             *figures.undelivered.lock() = Some(text.clone());
         });
-        // What was told to stop is no failure.
+        // A requested stop is not a failure.
         if failed.is_said && !self.spool.has_orders() {
             self.around.say(true, &text);
         }

@@ -1,8 +1,8 @@
 //! The queue of a store: bounded in bytes, filled by workers, emptied by the store's thread.
 //!
-//! Room is reserved before a message is taken, so that a publisher that must wait has published nothing
-//! yet. What was handed over gets a ticket; whoever waits for it, or for room, leaves its worker's bit
-//! and looks again when it is told.
+//! Room is reserved before a message is taken, so that a publisher that must wait has published
+//! nothing yet. A message handed over gets a ticket; a worker that waits for a ticket or for room
+//! sets its bit and looks again when notified.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -55,14 +55,14 @@ pub struct Orders {
 pub enum End {
     #[default]
     No,
-    /// Once all that waits is written, and nobody can put anything more.
+    /// Once everything is written and nothing can be added.
     Drained,
-    /// The same, and nobody can any more; at that moment at the latest.
+    /// The same, but at this moment at the latest.
     Within(Instant),
 }
 
 impl Queue {
-    /// Takes so many bytes of at most `most`. A message that is longer alone has room when nothing waits.
+    /// Reserves bytes, up to a total of `most`. A longer message has room when nothing else waits.
     #[must_use]
     pub fn reserve(&self, bytes: usize, most: usize) -> bool {
         let room = |held: usize| {
@@ -100,19 +100,21 @@ impl Queue {
         self.delivered.load(SeqCst) >= ticket
     }
 
-    /// All up to a ticket is delivered. Which workers are to be told.
+    /// Marks everything up to a ticket as delivered. Returns which workers to notify.
     #[must_use]
     pub fn deliver(&self, ticket: u64) -> u64 {
         self.delivered.fetch_max(ticket, SeqCst);
         self.watchers.swap(0, SeqCst)
     }
 
-    /// The worker is told of the next progress. It looks again behind this: there may have been some.
+    /// Has the worker notified of the next progress. It must look again after this call, because
+    /// progress may already have happened.
     pub fn watch(&self, worker: usize) {
         self.watchers.fetch_or(1 << worker, SeqCst);
     }
 
-    /// The thread's: all up to a ticket is done, and these bytes are free. Which workers are to be told.
+    /// Called by the thread: marks everything up to a ticket as done, and frees its bytes. Returns
+    /// which workers to notify.
     #[must_use]
     pub fn pass(&self, ticket: u64, bytes: usize) -> u64 {
         self.passed.store(ticket, SeqCst);
@@ -125,7 +127,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The thread's: it ends, unless it is to go on. False: it is.
+    /// Called by the thread before it ends. Returns false if it is to continue instead.
     #[must_use]
     pub fn end(&self, known: End) -> bool {
         let mut inner = self.inner.lock();
@@ -133,7 +135,7 @@ impl Queue {
         inner.ended
     }
 
-    /// Lets a store that was to end go on, as this kind. False: it has ended.
+    /// Lets a store that was ending continue with these settings. Returns false if it has ended.
     #[must_use]
     pub fn revive(&self, kind: StoreKind) -> bool {
         let mut inner = self.inner.lock();
@@ -197,7 +199,7 @@ impl Queue {
         self.passed.load(SeqCst)
     }
 
-    /// µs since 1970 of the oldest message that nobody has taken yet.
+    /// µs since 1970 of the oldest message that is not taken yet.
     pub fn oldest(&self) -> Option<u64> {
         self.inner.lock().batches.front().and_then(Batch::time)
     }
@@ -213,7 +215,8 @@ mod tests {
     use super::super::batch::weight;
     use super::*;
 
-    /// Takes room for a message as a worker does: who finds none leaves its bit and waits to be told.
+    /// Takes room for a message as a worker does: without room, sets its bit and waits to be
+    /// notified.
     fn reserved(queue: &Queue, worker: usize, bytes: usize, told: &Receiver<()>) {
         while !queue.reserve(bytes, MOST) {
             queue.watch(worker);

@@ -36,7 +36,7 @@ struct Inner {
     asked: VecDeque<Asked>,
     /// Connections that have closed meanwhile.
     gone: Vec<(usize, u64)>,
-    /// Connections whose wait is over, and the error with which, if it is none of time.
+    /// Connections whose wait is over, each with its error unless it timed out.
     unblocked: Vec<((usize, u64), Option<String>)>,
     written: bool,
     ended: bool,
@@ -62,7 +62,7 @@ pub enum Question {
     Length {
         reader: Reader<Folder>,
     },
-    /// Messages behind a position, of several topics; waits until then if there are none.
+    /// Messages after a position, of several topics; waits until a time if there are none.
     Read {
         topics: Vec<Behind>,
         count: usize,
@@ -89,7 +89,7 @@ struct Blocked {
     until: Option<Instant>,
 }
 
-/// The reason why there is no answer.
+/// The reason for a missing answer.
 enum Failure {
     Store(StoreError),
     TooLong,
@@ -106,7 +106,7 @@ impl Readings {
     ///
     /// # Errors
     ///
-    /// If there is no thread to be had.
+    /// Returns an error if no thread can be created.
     pub fn ask(&self, asked: Asked, host: impl FnOnce() -> Arc<dyn Host>) -> std::io::Result<()> {
         let mut thread = self.thread.lock();
         if thread.is_none() {
@@ -180,7 +180,7 @@ fn read(inbox: &Inbox, host: &dyn Host) {
         for asked in asked {
             let (worker, token, resp3) = (asked.worker, asked.token, asked.resp3);
             let mut reply = Vec::new();
-            // From now on it is told what is written: before it is looked for what there is.
+            // Notify it of what is written from now on, before looking for what exists.
             let waits = matches!(asked.question, Question::Read { waits: true, .. });
             if waits {
                 inbox.blocked.store(true, SeqCst);
@@ -202,8 +202,8 @@ fn read(inbox: &Inbox, host: &dyn Host) {
     }
 }
 
-/// Those who wait for messages, and what they wait for. However many wait for a topic, it is looked at
-/// once, and only where it has grown is each of them looked after.
+/// Clients waiting for messages. However many wait for a topic, it is checked once, and each of
+/// them only if it has grown.
 #[derive(Default)]
 struct Waiting {
     all: Vec<Blocked>,
@@ -349,7 +349,7 @@ impl Watched {
             match self.messages.find() {
                 Ok(None) => return has_grown,
                 Ok(Some(_)) => has_grown = true,
-                // Each who waits is told by its own look; this one begins anew.
+                // Each waiting client reports the error by its own look; this one starts over.
                 Err(_) => {
                     if let Ok(Some(last)) = self.reader.last() {
                         self.messages = self.reader.forward(last.next());
@@ -439,7 +439,7 @@ impl Blocked {
     }
 }
 
-/// Takes up to so many entries, and not more than a reply may have.
+/// Collects up to `most` entries that fit a reply.
 fn collected(
     count: usize,
     mut next: impl FnMut() -> Result<Option<Found>, Failure>,
@@ -468,8 +468,8 @@ fn up_to(found: Found, to: Position) -> Option<Found> {
     }
 }
 
-/// An entry has the field `payload`. What is missing is an entry too, so that no client can pass over it
-/// unaware: its id is the last position of it in the order of reading.
+/// An entry has the field `payload`. A gap is an entry too, so that no client can miss it; its id
+/// is its last position in the order of reading.
 fn entries(found: &[Found], backward: bool, reply: &mut Writer<'_>) {
     reply.array(found.len());
     for found in found {

@@ -19,7 +19,7 @@ use crate::glob;
 #[derive(Default)]
 pub struct Stores {
     current: RwLock<Arc<StoreSet>>,
-    /// Of those that there are, and of those that are being drained.
+    /// Threads of current stores, and of those being drained.
     threads: Mutex<Vec<Thread>>,
 }
 
@@ -45,12 +45,12 @@ impl Stores {
         self.current.read().clone()
     }
 
-    /// From now on there are these. One that is declared as before goes on untouched; one that is declared
-    /// otherwise writes what it was given first; one that is no more is drained by its own thread.
+    /// Applies a new declaration. A store declared as before continues untouched; a changed one
+    /// first writes what it was given; a removed one is drained by its own thread.
     ///
     /// # Errors
     ///
-    /// If there is no thread to be had: then all is as it was.
+    /// Returns an error if no thread can be created; nothing has changed then.
     pub fn apply(&self, declared: Vec<StoreSettings>, host: &Arc<dyn Host>) -> std::io::Result<()> {
         let mut threads = self.threads.lock();
         threads.retain(|thread| !thread.handle.is_finished());
@@ -156,7 +156,7 @@ impl StoreSet {
     }
 }
 
-/// Returns the store of this name that was to end, if it goes on instead.
+/// Returns the store of this name that was ending, if it continues instead.
 fn revived(threads: &[Thread], settings: &StoreSettings) -> Option<Arc<Store>> {
     let mut ending = threads.iter().map(|thread| &thread.store);
     let store = ending.find(|store| store.name == settings.name)?.clone();

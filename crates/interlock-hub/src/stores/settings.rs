@@ -93,7 +93,7 @@ pub struct SpoolSettings {
 /// A server that messages are sent to.
 #[derive(Clone)]
 pub struct NetworkSettings {
-    /// Its sender is whoever's spool it is.
+    /// The spool's owner sets its sender.
     pub upstream: network::Settings,
     /// Its address as it is shown, without a password.
     pub shown: String,

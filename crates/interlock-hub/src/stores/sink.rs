@@ -7,8 +7,8 @@ use super::hand::{Left, Load};
 use super::queue::End;
 use super::settings::StoreKind;
 
-/// One thread's. What it was given it keeps until it is written or withdrawn: after an error it is given
-/// the same again, or asked to give it back.
+/// Used by one thread. It keeps what it was given until that is written or withdrawn: after an
+/// error it is given the same again, or asked to give it back.
 pub trait Sink: Send {
     /// Does beforehand what the first write would do.
     fn open(&mut self) -> Result<(), StoreError> {
@@ -43,7 +43,7 @@ pub trait Sink: Send {
         false
     }
 
-    /// It has nothing more to do, and another one is to stand in its place.
+    /// It has nothing more to do, and is to be replaced by another sink.
     fn is_past(&self) -> bool {
         false
     }

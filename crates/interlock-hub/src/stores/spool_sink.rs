@@ -31,15 +31,15 @@ pub struct SpoolSink {
     pump: Option<JoinHandle<()>>,
     /// Origins and numbers of the messages it was given: they keep them, however often they are put in.
     numbers: Vec<(u128, u64)>,
-    /// So many of those that are left are in it.
+    /// Number of the remaining messages that are in it.
     appended: usize,
     /// The place of the last message of all.
     last: u64,
-    /// Of the spool that was open before: its origin, and up to where it is delivered.
+    /// The previously open spool: its origin, and up to which place it is delivered.
     before: Option<(u128, u64)>,
     /// The store is to be another: once all is delivered, this one ends.
     is_leaving: bool,
-    /// The store is no more.
+    /// The store has been removed.
     is_removed: bool,
 }
 
@@ -83,7 +83,7 @@ impl SpoolSink {
     fn give_up(&mut self) {
         if let Some(spool) = self.spool.closed() {
             self.before = Some((spool.origin(), spool.forgotten()));
-            // Those come again.
+            // These will be delivered again.
             self.spool.level.messages.fetch_sub(self.appended as u64, Relaxed);
         }
         self.appended = 0;
@@ -219,7 +219,7 @@ impl Sink for SpoolSink {
     fn write(&mut self, load: &Load, left: &mut Left) -> Result<(), StoreError> {
         self.open()?;
         let appended = self.append(load, left);
-        // What there was room for is delivered, whatever became of the rest.
+        // The messages that had room are delivered, whatever happens to the rest.
         if self.appended > 0 {
             self.commit().map_err(|error| self.failed("writing the spool", error))?;
         }

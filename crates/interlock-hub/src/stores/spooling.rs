@@ -20,7 +20,7 @@ pub struct Spooling {
     pub level: Arc<Level>,
     /// Something in it could not be read: it is to be opened anew.
     unreadable: AtomicBool,
-    /// Whoever puts messages into it waits for room.
+    /// The store waits for room to put messages.
     full: AtomicBool,
     /// It is to end once nothing waits in it.
     ending: AtomicBool,
@@ -35,7 +35,7 @@ struct Opened {
 
 #[derive(Default)]
 struct Inner {
-    /// There is something that nobody has looked for yet.
+    /// News that the pump has not seen yet.
     news: bool,
     orders: Orders,
     /// Places, and the ticket of the queue that is reached once all up to there is delivered.
@@ -169,18 +169,18 @@ impl Spooling {
         self.unreadable.load(Relaxed)
     }
 
-    /// Whoever puts messages into it is to be told once there may be room.
+    /// Has the store notified once there may be room.
     pub fn wait_for_room(&self) {
         self.full.store(true, Relaxed);
     }
 
-    /// Whoever puts messages into it is to be told once nothing waits in it, or not.
+    /// Sets whether the store is notified once nothing waits in the spool.
     pub fn set_ending(&self, ending: bool) {
         self.ending.store(ending, Relaxed);
     }
 
-    /// All up to this place is delivered, which are so many more messages. False: it was opened anew
-    /// meanwhile, and they come again.
+    /// Marks everything up to this place, which is `messages` more messages, as delivered. Returns
+    /// false if the spool was reopened meanwhile, and they will be delivered again.
     pub fn forget(&self, reading: &Reading, place: u64, messages: u64) -> bool {
         let mut open = self.open.write();
         let Some(Opened { spool, life }) = &mut *open else { return false };
@@ -206,7 +206,7 @@ impl Spooling {
         if inner.marks.len() < MOST_MARKS {
             inner.marks.push_back((place, ticket));
         } else if let Some(last) = inner.marks.back_mut() {
-            // Those of the one before are told later than they could be.
+            // The previous spool's are reported later than they could be.
             *last = (place, ticket);
         }
         self.pass(&mut inner);

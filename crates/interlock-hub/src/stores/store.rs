@@ -34,7 +34,7 @@ pub struct Figures {
     pub files_removed: AtomicU64,
     /// Messages that were written, and then a sync of them failed.
     pub unsure: AtomicU64,
-    /// µs since 1970 of the first message that the thread has taken and not yet written; 0: there is none.
+    /// µs since 1970 of the first message that the thread has taken and not yet written, or 0.
     pub writing: AtomicU64,
     /// Messages that the thread has given up at its end.
     pub left: AtomicU64,
@@ -55,7 +55,7 @@ pub struct Figures {
 pub struct Level {
     pub messages: AtomicU64,
     pub bytes: AtomicU64,
-    /// µs since 1970 of the oldest; 0: there is none, or it is not known yet.
+    /// µs since 1970 of the oldest; 0: none, or not known yet.
     pub oldest: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ pub trait Host: Send + Sync {
     fn log(&self, warning: bool, text: String);
     /// Workers, a bit for each, that wait for progress of some store.
     fn progressed(&self, workers: u64);
-    /// A store wrote something: who waits to read is told.
+    /// A store wrote something: clients waiting to read are notified.
     fn written(&self);
     /// The reply to a question of a connection.
     fn answer(&self, worker: usize, token: u64, reply: Vec<u8>);

@@ -103,7 +103,7 @@ impl StoreWriter {
         }
         match self.end {
             End::No => until,
-            // What is delivered is told, but for the last moment of all.
+            // Deliveries are reported, except those of the very last moment.
             End::Drained if self.sink.waiting() > 0 => until,
             // Who may still put something tells nobody when it cannot any more.
             End::Drained => until.min(now + LOOK),

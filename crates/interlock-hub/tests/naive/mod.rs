@@ -4,7 +4,7 @@
 /// Requests, and what ended the stream before its end.
 pub type Outcome = (Vec<Vec<Vec<u8>>>, Option<String>);
 
-/// Of a stream shorter than 64 KiB, where no line can be too long.
+/// Reads a stream shorter than 64 KiB, where no line can be too long.
 pub fn read(mut stream: &[u8], longest: u64) -> Outcome {
     let mut requests = Vec::new();
     while !stream.is_empty() {

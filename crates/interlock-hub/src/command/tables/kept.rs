@@ -156,8 +156,8 @@ struct Given<'a> {
     several: bool,
 }
 
-/// `None`: the call neither writes nor waits for writes, the hub writes all its tables, or what it names is none, which is the
-/// command's to refuse.
+/// `None`: the call neither writes nor waits for writes, or the hub writes all its tables, or the
+/// table does not exist, which the command reports.
 fn given<'a>(command: &Command, arguments: Arguments<'_>, tables: &'a Tables) -> Option<Given<'a>> {
     if !goes_to_writer(command) {
         return None;
@@ -213,7 +213,7 @@ fn across(table: &str) -> String {
 
 /// TABLE CLIENT NAME NUMBER DEADLINE.
 const NUMBERED: usize = 5;
-/// Numbers and times beyond are no mistake of anybody who counts.
+/// No client counts beyond these numbers and times.
 const MOST_NUMBER: u64 = i64::MAX as u64;
 const NO_LOG: &str =
     "NOLOG what it names is of no table on a log: leave the number and the deadline away";

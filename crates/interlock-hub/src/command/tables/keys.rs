@@ -25,7 +25,7 @@ pub fn touch(call: &mut Call<'_, '_>) {
 fn count(call: &mut Call<'_, '_>, holds: impl Fn(&Named<'_>) -> Result<bool, Refusal>) {
     answer(call, |asked, reply| {
         let keys = 1..asked.arguments.len();
-        // All of them first: a key that is none is no reason to do half of it.
+        // Parse all keys first: a bad key must not leave half of the command done.
         let rows: Result<Vec<_>, _> = keys.map(|index| asked.row(index)).collect();
         let mut count = 0;
         for named in rows? {

@@ -45,7 +45,7 @@ struct Named<'a> {
     key: &'a [u8],
 }
 
-/// Answers a call; a refusal stands for all that was written of a reply.
+/// Answers a call; a refusal replaces everything already written of a reply.
 fn answer(call: &mut Call<'_, '_>, body: impl FnOnce(&Asked<'_>, &mut Writer<'_>) -> Done) {
     if call.core.local.live.tables.are_given() && kept::is_given(call) {
         return;

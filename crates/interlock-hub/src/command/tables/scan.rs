@@ -8,7 +8,7 @@ use crate::glob;
 use crate::resp::parse::integer;
 use crate::tables::ServedTable;
 
-/// A cursor names a table by its id, and in it the slot to go on with.
+/// A cursor holds a table's id and the slot to continue with.
 const SLOT_BITS: u32 = 48;
 /// Slots looked at in one call, and rows, at most: others wait meanwhile.
 pub const MOST_SLOTS: u64 = 8_192;
