@@ -345,6 +345,7 @@ def test_wrong_flags_are_told(
     broken = tmp_path / "broken.py"
     broken.write_text("import nothing_of_that_name")
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    given = ("--table", row, "--cluster", "redis://h", "--path", str(tmp_path / "table"))
     for flags, said in (
         (("--table", row, "--cluster", "redis://h", "--link", "west"), "DC=URL"),
         (("--table", row, "--cluster", "redis://h", "--ack", "some"), "allowed: a whole number"),
@@ -358,6 +359,25 @@ def test_wrong_flags_are_told(
         (("--table", row, "--cluster", "redis://h", "--dc", "west", "--link", "west=redis://h"),
          "own data centre"),
         (("--table", row, "--cluster", "redis://h", "--max-staleness", "0.1"), "2 s or more"),
+        # A flag that would do nothing.
+        ((*given, "--partitions", "hash:4"), "--partitions is set, and there is no database: set"),
+        ((*given, "--from-database"), "--from-database is set, and there is no database: set"),
+        ((*given, "--partitions", "hash:4", "--database", f"sqlite:///{tmp_path}/db"),
+         "--partitions is 'hash:4', and url names SQLite, which has none; allowed: postgresql://"),
+        ((*given, "--partitions", "some", "--database", "postgresql:///db"),
+         "--partitions is 'some'; allowed: hash:N, time:day, time:month"),
+        ((*given, "--database", "db"), "--database is 'db'; allowed: sqlite:///PATH, postgresql"),
+        ((*given, "--link-stream", "west=nats://h"), "and there is no --link west=URL"),
+        ((*given, "--link", "west=redis://h", "--link", "west=redis://i"),
+         "--link names 'west' twice"),
+        ((*given, "--link", "west=ftp://h"), "--link west begins with 'ftp'; allowed: redis://"),
+        ((*given, "--name", ""), "--name is ''; allowed: up to 60 bytes"),
+        ((*given, "--peer-user", "node"), "set the variable INTERLOCK_PEER_PASSWORD"),
+        ((*given, "--peer-ca", f"{tmp_path}/none"), f"{tmp_path}/none: No such file"),
+        ((*given, "--key-size", "2000"), "--key-size is 2000; allowed: a whole number of bytes"),
+        (("--table", row, "--cluster", "redis://h:x"),
+         "--cluster or --stream is 'redis://h:x': its port is 'x'; allowed: 1 to 65535; allowed: "
+         "redis://HOST"),
     ):  # fmt: skip
         try:
             code = main(["node", *flags])

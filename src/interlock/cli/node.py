@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -95,7 +96,7 @@ FLAGS = (
          "FOLDER"),
     Flag("--from-database", "merge the rows of a database even if it is old and its history "
          "differs from the log's"),
-    Flag("--partitions", "partitions of a PostgreSQL database: hash:N, time:day, time:month",
+    Flag("--partitions", "partitions of a PostgreSQL --database: hash:N, time:day, time:month",
          "HOW"),
     Flag("--max-staleness", "refuse reads if the node has not read its log to the end for this "
          "many seconds (never)", "SECONDS", _seconds),
@@ -165,15 +166,19 @@ def run(given: argparse.Namespace) -> int:
         return _refuse(NO_LEASE)
     try:
         row = load_row(reference)
+        if given.peer_user and not os.environ.get("INTERLOCK_PEER_PASSWORD"):
+            return _refuse(NO_PASSWORD)
+        if given.peer_ca:
+            Path(given.peer_ca).read_bytes()
         settings = NodeSettings(
             table=name,
             row=row,
             cluster=given.cluster,
-            name=given.name or os.uname().nodename.partition(".")[0],
+            name=os.uname().nodename.partition(".")[0] if given.name is None else given.name,
             dc=given.dc,
             stream=given.stream or "",
-            links=dict(given.link or ()),
-            link_streams=dict(given.link_stream or ()),
+            links=_by_centre("--link", given.link),
+            link_streams=_by_centre("--link-stream", given.link_stream),
             ack=given.ack,
             machine=given.machine,
             databases=tuple(given.database or ()),
@@ -201,7 +206,7 @@ def run(given: argparse.Namespace) -> int:
     except config.ConfigError as error:
         return _refuse(*error.faults)
     except (TypeError, ValueError) as error:
-        return _refuse(str(error).removeprefix("node(): "))
+        return _refuse(str(error))
     except OSError as error:
         return _refuse(f"{error.filename or given.config}: {error.strerror or error}")
 
@@ -229,7 +234,7 @@ def run(given: argparse.Namespace) -> int:
     except config.ConfigError as error:
         return _refuse(*error.faults)
     except (ValueError, TypeError) as error:
-        return _refuse(str(error).replace("open_log(): url", "--cluster or --stream", 1))
+        return _refuse(str(error))
     except TableKept as error:
         return _fail(str(error))
     except OSError as error:
@@ -304,11 +309,44 @@ def _fail(message: str) -> int:
 
 def _refuse(*messages: str) -> int:
     for message in messages:
+        head, allowed, _ = message.partition("; allowed: memory://")
+        if allowed:
+            # As of any client's engine.
+            message = f"{head}; allowed: {OF_ENGINES}"
+        for argument, flag in ARGUMENTS.items():
+            message = message.replace(argument, flag, 1)
+        message = OF_TABLE.sub(
+            lambda found: f"--{found[1].replace('_', '-')} is {found[2]}", message
+        )
         print(f"interlock: {message}", file=sys.stderr)
     return BAD_INPUT
 
 
+def _by_centre(flag: str, given: list[tuple[str, str]] | None) -> dict[str, str]:
+    """Return the URLs of a flag by data centre; raises ValueError if one is named twice."""
+    found = dict(given or ())
+    twice = [dc for dc in found if [name for name, _ in given or ()].count(dc) > 1]
+    if twice:
+        raise ValueError(f"{flag} names {twice[0]!r} twice; allowed: each data centre once")
+    return found
+
+
+OF_ENGINES = (
+    "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH, or a hub at interlock://HOST:PORT, "
+    "with USER:PASSWORD@ before the host or path, and ?timeout=SECONDS at the end"
+)
+ARGUMENTS = {
+    "connect(): url": "--cluster or --stream",
+    "open_log(): url": "--cluster or --stream",
+    "open_database(): url": "--database",
+    "open_database(): partitions": "--partitions",
+    "open_database(): name": "--table",
+}
+"""Arguments as errors name them, and the flags that they come from."""
+OF_TABLE = re.compile(r"^table\[0\]\.(\w+) is (.*) \(flag --table\)")
+"""An error of the configuration about a table's flag."""
 NO_LEASE = "--lease: nodes have no lease; --timeout says how long a write may take"
+NO_PASSWORD = "--peer-user has no password: set the variable INTERLOCK_PEER_PASSWORD"
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 AWAITED = (*STOPPING, *RETURNING)
 BROKEN = 1

@@ -29,7 +29,7 @@ from interlock.cluster.pages import NodePages
 from interlock.cluster.rules import state_rules
 from interlock.cluster.settings import NodeSettings
 from interlock.cluster.snapshots import Given, Snapshots
-from interlock.cluster.storage import together, write_behind
+from interlock.cluster.storage import opened, together, write_behind
 from interlock.cluster.watch import Watch
 from interlock.hub.server import Hub
 from interlock.table.table import SharedTable
@@ -81,12 +81,15 @@ class Node:
         rules = state_rules(settings.row, tombstone_age=settings.tombstone_age)
         self._given = _given(settings, rules, place, mode, folder)
         self._client = interlock.connect(settings.cluster)
-        # Only once all else is right: a wrong flag leaves no folder behind.
-        _make(folder)
-        self._databases = write_behind(settings, rules, released=self._released, refused=self._fail)
         self._links = [
             Link(dc, settings.dc, _far(settings, dc), _near(settings, dc)) for dc in settings.links
         ]
+        databases = opened(settings, rules)
+        # Only once all else is right: a wrong flag leaves no folder behind.
+        _make(folder)
+        self._databases = write_behind(
+            databases, settings, rules, released=self._released, refused=self._fail
+        )
         self.figures = NodeFigures(
             settings,
             rules,
@@ -243,7 +246,11 @@ def _given(
 
 
 def _far(settings: NodeSettings, dc: str) -> FarLog:
-    return FarLog(settings.link_url(dc), settings.table, dc, settings.dc, FAR_TIMEOUT)
+    try:
+        return FarLog(settings.link_url(dc), settings.table, dc, settings.dc, FAR_TIMEOUT)
+    except ValueError as error:
+        flag = "--link-stream" if dc in settings.link_streams else "--link"
+        raise ValueError(str(error).replace("open_log(): url", f"{flag} {dc}", 1)) from None
 
 
 def _near(settings: NodeSettings, dc: str) -> FarLog:

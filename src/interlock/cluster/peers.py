@@ -40,7 +40,11 @@ class Peers:
             plain = one.removeprefix("tls:")
             if not one.startswith("unix:") and one.startswith(wanted) and (wanted or plain == one):
                 return plain
-        kind = "over TLS" if wanted else "in the clear; with --peer-ca nodes use TLS"
+        kind = (
+            "over TLS, which --peer-ca asks for: give the hub a certificate ([tls] in --config)"
+            if wanted
+            else "in the clear; with --peer-ca nodes use TLS"
+        )
         raise ValueError(
             f"the hub listens on {', '.join(addresses)}: other nodes need a port {kind}"
         )

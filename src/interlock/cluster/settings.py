@@ -63,32 +63,33 @@ class NodeSettings:
     ttl: float | None = None
 
     def __post_init__(self) -> None:
-        check_name("node(): table", self.table)
-        check_name("node(): name", self.name)
-        check_name("node(): dc", self.dc)
+        check_name("--table", self.table)
+        check_name("--name", self.name)
+        check_name("--dc", self.dc)
         for dc in self.links:
-            check_name("node(): link", dc)
+            check_name("--link", dc)
             if dc == self.dc:
-                raise ValueError(f"node(): link is to {dc!r}, the node's own data centre")
+                raise ValueError(f"--link is to {dc!r}, the node's own data centre (--dc)")
         for dc in self.link_streams:
             if dc not in self.links:
-                raise ValueError(f"node(): link_streams has {dc!r}, which links has not")
+                raise ValueError(f"--link-stream is to {dc!r}, and there is no --link {dc}=URL")
+        for name, given in (("partitions", self.partitions), ("from-database", self.from_database)):
+            if given and not self.databases:
+                raise ValueError(f"--{name} is set, and there is no database: set --database URL")
         ack: Any = self.ack
         if not isinstance(ack, int) or isinstance(ack, bool) or not 0 <= ack < 1000:
-            raise ValueError(f"node(): ack is {ack!r}; allowed: a whole number from 0 to 999")
+            raise ValueError(f"--ack is {ack!r}; allowed: a whole number from 0 to 999")
         if len(self.machine.encode()) > MOST_OF_A_MACHINE:
             raise ValueError(
-                f"node(): machine has {len(self.machine.encode())} B; allowed: {MOST_OF_A_MACHINE}"
+                f"--machine has {len(self.machine.encode())} bytes; allowed: {MOST_OF_A_MACHINE}"
             )
-        if not 0.1 <= seconds(self.timeout, "node(): timeout") <= LONGEST_WRITE:
-            raise ValueError(
-                f"node(): timeout is {self.timeout}; allowed: 0.1 to {LONGEST_WRITE:g} s"
-            )
+        if not 0.1 <= seconds(self.timeout, "--timeout") <= LONGEST_WRITE:
+            raise ValueError(f"--timeout is {self.timeout}; allowed: 0.1 to {LONGEST_WRITE:g} s")
         if self.max_staleness is not None:
-            found = seconds(self.max_staleness, "node(): max_staleness")
+            found = seconds(self.max_staleness, "--max-staleness")
             if found < LEAST_STALENESS:
                 raise ValueError(
-                    f"node(): max_staleness is {found}; allowed: {LEAST_STALENESS:g} s or more, "
+                    f"--max-staleness is {found}; allowed: {LEAST_STALENESS:g} s or more, "
                     f"because a node looks at an idle log once a second"
                 )
         for name in ("capacity", "keep", "tombstones"):
@@ -96,7 +97,7 @@ class NodeSettings:
             if name == "keep" and number == 0:
                 continue
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-                raise ValueError(f"node(): {name} is {number!r}; allowed: a whole number from 1")
+                raise ValueError(f"--{name} is {number!r}; allowed: a whole number from 1")
 
     @property
     def stream_url(self) -> str:

@@ -14,20 +14,36 @@ from interlock.cluster.settings import NodeSettings
 logger = logging.getLogger("interlock.cluster")
 
 
+def opened(settings: NodeSettings, rules: StateRules) -> list[Database]:
+    """Return the databases of a node, none of which is connected yet.
+
+    Raises:
+        ValueError: a URL or the partitions are none.
+        ImportError: a client is not installed.
+    """
+    count = len(settings.databases)
+    return [
+        open_database(
+            url, settings.table, rules, partitions=settings.partitions, part=(n, count)
+        )
+        for n, url in enumerate(settings.databases)
+    ]  # fmt: skip
+
+
 def write_behind(
+    databases: Sequence[Database],
     settings: NodeSettings,
     rules: StateRules,
     *,
     released: Callable[[], None],
     refused: Callable[[str], None],
 ) -> WriteBehind:
-    """Return the databases of a node, brought up to date; see ``WriteBehind``.
+    """Return what writes a node's databases, which are brought up to date; see ``WriteBehind``.
 
     Raises:
         SchemaMismatch: one has a column of a type that cannot hold the row's.
         DatabaseUnavailable: one refuses the node. One that is away is written once it is there.
     """
-    databases = _opened(settings, rules)
     for database in databases:
         try:
             migrated(database)
@@ -53,13 +69,3 @@ def together(figures: Sequence[Figures]) -> dict[str, Any] | None:
         "written": sum(one.written for one in figures),
         "error": next((one.error for one in figures if one.error), ""),
     }
-
-
-def _opened(settings: NodeSettings, rules: StateRules) -> list[Database]:
-    count = len(settings.databases)
-    return [
-        open_database(
-            url, settings.table, rules, partitions=settings.partitions, part=(n, count)
-        )
-        for n, url in enumerate(settings.databases)
-    ]  # fmt: skip

@@ -74,7 +74,8 @@ def open_database(
             raise ValueError(f"open_database(): url is {url!r}; allowed: {ALLOWED}")
         if partitions is not None:
             raise ValueError(
-                f"open_database(): partitions is {partitions!r}, and url of SQLite; allowed: None"
+                f"open_database(): partitions is {partitions!r}, and url names SQLite, which has "
+                f"none; allowed: postgresql://..."
             )
         return SqliteDatabase(Path(path), name, rules, wanted, timeout)
     if scheme in ("postgresql", "postgres"):

@@ -318,7 +318,7 @@ complete -c interlock -n '_shtab_interlock_using node' -l machine -x -d 'machine
 complete -c interlock -n '_shtab_interlock_using node' -l database -x -d 'database to which rows are written behind the log: sqlite:///FILE, postgresql://...; several share the rows by the hash of the key (none)'
 complete -c interlock -n '_shtab_interlock_using node' -l data -xka "(__fish_complete_directories)" -d 'folder for checkpoints and the ring (a folder under the state directory)'
 complete -c interlock -n '_shtab_interlock_using node' -l from-database -d 'merge the rows of a database even if it is old and its history differs from the log'"'"'s'
-complete -c interlock -n '_shtab_interlock_using node' -l partitions -x -d 'partitions of a PostgreSQL database: hash:N, time:day, time:month'
+complete -c interlock -n '_shtab_interlock_using node' -l partitions -x -d 'partitions of a PostgreSQL --database: hash:N, time:day, time:month'
 complete -c interlock -n '_shtab_interlock_using node' -l max-staleness -x -d 'refuse reads if the node has not read its log to the end for this many seconds (never)'
 complete -c interlock -n '_shtab_interlock_using node' -l timeout -x -d 'seconds within which a write is done, or not at all (10)'
 complete -c interlock -n '_shtab_interlock_using node' -l keep -x -d 'entries to keep in the log beyond those that nodes need (0)'
