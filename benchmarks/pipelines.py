@@ -16,7 +16,7 @@ import redis
 from benchmarks.drive import Clock
 from benchmarks.row import Sample
 from benchmarks.servers import Server, cpu_seconds, kept, started
-from interlock.engine.library import load as install
+from interlock.client.lua.library import load as install
 
 KEYS = 10_000
 """Different ones; a batch has none twice."""

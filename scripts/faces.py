@@ -23,8 +23,8 @@ from pathlib import Path
 import unasync  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[1]
-ENGINE = Path("src/interlock/engine")
-FACES = {"aio.py": "queue.py", "aio_lease.py": "lease.py", "aio_table.py": "table.py"}
+CLIENT = Path("src/interlock/client/faces")
+FACES = {"aio_queue.py": "queue.py", "aio_lease.py": "lease.py", "aio_table.py": "table.py"}
 NAMES = {
     "AsyncRemoteQueue": "RemoteQueue",
     "AsyncRemoteLease": "RemoteLease",
@@ -46,10 +46,10 @@ def main() -> int:
     check = parser.parse_args().check
     differ = []
     for source, target in FACES.items():
-        made = blocking(ENGINE / source)
-        place = ROOT / ENGINE / target
+        made = blocking(CLIENT / source)
+        place = ROOT / CLIENT / target
         if not place.exists() or place.read_text("utf-8") != made:
-            differ.append(str(ENGINE / target))
+            differ.append(str(CLIENT / target))
             if not check:
                 place.write_text(made, "utf-8")
     if check and differ:
@@ -98,7 +98,7 @@ def unasynced(text: str) -> str:
 
 def ruff(*command: str, text: str) -> str:
     """Return a module as ruff formats it."""
-    name = str(ROOT / ENGINE / "queue.py")
+    name = str(ROOT / CLIENT / "queue.py")
     asked = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
     return subprocess.run(
         asked, input=text, capture_output=True, text=True, check=True, cwd=ROOT

@@ -189,7 +189,7 @@ class Rounds:
     @property
     def engine_calls(self) -> list[Walk]:
         """The rounds in which the engine was called."""
-        return [one for one in self._found[:-1] if "engine/batch.py" in one.entries]
+        return [one for one in self._found[:-1] if "client/faces/batch.py" in one.entries]
 
     def usual(self) -> Walk:
         """Return the most frequent of those."""

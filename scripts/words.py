@@ -35,7 +35,7 @@ REFUSED = {
 something else, such as the slots of a cluster, are allowed."""
 ALLOWED = {
     # A journal's repair sets files aside; a put that finds no room steps aside.
-    "aside": ("crates/", "src/interlock/engine/lua/"),
+    "aside": ("crates/", "src/interlock/client/lua/"),
     # One run of a case of the contract.
     "trial": ("src/interlock/testing/",),
 }

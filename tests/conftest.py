@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.randomly_seed = int(SEED)
     # hiredis is optional for a user, and here for the tests; so that both ways are run by some.
     if os.environ.get("INTERLOCK_PARSER") == "redis-py":
-        from interlock.engine.transport import threads
+        from interlock.client.transport import thread_link as threads
 
         threads.hiredis = None
     # What a shell without job control starts in the background ignores Ctrl-C, and so would all

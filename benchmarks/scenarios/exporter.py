@@ -15,7 +15,7 @@ from urllib.request import urlopen
 from benchmarks.interpreters import environment
 from benchmarks.row import Pair, Row, Sample
 from benchmarks.servers import Kind, started
-from interlock.engine.client import Client, connect
+from interlock.client.faces.client import Client, connect
 
 QUEUES = 1_000
 SCRAPES = 9

@@ -10,8 +10,7 @@ import time
 from http import HTTPStatus
 
 import web
-from interlock import connect
-from interlock.engine.table import RemoteTable
+from interlock import RemoteTable, connect
 from users import SESSION, TABLE, Presence
 
 

@@ -17,8 +17,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import web
-from interlock import SharedTable, connect
-from interlock.engine.table import RemoteTable
+from interlock import RemoteTable, SharedTable, connect
 from users import TABLE, Presence
 
 PAGE = Path(__file__).with_name("page.html")

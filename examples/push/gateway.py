@@ -24,8 +24,7 @@ import frames
 from connection import Connection
 from delivery import QUEUE, Back, Delivery, Event, Looked, Routed, Written, encode, routed
 from inbox import Inbox
-from interlock import connect
-from interlock.engine.aio import AsyncRemoteQueue
+from interlock import AsyncRemoteQueue, connect
 from state import SESSION, Gateway, Presence, State
 from topics import Topics
 

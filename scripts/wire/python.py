@@ -94,7 +94,7 @@ def refusal_table(wire: Wire) -> str:
         "",
         "from __future__ import annotations",
         "",
-        "from interlock.engine.refusal import TENANT, Refusal",
+        "from interlock.client.connection.refusal import TENANT, Refusal",
         "",
         "REFUSALS = (",
     ]

@@ -10,7 +10,7 @@ ENGINE = "crates/interlock-engine/src/wire"
 CORE = "crates/interlock-core/src"
 ROWS = "crates/interlock-rows/src"
 HUB = "crates/interlock-hub/src/catalog"
-LUA = "src/interlock/engine/lua/shared"
+LUA = "src/interlock/client/lua/shared"
 PYTHON = "src/interlock"
 
 
@@ -28,12 +28,12 @@ def all_of(wire: Wire) -> dict[str, str]:
     }
     in_python = {
         f"{PYTHON}/limits.py": python.limits(wire),
-        f"{PYTHON}/engine/declared.py": python.declared(wire),
-        f"{PYTHON}/engine/refusal_table.py": python.refusal_table(wire),
+        f"{PYTHON}/client/wire/functions.py": python.declared(wire),
+        f"{PYTHON}/client/connection/refusal_table.py": python.refusal_table(wire),
     }
     return {
         **{path: rustfmt(f"// {MADE}\n\n{text}") for path, text in in_rust.items()},
         **{path: ruff(text) for path, text in in_python.items()},
-        f"{LUA}/limits.lua": lua.limits(wire),
-        f"{LUA}/declared.lua": lua.declared(wire),
+        f"{LUA}/calls/limits.lua": lua.limits(wire),
+        f"{LUA}/calls/declared.lua": lua.declared(wire),
     }

@@ -81,16 +81,16 @@ if TYPE_CHECKING:
     from interlock.app.keyspec import KeySet, KeySpec
     from interlock.app.middleware import Handling, Middleware, Sending
     from interlock.app.task import AsyncTask, Task, TaskDecorator
-    from interlock.engine.aio import AsyncRemoteQueue
-    from interlock.engine.aio_client import AsyncClient
-    from interlock.engine.aio_lease import AsyncRemoteLease
-    from interlock.engine.aio_table import AsyncRemoteTable
-    from interlock.engine.client import Client, connect
-    from interlock.engine.leader import CurrentLeader, Leader, Term
-    from interlock.engine.lease import RemoteLease
-    from interlock.engine.lease_state import RemoteLeaseBatch
-    from interlock.engine.queue import RemoteQueue
-    from interlock.engine.table import RemoteTable
+    from interlock.client.faces.aio_client import AsyncClient
+    from interlock.client.faces.aio_lease import AsyncRemoteLease
+    from interlock.client.faces.aio_queue import AsyncRemoteQueue
+    from interlock.client.faces.aio_table import AsyncRemoteTable
+    from interlock.client.faces.client import Client, connect
+    from interlock.client.faces.leader import CurrentLeader, Leader, Term
+    from interlock.client.faces.lease import RemoteLease
+    from interlock.client.faces.queue import RemoteQueue
+    from interlock.client.faces.table import RemoteTable
+    from interlock.client.requests.lease_state import RemoteLeaseBatch
     from interlock.hub.server import Hub
     from interlock.table.merge import Flags, Last, Max, Sum
     from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
@@ -220,15 +220,15 @@ _LOADED_WHEN_ASKED_FOR = {
     "U32": "interlock.table.row",
     "U64": "interlock.table.row",
     "App": "interlock.app.app",
-    "AsyncClient": "interlock.engine.aio_client",
+    "AsyncClient": "interlock.client.faces.aio_client",
     "AsyncQueue": "interlock.aio",
-    "AsyncRemoteLease": "interlock.engine.aio_lease",
-    "AsyncRemoteQueue": "interlock.engine.aio",
-    "AsyncRemoteTable": "interlock.engine.aio_table",
+    "AsyncRemoteLease": "interlock.client.faces.aio_lease",
+    "AsyncRemoteQueue": "interlock.client.faces.aio_queue",
+    "AsyncRemoteTable": "interlock.client.faces.aio_table",
     "AsyncTask": "interlock.app.task",
-    "Client": "interlock.engine.client",
+    "Client": "interlock.client.faces.client",
     "Flags": "interlock.table.merge",
-    "CurrentLeader": "interlock.engine.leader",
+    "CurrentLeader": "interlock.client.faces.leader",
     "Handling": "interlock.app.middleware",
     "Hub": "interlock.hub.server",
     "Job": "interlock.app.job",
@@ -237,12 +237,12 @@ _LOADED_WHEN_ASKED_FOR = {
     "KeyedTaskGroup": "interlock.taskgroup",
     "Last": "interlock.table.merge",
     "Max": "interlock.table.merge",
-    "Leader": "interlock.engine.leader",
+    "Leader": "interlock.client.faces.leader",
     "Middleware": "interlock.app.middleware",
-    "RemoteLease": "interlock.engine.lease",
-    "RemoteLeaseBatch": "interlock.engine.lease_state",
-    "RemoteQueue": "interlock.engine.queue",
-    "RemoteTable": "interlock.engine.table",
+    "RemoteLease": "interlock.client.faces.lease",
+    "RemoteLeaseBatch": "interlock.client.requests.lease_state",
+    "RemoteQueue": "interlock.client.faces.queue",
+    "RemoteTable": "interlock.client.faces.table",
     "Resized": "interlock.table.stats",
     "Row": "interlock.table.row",
     "Sending": "interlock.app.middleware",
@@ -253,9 +253,9 @@ _LOADED_WHEN_ASKED_FOR = {
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
     "TaskLease": "interlock.worker.execution",
-    "Term": "interlock.engine.leader",
+    "Term": "interlock.client.faces.leader",
     "Worker": "interlock.worker.worker",
-    "connect": "interlock.engine.client",
+    "connect": "interlock.client.faces.client",
 }
 
 

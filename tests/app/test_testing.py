@@ -206,6 +206,6 @@ def test_pytest_s_start_loads_little_for_it() -> None:
     program = "import interlock.testing.plugin, sys; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert not {"redis", "msgspec", "interlock.app", "interlock.engine"} & set(
+    assert not {"redis", "msgspec", "interlock.app", "interlock.client"} & set(
         loaded.stdout.split()
     )

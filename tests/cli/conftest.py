@@ -13,10 +13,10 @@ import pytest
 
 import interlock
 from interlock.cli import main
-from interlock.engine.client import Client, connect
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client, connect
+from interlock.client.faces.queue import RemoteQueue
 from interlock.retry import Retry
 from tests.hub.servers import needs_hub, redis_server
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from interlock.cli.queue import barrier
-from interlock.engine.lease import RemoteLease
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
+from interlock.client.admin.operator import Operator
+from interlock.client.faces.lease import RemoteLease
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import Empty, LeaseLost
 from tests.cli.conftest import Command, Said
 from tests.cli.terminal import terminal

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import ShutDown
 from interlock.retry import Retry
 from tests.cli.conftest import Command, Said, moved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import Full
 from tests.cli.conftest import Command
 

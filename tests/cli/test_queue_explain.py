@@ -10,7 +10,7 @@ import pytest
 
 from interlock import App, connect
 from interlock.cli import main
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import LeaseLost
 from interlock.retry import Retry
 from tests.cli.conftest import Command

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from interlock.retry import Retry
 from tests.cli.conftest import Command
 from tests.docs.running import ROOT

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
+from interlock.client.admin.operator import Operator
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import LeaseLost, ShutDown
 from interlock.retry import Retry
 from tests.cli.conftest import Command, Said

@@ -11,8 +11,8 @@ from redis import Redis
 
 from interlock import Client, connect
 from interlock.cli import main
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
+from interlock.client.admin.operator import Operator
+from interlock.client.faces.queue import RemoteQueue
 from tests.cli.conftest import Command
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import LeaseLost
 from interlock.retry import Retry
 from tests.cli.conftest import Command, moved

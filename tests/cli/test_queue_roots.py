@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from interlock.cli import main
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from interlock.retry import Retry
 from interlock.roots import Roots
 from tests.cli.conftest import Command

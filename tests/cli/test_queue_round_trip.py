@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.client import connect
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import connect
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import Empty
 from interlock.retry import Retry
 from tests.cli.conftest import Command

@@ -16,7 +16,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue import GROUPS
 from interlock.cli.queue.subcommand import SHARED
 from interlock.cli.queue.watch_all import fitted
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from tests.cli.conftest import Command
 from tests.cli.terminal import terminal
 from tests.hub.servers import refusing

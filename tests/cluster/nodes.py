@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import interlock
 from interlock import Row, Size
-from interlock.engine.announcements import Announcement, announcements
+from interlock.client.rows.announcements import Announcement, announcements
 from interlock.table.merge import Sum
 from interlock.table.row import U32
 from tests.hub.servers import INTERLOCK, needs_hub, redis_server

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import interlock
-from interlock.engine.announcements import Announcement, announce, announcements, withdraw
+from interlock.client.rows.announcements import Announcement, announce, announcements, withdraw
 from interlock.errors import EngineUnavailable, NotATable
 from tests.engine.nodes import cluster as redis_cluster
 

@@ -7,7 +7,7 @@ import signal
 import threading
 
 import interlock
-from interlock.engine.table import RemoteTable
+from interlock.client.faces.table import RemoteTable
 from interlock.errors import EngineUnavailable
 from tests.cluster.nodes import NodeCluster, Presence, eventually
 

@@ -20,9 +20,9 @@ import redis
 
 import interlock
 from interlock import SharedTable
-from interlock.engine import members
-from interlock.engine.announcements import Announcement, announce, withdraw
-from interlock.engine.table import RemoteTable
+from interlock.client.faces.table import RemoteTable
+from interlock.client.rows import members
+from interlock.client.rows.announcements import Announcement, announce, withdraw
 from interlock.errors import EngineUnavailable, SchemaMismatch
 from interlock.hub import passwords
 from interlock.table.row import U8

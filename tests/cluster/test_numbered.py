@@ -24,8 +24,8 @@ import pytest
 from redis import Redis, ResponseError
 
 import interlock
-from interlock.engine.announcements import Announcement, announce
-from interlock.engine.table import RemoteTable
+from interlock.client.faces.table import RemoteTable
+from interlock.client.rows.announcements import Announcement, announce
 from interlock.errors import EngineUnavailable
 from tests.cluster.nodes import NodeProcess, Presence, eventually
 from tests.cluster.test_node import Nodes, client, increased

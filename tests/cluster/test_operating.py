@@ -19,7 +19,7 @@ from redis import Redis, ResponseError
 
 import interlock
 from interlock.cli import main
-from interlock.engine.announcements import Announcement, announce, withdraw
+from interlock.client.rows.announcements import Announcement, announce, withdraw
 from tests.cluster.nodes import NodeCluster, NodeProcess, Presence, eventually, node_cluster
 from tests.hub.servers import INTERLOCK
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from interlock.engine.aio import AsyncRemoteQueue
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.aio_queue import AsyncRemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
 
 _DEADLINE = (
     "across processes every lease has a deadline, and is renewed while it is held (clause 8)"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.call import Engine
-from interlock.engine.client import Client
-from interlock.engine.transport.memory import MemoryEngine
-from interlock.engine.url import parse
+from interlock.client.connection.call import Engine
+from interlock.client.faces.client import Client
+from interlock.client.transport.memory_link import MemoryEngine
+from interlock.client.url import parse
 from interlock.testing import ManualClock
 from interlock.testing.contract import Case, Face, NotHeld, run
 from tests.contract.faces import faced

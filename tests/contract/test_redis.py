@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 
-from interlock.engine.call import Engine
-from interlock.engine.client import Client
-from interlock.engine.url import parse
+from interlock.client.connection.call import Engine
+from interlock.client.faces.client import Client
+from interlock.client.url import parse
 from interlock.testing.contract import Case, Face, NotHeld, cases, run
 from tests.contract.faces import faced
 from tests.contract.remote import ON_REDIS, Queue

@@ -11,15 +11,15 @@ import httpx
 import pytest
 
 import interlock
+from interlock.client.admin import queue_counts
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client, connect
+from interlock.client.faces.queue import RemoteQueue
 from interlock.dashboard import roster, watcher
 from interlock.dashboard.service import Service
 from interlock.dashboard.settings import Settings
 from interlock.dashboard.watcher import Watcher
-from interlock.engine import queue_counts
-from interlock.engine.client import Client, connect
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
-from interlock.engine.server import Server
 from interlock.retry import Retry
 from tests.hub.servers import needs_hub, redis_server
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from interlock.engine.client import connect
+from interlock.client.faces.client import connect
 from tests.dashboard.conftest import Serve
 from tests.dashboard.test_live import counts_of, listening, wait_until
 from tests.engine.nodes import meet

@@ -18,10 +18,10 @@ from typing import Any, cast
 import pytest
 
 import interlock
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
 from interlock.dashboard import live, track
 from interlock.dashboard.watcher import Watcher
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
 from tests.dashboard.conftest import Page, Serve
 from tests.hub.servers import free_port, redis_server
 

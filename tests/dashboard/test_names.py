@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from interlock.client.faces.client import Client
 from interlock.dashboard.paths import decoded, encoded
 from interlock.dashboard.refusal import Refusal
-from interlock.engine.client import Client
 from tests.dashboard.conftest import Page
 
 NAMES = (

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from interlock import App, JobFailed, Reject, audit
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client, connect
+from interlock.client.faces.queue import RemoteQueue
 from interlock.dashboard import payload
-from interlock.engine.client import Client, connect
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
-from interlock.engine.server import Server
 from interlock.worker import announcing
 from tests.dashboard.conftest import AT_ONCE, Page, Serve
 from tests.dashboard.test_questions import call, die

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from interlock import App, Retry
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
 from tests.dashboard.conftest import Page, Serve
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import interlock
 from interlock import auditor, testing
+from interlock.client.rows.announcements import Announcement
 from interlock.cluster.control import HELP
 from interlock.contrib import opentelemetry, sentry
-from interlock.engine.announcements import Announcement
 from interlock.hub import client
 from interlock.testing import contract
 from tests.docs.running import ROOT

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 import interlock
-from interlock.engine.library import Library
+from interlock.client.lua.library import Library
 from tests.engine.calls import Queue
 from tests.engine.timed import TimedQueue
 from tests.hub.servers import needs_hub, redis_server

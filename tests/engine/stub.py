@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from interlock.engine.library import Library
+from interlock.client.lua.library import Library
 
 Answer = Callable[[list[bytes]], bytes | None]
 """Of a command, the bytes of its reply; None: the connection is closed without a word."""

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import interlock
-from interlock.engine.server import Server
+from interlock.client.admin.server import Server
 from tests.engine.calls import Argument, Queue, message
 from tests.engine.model import LEASED, Spec
 from tests.engine.model_read import NAMED, NAMED_BYTES

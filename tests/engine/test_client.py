@@ -28,11 +28,11 @@ from interlock import (
     connect,
     current_lease,
 )
-from interlock.engine.batch import LeasedBatch, begin_exchange, settle
-from interlock.engine.client import Client
-from interlock.engine.library import Library
-from interlock.engine.queue import RemoteQueue
-from interlock.engine.renewal import Grant
+from interlock.client.faces.batch import LeasedBatch, begin_exchange, settle
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
+from interlock.client.lua.library import Library
+from interlock.client.requests.lease_renewal import Grant
 from tests.hub.certificates import Authority
 from tests.hub.servers import needs_hub, redis_server
 

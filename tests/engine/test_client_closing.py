@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock import connect
-from interlock.engine.request import Request
-from interlock.engine.session import Session
+from interlock.client.request import Request
+from interlock.client.session import Session
 from tests.unit.executors import LONG
 
 

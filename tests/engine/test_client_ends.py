@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from interlock import JobFailed, NotDrained, Retry, ShutDown, connect
-from interlock.engine import wait
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
+from interlock.client.requests import waiting as wait
 from tests.engine.calls import Queue
 from tests.engine.proxy import proxied
 

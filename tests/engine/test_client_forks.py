@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interlock import EngineUnavailable, connect
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 
 
 @pytest.fixture

@@ -11,16 +11,23 @@ from functools import partial
 import pytest
 
 from interlock import LeaseLost, Retry, connect
-from interlock.engine.lease_state import OPEN
+from interlock.client.requests.lease_state import OPEN
 from tests.unit.executors import LONG
 from tests.unit.test_executor_interrupted import by_instructions, interrupted
 
 FILES = tuple(
-    f"interlock/engine/{name}.py"
-    for name in ("call", "codec", "handle", "nonsense", "renewal", "wire")
+    f"interlock/client/{name}.py"
+    for name in (
+        "connection/call",
+        "requests/lease_renewal",
+        "requests/queue_handle",
+        "wire/bad_reply",
+        "wire/codec",
+        "wire/messages",
+    )
 )
 
-LEASES = ("interlock/engine/lease.py", "interlock/engine/lease_state.py")
+LEASES = ("interlock/client/faces/lease.py", "interlock/client/requests/lease_state.py")
 
 
 @by_instructions

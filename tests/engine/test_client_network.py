@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from interlock import EngineUnavailable, LeaseLost, connect
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
 from tests.engine.proxy import Proxy, cutting, delaying, proxied
 
 REPLY = b"*"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from interlock import Retry, connect
-from interlock.engine import server_settings
-from interlock.engine.client import Client
-from interlock.engine.watch import Watch
+from interlock.client.connection import server_settings
+from interlock.client.faces.client import Client
+from interlock.client.requests.queue_reports import Watch
 
 LOGGER = "interlock.queue"
 
@@ -227,7 +227,7 @@ def test_of_what_is_put_without_end_some_is_asked_after_whatever_the_limit(
     monkeypatch: pytest.MonkeyPatch, slow_wait: float
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("interlock.engine.watch.time.monotonic", lambda: now)
+    monkeypatch.setattr("interlock.client.requests.queue_reports.time.monotonic", lambda: now)
     asked: Any = Asked()
     watch = Watch(asked, slow_wait, 0, 0)
     puts: dict[int, float] = {}

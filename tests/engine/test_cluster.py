@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from interlock import EngineUnavailable, LeaseLost, Retry, connect
-from interlock.engine.client import Client
-from interlock.engine.cluster import slot_of
-from interlock.engine.operator import Operator
-from interlock.engine.request import Refused
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.connection.routing import slot_of
+from interlock.client.faces.client import Client
+from interlock.client.request import Refused
 from tests.engine.nodes import cluster, eventually
 
 pytestmark = pytest.mark.watchdog(120)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from interlock import Retry, connect
-from interlock.engine import batch as batches
-from interlock.engine.client import Client
+from interlock.client.faces import batch as batches
+from interlock.client.faces.client import Client
 from tests.engine.faults.servers import ENGINES, Server
 from tests.hub.servers import free_port, needs_hub, redis_program
 

@@ -11,7 +11,7 @@ import redis
 
 import interlock
 from interlock import Retry
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 
 FEW, MANY = 1_000, 4_000
 PAGE = 100

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from interlock import KeyedQueue, Retry
-from interlock.engine import declared, library
+from interlock.client.lua import library
+from interlock.client.wire import functions as declared
 from scripts.wire.declaration import ROOT, Invalid, Option
 from scripts.wire.declaration import declared as read
 from tests.engine.model import WIRE
@@ -32,8 +33,8 @@ def test_a_queue_in_one_process_has_the_same_defaults(option: Option) -> None:
 
 
 def test_each_function_of_redis_has_a_file() -> None:
-    files = Path(library.__file__).with_name("lua") / "functions"
-    assert {path.stem for path in files.glob("*.lua")} == set(declared.FUNCTIONS)
+    files = Path(library.__file__).with_name("functions")
+    assert {path.stem for path in files.rglob("*.lua")} == set(declared.FUNCTIONS)
 
 
 def test_a_number_of_a_record_is_not_used_twice(

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.engine.client import Client, connect
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client, connect
+from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import InterlockError, LeaseLost, OptionsMismatch, ResultGone
 from interlock.retry import Retry
 from tests.engine.calls import Queue, message

@@ -8,7 +8,7 @@ import pytest
 import redis
 from redis.exceptions import OutOfMemoryError
 
-from interlock.engine.library import Library, load
+from interlock.client.lua.library import Library, load
 from tests.engine.calls import LONG, Argument, Queue, leased, message
 from tests.hub.servers import redis_server
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from interlock.engine import wire_queue
-from interlock.engine.client import Client, connect
-from interlock.engine.operator import Operator
-from interlock.engine.request import Refused
-from interlock.engine.server import MANY, Server
-from interlock.engine.transport import threads
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import MANY, Server
+from interlock.client.faces.client import Client, connect
+from interlock.client.request import Refused
+from interlock.client.transport import thread_link as threads
+from interlock.client.wire import admin as wire_queue
 from interlock.errors import EngineUnavailable
 from tests.hub.servers import refusing
 

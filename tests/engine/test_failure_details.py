@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from interlock import App, Reject, Retry, RetryAfter, connect
-from interlock.engine.client import Client
-from interlock.engine.failures import Failure
-from interlock.engine.operator import Operator
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client
+from interlock.client.wire.failures import Failure
 from interlock.failure import details_of, judged, whole_of
 from interlock.limits import MAX_ERROR
 from tests.unit.raised import RAISED

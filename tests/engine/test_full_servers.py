@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Full, connect
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from interlock.hub.client import Client
 from tests.hub.servers import hub_process, redis_server
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from interlock import Retry, connect, current_lease
-from interlock.engine.aio import AsyncRemoteQueue
-from interlock.engine.aio_lease import AsyncRemoteLease
-from interlock.engine.client import Client
-from interlock.engine.lease import RemoteLease
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.aio_lease import AsyncRemoteLease
+from interlock.client.faces.aio_queue import AsyncRemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.lease import RemoteLease
+from interlock.client.faces.queue import RemoteQueue
 
 LIMIT = 0.1
 

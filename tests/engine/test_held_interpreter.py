@@ -26,8 +26,8 @@ import redis
 
 import interlock
 from interlock import LeaseLost, Retry, _core, connect, current_lease
-from interlock.engine.client import Client
-from interlock.engine.renewal import SHORTEST
+from interlock.client.faces.client import Client
+from interlock.client.requests.lease_renewal import SHORTEST
 from tests.engine.nodes import cluster
 from tests.hub.certificates import Authority
 from tests.hub.servers import hub_process, needs_hub, redis_server

@@ -10,7 +10,7 @@ import pytest
 
 import interlock
 from interlock import connect
-from interlock.engine import wire
+from interlock.client.wire import messages as wire
 from interlock.limits import MAX_CALL
 from tests.hub.servers import needs_hub
 

@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from interlock import __version__
-from interlock.engine import library
-from interlock.engine.declared import FUNCTIONS
-from interlock.engine.library import SHARED, Library, load
+from interlock.client.lua import library
+from interlock.client.lua.library import SHARED, Library, load
+from interlock.client.wire.functions import FUNCTIONS
 from tests.engine.calls import Argument, Queue, message
 from tests.hub.servers import redis_server
 
-LUA = Path(library.__file__).with_name("lua")
+LUA = Path(library.__file__).parent
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def names(connection: redis.Redis) -> set[str]:
 
 def test_every_file_is_in_the_library_once() -> None:
     for folder, listed in (("shared", SHARED), ("functions", FUNCTIONS)):
-        assert sorted(path.stem for path in (LUA / folder).iterdir()) == sorted(listed)
+        assert sorted(path.stem for path in (LUA / folder).rglob("*.lua")) == sorted(listed)
 
 
 def test_the_library_is_installed_once(bare: redis.Redis) -> None:
@@ -54,7 +54,7 @@ def test_a_connection_may_decode_its_replies(bare: redis.Redis) -> None:
 def test_another_text_of_the_same_version_is_replaced_and_the_queue_goes_on(
     bare: redis.Redis,
 ) -> None:
-    Library(instead={"limits": (LUA / "shared" / "limits.lua").read_text() + "\n"}).load(bare)
+    Library(instead={"limits": (LUA / "shared/calls/limits.lua").read_text() + "\n"}).load(bare)
     queue = Queue(bare)
     queue.put(message("one", ["a"]), message("two", ["a"]))
     first = queue.lease().messages
@@ -111,5 +111,5 @@ def test_replies_are_the_same_in_both_protocols(queue: Queue) -> None:
 
 
 def test_importing_the_library_does_not_load_redis() -> None:
-    program = "import interlock.engine.library, sys; sys.exit('redis' in sys.modules)"
+    program = "import interlock.client.lua.library, sys; sys.exit('redis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import redis.connection
 
-from interlock.engine.request import Broken, Refused
-from interlock.engine.transport import threads
-from interlock.engine.transport.connection import make
-from interlock.engine.transport.loops import AsyncLink
-from interlock.engine.transport.threads import Link
-from interlock.engine.url import parse
+from interlock.client.request import Broken, Refused
+from interlock.client.transport import thread_link as threads
+from interlock.client.transport.loop_link import AsyncLink
+from interlock.client.transport.redis_connection import make
+from interlock.client.transport.thread_link import Link
+from interlock.client.url import parse
 from tests.unit.executors import script
 
 Asks = Callable[..., Any]
@@ -178,8 +178,8 @@ def test_ctrl_c_while_a_command_is_packed_does_not_end_the_process() -> None:
     # Several of these hit hiredis in the middle; what it does with a number then is a crash.
     done = script("""
         import signal
-        from interlock.engine.transport import threads
-        from interlock.engine.transport.connection import spelt
+        from interlock.client.transport import threads
+        from interlock.client.transport.redis_connection import spelt
 
         numbers = ("FCALL", "il1_put", 1, *range(200), b"key", "text")
         pack, interrupted = threads.hiredis.pack_command, 0

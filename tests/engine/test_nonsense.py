@@ -11,7 +11,7 @@ import pytest
 
 from interlock import Empty, EngineUnavailable, InterlockError, connect
 from interlock.cli import main
-from interlock.engine.transport import threads
+from interlock.client.transport import thread_link as threads
 from tests.engine.stub import array, is_version, stub, version
 
 REPLIES = {

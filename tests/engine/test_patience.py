@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from interlock.engine import call as calls
-from interlock.engine.call import Engine, Server
-from interlock.engine.request import Ask, Broken, Nap
-from interlock.engine.url import parse
+from interlock.client.connection import call as calls
+from interlock.client.connection.call import Engine, Server
+from interlock.client.request import Ask, Broken, Nap
+from interlock.client.url import parse
 from interlock.errors import EngineUnavailable
 
 ADDRESS = "127.0.0.1:1"

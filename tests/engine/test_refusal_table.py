@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from interlock import EngineUnavailable, Full, InterlockError, OptionsMismatch, ShutDown, connect
-from interlock.engine import refusals
-from interlock.engine.refusal import Refusal
-from interlock.engine.refusal_table import REFUSALS
-from interlock.engine.transport import threads
+from interlock.client.connection import refusals
+from interlock.client.connection.refusal import Refusal
+from interlock.client.connection.refusal_table import REFUSALS
+from interlock.client.transport import thread_link as threads
 from tests.engine.stub import Stub, array, is_version, stub, version
 
 SAID = {

@@ -23,9 +23,9 @@ from redis.retry import Retry
 
 from interlock import EngineUnavailable, InterlockError, connect
 from interlock.cli import main
-from interlock.engine.library import Library
-from interlock.engine.refusal import TENANT
-from interlock.engine.refusals import RIGHTS
+from interlock.client.connection.refusal import TENANT
+from interlock.client.connection.refusals import RIGHTS
+from interlock.client.lua.library import Library
 from tests.hub.servers import free_port, redis_server
 from tests.worker.workers import ROOT
 

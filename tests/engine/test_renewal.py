@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from interlock import EngineUnavailable
-from interlock.engine import wire
-from interlock.engine.renewal import LeaseRenewer
+from interlock.client.requests.lease_renewal import LeaseRenewer
+from interlock.client.wire import messages as wire
 
 
 class Operations:

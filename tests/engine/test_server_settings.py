@@ -12,7 +12,7 @@ import redis
 
 from interlock import connect
 from interlock.cli import main
-from interlock.engine import server_settings
+from interlock.client.connection import server_settings
 from tests.hub.servers import redis_server
 
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 import interlock
-from interlock.engine import wire
+from interlock.client.wire import messages as wire
 
 BROKEN = "\ud800"
 

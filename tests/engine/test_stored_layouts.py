@@ -13,7 +13,7 @@ import redis
 
 from interlock import InterlockError, connect
 from interlock.cli import main
-from interlock.engine.library import Library, load
+from interlock.client.lua.library import Library, load
 from tests.engine.calls import Queue, message
 from tests.engine.stored.form import FOLDER, answers, read
 from tests.engine.timed import TimedQueue
@@ -121,7 +121,7 @@ def test_what_is_no_queue_is_refused_in_words(bare: redis.Redis, way: str) -> No
 
 def released(release: str) -> Library:
     """The library of a release, with a text of its own."""
-    extra = Path(__file__).parents[2] / "src/interlock/engine/lua/shared/lease_end.lua"
+    extra = Path(__file__).parents[2] / "src/interlock/client/lua/shared/leases/lease_end.lua"
     return Library(instead={"lease_end": extra.read_text() + f"\n-- {release}\n"}, release=release)
 
 

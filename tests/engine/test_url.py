@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock import connect
-from interlock.engine.url import parse
+from interlock.client.url import parse
 
 
 @pytest.mark.parametrize(

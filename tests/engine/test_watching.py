@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from interlock import Retry, connect
-from interlock.engine.client import Client
-from interlock.engine.events import KINDS, Event
-from interlock.engine.failures import Failure, Failures
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
-from interlock.engine.server import Server
-from interlock.engine.wire import deferring
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
+from interlock.client.wire.events import KINDS, Event
+from interlock.client.wire.failures import Failure, Failures
+from interlock.client.wire.messages import deferring
 from interlock.errors import InterlockError
 from interlock.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
 from tests.engine.calls import Queue, message

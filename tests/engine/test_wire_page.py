@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine import declared, library
+from interlock.client.lua import library
+from interlock.client.wire import functions as declared
 from tests.engine.calls import Queue
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "engine-wire.md").read_text(encoding="utf-8")
-LUA = Path(library.__file__).with_name("lua")
+LUA = Path(library.__file__).parent
 SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in sorted(LUA.rglob("*.lua")))
 
 

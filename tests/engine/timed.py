@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from interlock.engine.library import Library
+from interlock.client.lua.library import Library
 from tests.engine.calls import Queue
 
 WIRE = 99

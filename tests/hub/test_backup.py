@@ -16,7 +16,7 @@ import pytest
 import interlock
 from interlock import Empty, connect
 from interlock.cli import main
-from interlock.engine.client import Client
+from interlock.client.faces.client import Client
 from interlock.hub import backup
 from interlock.hub.client import Client as Wire
 from interlock.hub.resp import ReplyError

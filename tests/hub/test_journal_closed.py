@@ -12,8 +12,8 @@ import pytest
 
 import interlock
 from interlock import Empty, connect
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
 from interlock.hub.client import Client as Wire
 from interlock.testing import ManualClock
 from tests.hub.servers import hub_process, needs_hub

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from interlock import Empty, EngineUnavailable, InterlockError, connect
-from interlock.engine.client import Client
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client
+from interlock.client.faces.queue import RemoteQueue
 from tests.hub.servers import HubProcess, hub_process, needs_hub
 
 MIB = 1 << 20

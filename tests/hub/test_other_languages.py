@@ -19,7 +19,7 @@ import pytest
 import redis
 
 import interlock
-from interlock.engine.library import load
+from interlock.client.lua.library import load
 from tests.docs.running import ROOT
 from tests.docs.snippets import fenced
 from tests.hub.foreign import LIBRARIES, java

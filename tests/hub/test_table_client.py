@@ -15,7 +15,7 @@ import pytest
 
 import interlock
 from interlock import Row, SharedTable, Size
-from interlock.engine.announcements import Announcement, announce
+from interlock.client.rows.announcements import Announcement, announce
 from interlock.errors import (
     EngineUnavailable,
     InterlockError,

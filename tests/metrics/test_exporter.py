@@ -17,9 +17,9 @@ import pytest
 import interlock
 from interlock import Retry
 from interlock.cli import main
-from interlock.engine.client import Client, connect
-from interlock.engine.operator import Operator
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client, connect
 from interlock.metrics.exporter import Exporter
 from interlock.queue_figures import QUEUE_FAMILIES
 from tests.hub.servers import free_port, redis_server

@@ -65,10 +65,10 @@ def test_a_module_that_was_changed_by_hand_is_found(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["faces.py", "--check"])
     monkeypatch.setattr(faces, "ROOT", tmp_path)
-    for folder in ("aio.py", "aio_lease.py", "aio_table.py"):
-        place = tmp_path / faces.ENGINE / folder
+    for folder in ("aio_queue.py", "aio_lease.py", "aio_table.py"):
+        place = tmp_path / faces.CLIENT / folder
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(SOURCE)
-    (tmp_path / faces.ENGINE / "queue.py").write_text("# mine\n")
+    (tmp_path / faces.CLIENT / "queue.py").write_text("# mine\n")
     assert faces.main() == 1
-    assert "engine/queue.py" in capsys.readouterr().err
+    assert "client/faces/queue.py" in capsys.readouterr().err

@@ -24,8 +24,12 @@ def test_no_walk_is_over_its_limit() -> None:
     assert [one for one in told if one["fault"]] == []
     assert code == 0
     put = next(one for one in told if one["name"] == "put on an engine")
-    assert put["entries"][0] == "engine/queue.py"
-    assert {"engine/handle.py", "engine/wire.py", "engine/call.py"} < set(put["entries"])
+    assert put["entries"][0] == "client/faces/queue.py"
+    assert {
+        "client/requests/queue_handle.py",
+        "client/wire/messages.py",
+        "client/connection/call.py",
+    } < set(put["entries"])
 
 
 def test_a_walk_over_its_limit_is_told(

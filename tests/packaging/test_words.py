@@ -10,7 +10,7 @@ import pytest
 
 from interlock.app.job import JobState
 from interlock.cli import parser
-from interlock.engine import wire
+from interlock.client.wire import messages as wire
 from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
 from interlock.queue_figures import QUEUE_FAMILIES
 from interlock.worker.harness import TestWorker as Harness

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from interlock.cli import main
-from interlock.engine.client import connect
-from interlock.engine.operator import Operator
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import connect
 from interlock.errors import InterlockError
 from interlock.replay.measure import measure
 from interlock.replay.trace import Message, Trace

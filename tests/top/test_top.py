@@ -18,9 +18,9 @@ import interlock
 from interlock import Retry, connect
 from interlock.app import App
 from interlock.cli import main
-from interlock.engine.client import Client
-from interlock.engine.operator import Operator
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client
 from interlock.top.application import Top
 from interlock.top.board import Board
 from interlock.top.confirmation import Confirmation

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from interlock import KeyedExecutor, KeyedQueue, KeyedTaskGroup, connect
-from interlock.engine import wire
-from interlock.engine.client import Client
-from interlock.engine.handle import Handle
+from interlock.client.faces.client import Client
+from interlock.client.requests.queue_handle import Handle
+from interlock.client.wire import messages as wire
 from tests.unit.hostile import ALLOWED, UNSAID, VALUES, Hostile, Said, asked
 
 Put = Callable[[Any, str, Any], object]

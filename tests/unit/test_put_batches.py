@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock import KeyedQueue, connect
-from interlock.engine.client import Client
+from interlock.client.faces.client import Client
 
 Batch = Callable[..., list[int]]
 

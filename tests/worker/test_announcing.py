@@ -13,9 +13,9 @@ import pytest
 from interlock import EngineUnavailable, InterlockError, connect
 from interlock.app import App
 from interlock.cli import main, worker_directory
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.queue import RemoteQueue
 from interlock.metrics.exporter import Exporter
 from interlock.worker import announcement, announcing
 from tests.metrics.prometheus import samples

@@ -18,7 +18,7 @@ import redis
 import interlock
 from interlock import Reject, RetryAfter, current_lease
 from interlock.app import App, Handling
-from interlock.engine import consumer, handler_time
+from interlock.client.faces import consumer, handler_time
 from interlock.retry import Retry
 from interlock.worker.audit import Audit
 from tests.hub.servers import redis_server

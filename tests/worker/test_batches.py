@@ -10,8 +10,8 @@ import pytest
 
 from interlock import current_lease
 from interlock.app import App
-from interlock.engine import handler_time
-from interlock.engine.handler_time import AHEAD, MOST, MOST_LEASED, QUICK, SPAN, HandlerTime
+from interlock.client.faces import handler_time
+from interlock.client.faces.handler_time import AHEAD, MOST, MOST_LEASED, QUICK, SPAN, HandlerTime
 from tests.worker.workers import wait_for
 
 

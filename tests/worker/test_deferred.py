@@ -21,7 +21,7 @@ from interlock import (
     connect,
     current_lease,
 )
-from interlock.engine.wire import micros
+from interlock.client.wire.messages import micros
 from interlock.testing import ManualClock
 from tests.worker import deferring
 from tests.worker.workers import PATIENCE, wait_for
@@ -251,6 +251,6 @@ def test_a_call_of_an_executor_comes_back() -> None:
 
 
 def test_a_delay_is_told_in_whole_microseconds() -> None:
-    from interlock.engine import wire
+    from interlock.client.wire import messages as wire
 
     assert wire.deferring(3, 4, 0.25) == ("DEFER", 3, 4, micros(0.25))

@@ -12,7 +12,7 @@ import pytest
 
 from interlock import Reject, RetryAfter
 from interlock.app import App
-from interlock.engine import handler_time
+from interlock.client.faces import handler_time
 from interlock.retry import Retry
 from interlock.worker import meter
 from interlock.worker.batch_runner import BatchRun

@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 from interlock.app import App, Handling
-from interlock.engine import handler_time
+from interlock.client.faces import handler_time
 from tests.unit.raised import POLICY, RAISED, check, throw
 from tests.worker import thrower
 from tests.worker.workers import wait_for

@@ -16,7 +16,7 @@ from interlock import current_lease
 from interlock.app import App
 from interlock.app.timetable.keeper import Keeper
 from interlock.cli import main
-from interlock.engine.library import Library
+from interlock.client.lua.library import Library
 from tests.hub.servers import redis_server
 from tests.worker import clocked
 from tests.worker.workers import Workers, wait_for

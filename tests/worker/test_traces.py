@@ -268,7 +268,7 @@ def test_an_engine_that_does_not_explain_loses_no_span(
     def refused(*_: object, **__: object) -> None:
         raise InterlockError("no right to read")
 
-    monkeypatch.setattr("interlock.engine.operator.Operator.explain", refused)
+    monkeypatch.setattr("interlock.client.admin.operator.Operator.explain", refused)
     asking = Traced(ALWAYS_ON, explain=True)
 
     @asking.app.task(keys="a:{n}")

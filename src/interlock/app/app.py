@@ -28,7 +28,7 @@ from interlock.errors import EngineUnavailable
 from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
-    from interlock.engine.declared import DeclaredOptions
+    from interlock.client.wire.functions import DeclaredOptions
     from interlock.worker.harness import TestWorker
     from interlock.worker.worker import Beside, Worker
 
@@ -569,7 +569,7 @@ class App:
         """Return a separate handle, which can be closed without the others."""
         with self._lock:
             if self._client is None:
-                from interlock.engine.client import connect
+                from interlock.client.faces.client import connect
 
                 check_engine(self._named() or "memory://")
                 # A named engine in memory reports unhandled messages itself.

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from interlock.engine.declared import DeclaredOptions
+    from interlock.client.wire.functions import DeclaredOptions
 
 
 def checked(queues: Mapping[str, DeclaredOptions]) -> dict[str, DeclaredOptions]:
     """Return the options of an app's queues, or raise what is wrong with them."""
-    from interlock.engine import declaration
-    from interlock.engine.declared import DeclaredOptions
+    from interlock.client.wire import declaration
+    from interlock.client.wire.functions import DeclaredOptions
 
     if not isinstance(queues, Mapping):
         raise TypeError(f"App(): queues is {type(queues).__name__}; allowed: a dict of dicts")

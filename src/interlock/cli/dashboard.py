@@ -92,8 +92,8 @@ def settings_of(given: argparse.Namespace) -> tuple[Settings, str]:
 
     Raises ValueError for invalid settings, OSError if the token cannot be read.
     """
+    from interlock.client import url as urls
     from interlock.dashboard.settings import Settings, is_loopback
-    from interlock.engine import url as urls
 
     url: str = given.url or os.environ.get("INTERLOCK_URL") or ""
     if not url:

@@ -68,9 +68,9 @@ def run(given: argparse.Namespace) -> int:
 def serve(url: str, given: argparse.Namespace) -> int:
     """Serve the engine's metrics there until a signal."""
     from interlock.cli.metrics_server import serving
-    from interlock.engine.client import connect
-    from interlock.engine.operator import Operator
-    from interlock.engine.server import Server
+    from interlock.client.admin.operator import Operator
+    from interlock.client.admin.server import Server
+    from interlock.client.faces.client import connect
     from interlock.explanation import JsonFormatter, PrintableFormatter
     from interlock.metrics.exporter import Exporter
     from interlock.metrics.pages import Pages

@@ -46,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
     from interlock.top.board import Board
 
     def show(operator: object) -> int:
-        from interlock.engine.operator import Operator
+        from interlock.client.admin.operator import Operator
 
         assert isinstance(operator, Operator)
         # Checked before the screen changes: errors in the address are printed plainly.

@@ -18,7 +18,7 @@ from interlock.cli.tables import printable, table
 from interlock.cli.worker_stacks import as_text
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 WORDS = ("list", "stacks", "drain")
 FLAGS = (
@@ -80,7 +80,7 @@ def list_all(operator: Operator, given: argparse.Namespace) -> int:
 
 def workers(operator: Operator, queues: list[str]) -> list[Known]:
     """Return the workers of these queues, by their ids."""
-    from interlock.engine.request import Refused
+    from interlock.client.request import Refused
 
     names = [*dict.fromkeys([*queues, *operator.queues()])]
     found: dict[str, Known] = {}

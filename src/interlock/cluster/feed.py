@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock import _core
+from interlock.client.url import parse, without_password
 from interlock.cluster.streams import (
     PositionLost,
     StreamDenied,
@@ -25,7 +26,6 @@ from interlock.cluster.streams import (
 )
 from interlock.cluster.streams.protocol import log_name
 from interlock.cluster.streams.redis import log_key
-from interlock.engine.url import parse, without_password
 
 logger = logging.getLogger("interlock.cluster")
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import interlock
 from interlock import _core
+from interlock.client.rows.announcements import Announcement, Role
 from interlock.cluster.membership import ANNOUNCED, Membership, machine
 from interlock.cluster.metrics import database_lines, link_lines, node_lines
 from interlock.cluster.pacing import pace
 from interlock.cluster.pages import Standing
 from interlock.cluster.settings import NodeSettings
-from interlock.engine.announcements import Announcement, Role
 
 logger = logging.getLogger("interlock.cluster")
 RESTS = 1.5

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from interlock.engine.announcements import Announcement, announce, announcements, withdraw
-from interlock.engine.client import Client
+from interlock.client.faces.client import Client
+from interlock.client.rows.announcements import Announcement, announce, announcements, withdraw
 from interlock.errors import EngineUnavailable, InterlockError
 
 logger = logging.getLogger("interlock.cluster")

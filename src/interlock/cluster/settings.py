@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from interlock.client.rows.announcements import check_name
 from interlock.cluster.peers import Peers
 from interlock.cluster.rules import TOMBSTONE_AGE
-from interlock.engine.announcements import check_name
 from interlock.retry import seconds
 from interlock.table.row import Row
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock import _core
+from interlock.client.rows.announcements import Announcement
 from interlock.cluster.figures import NodeFigures
 from interlock.cluster.membership import Membership
 from interlock.cluster.peers import broken
 from interlock.cluster.reply import array, bulk, error
 from interlock.cluster.settings import NodeSettings
-from interlock.engine.announcements import Announcement
 from interlock.errors import InterlockError
 from interlock.hub.client import Client
 from interlock.hub.resp import ProtocolError, ReplyError

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.app import envelope
-from interlock.engine.operator import Operator
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
 from interlock.errors import InterlockError, PayloadError
 from interlock.worker.tasks import NotHere
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.app.app import App
 from interlock.app.middleware import Handling, Middleware, Sending
+from interlock.client import url as urls
 from interlock.contrib.afterwards import Afterwards
 from interlock.contrib.predecessors import Predecessor, Predecessors
-from interlock.engine import url as urls
 from interlock.errors import Reject, RetryAfter
 from interlock.explanation import key_names
 from interlock.installation import needs

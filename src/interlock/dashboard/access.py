@@ -8,12 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.queue_counts import QueueCounts
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import Client
 from interlock.dashboard.refusal import Refusal
 from interlock.dashboard.watcher import Watcher
-from interlock.engine.client import Client
-from interlock.engine.operator import Operator
-from interlock.engine.queue_counts import QueueCounts
-from interlock.engine.server import Server
 
 P = ParamSpec("P")
 R = TypeVar("R")

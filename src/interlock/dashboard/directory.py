@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.operator import Operator
-from interlock.engine.request import Refused
+from interlock.client.admin.operator import Operator
+from interlock.client.request import Refused
 
 if TYPE_CHECKING:
-    from interlock.engine.queue_counts import QueueCounts
-    from interlock.engine.worker_directory import Announced
+    from interlock.client.admin.queue_counts import QueueCounts
+    from interlock.client.wire.worker_directory import Announced
 
 MOST = 2_000
 """Maximum workers that are shown."""

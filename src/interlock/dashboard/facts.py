@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from interlock.client.admin.server import _asked
+from interlock.client.request import Argument, Request
+from interlock.client.wire import admin as wire_queue
 from interlock.dashboard.refusal import of
-from interlock.engine import wire_queue
-from interlock.engine.request import Argument, Request
-from interlock.engine.server import _asked
 from interlock.errors import EngineUnavailable, InterlockError
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
-    from interlock.engine.session import Session
+    from interlock.client.admin.operator import Operator
+    from interlock.client.session import Session
 
 
 def facts(operator: Operator) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from interlock.client import url as urls
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.connection.call import Engine
+from interlock.client.faces.client import Client
 from interlock.dashboard.access import Access
 from interlock.dashboard.facts import ask, facts
 from interlock.dashboard.refusal import Refusal, is_stranger
 from interlock.dashboard.sessions import INTERVAL, Brake, Session, Sessions
 from interlock.dashboard.settings import Settings
-from interlock.engine import url as urls
-from interlock.engine.call import Engine
-from interlock.engine.client import Client
-from interlock.engine.operator import Operator
-from interlock.engine.server import Server
 from interlock.errors import EngineUnavailable, InterlockError
 
 TRIES = 2

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock.app.timetable import timer
+from interlock.client.admin.operator import Operator
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.facts import ask, facts, info
-from interlock.engine.operator import Operator
 from interlock.hub import introspection
 
 if TYPE_CHECKING:
-    from interlock.engine.queue_counts import QueueCounts
+    from interlock.client.admin.queue_counts import QueueCounts
 
 TIMERS = 1_000
 """Maximum timetable entries that are shown."""

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, get_args
 
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.queue_counts import QueueCounts
+from interlock.client.wire.failures import error_group
+from interlock.client.wire.records import Stored
 from interlock.dashboard import payload
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
-from interlock.engine.failures import error_group
-from interlock.engine.operator import Operator
-from interlock.engine.queue_counts import QueueCounts
-from interlock.engine.records import Stored
 from interlock.explanation import ExplainNode, Explanation, key_names
 from interlock.message import State
 

@@ -7,15 +7,15 @@ import contextlib
 import time
 from typing import Any, Literal
 
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.task_keys import ask_workers
+from interlock.client.request import Argument
+from interlock.client.wire.records import NewKeys, Stored
 from interlock.dashboard import payload
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.messages import Keep, anchor, matching
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
-from interlock.engine.operator import Operator
-from interlock.engine.records import NewKeys, Stored
-from interlock.engine.request import Argument
-from interlock.engine.task_keys import ask_workers
 from interlock.limits import MAX_KEY_BYTES, MAX_KEYS_ON_REDIS
 
 THEN = ("retry", "hold", "dead", "skip")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from interlock import audit
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.queue_counts import QueueCounts
+from interlock.client.request import Argument, Refused
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.facts import facts
 from interlock.dashboard.refusal import Refusal, is_stranger, of
-from interlock.engine.operator import Operator
-from interlock.engine.queue_counts import QueueCounts
-from interlock.engine.request import Argument, Refused
 from interlock.errors import InterlockError
 from interlock.explanation import key_names
 from interlock.roots import Roots

@@ -19,9 +19,9 @@ from interlock.errors import EngineUnavailable, InterlockError
 from interlock.explanation import key_names
 
 if TYPE_CHECKING:
+    from interlock.client.admin.operator import Operator
+    from interlock.client.wire.events import Events
     from interlock.dashboard.access import Access
-    from interlock.engine.events import Events
-    from interlock.engine.operator import Operator
 
 _log = logging.getLogger("interlock.dashboard")
 

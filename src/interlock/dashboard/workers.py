@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from interlock.client.admin.operator import Operator
 from interlock.dashboard.call import Call, Route
 from interlock.dashboard.directory import all_workers, told
 from interlock.dashboard.paths import decoded
 from interlock.dashboard.refusal import Refusal
-from interlock.engine.operator import Operator
 
 
 async def workers(call: Call) -> list[dict[str, Any]]:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 
-from interlock.engine import wire_queue, worker_directory
-from interlock.engine.operator import Operator
-from interlock.engine.queue_counts import QueueCounts
-from interlock.engine.request import Refused
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.queue_counts import QueueCounts
+from interlock.client.request import Refused
+from interlock.client.wire import admin as wire_queue
+from interlock.client.wire import worker_directory
 from interlock.errors import InterlockError
 from interlock.explanation import key_text
 from interlock.limits import MAX_WALKED

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from interlock.app import envelope
-from interlock.engine.operator import Operator
-from interlock.engine.queue_counts import QueueCounts
-from interlock.engine.records import Letter, Stored
-from interlock.engine.request import Refused
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.queue_counts import QueueCounts
+from interlock.client.request import Refused
+from interlock.client.wire.records import Letter, Stored
 from interlock.errors import PayloadError
 from interlock.roots import Roots
 from interlock.worker.tasks import UnknownVersion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from interlock.engine import handler_time
+from interlock.client.faces import handler_time
 from interlock.worker.batch_runner import BatchEvents, BatchRun, BatchRunner, BatchThread, Returned
 from interlock.worker.execution import RELEASED, Execution
 from interlock.worker.source import Call, Source, SourceState, count_outcome

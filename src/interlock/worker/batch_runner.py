@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from interlock import forks
-from interlock.engine import batch as batches
-from interlock.engine import handler_time, wire
-from interlock.engine.batch import END, BatchProgress, LeasedBatch
+from interlock.client.faces import batch as batches
+from interlock.client.faces import handler_time
+from interlock.client.faces.batch import END, BatchProgress, LeasedBatch
+from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
@@ -31,7 +32,7 @@ from interlock.worker.tasks import HEAD, TASK_AT, NotHere, Tasks, head
 from interlock.worker.thread_pool import Runner
 
 if TYPE_CHECKING:
-    from interlock.engine.handler_time import HandlerTime
+    from interlock.client.faces.handler_time import HandlerTime
     from interlock.worker.audit import Audit
     from interlock.worker.recorder import Recorder
 

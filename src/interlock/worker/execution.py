@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from interlock import consumer, forks
-from interlock.engine import wire
+from interlock.client.wire import messages as wire
 from interlock.errors import PayloadError
 from interlock.explanation import key_names
 from interlock.failure import EXPIRED, Expired, text_of
@@ -22,7 +22,7 @@ from interlock.message import _current
 from interlock.retry import Retry
 
 if TYPE_CHECKING:
-    from interlock.engine.batch import LeasedBatch
+    from interlock.client.faces.batch import LeasedBatch
     from interlock.worker.source import Source
 
 __all__ = [

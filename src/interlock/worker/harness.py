@@ -7,12 +7,12 @@ import random
 from typing import Any, Self
 
 from interlock import _core
-from interlock.engine import batch as batches
-from interlock.engine.batch import LeasedBatch
-from interlock.engine.call import Engine
-from interlock.engine.client import Client
-from interlock.engine.transport.memory import MemoryEngine
-from interlock.engine.url import parse
+from interlock.client.connection.call import Engine
+from interlock.client.faces import batch as batches
+from interlock.client.faces.batch import LeasedBatch
+from interlock.client.faces.client import Client
+from interlock.client.transport.memory_link import MemoryEngine
+from interlock.client.url import parse
 from interlock.errors import PayloadError, Reject, RetryAfter
 from interlock.failure import Expired
 from interlock.retry import Seconds

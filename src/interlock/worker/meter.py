@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine import wire
+from interlock.client.wire import messages as wire
 
 if TYPE_CHECKING:
-    from interlock.engine.batch import LeasedBatch
+    from interlock.client.faces.batch import LeasedBatch
     from interlock.worker.batch_runner import BatchRun
     from interlock.worker.execution import Execution, Outcome, TaskLease
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine import handler_time
+from interlock.client.faces import handler_time
 from interlock.worker.batch_lending import BatchLending
 from interlock.worker.batch_runner import BatchRun, BatchRunner, Returned
 from interlock.worker.execution import Execution, Outcome, details, failure

@@ -16,8 +16,8 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from interlock.engine import result_wait
-from interlock.engine.result_wait import ResultWait
+from interlock.client.requests import result_wait
+from interlock.client.requests.result_wait import ResultWait
 from interlock.errors import WouldDeadlock
 from interlock.failure import text_of
 from interlock.frames import frame_of, stack_text

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from interlock.engine.result_wait import ResultWait
+from interlock.client.requests.result_wait import ResultWait
 from interlock.errors import InterlockError, WouldDeadlock
 from interlock.failure import text_of
 from interlock.worker.execution import Execution, Outcome, details, failure

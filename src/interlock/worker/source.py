@@ -15,16 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from interlock.engine import batch as batches
-from interlock.engine import wire
-from interlock.engine.batch import LeasedBatch
+from interlock.client.faces import batch as batches
+from interlock.client.faces.batch import LeasedBatch
+from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.failure import text_of
 from interlock.message import Kind
 from interlock.worker.execution import Outcome, TaskLease, details
 
 if TYPE_CHECKING:
-    from interlock.engine.renewal import LeaseRenewer
+    from interlock.client.requests.lease_renewal import LeaseRenewer
     from interlock.worker.meter import Meter
 
 __all__ = [

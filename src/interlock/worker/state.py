@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.handler_time import HandlerTime
+from interlock.client.faces.handler_time import HandlerTime
 from interlock.message import Kind
 from interlock.retry import Retry
 from interlock.worker.execution import (
@@ -34,7 +34,7 @@ from interlock.worker.tasks import NotHere, Tasks
 from interlock.worker.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
-    from interlock.engine.batch import LeasedBatch
+    from interlock.client.faces.batch import LeasedBatch
     from interlock.worker.audit import Audit
     from interlock.worker.batch_runner import BatchRun, BatchRunner
     from interlock.worker.recorder import Recorder

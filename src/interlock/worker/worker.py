@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from interlock import _core
-from interlock.engine.result_wait import Taker
+from interlock.client.requests.result_wait import Taker
 from interlock.errors import InterlockError, WorkerBroken
 from interlock.failure import text_of
 from interlock.message import Kind

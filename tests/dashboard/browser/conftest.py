@@ -16,8 +16,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import interlock
-from interlock.engine.client import Client, connect
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import Client, connect
+from interlock.client.faces.queue import RemoteQueue
 from interlock.retry import Retry
 from tests.dashboard.browser.site import Site
 from tests.hub.servers import missing, needs_hub, redis_server

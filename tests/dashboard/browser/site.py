@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 
 T = TypeVar("T", bound=Callable[..., None])
 

@@ -13,10 +13,10 @@ from playwright.sync_api import Page, expect
 
 import interlock
 from interlock import App, Retry
-from interlock.engine.client import connect
-from interlock.engine.operator import Operator
-from interlock.engine.queue import RemoteQueue
-from interlock.engine.server import Server
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import connect
+from interlock.client.faces.queue import RemoteQueue
 from interlock.hub import passwords
 from tests.dashboard.browser.conftest import dashboard
 from tests.dashboard.browser.site import Site, each_engine

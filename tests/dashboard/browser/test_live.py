@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from interlock.engine.client import connect
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.client import connect
+from interlock.client.faces.queue import RemoteQueue
 from tests.dashboard.browser.site import Site
 
 LONG = bool(os.environ.get("INTERLOCK_BROWSER"))

@@ -10,7 +10,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 from interlock import App, Retry
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 from tests.dashboard.browser.site import Site, announced, each_engine
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import interlock
 from interlock import Retry
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.queue import RemoteQueue
 
 QUEUE = "transfers"
 RETRY = Retry(attempts=None, first=0.02, factor=1.5, longest=0.2)

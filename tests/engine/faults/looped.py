@@ -9,7 +9,7 @@ from typing import Any
 
 import interlock
 from interlock import EngineUnavailable, LeaseLost
-from interlock.engine.aio_lease import AsyncRemoteLease
+from interlock.client.faces.aio_lease import AsyncRemoteLease
 from tests.engine.faults.bank import Bank, Stale, operation
 from tests.engine.faults.job import Job
 from tests.engine.faults.lines import Log, begun

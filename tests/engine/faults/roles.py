@@ -13,8 +13,8 @@ from typing import Any
 
 import interlock
 from interlock import EngineUnavailable, LeaseLost
-from interlock.engine.lease import RemoteLease
-from interlock.engine.queue import RemoteQueue
+from interlock.client.faces.lease import RemoteLease
+from interlock.client.faces.queue import RemoteQueue
 from tests.engine.faults.bank import Bank, Operation, Stale, names, operation
 from tests.engine.faults.job import Job
 from tests.engine.faults.lines import Line, Log, begun, read

@@ -12,15 +12,15 @@ from interlock import _core
 from interlock.app.timetable import timer as timers
 from interlock.app.timetable.entry import MOST, Entry, moment
 from interlock.app.timetable.timer import Timer
-from interlock.engine import batch as batches
-from interlock.engine import wire
-from interlock.engine.batch import LeasedBatch
+from interlock.client.faces import batch as batches
+from interlock.client.faces.batch import LeasedBatch
+from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, Full, ShutDown
 from interlock.retry import Retry
 
 if TYPE_CHECKING:
-    from interlock.engine.queue import RemoteQueue
-    from interlock.engine.records import Stored
+    from interlock.client.faces.queue import RemoteQueue
+    from interlock.client.wire.records import Stored
 
 __all__ = ["Keeper"]
 

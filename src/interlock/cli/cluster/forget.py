@@ -10,7 +10,7 @@ from interlock.cli.cluster.subcommand import Cluster, Refusal, Unanswered, ask, 
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
-    from interlock.engine.announcements import Announcement
+    from interlock.client.rows.announcements import Announcement
 
 
 def add_to(commands: Any) -> None:

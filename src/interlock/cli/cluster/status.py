@@ -20,7 +20,7 @@ from interlock.cli.cluster.subcommand import (
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.announcements import Announcement
+    from interlock.client.rows.announcements import Announcement
 
 Told = tuple["Announcement", "dict[str, Any] | Refusal"]
 

@@ -17,8 +17,8 @@ from interlock.cli.tables import printable
 from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
-    from interlock.engine.announcements import Announcement
-    from interlock.engine.client import Client
+    from interlock.client.faces.client import Client
+    from interlock.client.rows.announcements import Announcement
     from interlock.hub.client import Client as NodeClient
     from interlock.hub.url import Address
 
@@ -59,7 +59,7 @@ class Cluster:
 
     def nodes(self) -> list[Announcement]:
         """Return the nodes that are announced, by data centre and id."""
-        from interlock.engine.announcements import announcements
+        from interlock.client.rows.announcements import announcements
 
         found = announcements(self._client, self.name)
         return sorted(found, key=lambda one: (one.dc, one.id))
@@ -159,7 +159,7 @@ def declare(
 
 def ask(given: argparse.Namespace, work: Work) -> int:
     """Run `work` and return its exit code; print errors."""
-    from interlock.engine.client import connect
+    from interlock.client.faces.client import connect
     from interlock.errors import InterlockError
 
     url = given.url or os.environ.get("INTERLOCK_URL") or ""

@@ -25,7 +25,7 @@ from interlock.cli.queue.subcommand import declare, emit, failed, on_queue
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 EXEC = Flag("--exec", "shell command to run at the barrier's turn", "CMD")
 WAIT = Flag("--wait", "give up after S seconds and cancel the barrier", "S", seconds)
@@ -63,7 +63,7 @@ class Turn:
     def run(self) -> int:
         """Put the barrier, wait for its turn and handle it; return the exit code."""
         # Not for `--help` of the other subcommands.
-        from interlock.engine.wire import Message
+        from interlock.client.wire.messages import Message
 
         options = ("BARRIER", 1, "ATTEMPTS", 1, "THEN", "hold", "PRIORITY", 100)
         self._id = self._operator.put(self._queue, Message(PAYLOAD, options=options)).id
@@ -121,7 +121,7 @@ class Turn:
         return show.command(self._given, "explain", self._queue, str(self._id))
 
     def _lease(self) -> bool:
-        from interlock.engine import wire
+        from interlock.client.wire import messages as wire
 
         leased = self._operator.lease(self._queue, LEASE, "keyed")
         for message in leased.messages:
@@ -170,7 +170,7 @@ class Turn:
 
     def _settle(self, error: str = "") -> bool:
         """Settle our lease, or the held message; with an error as a failure."""
-        from interlock.engine import wire
+        from interlock.client.wire import messages as wire
 
         if self._token:
             lease = self._token, self._id

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from interlock.cli.queue import show
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
-    from interlock.engine.records import Stored
+    from interlock.client.admin.operator import Operator
+    from interlock.client.wire.records import Stored
     from interlock.explanation import ExplainNode
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from interlock.cli.queue.show import as_json, from_json
-from interlock.engine.failures import Failure, Failures
-from interlock.engine.records import Stored
+from interlock.client.wire.failures import Failure, Failures
+from interlock.client.wire.records import Stored
 
 Line = dict[str, Any]
 

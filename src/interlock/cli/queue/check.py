@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.queue.subcommand import BROKEN, ask, declare, emit
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 
 def add_to(commands: Any) -> None:

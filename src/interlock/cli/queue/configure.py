@@ -9,8 +9,8 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, declare, emit, failed
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
-    from interlock.engine.request import Argument
+    from interlock.client.admin.operator import Operator
+    from interlock.client.request import Argument
 
 FLAGS = {
     "maxsize": Flag("--maxsize", "maximum unsettled messages, including leased; 0: unlimited", "N"),
@@ -61,7 +61,7 @@ def configure(given: argparse.Namespace) -> int:
         return BAD_INPUT
 
     def work(operator: Operator) -> int:
-        from interlock.engine.declaration import NAMED, shown
+        from interlock.client.wire.declaration import NAMED, shown
 
         before = operator.options(given.queue)
         after = operator.change_options(given.queue, changed) if changed else before
@@ -81,8 +81,8 @@ def configure(given: argparse.Namespace) -> int:
 
 def pairs(named: dict[str, str]) -> dict[str, Argument]:
     """Return the names and values on the wire of options as they were typed."""
-    from interlock.engine import declaration
-    from interlock.engine.declared import OPTIONS, POLICY
+    from interlock.client.wire import declaration
+    from interlock.client.wire.functions import OPTIONS, POLICY
     from interlock.retry import Retry
 
     values: dict[str, Any] = {name: typed(name, text) for name, text in named.items()}
@@ -115,7 +115,7 @@ def typed(name: str, text: str) -> object:
 
 def show(queue: str, old: dict[str, Any], new: dict[str, Any], named: dict[str, str]) -> None:
     """Print a line for each option: the named ones, or all."""
-    from interlock.engine.declaration import word
+    from interlock.client.wire.declaration import word
 
     if not named:
         print(queue)

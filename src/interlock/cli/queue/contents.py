@@ -14,9 +14,9 @@ from interlock.cli.queue.subcommand import count, declare, emit_all, failed, mes
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.failures import Failure
-    from interlock.engine.operator import Operator
-    from interlock.engine.records import Stored
+    from interlock.client.admin.operator import Operator
+    from interlock.client.wire.failures import Failure
+    from interlock.client.wire.records import Stored
     from interlock.explanation import ExplainNode
 
 STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")

@@ -22,11 +22,11 @@ from interlock.cli.queue.subcommand import (
     on_queue,
 )
 from interlock.cli.tables import printable, table
-from interlock.engine.failures import error_group
+from interlock.client.wire.failures import error_group
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
-    from interlock.engine.records import Letter, Stored
+    from interlock.client.admin.operator import Operator
+    from interlock.client.wire.records import Letter, Stored
 
     M = TypeVar("M", Letter, Stored)
 

@@ -13,8 +13,8 @@ from interlock.cli.queue.subcommand import BAD_INPUT, emit, failed
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
-    from interlock.engine.records import NewKeys
+    from interlock.client.admin.operator import Operator
+    from interlock.client.wire.records import NewKeys
 
 FLAGS = (
     Flag("--args", "edit: the arguments of the call, a JSON list", "JSON"),
@@ -77,9 +77,9 @@ def _keys(
     operator: Operator, given: argparse.Namespace, edited: bytes
 ) -> tuple[NewKeys | None, str]:
     """Return the keys of the edited message and their source; or None and the reason."""
+    from interlock.client.admin.task_keys import ask_workers
+    from interlock.client.wire.records import NewKeys
     from interlock.dashboard.payload import task_of
-    from interlock.engine.records import NewKeys
-    from interlock.engine.task_keys import ask_workers
 
     if _states(given):
         names = (given.new_key or (), given.new_shared or ())
@@ -98,7 +98,7 @@ def _of_app(reference: str, edited: bytes) -> NewKeys:
     import sys
 
     from interlock.app.app import App
-    from interlock.engine.records import NewKeys
+    from interlock.client.wire.records import NewKeys
     from interlock.errors import InterlockError
     from interlock.worker.app_reference import NoApp, load
     from interlock.worker.tasks import NotHere

@@ -14,7 +14,7 @@ from interlock.cli.queue.called import Called
 from interlock.cli.queue.subcommand import count, declare, emit, failed, on_queue
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
     from interlock.explanation import ExplainNode, Explanation
 
 KEY = Flag("--key", "explain this key instead of a message", "KEY")

@@ -14,8 +14,8 @@ from interlock.cli.queue.subcommand import BROKEN, count, declare, escaped, fail
 from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
-    from interlock.engine.records import Stored
+    from interlock.client.admin.operator import Operator
+    from interlock.client.wire.records import Stored
 
 MOVE = Flag("--move", "first seal and pause the queue, and wait until nothing is leased")
 DRAIN = Flag("--drain", "wait until nothing is leased, at most S seconds", "S", seconds)

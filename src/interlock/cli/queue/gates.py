@@ -11,7 +11,7 @@ from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 
 NEW = Flag("--new", "even if the queue does not exist yet")

@@ -12,7 +12,7 @@ from interlock.cli.queue.subcommand import count
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
-    from interlock.engine.records import Stored
+    from interlock.client.wire.records import Stored
 
 
 def text(queue: str, id: int) -> str:

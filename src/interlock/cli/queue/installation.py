@@ -9,7 +9,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import ask, declare, emit
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 REPLACE = Flag("--replace", "also replace the library of a newer release")
 

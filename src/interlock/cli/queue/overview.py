@@ -20,7 +20,7 @@ from interlock.cli.queue.subcommand import (
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 
 def add_to(commands: Any) -> None:
@@ -130,7 +130,7 @@ def summary(queue: str, counts: dict[str, int]) -> str:
 
 def age(counts: dict[str, int], name: str) -> float:
     """Return the age in seconds of the oldest waiting message in this count; 0: none waits."""
-    from interlock.engine import wire_queue
+    from interlock.client.wire import admin as wire_queue
 
     return wire_queue.age(counts, name)
 

@@ -12,7 +12,7 @@ from interlock.cli.queue.subcommand import count, declare, emit, on_queue
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 DEAD = Flag("--dead", "discard the dead letters instead")
 KEY = Flag("--key", "only those that have this key", "KEY")

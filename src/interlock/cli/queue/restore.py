@@ -24,8 +24,8 @@ from interlock.errors import EngineUnavailable, Full, InterlockError, OptionsMis
 from interlock.limits import MAX_BATCH_KEYS
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
-    from interlock.engine.records import Stored
+    from interlock.client.admin.operator import Operator
+    from interlock.client.wire.records import Stored
 
 SKIP_DEAD = Flag("--skip-dead", "leave out the dead letters")
 FILE = Flag("--file", "read this file instead of standard input", "FILE")
@@ -60,7 +60,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     from interlock.cli.queue import carried
-    from interlock.engine.records import Stored
+    from interlock.client.wire.records import Stored
 
     # A truncated or changed file is refused before the first put.
     head, *rest = carried.read(file)

@@ -12,7 +12,7 @@ from interlock.cli.queue.subcommand import declare, emit, on_queue
 from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
     from interlock.roots import Root, Roots
 
 LIMIT = Flag("--limit", "maximum number to name (10)", "N", positive, 10)

@@ -11,7 +11,7 @@ from interlock.cli.queue.confirmation import YES, refused
 from interlock.cli.queue.subcommand import BROKEN, count, declare, emit, failed, on_queue
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 THEN = Flag(
     "--then",

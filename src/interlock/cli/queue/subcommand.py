@@ -16,7 +16,7 @@ from interlock.explanation import printable_json
 from interlock.limits import MAX_NAME
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Work = Callable[["Operator"], int]
@@ -76,10 +76,10 @@ def message_id(text: str) -> int:
 def ask(given: argparse.Namespace, work: Work) -> int:
     """Return the result of `work`, or print the error that stopped it and return the exit code."""
     from interlock import audit
-    from interlock.engine.client import connect
-    from interlock.engine.operator import Operator
-    from interlock.engine.refusals import is_advised
-    from interlock.engine.server import Server
+    from interlock.client.admin.operator import Operator
+    from interlock.client.admin.server import Server
+    from interlock.client.connection.refusals import is_advised
+    from interlock.client.faces.client import connect
     from interlock.errors import EngineUnavailable, InterlockError
 
     url = address(given)
@@ -159,7 +159,7 @@ def on_queue(given: argparse.Namespace, work: Work) -> int:
 
 def explained(error: str) -> str:
     """Return the server's error, with advice if the error is not plain."""
-    from interlock.engine.refusals import advised
+    from interlock.client.connection.refusals import advised
 
     for part, advice in ADVICE.items():
         if part in error:

@@ -16,7 +16,7 @@ from interlock.cli.queue.watch_all import CLEAR, RATED, fitted, rates_of, watch_
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
     from interlock.explanation import ExplainNode
 
 EVERY = Flag("--every", "refresh every S seconds (2)", "S", seconds, 2.0)

@@ -13,7 +13,7 @@ from interlock.cli.queue.subcommand import emit, emit_all
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
-    from interlock.engine.operator import Operator
+    from interlock.client.admin.operator import Operator
 
 Counts = dict[str, dict[str, int]]
 Rates = dict[str, dict[str, float]]

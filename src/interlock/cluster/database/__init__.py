@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from interlock._core import StateRules
+from interlock.client.url import without_password
 from interlock.cluster.database.protocol import (
     TIMEOUT,
     Database,
@@ -14,7 +15,6 @@ from interlock.cluster.database.protocol import (
     LogMark,
     SavedRow,
 )
-from interlock.engine.url import without_password
 
 __all__ = [
     "Database",

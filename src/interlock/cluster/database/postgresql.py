@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from interlock._core import StateRules
+from interlock.client.url import without_password
 from interlock.cluster.database.columns import KEY
 from interlock.cluster.database.layout import Layouts
 from interlock.cluster.database.postgresql_schema import Tables
@@ -23,7 +24,6 @@ from interlock.cluster.database.protocol import (
     LogMark,
     SavedRow,
 )
-from interlock.engine.url import without_password
 from interlock.installation import needs
 from interlock.table.schema import Schema
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from interlock import _core
+from interlock.client.url import without_password
 from interlock.cluster.streams.kafka_settings import LOG, READING, client_settings
 from interlock.cluster.streams.protocol import (
     ABSENT,
@@ -29,7 +30,6 @@ from interlock.cluster.streams.protocol import (
     log_name,
     seen,
 )
-from interlock.engine.url import without_password
 from interlock.installation import needs
 
 try:

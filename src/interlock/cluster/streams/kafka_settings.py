@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from interlock.engine.url import without_password
+from interlock.client.url import without_password
 
 LOG = {
     "message.timestamp.type": ("LogAppendTime", "the times of entries are Kafka's"),

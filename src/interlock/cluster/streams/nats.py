@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interlock import _core
+from interlock.client.url import without_password
 from interlock.cluster.streams.looped import Looped
 from interlock.cluster.streams.protocol import (
     ABSENT,
@@ -29,7 +30,6 @@ from interlock.cluster.streams.protocol import (
     StreamUnfit,
     log_name,
 )
-from interlock.engine.url import without_password
 from interlock.installation import needs
 
 nats: Any

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from interlock import _core
+from interlock.client.url import without_password
 from interlock.cluster.streams.looped import Looped
 from interlock.cluster.streams.protocol import (
     ABSENT,
@@ -34,7 +35,6 @@ from interlock.cluster.streams.protocol import (
     log_name,
     seen,
 )
-from interlock.engine.url import without_password
 from interlock.installation import needs
 
 aio_pika: Any

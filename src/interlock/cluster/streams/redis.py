@@ -15,6 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock import _core
+from interlock.client import url as urls
+from interlock.client.request import Refused
+from interlock.client.transport import redis_connection as transport
 from interlock.cluster.streams.protocol import (
     LEAST,
     Entry,
@@ -25,9 +28,6 @@ from interlock.cluster.streams.protocol import (
     StreamUnavailable,
     StreamUnfit,
 )
-from interlock.engine import url as urls
-from interlock.engine.request import Refused
-from interlock.engine.transport import connection as transport
 
 FIELD = b"e"
 _READ = 8 << 20

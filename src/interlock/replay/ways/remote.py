@@ -18,9 +18,9 @@ from interlock.replay.trace import Message
 from interlock.replay.ways.base import Job, Way, one_lane_a_key, run_threads
 
 if TYPE_CHECKING:
-    from interlock.engine.client import Client
-    from interlock.engine.queue import RemoteQueue
-    from interlock.engine.wire import Settlement
+    from interlock.client.faces.client import Client
+    from interlock.client.faces.queue import RemoteQueue
+    from interlock.client.wire.messages import Settlement
 
 
 def way(url: str) -> Way:
@@ -29,9 +29,9 @@ def way(url: str) -> Way:
     Raises ImportError if a dependency is not installed, ValueError if the URL is invalid,
     InterlockError if the engine does not answer.
     """
-    from interlock.engine.client import connect
-    from interlock.engine.operator import Operator
-    from interlock.engine.server import Server
+    from interlock.client.admin.operator import Operator
+    from interlock.client.admin.server import Server
+    from interlock.client.faces.client import connect
 
     with connect(url) as client:
         shown = client.url
@@ -43,7 +43,7 @@ def way(url: str) -> Way:
 
 def run(url: str, job: Job) -> None:
     """Handle every message that a thread leases, in a queue of this run."""
-    from interlock.engine.client import connect
+    from interlock.client.faces.client import connect
 
     with connect(url) as client:
         queue = client.queue(f"interlock-replay-{uuid.uuid4().hex}", int)
@@ -115,8 +115,8 @@ def batches(messages: Sequence[Message]) -> Iterator[list[int]]:
 
 
 def _remove(client: Client, name: str) -> None:
-    from interlock.engine.operator import Operator
-    from interlock.engine.server import Server
+    from interlock.client.admin.operator import Operator
+    from interlock.client.admin.server import Server
 
     # The engine may be the cause of the error.
     with suppress(InterlockError):

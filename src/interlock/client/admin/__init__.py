@@ -1,0 +1,1 @@
+"""An operator's requests: the queues of a whole server, whichever programs use them."""

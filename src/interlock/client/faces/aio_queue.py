@@ -1,0 +1,576 @@
+"""A queue on an engine, for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
+
+from interlock.client.faces.aio_lease import AsyncRemoteLease
+from interlock.client.faces.consumer import consume_async
+from interlock.client.requests.lease_state import RemoteLeaseBatch
+from interlock.client.requests.queue_handle import Handle
+from interlock.client.wire import messages as wire
+from interlock.client.wire.functions import DeclaredOptions, Durability
+from interlock.errors import InterlockError
+from interlock.explanation import Explanation
+from interlock.limits import MAX_WALKED
+from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
+from interlock.retry import Retry, Seconds
+from interlock.roots import Roots
+
+if TYPE_CHECKING:
+    # threads: from interlock.consumer import Consumer
+    # threads: from interlock.client.faces.aio_queue import AsyncRemoteQueue
+    from interlock.client.faces.aio_client import AsyncClient
+
+T = TypeVar("T")
+
+
+class AsyncRemoteQueue(Generic[T]):
+    # asyncio:
+    """The asyncio face of a ``RemoteQueue``: its methods, awaited.
+
+    Cancelling a waiting call loses nothing: messages that it leased meanwhile are returned.
+    """
+
+    # threads: """A queue on an engine: ``KeyedQueue`` for any number of processes.
+    # threads:
+    # threads: ``Client.queue`` makes it. Its calls mean the same as there; each calls the engine,
+    # threads: and raises ``EngineUnavailable`` if that does not answer within the client's timeout,
+    # threads: added to the call's own wait. Any thread may use it. ``aio`` is its asyncio face.
+    # threads: """
+    # both:
+
+    def __init__(self, client: AsyncClient, handle: Handle) -> None:
+        self._client = client
+        self._handle = handle
+        self._operations = handle.operations
+        self._sessions = client._sessions
+        self._run = client._sessions.run
+        self._retry = handle.retry
+
+    @property
+    def name(self) -> str:
+        """The queue's name on its engine."""
+        return self._handle.name
+
+    # threads: @property
+    # threads: def aio(self) -> AsyncRemoteQueue[T]:
+    # threads:     """The asyncio face of this queue."""
+    # threads:     from interlock.client.faces.aio_queue import AsyncRemoteQueue
+    # threads:
+    # threads:     return AsyncRemoteQueue(self._client.aio, self._handle)
+    # threads:
+    # -- In and out ---------------------------------------------------------------------------
+
+    async def put(
+        self,
+        payload: T,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,  # asyncio
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+        retry: Retry | None = None,
+        result_ttl: Seconds = 0,
+    ) -> int:
+        """Put a message and return its id; see ``KeyedQueue.put``.
+
+        Args:
+            retry: the message's own retry policy. Default: the queue's.
+            result_ttl: seconds for which its result is kept after settlement. Default 0: not at
+                all.
+
+        Raises:
+            Full: there was no room in time; or the engine is at its memory limit.
+            ShutDown: the queue is sealed, or this handle closed.
+            PayloadError: the payload cannot be encoded; nothing was put.
+            TypeError, ValueError: an argument is of a wrong type or out of its range; nothing was
+                put.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        block = True  # asyncio
+        done = await self._run(
+            self._handle, self._handle.put, "put()", payload, block, timeout,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0].id
+
+    async def put_known(
+        self,
+        payload: T,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,  # asyncio
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+        retry: Retry | None = None,
+        result_ttl: Seconds = 0,
+    ) -> Put:
+        """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
+        block = True  # asyncio
+        done = await self._run(
+            self._handle, self._handle.put, "put_known()", payload, block, timeout,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0]
+
+    async def put_nowait(
+        self,
+        payload: T,
+        *,
+        keys: Keys | None = None,
+        shared: Keys | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: str | None = None,
+        barrier: bool = False,
+        quiet: bool = False,
+        retry: Retry | None = None,
+        result_ttl: Seconds = 0,
+    ) -> int:
+        """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
+        done = await self._run(
+            self._handle, self._handle.put, "put_nowait()", payload, False, None,
+            keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+        )  # fmt: skip
+        return done[0].id
+
+    async def put_many(
+        self,
+        items: Iterable[T],
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,  # asyncio
+        keys: Keys | Callable[[T], Keys] | None = None,
+        shared: Keys | Callable[[T], Keys] | None = None,
+        priority: int = 0,
+        delay: Seconds = 0,
+        dedup: Callable[[T], str | None] | None = None,
+        quiet: bool = False,
+        each_keys: Iterable[Keys | None] | None = None,
+        each_shared: Iterable[Keys | None] | None = None,
+    ) -> list[int]:
+        """Put a batch in order, all of it or nothing; see ``KeyedQueue.put_many``.
+
+        Raises:
+            ValueError: the batch exceeds the bounds of the queue, 1,024 messages or 48 MiB of
+                encoded payloads; nothing was put.
+        """
+        block = True  # asyncio
+        done = await self._run(
+            self._handle, self._handle.put_many, items, block, timeout,
+            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared,
+        )  # fmt: skip
+        return [put.id for put in done]
+
+    async def get(
+        self,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,  # asyncio
+        kind: Kind = "any",
+    ) -> AsyncRemoteLease[T]:
+        """Take the next message; see ``KeyedQueue.get``.
+
+        Raises:
+            Empty: no message was ready in time.
+            ShutDown: the queue is sealed and nothing unsettled is left; or this handle is closed.
+            PayloadError: its payload is not of the queue's type; it was nacked.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        block = True  # asyncio
+        return (await self._leased("get()", 1, block, timeout, kind))[0]
+
+    async def get_nowait(self, *, kind: Kind = "any") -> AsyncRemoteLease[T]:
+        """Take as ``get``, without waiting: raise ``Empty`` immediately if no message is ready."""
+        return (await self._leased("get_nowait()", 1, False, None, kind))[0]
+
+    async def get_many(
+        self,
+        limit: int,
+        # threads: block: bool = True,
+        # threads: timeout: Seconds | None = None,
+        *,
+        timeout: Seconds | None = None,  # asyncio
+        kind: Kind = "any",
+    ) -> RemoteLeaseBatch[AsyncRemoteLease[T]]:
+        """Take at least one message, at most ``limit``, in one lease; otherwise as ``get``.
+
+        The batch ends with the message with which the payloads reach 1 MiB in total.
+        """
+        block = True  # asyncio
+        return RemoteLeaseBatch(await self._leased("get_many()", limit, block, timeout, kind))
+
+    async def ack_many(self, leases: Iterable[AsyncRemoteLease[T]]) -> None:
+        """Settle all these leases; raise the first LeaseLost after settling the others."""
+        opened, refused = self._handle.opened(leases)
+        if opened:
+            try:
+                settlements = [one.acking() for one in opened]
+                answers = await self._run(None, self._handle.settle, settlements)
+            except BaseException:
+                for one in opened:
+                    one._reopened()
+                raise
+            refused = self._handle.lost(opened, answers) + refused
+        for one in refused:
+            raise one._refusal()
+
+    # asyncio:
+    async def consume(
+        self,
+        handler: Callable[[T], Awaitable[object]],
+        *,
+        threads: int = 1,
+        timeout: Seconds | None = None,
+        kind: Kind = "any",
+    ) -> None:
+        """Await ``handler(payload)`` for every message, until the queue is sealed and drained.
+
+        As ``RemoteQueue.consume``, with tasks instead of threads. Cancelling it cancels the
+        handlers; their messages are redelivered.
+        """
+        await consume_async(self, handler, threads, timeout, kind)
+
+    # threads: def consume(
+    # threads:     self,
+    # threads:     handler: Callable[[T], object],
+    # threads:     *,
+    # threads:     threads: int = 1,
+    # threads:     timeout: Seconds | None = None,
+    # threads:     kind: Kind = "any",
+    # threads: ) -> Consumer:
+    # threads:     """Run ``handler(payload)`` for every message; see ``KeyedQueue.consume``.
+    # threads:
+    # threads:     A message is settled in one round trip with the lease of the next. While the
+    # threads:     engine cannot be reached, it keeps trying. It ends by itself when the queue is
+    # threads:     sealed and drained.
+    # threads:     """
+    # threads:     return consume(self, handler, threads, timeout, kind)
+    # threads:
+    # both:
+    async def exchange(
+        self,
+        settlements: Sequence[wire.Settlement],
+        limit: int,
+        block: bool = True,
+        timeout: Seconds | None = None,
+        *,
+        kind: Kind = "any",
+    ) -> tuple[list[str], list[AsyncRemoteLease[T]]]:
+        """Settle, then lease up to ``limit`` messages, in one round trip: for workers.
+
+        ``settlements`` come from ``acking`` and the similar methods of a lease. Return the outcome
+        of each (``acked``, ``retried``, ``dead``, ``held``, ``released``, ``lost``), and the
+        leases; no leases if no message was ready in time. Raises as ``get``, except Empty.
+        """
+        return await self._run(
+            self._handle, self._handle.exchange, self, AsyncRemoteLease, "exchange()",
+            settlements, limit, block, timeout, kind,
+        )  # fmt: skip
+
+    async def settle(self, settlements: Sequence[wire.Settlement]) -> list[str]:
+        """Settle many in one round trip; return the outcome of each, as ``exchange`` does."""
+        # Without a handle: closing a handle ends its waiting calls, and this one does not wait.
+        return await self._run(None, self._handle.settled, settlements)
+
+    async def result(self, id: int, timeout: Seconds | None = None, type: Any = Any) -> Any:
+        """Wait for a message's result, from ``ack(result=...)``; return it decoded to ``type``.
+
+        Raises:
+            TimeoutError: it was not settled in time.
+            JobFailed: it is a dead letter, or was cancelled or skipped.
+            ResultGone: its ``result_ttl`` has passed, or was 0.
+            WouldDeadlock: the caller is a handler, gave no timeout, and the message waits for it.
+        """
+        return await self._run(self._handle, self._operations.result, id, timeout, type)
+
+    # -- Watching -----------------------------------------------------------------------------
+
+    async def stats(self) -> Stats:
+        """Return the present counts, and those since the queue was made."""
+        return await self._run(self._handle, self._operations.counts)
+
+    async def qsize(self) -> int:
+        """Return the number of messages that are not leased."""
+        stats = await self.stats()
+        return stats.unsettled - stats.leased
+
+    async def empty(self) -> bool:
+        """Return True if every queued message is leased, or the queue is empty."""
+        return await self.qsize() == 0
+
+    async def configure(
+        self,
+        *,
+        maxsize: int | None = None,
+        maxbytes: int | None = None,
+        maxdead: int | None = None,
+        dead_ttl: Seconds | None = None,
+        dedup_window: Seconds | None = None,
+        durability: Durability | None = None,
+        retry: Retry | None = None,
+    ) -> DeclaredOptions:
+        """Change options of the queue for all clients; return all options then in force.
+
+        Options that are not named do not change. No message is dropped: with a lower ``maxsize`` or
+        ``maxbytes``, puts wait until there is room; with a lower ``maxdead``, a message that would
+        become a dead letter is held. ``retry`` applies to later failures of messages without a
+        policy of their own; ``dedup_window`` to messages settled later. Programs that declare other
+        options get ``OptionsMismatch`` when they start; running ones continue.
+
+        Args:
+            maxsize, maxbytes, maxdead, dead_ttl, dedup_window, durability, retry: as for
+                ``Client.queue``; ``dead_ttl=0`` means no limit. The engine does not store ``on`` of
+                ``retry``.
+
+        Raises:
+            TypeError, ValueError: an argument is of a wrong type or out of its range, or the engine
+                does not have this durability; nothing was changed.
+            InterlockError: the user may not operate the queue.
+            EngineUnavailable: the engine did not answer in time.
+        """
+        return await self._run(
+            self._handle, self._operations.configure, maxsize=maxsize, maxbytes=maxbytes,
+            maxdead=maxdead, dead_ttl=dead_ttl, dedup_window=dedup_window, durability=durability,
+            retry=retry,
+        )  # fmt: skip
+
+    async def full(self) -> bool:
+        """Return True if a put would have to wait."""
+        return await self._run(self._handle, self._operations.full)
+
+    async def explain(
+        self, id: int | None = None, *, key: Key | None = None, limit: int = 100
+    ) -> Explanation:
+        """Explain why a message waits, or what blocks a key; see ``KeyedQueue.explain``."""
+        return await self._run(self._handle, self._operations.explained, id, key, limit)
+
+    async def roots(
+        self, limit: int = 10, *, slow_wait: Seconds | None = None, walk: int = MAX_WALKED
+    ) -> Roots:
+        """Return what blocks other messages, and how many wait; see ``KeyedQueue.roots``.
+
+        It makes one call for each root, and one for all together.
+        """
+        return await self._run(self._handle, self._operations.roots, limit, slow_wait, walk)
+
+    async def hot_keys(self, n: int = 10) -> list[HotKey]:
+        """Return the ``n`` keys with most unsettled messages, deepest first."""
+        return await self._run(self._handle, self._operations.hot_keys, n)
+
+    async def dead_letters(
+        self, limit: int = 100, *, key: Key | None = None
+    ) -> list[DeadLetter[T]]:
+        """Return the dead letters, oldest death first; with ``key`` only those on that key."""
+        return await self._run(self._handle, self._operations.dead_letters, limit, key)
+
+    async def messages(
+        self,
+        limit: int = 100,
+        *,
+        state: State | None = None,
+        key: Key | None = None,
+        after: int | None = None,
+    ) -> list[QueuedMessage[T]]:
+        """Return the unsettled messages in the order of their puts, at most ``limit``.
+
+        With ``state`` or ``key`` only those in this state or on this key. ``after``, the last id of
+        a page, gives the next page. It scans all messages of the queue, some at a time.
+        """
+        return await self._run(self._handle, self._operations.messages, limit, state, key, after)
+
+    # -- Operating ----------------------------------------------------------------------------
+
+    async def cancel(self, id: int) -> bool:
+        """Settle a message that is not leased. Returns False if it is leased or settled."""
+        return await self._run(self._handle, self._operations.change, "cancel", id)
+
+    async def revoke(
+        self, id: int, then: Literal["retry", "hold", "dead", "skip"] = "retry"
+    ) -> bool:
+        """End the lease of a message as if it had expired. Return False if it is not leased."""
+        return await self._run(self._handle, self._operations.revoke, id, then)
+
+    async def retry(self, id: int) -> bool:
+        """Make a held or backing-off message ready immediately.
+
+        Returns False if it is neither.
+        """
+        return await self._run(self._handle, self._operations.change, "retry", id)
+
+    async def skip(self, id: int) -> bool:
+        """Settle a held or backing-off message. Return False if it is neither."""
+        return await self._run(self._handle, self._operations.change, "skip", id)
+
+    async def bury(self, id: int) -> bool:
+        """Make a held or backing-off message a dead letter.
+
+        Returns False if it is neither.
+        """
+        return await self._run(self._handle, self._operations.change, "bury", id)
+
+    async def requeue(self, id: int) -> int:
+        """Put a dead letter again, as a new message at the end of its lanes. Returns the new id.
+
+        Raises:
+            KeyError: there is no such dead letter.
+            Full: there is no room; the dead letter stays.
+        """
+        return await self._run(self._handle, self._operations.requeue, id)
+
+    async def discard(self, id: int) -> bool:
+        """Drop a dead letter. Return False if this id does not exist."""
+        return await self._run(self._handle, self._operations.change, "discard", id)
+
+    async def pause(self, key: Key | None = None) -> bool:
+        """Stop leasing messages, or those that hold the key.
+
+        Returns False if it was paused.
+        """
+        return await self._run(self._handle, self._operations.switch, "pause", key)
+
+    async def resume(self, key: Key | None = None) -> bool:
+        """Undo a pause. Return False if it was not paused."""
+        return await self._run(self._handle, self._operations.switch, "resume", key)
+
+    async def seal(self) -> bool:
+        """Refuse puts by all clients until ``reopen``. Return False if it was already sealed."""
+        return await self._run(self._handle, self._operations.switch, "seal")
+
+    async def reopen(self) -> bool:
+        """Take puts again. Returns False if it was not sealed."""
+        return await self._run(self._handle, self._operations.switch, "reopen")
+
+    async def purge(
+        self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None
+    ) -> int:
+        """Cancel all messages that are not leased, or drop all dead letters. Return their number.
+
+        With ``key`` only those that are on it now: it scans all messages, and makes one call for
+        each match.
+        """
+        return await self._run(self._handle, self._operations.purge, what, key)
+
+    async def drop(self, force: bool = False) -> bool:
+        """Remove the queue for all clients: its declaration, dead letters, kept results, pauses.
+
+        With ``force`` also its unsettled messages; their leases are lost. A later use makes the
+        queue anew; no id and no token is reused. Return False if there was no such queue.
+
+        Raises:
+            InterlockError: messages are unsettled, and ``force`` was not given; the error has their
+                number.
+        """
+        return await self._run(self._handle, self._operations.drop, force)
+
+    async def join(self, timeout: Seconds | None = None) -> None:
+        """Wait until no message is unsettled.
+
+        It waits in the server, and checks again at least every ten seconds.
+
+        Raises:
+            NotDrained: the time is over; the error names the held, paused, delayed or leased
+                messages.
+        """
+        await self._run(self._handle, self._operations.join, timeout)
+
+    async def close(self) -> None:
+        """Close this handle: its puts and gets, also waiting ones, raise ``ShutDown``.
+
+        Open leases can still be settled. The queue itself is not affected.
+        """
+        self._client._close_handle(self._handle)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def task_done(self) -> NoReturn:
+        """Raise TypeError: a message is settled through its lease."""
+        raise TypeError(
+            # asyncio:
+            "task_done(): settle the message by its lease: lease = await queue.get(); ...; "
+            "await lease.ack(), or 'async with await queue.get() as payload: ...'"
+            # threads: "task_done(): settle the message by its lease: lease = queue.get(); "
+            # threads: "...; lease.ack(), or 'with queue.get() as payload: ...'"
+            # both:
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} on {self._client.url}>"
+
+    # -- How calls are made -------------------------------------------------------------------
+
+    async def _leased(
+        self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: Kind
+    ) -> list[AsyncRemoteLease[T]]:
+        _, leases = await self._run(
+            self._handle, self._handle.exchange, self, AsyncRemoteLease, call,
+            (), limit, block, timeout, kind, True,
+        )  # fmt: skip
+        return leases
+
+    async def _sent(self, payload: T, timeout: Seconds, **options: Any) -> Put:
+        """Put as ``put_known``, for tasks.
+
+        The timeout is for the whole call, including the engine's answer; the client's own is not
+        added.
+        """
+        call = "asend()"  # asyncio
+        # threads: call = "send()"
+        asked = call, payload, True, timeout
+        put = self._handle.put
+        return (await self._run(self._handle, put, *asked, bounded=True, **options))[0]
+
+    async def _announce(self, worker: str, ttl: float, text: str) -> list[tuple[int, str]]:
+        """Announce a worker for ``ttl`` seconds; 0: remove its announcement.
+
+        Return the requests that were left for it, number and text, the oldest first.
+        """
+        return await self._run(self._handle, self._operations.announce, worker, ttl, text)
+
+    async def _state_of(self, id: int) -> str:
+        """Return the state of a message, by its id.
+
+        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` if
+        it is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its result
+        is kept (``result_ttl``); else ``"gone"``: it is settled, or never existed.
+        """
+        return await self._run(self._handle, self._operations.state, id)
+
+    async def _forget(self, id: int) -> bool:
+        """Drop a kept result. Returns False if none is kept."""
+        return await self._run(self._handle, self._operations.change, "forget", id)
+
+    async def _revoke_token(self, token: int, id: int) -> bool:
+        """Revoke a lease by its token, so that a later lease of the message is not affected.
+
+        For watchers of handlers, which have no caller to raise to.
+        """
+        try:
+            return await self._run(self._handle, self._operations.revoke, id, "retry", token)
+        except InterlockError as error:
+            self._handle.log_unrevoked(id, error)
+            return False
+
+    # threads: def _again(self) -> RemoteQueue[T]:
+    # threads:     """Return another handle of the same queue."""
+    # threads:     return RemoteQueue(self._client, self._handle.again())

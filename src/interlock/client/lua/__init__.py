@@ -1,0 +1,1 @@
+"""The functions for Redis and Valkey, in Lua."""

@@ -1,0 +1,1 @@
+"""The calls of one queue as requests, without I/O: both faces run them."""

@@ -1,0 +1,100 @@
+"""A caller: a consumer's name, the number of its last call, and its connections.
+
+A session is taken for one call of a queue's method and returned when that is answered, so that each
+has one call in flight at a time, as the wire requires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from interlock.client.request import Request
+from interlock.client.transport.thread_link import Link
+
+if TYPE_CHECKING:
+    from interlock.client.requests.lease_renewal import LeaseRenewer
+
+
+class AnyLink(Protocol):
+    """A link of either face."""
+
+    interrupted: bool
+
+    def ask(
+        self,
+        command: tuple[Any, ...],
+        timeout: float,
+        before: tuple[Any, ...] = (),
+        nudge: float = 0,
+    ) -> Any:
+        """Send a command, and return its reply or an awaitable of it; see `Ask`."""
+
+    def check(self) -> None:
+        """Close the connection if the server has closed it already."""
+
+    def interrupt(self) -> None:
+        """End the call in flight."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+    def forget(self) -> None:
+        """Close the copy that a fork has made."""
+
+
+L = TypeVar("L", bound=AnyLink)
+
+
+class Session(Generic[L]):
+    """One consumer. Only the thread or task that has taken it uses it, except for `interrupt`."""
+
+    def __init__(self, consumer: bytes, link: Callable[[str], L], renewer: LeaseRenewer) -> None:
+        self.consumer = consumer
+        self.renewer = renewer
+        """The leases taken on it are held there."""
+        self.calls = 0
+        """The number of its last call; the caller increments it."""
+        self.interrupted = False
+        """The present user of the session is to stop waiting."""
+        self.undo: Request[None] | None = None
+        """The request that undoes one that Ctrl-C interrupted."""
+        self.links: dict[str, L] = {}
+        self.waiting: Link | None = None
+        """The connection with a sent command whose reply has not been received yet."""
+        self._link = link
+
+    def link(self, address: str) -> L:
+        """Return the connection to a server."""
+        found = self.links.get(address)
+        if found is None:
+            found = self.links[address] = self._link(address)
+        return found
+
+    def check(self, address: str) -> None:
+        """Close the connection to a server that has closed its end, before sending on it."""
+        if address in self.links:
+            self.links[address].check()
+
+    def drop(self, address: str) -> None:
+        """Close the connection to a server, so that a new one is made."""
+        if address in self.links:
+            self.links[address].close()
+
+    def interrupt(self) -> None:
+        """End the present wait, from any thread."""
+        self.interrupted = True
+        for link in list(self.links.values()):
+            link.interrupt()
+
+    def rest(self) -> None:
+        """End an interruption: the session was returned, or is to undo a request."""
+        if self.interrupted:
+            self.interrupted = False
+            for link in self.links.values():
+                link.interrupted = False
+
+    def close(self) -> None:
+        """Close its connections."""
+        for link in self.links.values():
+            link.close()

@@ -1,0 +1,1 @@
+"""The wire format, version 1: arguments of the functions, and their replies."""

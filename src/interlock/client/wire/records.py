@@ -1,0 +1,140 @@
+"""Messages and queues as a server stores them.
+
+Payloads, keys and names are bytes as the server has them: a viewer need not know how a program
+encodes its payloads. Times are whole µs, as on the wire, so that copies are exact.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from interlock.client.wire.failures import Failures, newest_line
+from interlock.limits import MAX_KEYS_ON_REDIS
+
+
+@dataclass(frozen=True, slots=True)
+class NewKeys:
+    """The keys under which an edited message is handled."""
+
+    exclusive: tuple[bytes, ...] = ()
+    shared: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An unsettled message."""
+
+    id: int
+    sequence: int
+    """Its position; for a delayed message, which has none yet, its id."""
+
+    attempt: int
+    payload: bytes
+    keys: tuple[bytes, ...]
+    shared: tuple[bytes, ...]
+    options: dict[str, bytes]
+    """The options of its put that differ from the defaults, by the names of `il1_put`."""
+
+    state: str
+    """delayed, waiting, ready, leased, backing_off or held; dead for a dead letter."""
+
+    due: int | None
+    """The end of its delay or backoff, or the time of death, µs since 1970; else None."""
+
+    history: bytes
+    """The errors of its attempts, in the engine's encoding."""
+
+    @property
+    def error(self) -> str:
+        """The first line of its last failure; empty if it has not failed."""
+        return newest_line(self.history)
+
+    @property
+    def failures(self) -> Failures:
+        """Its failed attempts, the newest first."""
+        return Failures.parse(self.history)
+
+    @property
+    def priority(self) -> int:
+        """Priority, -100 to 100."""
+        return int(self.options.get("PRIORITY", b"0"))
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter."""
+
+    id: int
+    attempts: int
+    time: int
+    """The time of death, µs since 1970."""
+
+    history: bytes
+    """The errors of its attempts, in the engine's encoding."""
+
+    priority: int
+    payload: bytes
+    keys: tuple[bytes, ...]
+    shared: tuple[bytes, ...]
+
+    @property
+    def error(self) -> str:
+        """The first line of its last failure; empty if it has not failed."""
+        return newest_line(self.history)
+
+    @property
+    def failures(self) -> Failures:
+        """Its failed attempts, the newest first."""
+        return Failures.parse(self.history)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The outcome of dropping a queue."""
+
+    gone: bool
+    """False: the queue did not exist, or has unsettled messages."""
+
+    unsettled: int
+    leased: int
+    dead: int
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The versions and features of the answering server."""
+
+    wire: int
+    library: str
+    """The library's hash, or the hub's version."""
+
+    features: frozenset[str]
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The release of the library; empty for releases that do not report it."""
+        return release_of(self.release_text)
+
+    @property
+    def release_text(self) -> str:
+        """The same as reported; empty for releases that do not report it."""
+        told = (one.removeprefix("release=") for one in self.features if one.startswith("release="))
+        return next(told, "")
+
+    @property
+    def most_keys(self) -> int:
+        """Maximum number of keys of a message."""
+        return next(
+            (int(one[5:]) for one in self.features if KEYS.fullmatch(one)), MAX_KEYS_ON_REDIS
+        )
+
+
+def release_of(text: str) -> tuple[int, ...]:
+    """Return the numbers of a release, for comparison: (1, 2, 3) for 1.2.3rc1."""
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", RELEASE.match(text)[0]))  # type: ignore[index]
+
+
+KEYS = re.compile(r"keys=\d{1,9}")
+RELEASE = re.compile(r"[\d.]*")
