@@ -19,7 +19,7 @@ administer them: `?user=NAME&password=PASSWORD`.
 
 | exit code | means |
 |---|---|
-| 0 | done; `status`: all nodes answer, no node is stuck or has other rows than another at the same position, no link is cut for more than 60 s, and all databases are written; `diff`: equal |
+| 0 | done; `status`: the engine and all nodes answer, no node is stuck or has other rows than another at the same position, no link is cut for more than 60 s, and all databases are written; `diff`: equal |
 | 1 | refused, unknown node, no connection, or not done within `--wait`; `status`: otherwise; `diff`: different |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
@@ -54,6 +54,10 @@ a1    postgresql://app@10.0.0.20:5432/presence   12 ms        3   20,110
 | `delay`, `waiting`, `written` | delay of the database, number of waiting rows, number of rows written since the node started |
 
 A line below the tables names whatever hinders a node, as long as it does.
+
+While the engine is away, `status` asks the nodes that it has shown before on this machine, and those of `--node`; each of them
+names the others that it knows. It prints the engine's error to standard error, and exits with 1. The nodes it has shown are in
+`interlock/nodes` under `$XDG_CACHE_HOME` (`~/.cache`), without passwords; the files may be deleted.
 
 ## What --json writes
 

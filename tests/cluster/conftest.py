@@ -15,9 +15,10 @@ from tests.hub.tables import new_name
 
 @pytest.fixture(scope="module", autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nodes that are given no folder leave none on this machine."""
+    """Nodes that are given no folder leave none on this machine, nor do commands their cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STATE_DIRECTORY", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

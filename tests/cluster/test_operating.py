@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from redis import Redis, ResponseError
+from redis import ConnectionError, Redis, ResponseError
 
 import interlock
 from interlock.cli import main
@@ -224,6 +224,50 @@ def test_who_does_not_answer_is_named(
     assert code == 1
     assert re.search(r"^a +main +NO ANSWER", out, re.MULTILINE), out
     assert f"a: {nodes.nodes['a'].address} does not answer" in out
+
+
+def test_status_shows_the_nodes_while_their_engine_is_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen_by(who: str) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / who))
+
+    with node_cluster(tmp_path, "a", "b") as made:
+        a, b = made.nodes["a"], made.nodes["b"]
+        made.url += "?timeout=0.5"
+        eventually(lambda: all(len(status(one)["nodes"]) == 1 for one in (a, b)))
+        seen_by("one who has looked before")
+        assert run(capsys, made, "status")[0] == 0
+        with Redis.from_url(made.engine_url) as engine, suppress(ConnectionError):
+            engine.shutdown(nosave=True)
+
+        def is_without(node: NodeProcess) -> bool:
+            return "engine" in [one["kind"] for one in status(node)["trouble"]]
+
+        eventually(lambda: is_without(a) and is_without(b))
+
+        def is_shown(*flags: str) -> None:
+            code, out, err = run(capsys, made, "status", *flags)
+            assert code == 1
+            assert "did not answer about the nodes" in err and "shown is what nodes say" in err
+            for one in (a, b):
+                assert re.search(rf"^{one.name} +main +serving +{one.address} ", out, re.MULTILINE)
+                assert re.search(rf"^{one.name}: .*Connection refused", out, re.MULTILINE), out
+            assert "main: 0 of 2 nodes take reads and writes" in out
+            code, out, err = run(capsys, made, "status", *flags, "--json")
+            assert (code, [json.loads(line)["id"] for line in out.splitlines()]) == (1, ["a", "b"])
+
+        is_shown()
+        seen_by("somebody else")
+        code, out, err = run(capsys, made, "status")
+        assert (code, out) == (1, "") and err.endswith("a node says: --node HOST:PORT\n"), err
+        # One node names the other. One that does not answer is shown as that.
+        is_shown("--node", b.address)
+        b.kill()
+        code, out, _ = run(capsys, made, "status", "--node", a.address)
+        assert code == 1 and re.search(r"^b +main +NO ANSWER", out, re.MULTILINE), out
+        code, out, _ = run(capsys, made, "status", "--node", b.address)
+        assert code == 1 and re.search(rf"^- +- +NO ANSWER +{b.address}", out, re.MULTILINE), out
 
 
 def test_clients_go_on_at_another_node_when_theirs_is_killed(nodes: NodeCluster) -> None:

@@ -62,6 +62,14 @@ def positive(text: str) -> int:
     return number
 
 
+def address(text: str) -> str:
+    """Return HOST:PORT."""
+    host, _, port = text.rpartition(":")
+    if host and port.isdecimal() and 0 < int(port) <= 65535:
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r}; allowed: HOST:PORT")
+
+
 def listening(text: str) -> tuple[str, int]:
     """Parse an address to listen on, `[HOST:]PORT`; the default host is loopback."""
     host, _, port = text.rpartition(":")

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.flags import Flag, positive
+from interlock.cli.flags import Flag, address, positive
 from interlock.cli.hub import RETURNING, reload
 from interlock.hub import config
 from interlock.hub.heartbeat import Heartbeat
@@ -53,13 +53,6 @@ def _cluster(text: str) -> str:
         f"{text!r}; allowed: redis://HOST:PORT, rediss://HOST:PORT, unix:///PATH, or a hub at "
         f"interlock://HOST:PORT; --stream puts the log on NATS, Kafka or RabbitMQ"
     )
-
-
-def _place(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if host and port.isdecimal() and 0 < int(port) <= 65535:
-        return text
-    raise argparse.ArgumentTypeError(f"{text!r}; allowed: HOST:PORT")
 
 
 def _http(text: str) -> tuple[str, int]:
@@ -119,7 +112,7 @@ FLAGS = (
     Flag("--http", "port for /ready, /health and /metrics over HTTP", "PORT",
          _http),
     Flag("--advertise", "address at which clients and other nodes reach it, if it is not the one "
-         "it listens on", "HOST:PORT", _place),
+         "it listens on", "HOST:PORT", address),
     Flag("--peer-user", "user for the hubs of other nodes, with the password in "
          "INTERLOCK_PEER_PASSWORD", "NAME"),
     Flag("--peer-ca", "file of the authority that signed the certificates of other nodes; turns "

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.cluster.seen import UNKNOWN, find
 from interlock.cli.cluster.subcommand import (
     Cluster,
     Refusal,
@@ -15,8 +16,10 @@ from interlock.cli.cluster.subcommand import (
     declare,
     duration,
     emit,
+    failed,
     milliseconds,
 )
+from interlock.cli.flags import Flag, address
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
@@ -32,25 +35,32 @@ def add_to(commands: Any) -> None:
         "status",
         lambda given: ask(given, lambda cluster: _status(cluster, given)),
         "show all nodes, links and databases",
-        about="Asks every node. Exits with 1 if a node does not answer, is stuck or read-only, "
-        "reports trouble, or has other rows than another at the same position, if a link is cut "
-        "for more than 60 s, or if a database cannot be written.",
+        (NODE,),
+        about="Asks every node. Exits with 1 if the engine or a node does not answer, if a node is "
+        "stuck or read-only, reports trouble, or has other rows than another at the same position, "
+        "if a link is cut for more than 60 s, or if a database cannot be written. While the engine "
+        "is away, it asks the nodes that it has seen before on this machine (kept in ~/.cache), "
+        "and those of --node.",
     )
 
 
 def _status(cluster: Cluster, given: argparse.Namespace) -> int:
-    nodes = cluster.nodes()
-    told = list(zip(nodes, cluster.statuses(nodes), strict=True))
+    nodes, trouble = find(cluster, given.node or ())
+    told = list(zip(nodes, cluster.statuses([one.address for one in nodes]), strict=True))
     statuses = [status for _, status in told if isinstance(status, dict)]
     is_stuck = any(status.get("state") in STUCK for status in statuses)
     is_wrong = (
         is_stuck
+        or bool(trouble)
         or next(_alarms(told), None) is not None
         or any(link["state"] == "cut" and float(link["silent_ms"]) > LONG_CUT
                for status in statuses for link in status.get("links") or ())
         or any(_error(status.get("database")) or status.get("trouble") for status in statuses)
     )  # fmt: skip
     code = 0 if told and len(statuses) == len(told) and not is_wrong else 1
+    if trouble:
+        # Beside what the nodes say, in both forms.
+        failed(f"{trouble}; shown is what nodes say that are known")
     if given.json:
         for one, found in told:
             emit(found if isinstance(found, dict) else {**_announced(one), "error": str(found)})
@@ -70,7 +80,7 @@ def _announced(one: Announcement) -> dict[str, Any]:
 
 
 def _picture(told: Sequence[Told]) -> Iterator[str]:
-    for dc in sorted({one.dc for one, _ in told}):
+    for dc in sorted({one.dc for one, _ in told} - {UNKNOWN}):
         yield printable(_line(dc, [found for found in told if found[0].dc == dc]))
     yield ""
     yield table(HEAD, list(_rows(told)))
@@ -91,9 +101,11 @@ def _line(dc: str, told: Sequence[Told]) -> str:
 
 
 def _is_well(status: dict[str, Any] | Refusal) -> bool:
-    """Return whether a node answers, serves and does not drain."""
-    is_serving = isinstance(status, dict) and status.get("state") == "serving"
-    return is_serving and not status.get("draining")  # type: ignore[union-attr]
+    """Return whether a node answers, serves, can append to its log and does not drain."""
+    if not isinstance(status, dict) or status.get("draining"):
+        return False
+    kinds = {one.get("kind") for one in status.get("trouble") or ()}
+    return status.get("state") == "serving" and not kinds & {"engine", "append"}
 
 
 def _rows(told: Sequence[Told]) -> Iterator[tuple[str | int, ...]]:
@@ -221,6 +233,8 @@ def _alarm(one: str, other: str, position: object) -> str:
     )
 
 
+NODE = Flag("--node", "a node to ask if the engine does not answer, which names the others; "
+            "repeatable", "HOST:PORT", address, many=True)  # fmt: skip
 STUCK = ("stuck", "read-only")
 HEAD = ("node", "dc", "state", "address", "position", "behind", "lag", "rows", "checksum", "up")
 LINKS = ("link", "node", "state", "lag", "heard", "changes", "position", "")

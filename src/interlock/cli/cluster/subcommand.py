@@ -57,11 +57,17 @@ class Cluster:
         assert target.members is not None
         self._members = target.members
 
-    def nodes(self) -> list[Announcement]:
-        """Return the nodes that are announced, by data centre and id."""
-        from interlock.client.rows.announcements import announcements
+    def nodes(self, within: float | None = None) -> list[Announcement]:
+        """Return the nodes that are announced, by data centre and id.
 
-        found = announcements(self._client, self.name)
+        Args:
+            within: seconds for it at most. Default: the timeout of the URL.
+        """
+        from interlock.client.rows.announcements import Directory
+
+        wait = min(self._members.timeout, within or self._members.timeout)
+        directory = Directory(self._client._engine, self.name)
+        found = self._client._sessions.run(None, directory.announced, wait)
         return sorted(found, key=lambda one: (one.dc, one.id))
 
     def node(self, id: str) -> Announcement:
@@ -121,13 +127,18 @@ class Cluster:
             raise Refusal(f"{place} answered {told!r:.80}, which is not a status") from None
 
     def statuses(
-        self, nodes: Sequence[Announcement], timeout: float | None = None
+        self, nodes: Sequence[str], timeout: float | None = None
     ) -> list[dict[str, Any] | Refusal]:
-        """Return the status of each node, or the reason why it is unknown; asks all in parallel."""
+        """Return the status of each node, or the reason why it is unknown; asks all in parallel.
 
-        def one(node: Announcement) -> dict[str, Any] | Refusal:
+        Args:
+            nodes: ``HOST:PORT`` of each.
+            timeout: seconds to wait for each. Default: that of the URL, up to 5.
+        """
+
+        def one(node: str) -> dict[str, Any] | Refusal:
             try:
-                return self.status(self.address(node.address), timeout)
+                return self.status(self.address(node), timeout)
             except Refusal as refusal:
                 return refusal
 
