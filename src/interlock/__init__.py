@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from interlock.table.stats import Resized, TableStats
     from interlock.table.table import SharedTable
     from interlock.taskgroup import KeyedTaskGroup
-    from interlock.worker.execution import TaskLease
+    from interlock.worker.message.execution import TaskLease
     from interlock.worker.worker import Worker
 
 __all__ = [
@@ -252,7 +252,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "TableStats": "interlock.table.stats",
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
-    "TaskLease": "interlock.worker.execution",
+    "TaskLease": "interlock.worker.message.execution",
     "Term": "interlock.client.faces.leader",
     "Worker": "interlock.worker.worker",
     "connect": "interlock.client.faces.client",

@@ -10,7 +10,7 @@ import pytest
 
 from interlock import PayloadError
 from interlock.app.parameters import Parameters
-from interlock.worker.tasks import UnknownArgument
+from interlock.worker.message.tasks import UnknownArgument
 
 KINDS = inspect.Parameter
 PLAIN = [KINDS.POSITIONAL_ONLY, KINDS.POSITIONAL_OR_KEYWORD, KINDS.KEYWORD_ONLY]

@@ -15,7 +15,7 @@ import pytest
 from interlock.app import App, AsyncTask, Middleware, Task, envelope
 from interlock.errors import PayloadError, ResultGone
 from interlock.retry import Retry
-from interlock.worker.tasks import UnknownVersion
+from interlock.worker.message.tasks import UnknownVersion
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client, connect
 from interlock.client.faces.queue import RemoteQueue
 from interlock.dashboard import payload
-from interlock.worker import announcing
+from interlock.worker.reports import announcing
 from tests.dashboard.conftest import AT_ONCE, Page, Serve
 from tests.dashboard.test_questions import call, die
 

@@ -15,7 +15,7 @@ from interlock.retry import Retry
 
 app = App(retry=Retry(1))
 
-if "interlock.worker.process_child" in sys.modules and "GATE_SHUT" in os.environ:
+if "interlock.worker.pools.process_child" in sys.modules and "GATE_SHUT" in os.environ:
     while os.path.exists(os.environ["GATE_SHUT"]):
         time.sleep(0.01)
     if os.path.exists(os.environ["GATE_BROKEN"]):

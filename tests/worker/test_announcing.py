@@ -17,7 +17,7 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.faces.queue import RemoteQueue
 from interlock.metrics.exporter import Exporter
-from interlock.worker import announcement, announcing
+from interlock.worker.reports import announcement, announcing
 from tests.metrics.prometheus import samples
 from tests.worker import shop
 from tests.worker.test_worker import drained

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.worker.audit import Audit, Event, Table
-from interlock.worker.audit_journal import LONGEST, AuditJournal
-from interlock.worker.execution import TaskLease
+from interlock.worker.message.execution import TaskLease
+from interlock.worker.reports.audit import Audit, Event, Table
+from interlock.worker.reports.audit_journal import LONGEST, AuditJournal
 
 What = Literal["begun", "ended", "withdrawn"]
 
@@ -204,7 +204,7 @@ def test_the_file_is_emptied_when_it_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert LONGEST > 10**6
-    monkeypatch.setattr("interlock.worker.audit_journal.LONGEST", 2000)
+    monkeypatch.setattr("interlock.worker.reports.audit_journal.LONGEST", 2000)
     path = tmp_path / "journal"
     audits = [Audit("w1"), Audit("w2")]
     for audit in audits:

@@ -20,7 +20,7 @@ from interlock import Reject, RetryAfter, current_lease
 from interlock.app import App, Handling
 from interlock.client.faces import consumer, handler_time
 from interlock.retry import Retry
-from interlock.worker.audit import Audit
+from interlock.worker.reports.audit import Audit
 from tests.hub.servers import redis_server
 from tests.worker.workers import Workers, wait_for
 

@@ -10,11 +10,11 @@ import threading
 
 import pytest
 
-from interlock.worker.mailbox import Mailbox
+from interlock.worker.process.mailbox import Mailbox
 
 PROGRAM = """
 import signal, threading, time
-from interlock.worker.mailbox import Mailbox
+from interlock.worker.process.mailbox import Mailbox
 
 box = Mailbox()
 box.tell_of((signal.SIGTERM, signal.SIGINT), "signal")

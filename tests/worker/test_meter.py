@@ -14,11 +14,11 @@ from interlock import Reject, RetryAfter
 from interlock.app import App
 from interlock.client.faces import handler_time
 from interlock.retry import Retry
-from interlock.worker import meter
-from interlock.worker.batch_runner import BatchRun
-from interlock.worker.execution import ACKED
-from interlock.worker.gathering import Gathering
-from interlock.worker.meter import BOUNDS, OTHER, Meter, Reading
+from interlock.worker.loop.batch_runner import BatchRun
+from interlock.worker.message import meter
+from interlock.worker.message.execution import ACKED
+from interlock.worker.message.meter import BOUNDS, OTHER, Meter, Reading
+from interlock.worker.reports.summed_figures import Gathering
 from interlock.worker.worker import Worker
 from tests.worker import workers
 from tests.worker.workers import wait_for

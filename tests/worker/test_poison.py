@@ -13,8 +13,8 @@ import pytest
 
 from interlock import Retry, connect
 from interlock.app import App
-from interlock.worker import lease_plan
-from interlock.worker.source import SourceState
+from interlock.worker.loop import lease_plan
+from interlock.worker.message.source import SourceState
 from tests.worker import lethal
 from tests.worker.workers import PATIENCE, ROOT
 

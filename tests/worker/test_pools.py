@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from interlock.retry import Retry
-from interlock.worker.execution import Execution, Outcome, TaskLease
-from interlock.worker.thread_pool import ThreadPool
+from interlock.worker.message.execution import Execution, Outcome, TaskLease
+from interlock.worker.pools.thread_pool import ThreadPool
 
 
 class Calls:

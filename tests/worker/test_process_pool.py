@@ -12,7 +12,7 @@ import pytest
 
 from interlock import WorkerBroken
 from interlock.app import App
-from interlock.worker import cores
+from interlock.worker.pools import default_concurrency as cores
 from tests.worker import gated
 from tests.worker.workers import PATIENCE, Workers, wait_for
 

@@ -15,8 +15,8 @@ from interlock.app import App
 from interlock.cli import main, parser
 from interlock.cli.worker_process import recording
 from interlock.replay.trace import read
-from interlock.worker.execution import TaskLease
-from interlock.worker.recorder import Recorder
+from interlock.worker.message.execution import TaskLease
+from interlock.worker.reports.recorder import Recorder
 from interlock.worker.settings import Recording
 
 
@@ -93,7 +93,7 @@ def test_a_sample_has_all_messages_of_its_keys(tmp_path: Path) -> None:
 def test_a_recording_is_bounded_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.worker import recorder
+    from interlock.worker.reports import recorder
 
     monkeypatch.setattr(recorder, "MUCH", 1)
     file = tmp_path / "trace"

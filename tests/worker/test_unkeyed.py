@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from interlock.app import App
-from interlock.worker.state import Places
+from interlock.worker.loop.state import Places
 from tests.worker.test_worker import drained, queue_of
 from tests.worker.workers import wait_for
 

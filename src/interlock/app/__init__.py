@@ -5,7 +5,7 @@ from interlock.app.job import Job
 from interlock.app.keyspec import KeySet, KeySpec
 from interlock.app.middleware import Handling, Middleware, Sending
 from interlock.app.task import AsyncTask, Task, TaskDecorator
-from interlock.worker.execution import TaskLease
+from interlock.worker.message.execution import TaskLease
 
 __all__ = [
     "App",

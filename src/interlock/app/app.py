@@ -29,7 +29,7 @@ from interlock.retry import Retry, Seconds, seconds
 
 if TYPE_CHECKING:
     from interlock.client.wire.functions import DeclaredOptions
-    from interlock.worker.harness import TestWorker
+    from interlock.worker.harness.worker import TestWorker
     from interlock.worker.worker import Beside, Worker
 
 __all__ = ["App"]
@@ -421,7 +421,7 @@ class App:
                 ``errors``, and are raised as JobFailed where the result is awaited. Default False.
         """
         from interlock.app.timetable.testing import Timetable
-        from interlock.worker.harness import TestWorker
+        from interlock.worker.harness.worker import TestWorker
 
         at = 0.0 if start is None else start.timestamp()
         return TestWorker(self, at, Timetable(self) if self._timetable else None, eager)
@@ -463,7 +463,7 @@ class App:
         return f"<{type(self).__name__} of {len(self._tasks)} tasks{where}>"
 
     def _worker(self, **settings: Any) -> Worker:
-        from interlock.worker.cores import usual_concurrency
+        from interlock.worker.pools.default_concurrency import usual_concurrency
         from interlock.worker.settings import WorkerSettings
         from interlock.worker.worker import Worker
 
@@ -486,7 +486,7 @@ class App:
         worker = Worker(self._as_tasks(), self._open, checked, url, beside)
         if not url.startswith("memory:"):
             # No other process could look into an engine in memory.
-            from interlock.worker.announcing import Announcing
+            from interlock.worker.reports.announcing import Announcing
 
             beside.append(Announcing(worker, self._open, checked.reference, schedules))
         return worker

@@ -19,7 +19,7 @@ import msgspec
 
 from interlock.errors import PayloadError
 from interlock.limits import MAX_PAYLOAD
-from interlock.worker.tasks import UnknownVersion
+from interlock.worker.message.tasks import UnknownVersion
 
 __all__ = ["Call", "Envelope", "Types", "encode_result", "read"]
 

@@ -12,9 +12,9 @@ from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Handling, Hooks
 from interlock.failure import Expired
 from interlock.retry import Retry
-from interlock.worker.execution import TaskLease
-from interlock.worker.scope import Scope
-from interlock.worker.tasks import PlainCall, UnknownTask, head
+from interlock.worker.message.execution import TaskLease
+from interlock.worker.message.scope import Scope
+from interlock.worker.message.tasks import PlainCall, UnknownTask, head
 
 if TYPE_CHECKING:
     from interlock.app.task import AsyncTask, Task
@@ -44,7 +44,7 @@ class AppTasks:
         self._plain: dict[bytes, PlainCall] = {}
 
     def prepare(self, lease: TaskLease) -> Invoked:
-        """See ``interlock.worker.tasks.Tasks``."""
+        """See ``interlock.worker.message.tasks.Tasks``."""
         read = envelope.read(lease.payload)
         lease.task = read.task
         task = self._tasks.get(read.task)
@@ -57,7 +57,7 @@ class AppTasks:
         return Invoked(task, self._hooks, self._retry, lease, read)
 
     def keys_of(self, payload: bytes) -> tuple[list[bytes], list[bytes]]:
-        """See ``interlock.worker.tasks.Tasks``."""
+        """See ``interlock.worker.message.tasks.Tasks``."""
         read = envelope.read(payload)
         task = self._tasks.get(read.task)
         if task is None:
@@ -68,15 +68,15 @@ class AppTasks:
 
     @property
     def plain(self) -> dict[bytes, PlainCall]:
-        """See ``interlock.worker.tasks.Tasks``."""
+        """See ``interlock.worker.message.tasks.Tasks``."""
         return _NONE if self._hooks.handling else self._plain
 
     def scope(self, worker: bool, process: bool) -> Scope | None:
-        """See ``interlock.worker.tasks.Tasks``."""
+        """See ``interlock.worker.message.tasks.Tasks``."""
         return self._lifespan.scope(worker, process)
 
     def process_setup(self, reference: str) -> bytes:
-        """See ``interlock.worker.tasks.Tasks``."""
+        """See ``interlock.worker.message.tasks.Tasks``."""
         # First, so that additions of other threads are either included or refused.
         self._pool = self._pools.begin()
         try:
@@ -86,12 +86,12 @@ class AppTasks:
             raise
 
     def processes_end(self) -> None:
-        """See ``interlock.worker.tasks.Tasks``."""
+        """See ``interlock.worker.message.tasks.Tasks``."""
         if self._pool is not None:
             self._pools.end(self._pool)
 
     def learn(self, invocation: Invoked, payload: bytes) -> None:
-        """See ``interlock.worker.tasks.Tasks``."""
+        """See ``interlock.worker.message.tasks.Tasks``."""
         task, sent = invocation._task, invocation._read
         declared, count = task.declared, len(sent.args)
         if task.is_async or declared.timeout is not None or declared.result_ttl > 0 or sent.kwargs:

@@ -170,7 +170,7 @@ class Job(Generic[R]):
 def _found_again(place: str, task: str, id: int, known: bool) -> Job[Any]:
     """Return a job as it was pickled; called by pickle."""
     from interlock.app.app import App
-    from interlock.worker.app_reference import NoApp, load
+    from interlock.worker.process.app_reference import NoApp, load
 
     try:
         app: App = load(place, App)

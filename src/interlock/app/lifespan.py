@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from interlock.worker.scope import Scope
+from interlock.worker.message.scope import Scope
 
 __all__ = ["EVENTS", "Lifespan"]
 

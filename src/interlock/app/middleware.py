@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from interlock.worker.execution import TaskLease
+from interlock.worker.message.execution import TaskLease
 
 if TYPE_CHECKING:
     from interlock.app.job import Job

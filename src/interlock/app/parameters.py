@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 
 from interlock.errors import PayloadError
-from interlock.worker.tasks import UnknownArgument
+from interlock.worker.message.tasks import UnknownArgument
 
 __all__ = ["Parameters"]
 

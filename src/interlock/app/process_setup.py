@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.app import reach
 from interlock.app.middleware import AROUND_SENDS
 from interlock.app.place import MAINS, module_of, names_of
-from interlock.worker.tasks import SetupRefused
+from interlock.worker.message.tasks import SetupRefused
 
 if TYPE_CHECKING:
     from interlock.app.app import App

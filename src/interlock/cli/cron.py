@@ -63,7 +63,7 @@ def _declare(
 def _on_app(given: argparse.Namespace, run: Callable[[App, argparse.Namespace], int]) -> int:
     from interlock.app.app import App
     from interlock.errors import InterlockError
-    from interlock.worker.app_reference import NoApp, load
+    from interlock.worker.process.app_reference import NoApp, load
 
     # As in `interlock worker`: the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:

@@ -58,7 +58,7 @@ def run(given: argparse.Namespace) -> int:
     """Send it, and wait for it on request."""
     from interlock.app.argument_text import arguments_of
     from interlock.errors import InterlockError
-    from interlock.worker.app_reference import NoApp
+    from interlock.worker.process.app_reference import NoApp
 
     # As in `interlock worker`: the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
@@ -137,7 +137,7 @@ def found(reference: str) -> Any:
     """Return the task of a reference. Raises NoApp."""
     from interlock.app.app import App
     from interlock.app.task import AsyncTask, Task
-    from interlock.worker.app_reference import NoApp, load
+    from interlock.worker.process.app_reference import NoApp, load
 
     parts = reference.split(":")
     if len(parts) == 3:

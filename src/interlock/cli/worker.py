@@ -95,7 +95,7 @@ def run(given: argparse.Namespace) -> int:
     # As in `python -m`; the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    from interlock.worker.supervisor import VARIABLE
+    from interlock.worker.process.supervisor import VARIABLE
 
     if VARIABLE in os.environ:
         # One of several: the whole program is run again in it, with the same flags.
@@ -108,7 +108,7 @@ def run(given: argparse.Namespace) -> int:
         return supervise(given)
     from interlock.app.app import App
     from interlock.cli.worker_process import WorkerProcess
-    from interlock.worker.app_reference import NoApp, load
+    from interlock.worker.process.app_reference import NoApp, load
 
     process = WorkerProcess(given)
     try:

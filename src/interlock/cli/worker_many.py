@@ -12,7 +12,7 @@ from interlock.cli import worker_metrics
 from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_ready import ReadyFile
 from interlock.systemd import Notifier
-from interlock.worker.supervisor import Supervisor
+from interlock.worker.process.supervisor import Supervisor
 
 
 def supervise(given: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from interlock.cli.metrics_server import serving
 from interlock.metrics import collector
 from interlock.metrics.pages import Pages
-from interlock.worker.supervisor import Supervisor
+from interlock.worker.process.supervisor import Supervisor
 from interlock.worker.worker import Worker
 
 

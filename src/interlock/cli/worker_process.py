@@ -21,13 +21,13 @@ from interlock.cli.worker_metrics import of_worker
 from interlock.cli.worker_ready import ReadyFile
 from interlock.errors import WorkerBroken
 from interlock.systemd import Notifier
-from interlock.worker.app_reference import NoApp
-from interlock.worker.changes import Changes
-from interlock.worker.mailbox import Mailbox
-from interlock.worker.meter import Reading
+from interlock.worker.message.meter import Reading
+from interlock.worker.process.app_reference import NoApp
+from interlock.worker.process.mailbox import Mailbox
+from interlock.worker.process.module_changes import Changes
+from interlock.worker.process.supervisor import MEASURED, VARIABLE, tell_supervisor
+from interlock.worker.reports.stacks import Answering
 from interlock.worker.settings import Recording
-from interlock.worker.stacks import Answering
-from interlock.worker.supervisor import MEASURED, VARIABLE, tell_supervisor
 from interlock.worker.worker import Worker
 
 _log = logging.getLogger("interlock.worker")

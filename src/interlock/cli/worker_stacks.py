@@ -21,7 +21,7 @@ FLAGS = (
 
 def run(given: argparse.Namespace) -> int:
     """Query, and print. Return 1 if no worker answers."""
-    from interlock.worker.stacks import ask_all
+    from interlock.worker.reports.stacks import ask_all
 
     try:
         answers = ask_all(given.pid)

@@ -19,7 +19,7 @@ from interlock.app import envelope
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.errors import InterlockError, PayloadError
-from interlock.worker.tasks import NotHere
+from interlock.worker.message.tasks import NotHere
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext

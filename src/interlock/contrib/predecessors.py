@@ -11,7 +11,7 @@ import collections
 import threading
 from typing import Generic, NamedTuple, TypeVar
 
-from interlock.worker.execution import TaskLease
+from interlock.worker.message.execution import TaskLease
 
 __all__ = ["Predecessor", "Predecessors"]
 

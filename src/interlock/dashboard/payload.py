@@ -19,7 +19,7 @@ from interlock.app import envelope
 from interlock.dashboard.refusal import Refusal
 from interlock.errors import InterlockError
 from interlock.limits import MAX_PAYLOAD
-from interlock.worker.tasks import UnknownVersion
+from interlock.worker.message.tasks import UnknownVersion
 
 SHOWN = 262_144
 """Characters of a payload that are shown; a longer one is cut, and cannot be edited."""

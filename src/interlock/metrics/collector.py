@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.installation import needs
 from interlock.metrics.families import WORKER_FAMILIES
 from interlock.queue_figures import Family
-from interlock.worker.meter import BOUNDS, Reading
+from interlock.worker.message.meter import BOUNDS, Reading
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from interlock._core import ManualClock, replay
 
 if TYPE_CHECKING:
-    from interlock.worker.harness import TestCall, TestWorker
+    from interlock.worker.harness.worker import TestCall, TestWorker
 
 __all__ = ["ManualClock", "TestCall", "TestWorker", "replay"]
 
@@ -15,6 +15,6 @@ def __getattr__(name: str) -> object:
     # They bring asyncio and msgspec, and pytest loads this package at every start.
     if name not in ("TestCall", "TestWorker"):
         raise AttributeError(f"module 'interlock.testing' has no attribute {name!r}")
-    from interlock.worker import harness
+    from interlock.worker.harness import worker
 
-    return getattr(harness, name)
+    return getattr(worker, name)

@@ -19,7 +19,7 @@ from interlock.client.request import Refused
 from interlock.client.wire.records import Letter, Stored
 from interlock.errors import PayloadError
 from interlock.roots import Roots
-from interlock.worker.tasks import UnknownVersion
+from interlock.worker.message.tasks import UnknownVersion
 
 __all__ = ["ACTIONS", "Action", "Board", "Entry", "Look", "QueueLook", "WorkerLook"]
 

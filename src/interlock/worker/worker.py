@@ -18,16 +18,16 @@ from interlock.errors import InterlockError, WorkerBroken
 from interlock.failure import text_of
 from interlock.message import Kind
 from interlock.retry import Seconds, seconds
-from interlock.worker.execution import Execution, details
-from interlock.worker.meter import Meter, Reading
-from interlock.worker.owner import Owner
+from interlock.worker.loop.owner import Owner
+from interlock.worker.loop.state import Phase
+from interlock.worker.message.execution import Execution, details
+from interlock.worker.message.meter import Meter, Reading
+from interlock.worker.message.source import Source
+from interlock.worker.message.tasks import Tasks
 from interlock.worker.settings import WorkerSettings
-from interlock.worker.source import Source
-from interlock.worker.state import Phase
-from interlock.worker.tasks import Tasks
 
 if TYPE_CHECKING:
-    from interlock.worker.audit import Audit
+    from interlock.worker.reports.audit import Audit
 
 __all__ = ["Figures", "Worker"]
 
@@ -115,7 +115,7 @@ class Worker:
         """
         if self._starts:
             raise RuntimeError("start(): the worker was started before; make another")
-        child: Any = sys.modules.get("interlock.worker.process_child")
+        child: Any = sys.modules.get("interlock.worker.pools.process_child")
         if child is not None and child.importing:
             raise RuntimeError(
                 "start(): the program starts a worker whenever it is imported, and this process of "
@@ -135,11 +135,11 @@ class Worker:
 
     def _start(self) -> None:
         if self.settings.audit:
-            from interlock.worker.audit import Audit
+            from interlock.worker.reports.audit import Audit
 
             self._owner.state.audit = self._audit = Audit(f"{socket.gethostname()}:{os.getpid()}")
         if self.settings.record is not None:
-            from interlock.worker.recorder import Recorder
+            from interlock.worker.reports.recorder import Recorder
 
             name = f"{socket.gethostname()}:{os.getpid()}"
             self._owner.state.audit = Recorder(self.settings.record, self._audit, name)
@@ -183,7 +183,7 @@ class Worker:
         queue = self._open_queue(name, lease=length)
         audit = self._audit
         if audit is not None and kind == "any":
-            from interlock.worker.audit_journal import AuditJournal
+            from interlock.worker.reports.audit_journal import AuditJournal
 
             audit.follow(name, queue, AuditJournal.of(self._url, name))
         return Source(name, queue, kind, length, self._owner)

@@ -14,7 +14,7 @@ __all__ = ["Timetable"]
 
 
 class Timetable:
-    """See ``interlock.worker.harness.Timetable``."""
+    """See ``interlock.worker.harness.worker.Timetable``."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -100,8 +100,8 @@ def _of_app(reference: str, edited: bytes) -> NewKeys:
     from interlock.app.app import App
     from interlock.client.wire.records import NewKeys
     from interlock.errors import InterlockError
-    from interlock.worker.app_reference import NoApp, load
-    from interlock.worker.tasks import NotHere
+    from interlock.worker.message.tasks import NotHere
+    from interlock.worker.process.app_reference import NoApp, load
 
     # As in `interlock worker`: the command's own folder is no place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:

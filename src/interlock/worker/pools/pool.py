@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from interlock.worker.execution import Execution, Outcome
-from interlock.worker.scope import Scope
+from interlock.worker.message.execution import Execution, Outcome
+from interlock.worker.message.scope import Scope
 
 if TYPE_CHECKING:
+    from interlock.worker.message.tasks import Tasks
     from interlock.worker.settings import WorkerSettings
-    from interlock.worker.tasks import Tasks
 
 __all__ = ["Pool", "PoolEvents", "pool_of"]
 
@@ -74,13 +74,13 @@ class Pool(Protocol):
 def pool_of(settings: WorkerSettings, events: PoolEvents, tasks: Tasks) -> Pool:
     """Return the pool of these settings."""
     if settings.pool == "asyncio":
-        from interlock.worker.loop_pool import LoopPool
+        from interlock.worker.pools.loop_pool import LoopPool
 
         return LoopPool(settings.concurrency, events)
     if settings.pool == "process":
-        from interlock.worker.process_pool import ProcessPool
+        from interlock.worker.pools.process_pool import ProcessPool
 
         return ProcessPool(settings.concurrency, settings.reference, events, tasks)
-    from interlock.worker.thread_pool import ThreadPool
+    from interlock.worker.pools.thread_pool import ThreadPool
 
     return ThreadPool(settings.concurrency, events)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from interlock.worker.runtime_folder import runtime_folder
+from interlock.worker.reports.runtime_folder import runtime_folder
 
 __all__ = ["AuditJournal"]
 

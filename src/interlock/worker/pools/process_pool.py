@@ -24,10 +24,10 @@ from typing import Any
 from interlock.client.requests.result_wait import ResultWait
 from interlock.errors import InterlockError, WouldDeadlock
 from interlock.failure import text_of
-from interlock.worker.execution import Execution, Outcome, details, failure
-from interlock.worker.pool import PoolEvents
-from interlock.worker.scope import LONGEST_LEAVE, Scope, ScopeThread
-from interlock.worker.tasks import Tasks
+from interlock.worker.message.execution import Execution, Outcome, details, failure
+from interlock.worker.message.scope import LONGEST_LEAVE, Scope, ScopeThread
+from interlock.worker.message.tasks import Tasks
+from interlock.worker.pools.pool import PoolEvents
 
 __all__ = ["ProcessPool"]
 
@@ -386,4 +386,4 @@ def _level() -> int:
 FEWEST_FAILURES = 3
 """Failed starts in a row, with no process up, after which a small pool is given up."""
 
-PROGRAM = "import sys; from interlock.worker.process_child import main; main(sys.argv[1])"
+PROGRAM = "import sys; from interlock.worker.pools.process_child import main; main(sys.argv[1])"

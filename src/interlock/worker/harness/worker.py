@@ -17,12 +17,12 @@ from interlock.errors import PayloadError, Reject, RetryAfter
 from interlock.failure import Expired
 from interlock.retry import Seconds
 from interlock.retry import seconds as _seconds
-from interlock.worker.execution import RELEASED, Invocation, Outcome, TaskLease, lease_at
-from interlock.worker.harness_calls import Noted, TestCall, Timetable
-from interlock.worker.harness_run import HandlerRuns
-from interlock.worker.scope import LONGEST_LEAVE, HeldScope, ScopeThread
-from interlock.worker.source import pending
-from interlock.worker.tasks import NotHere
+from interlock.worker.harness.calls import Noted, TestCall, Timetable
+from interlock.worker.harness.run import HandlerRuns
+from interlock.worker.message.execution import RELEASED, Invocation, Outcome, TaskLease, lease_at
+from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, ScopeThread
+from interlock.worker.message.source import pending
+from interlock.worker.message.tasks import NotHere
 
 __all__ = ["TestCall", "TestWorker"]
 

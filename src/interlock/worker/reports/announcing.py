@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
-from interlock.worker.announcement import MOST_OF_ANSWER, Description, stacks_answer
-from interlock.worker.tasks import NotHere
+from interlock.worker.message.tasks import NotHere
+from interlock.worker.reports.announcement import MOST_OF_ANSWER, Description, stacks_answer
 
 if TYPE_CHECKING:
     from interlock.worker.worker import Worker

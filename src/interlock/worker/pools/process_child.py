@@ -22,10 +22,10 @@ from interlock.errors import WouldDeadlock
 from interlock.failure import text_of
 from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
-from interlock.worker.execution import TaskLease, handle, judge
-from interlock.worker.scope import LONGEST_LEAVE, HeldScope, Scope
-from interlock.worker.tasks import SetupRefused
-from interlock.worker.thread_pool import Runner
+from interlock.worker.message.execution import TaskLease, handle, judge
+from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
+from interlock.worker.message.tasks import SetupRefused
+from interlock.worker.pools.thread_pool import Runner
 
 __all__ = ["main"]
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import time
 
 from interlock.client.faces import handler_time
-from interlock.worker.batch_runner import BatchEvents, BatchRun, BatchRunner, BatchThread, Returned
-from interlock.worker.execution import RELEASED, Execution
-from interlock.worker.source import Call, Source, SourceState, count_outcome
-from interlock.worker.state import Straggler, WorkerState
-from interlock.worker.thread_pool import ThreadPool
+from interlock.worker.loop.batch_runner import (
+    BatchEvents,
+    BatchRun,
+    BatchRunner,
+    BatchThread,
+    Returned,
+)
+from interlock.worker.loop.state import Straggler, WorkerState
+from interlock.worker.message.execution import RELEASED, Execution
+from interlock.worker.message.source import Call, Source, SourceState, count_outcome
+from interlock.worker.pools.thread_pool import ThreadPool
 
 __all__ = ["BatchLending"]
 

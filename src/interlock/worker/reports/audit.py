@@ -28,8 +28,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.worker.audit_journal import AuditJournal
-from interlock.worker.execution import TaskLease, details
+from interlock.worker.message.execution import TaskLease, details
+from interlock.worker.reports.audit_journal import AuditJournal
 
 __all__ = ["Audit", "Event", "Finding", "Table"]
 

@@ -17,8 +17,8 @@ from interlock.client.wire import messages as wire
 
 if TYPE_CHECKING:
     from interlock.client.faces.batch import LeasedBatch
-    from interlock.worker.batch_runner import BatchRun
-    from interlock.worker.execution import Execution, Outcome, TaskLease
+    from interlock.worker.loop.batch_runner import BatchRun
+    from interlock.worker.message.execution import Execution, Outcome, TaskLease
 
 __all__ = ["BOUNDS", "OTHER", "UNREADABLE", "Histogram", "Meter", "Reading", "outcome_name"]
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from interlock.message import _current
-from interlock.worker.execution import Invocation, Outcome, TaskLease, judge
+from interlock.worker.message.execution import Invocation, Outcome, TaskLease, judge
 
 __all__ = ["HandlerRuns"]
 

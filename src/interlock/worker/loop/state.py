@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from interlock.client.faces.handler_time import HandlerTime
 from interlock.message import Kind
 from interlock.retry import Retry
-from interlock.worker.execution import (
+from interlock.worker.message.execution import (
     RELEASED,
     Execution,
     Invocation,
@@ -28,16 +28,16 @@ from interlock.worker.execution import (
     lease_at,
     tell_ended,
 )
-from interlock.worker.pool import Pool
-from interlock.worker.source import Source, count_outcome
-from interlock.worker.tasks import NotHere, Tasks
-from interlock.worker.thread_pool import ThreadPool
+from interlock.worker.message.source import Source, count_outcome
+from interlock.worker.message.tasks import NotHere, Tasks
+from interlock.worker.pools.pool import Pool
+from interlock.worker.pools.thread_pool import ThreadPool
 
 if TYPE_CHECKING:
     from interlock.client.faces.batch import LeasedBatch
-    from interlock.worker.audit import Audit
-    from interlock.worker.batch_runner import BatchRun, BatchRunner
-    from interlock.worker.recorder import Recorder
+    from interlock.worker.loop.batch_runner import BatchRun, BatchRunner
+    from interlock.worker.reports.audit import Audit
+    from interlock.worker.reports.recorder import Recorder
     from interlock.worker.settings import WorkerSettings
 
 __all__ = ["Deferrals", "Phase", "Places", "WorkerState"]

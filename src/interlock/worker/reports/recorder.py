@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.worker.audit import Audit
-from interlock.worker.execution import TaskLease
+from interlock.worker.message.execution import TaskLease
+from interlock.worker.reports.audit import Audit
 from interlock.worker.settings import Recording
 
 __all__ = ["Recorder"]

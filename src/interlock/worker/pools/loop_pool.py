@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from interlock.aio import stack_of
-from interlock.worker.execution import Execution, Outcome, ahandle, handle, judge
-from interlock.worker.pool import PoolEvents
-from interlock.worker.scope import LONGEST_LEAVE, HeldScope, Scope
-from interlock.worker.thread_pool import stack_at
+from interlock.worker.message.execution import Execution, Outcome, ahandle, handle, judge
+from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
+from interlock.worker.pools.pool import PoolEvents
+from interlock.worker.pools.thread_pool import stack_at
 
 __all__ = ["LoopPool"]
 

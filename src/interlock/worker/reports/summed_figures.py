@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from interlock.worker.meter import Reading
+from interlock.worker.message.meter import Reading
 
 __all__ = ["Gathering"]
 

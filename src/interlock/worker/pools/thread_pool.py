@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from interlock.aio import stack_of
 from interlock.frames import frame_of, stack_text
-from interlock.worker.execution import (
+from interlock.worker.message.execution import (
     Execution,
     Invocation,
     Outcome,
@@ -20,8 +20,8 @@ from interlock.worker.execution import (
     handle,
     judge,
 )
-from interlock.worker.pool import PoolEvents
-from interlock.worker.scope import LONGEST_LEAVE, HeldScope, Scope, ScopeThread
+from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope, ScopeThread
+from interlock.worker.pools.pool import PoolEvents
 
 __all__ = ["Runner", "ThreadPool", "stack_at"]
 

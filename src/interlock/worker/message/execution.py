@@ -23,7 +23,7 @@ from interlock.retry import Retry
 
 if TYPE_CHECKING:
     from interlock.client.faces.batch import LeasedBatch
-    from interlock.worker.source import Source
+    from interlock.worker.message.source import Source
 
 __all__ = [
     "ACKED",

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 from interlock.errors import InterlockError
 from interlock.retry import Retry
-from interlock.worker.execution import Invocation, TaskLease
-from interlock.worker.scope import Scope
+from interlock.worker.message.execution import Invocation, TaskLease
+from interlock.worker.message.scope import Scope
 
 __all__ = [
     "NotHere",

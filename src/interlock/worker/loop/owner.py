@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.client.faces import handler_time
-from interlock.worker.batch_lending import BatchLending
-from interlock.worker.batch_runner import BatchRun, BatchRunner, Returned
-from interlock.worker.execution import Execution, Outcome, details, failure
-from interlock.worker.lease_plan import LeasePlan
-from interlock.worker.pool import pool_of
-from interlock.worker.source import Call, Source, SourceState
-from interlock.worker.state import Phase, WorkerState
-from interlock.worker.tasks import Tasks
+from interlock.worker.loop.batch_lending import BatchLending
+from interlock.worker.loop.batch_runner import BatchRun, BatchRunner, Returned
+from interlock.worker.loop.lease_plan import LeasePlan
+from interlock.worker.loop.state import Phase, WorkerState
+from interlock.worker.message.execution import Execution, Outcome, details, failure
+from interlock.worker.message.source import Call, Source, SourceState
+from interlock.worker.message.tasks import Tasks
+from interlock.worker.pools.pool import pool_of
 
 if TYPE_CHECKING:
     from interlock.worker.settings import WorkerSettings

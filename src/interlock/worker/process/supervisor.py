@@ -19,9 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from interlock.worker.gathering import Gathering
-from interlock.worker.mailbox import Mailbox
-from interlock.worker.meter import Reading
+from interlock.worker.message.meter import Reading
+from interlock.worker.process.mailbox import Mailbox
+from interlock.worker.reports.summed_figures import Gathering
 
 __all__ = ["Supervisor", "tell_supervisor"]
 

@@ -25,16 +25,23 @@ from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
-from interlock.worker.execution import ACKED, Outcome, TaskLease, judge, lease_at, tell_ended
-from interlock.worker.meter import BOUNDS
-from interlock.worker.source import CallThread, Pending, Source, count_outcome, pending
-from interlock.worker.tasks import HEAD, TASK_AT, NotHere, Tasks, head
-from interlock.worker.thread_pool import Runner
+from interlock.worker.message.execution import (
+    ACKED,
+    Outcome,
+    TaskLease,
+    judge,
+    lease_at,
+    tell_ended,
+)
+from interlock.worker.message.meter import BOUNDS
+from interlock.worker.message.source import CallThread, Pending, Source, count_outcome, pending
+from interlock.worker.message.tasks import HEAD, TASK_AT, NotHere, Tasks, head
+from interlock.worker.pools.thread_pool import Runner
 
 if TYPE_CHECKING:
     from interlock.client.faces.handler_time import HandlerTime
-    from interlock.worker.audit import Audit
-    from interlock.worker.recorder import Recorder
+    from interlock.worker.reports.audit import Audit
+    from interlock.worker.reports.recorder import Recorder
 
 __all__ = ["BatchEvents", "BatchRun", "BatchRunner", "BatchThread", "Returned"]
 

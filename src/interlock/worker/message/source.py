@@ -21,11 +21,11 @@ from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.failure import text_of
 from interlock.message import Kind
-from interlock.worker.execution import Outcome, TaskLease, details
+from interlock.worker.message.execution import Outcome, TaskLease, details
 
 if TYPE_CHECKING:
     from interlock.client.requests.lease_renewal import LeaseRenewer
-    from interlock.worker.meter import Meter
+    from interlock.worker.message.meter import Meter
 
 __all__ = [
     "Call",

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.worker.execution import details
+from interlock.worker.message.execution import details
 
 if TYPE_CHECKING:
     from interlock.worker.worker import Worker

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from interlock.worker.runtime_folder import runtime_folder
+from interlock.worker.reports.runtime_folder import runtime_folder
 
 __all__ = ["Answering", "ask_all"]
 

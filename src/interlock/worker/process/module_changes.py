@@ -8,6 +8,8 @@ import sysconfig
 import threading
 from collections.abc import Callable
 
+import interlock
+
 __all__ = ["Changes", "sources"]
 
 
@@ -16,7 +18,7 @@ def sources() -> set[str]:
     installed = {
         sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
     }
-    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    own = os.path.dirname(os.path.abspath(interlock.__file__))
     found = set()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)

@@ -6,9 +6,9 @@ from __future__ import annotations
 import collections
 import time
 
-from interlock.worker.batch_lending import BatchLending
-from interlock.worker.source import Call, Source, SourceState
-from interlock.worker.state import Phase, WorkerState
+from interlock.worker.loop.batch_lending import BatchLending
+from interlock.worker.loop.state import Phase, WorkerState
+from interlock.worker.message.source import Call, Source, SourceState
 
 __all__ = ["LeasePlan"]
 

@@ -1,0 +1,1 @@
+"""Tests of an app: handlers run immediately, on an engine in memory."""

@@ -1,0 +1,1 @@
+"""The places where handlers run: threads, an event loop, processes."""

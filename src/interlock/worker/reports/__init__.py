@@ -1,0 +1,1 @@
+"""Reports of a worker: figures, announcements, stacks, recordings and audits."""
