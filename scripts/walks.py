@@ -58,8 +58,8 @@ COUNTED: dict[str, tuple[str, ...]] = {
     # written, the record appended. Then the worker ends its turn, with one commit for all requests
     # in it: so the journal is entered again for its pending writes.
     "put from the hub's socket to the disk": (
-        "interlock-hub/src/reactor/worker.rs",
-        "interlock-hub/src/socket.rs",
+        "interlock-hub/src/net/reactor/worker.rs",
+        "interlock-hub/src/net/socket.rs",
         "interlock-hub/src/session.rs",
         "interlock-hub/src/resp/parse.rs",
         "interlock-hub/src/command/queues.rs",

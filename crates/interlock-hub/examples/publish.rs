@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use interlock_hub::mailbox::Mailbox;
-use interlock_hub::registry::Card;
+use interlock_hub::access::registry::Card;
 use interlock_hub::session::{Session, Step};
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::mailbox::Mailbox;
+use interlock_hub::shared::settings::Settings;
 use interlock_hub::shared::{Core, Local, Shared};
-use interlock_hub::topics::{Name, SubscriptionKind};
+use interlock_hub::topics::directory::{Name, SubscriptionKind};
 
 /// Messages of a pipeline, and topics that they go round.
 const BATCH: usize = 100;

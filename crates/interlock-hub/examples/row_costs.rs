@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use interlock_hub::mailbox::Mailbox;
-use interlock_hub::registry::Card;
+use interlock_hub::access::registry::Card;
 use interlock_hub::session::Session;
-use interlock_hub::settings::{Live, Settings};
+use interlock_hub::shared::mailbox::Mailbox;
+use interlock_hub::shared::settings::{Live, Settings};
 use interlock_hub::shared::{Core, Local, Shared};
-use interlock_hub::tables::{ServedTable, Tables};
+use interlock_hub::tables::served::{ServedTable, Tables};
 use interlock_table::{remove, Location, Options, Schema, Table};
 
 const KEYS: usize = 10_000;

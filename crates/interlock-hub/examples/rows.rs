@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use interlock_hub::server::Server;
-use interlock_hub::settings::{Live, Settings};
-use interlock_hub::tables::{ServedTable, Tables};
-use interlock_hub::writes::{Answers, RowWrites, Write};
+use interlock_hub::shared::settings::{Live, Settings};
+use interlock_hub::tables::served::{ServedTable, Tables};
+use interlock_hub::tables::writes::{Answers, RowWrites, Write};
 use interlock_table::{Location, Options, Schema, Table};
 
 struct Loop(Sender<Vec<Write>>);

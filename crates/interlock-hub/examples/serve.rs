@@ -1,7 +1,7 @@
 //! The hub without Python, for profilers: `cargo run --release --example serve -- PORT WORKERS`.
 
 use interlock_hub::server::Server;
-use interlock_hub::settings::{Live, OutputLimit, Settings};
+use interlock_hub::shared::settings::{Live, OutputLimit, Settings};
 
 fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>());

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use interlock_hub::mailbox::Mailbox;
-use interlock_hub::registry::Card;
+use interlock_hub::access::registry::Card;
 use interlock_hub::session::{Session, Step};
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::mailbox::Mailbox;
+use interlock_hub::shared::settings::Settings;
 use interlock_hub::shared::{Core, Local, Shared};
 
 const CLIENTS: usize = 8;

@@ -3,21 +3,21 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
+use crate::access::registry::{Card, Part};
+use crate::access::users::{topic_places, Users};
 use crate::catalog::{self, Action, Command, Unknown};
+use crate::command::pending::Pending;
+use crate::command::state::{Relaying, State};
 use crate::command::{self, follows, Call};
-use crate::counters::add;
-use crate::events::{Answer, Level};
-use crate::pending::Pending;
-use crate::queues::ticket;
-use crate::registry::{Card, Part};
 use crate::resp::parse::{Copied, Limits, Parsed, Parser, ProtocolError};
 use crate::resp::write::Writer;
+use crate::shared::events::{Answer, Level};
+use crate::shared::queues::ticket;
 use crate::shared::Core;
-use crate::state::{Relaying, State};
-use crate::statistics::SAMPLED;
-use crate::topics::SubscriptionKind;
-use crate::tracing;
-use crate::users::{topic_places, Users};
+use crate::topics::directory::SubscriptionKind;
+use crate::watch::counters::add;
+use crate::watch::statistics::SAMPLED;
+use crate::watch::tracing;
 
 #[derive(Default)]
 struct Requests {
@@ -267,7 +267,7 @@ impl Session {
             }
         }
         self.state.stop_monitoring(core);
-        command::relay::close(&mut self.state, core);
+        command::topics::relay::close(&mut self.state, core);
         if self.waits_for_queue() {
             core.shared.queues.engine.forget(ticket(core.local.worker, self.state.card.token));
         }

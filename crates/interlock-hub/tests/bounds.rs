@@ -4,11 +4,11 @@ mod threadless;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use interlock_hub::events::Answer;
-use interlock_hub::mailbox::Mail;
-use interlock_hub::registry::Part;
+use interlock_hub::access::registry::Part;
 use interlock_hub::session::Step;
-use interlock_hub::settings::{Live, Settings, SlowLog};
+use interlock_hub::shared::events::Answer;
+use interlock_hub::shared::mailbox::Mail;
+use interlock_hub::shared::settings::{Live, Settings, SlowLog};
 use interlock_hub::shared::Core;
 use threadless::{Client, Hub};
 

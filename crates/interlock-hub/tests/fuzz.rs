@@ -8,7 +8,7 @@ mod threadless;
 use fastrand::Rng;
 use interlock_hub::resp::parse::{Limits, Parsed, Parser};
 use interlock_hub::session::Step;
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::settings::Settings;
 use threadless::{Client, Hub};
 
 const LIMITS: Limits = Limits { bulk: 1000, strict: false };

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use interlock_hub::catalog::{all, Access, Command};
-use interlock_hub::events::Answer;
-use interlock_hub::kept::{Keeper, Limits};
-use interlock_hub::mailbox::Mail;
 use interlock_hub::session::Step;
-use interlock_hub::settings::{Live, Settings};
+use interlock_hub::shared::events::Answer;
+use interlock_hub::shared::mailbox::Mail;
+use interlock_hub::shared::settings::{Live, Settings};
 use interlock_hub::shared::Core;
-use interlock_hub::tables::{ServedTable, Tables};
-use interlock_hub::writes::{RowWrites, Write};
+use interlock_hub::tables::keeper::{Keeper, Limits};
+use interlock_hub::tables::served::{ServedTable, Tables};
+use interlock_hub::tables::writes::{RowWrites, Write};
 use interlock_table::{Location, Options, Schema, Table};
 use threadless::{Client, Hub};
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread;
 
-use interlock_hub::chunk::{Builder, Chunk};
-use interlock_hub::mailbox::{Mail, Mailbox};
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::mailbox::{Mail, Mailbox};
+use interlock_hub::shared::settings::Settings;
 use interlock_hub::shared::Shared;
-use interlock_hub::topics::{Interest, SubscriptionKind};
+use interlock_hub::topics::chunk::{Builder, Chunk};
+use interlock_hub::topics::directory::{Interest, SubscriptionKind};
 
 /// The owner takes so much that the other's letter comes in the middle of it. Only one comes: the
 /// next would have the owner find what it overlooked.

@@ -4,12 +4,12 @@ mod threadless;
 
 use std::sync::{Arc, Mutex};
 
+use interlock_hub::access::users::{Commands, Patterns, User, Users};
 use interlock_hub::catalog::all;
 use interlock_hub::session::Step;
-use interlock_hub::settings::{Live, Settings};
-use interlock_hub::tables::{ServedTable, Tables};
-use interlock_hub::users::{Commands, Patterns, User, Users};
-use interlock_hub::writes::{Numbered, RowWrites, Write};
+use interlock_hub::shared::settings::{Live, Settings};
+use interlock_hub::tables::served::{ServedTable, Tables};
+use interlock_hub::tables::writes::{Numbered, RowWrites, Write};
 use interlock_table::{Location, Options, Schema};
 use threadless::{Client, Hub};
 

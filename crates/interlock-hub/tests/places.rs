@@ -1,7 +1,7 @@
 //! Places for those who connect, in all and by address, are taken and given back.
 
-use interlock_hub::mailbox::{Mailbox, Peer};
-use interlock_hub::settings::{Live, Settings};
+use interlock_hub::shared::mailbox::{Mailbox, Peer};
+use interlock_hub::shared::settings::{Live, Settings};
 use interlock_hub::shared::{Rejection, Shared};
 
 fn shared(settings: Settings) -> Shared {

@@ -3,11 +3,11 @@
 use std::sync::Barrier;
 use std::thread;
 
-use interlock_hub::chunk::Builder;
-use interlock_hub::mailbox::{Mail, Mailbox};
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::mailbox::{Mail, Mailbox};
+use interlock_hub::shared::settings::Settings;
 use interlock_hub::shared::Shared;
-use interlock_hub::topics::{Interest, SubscriptionKind};
+use interlock_hub::topics::chunk::Builder;
+use interlock_hub::topics::directory::{Interest, SubscriptionKind};
 
 /// A message through sockets passes the place where the order is made once in a long while; here
 /// the workers do nothing else, so that an order which is not kept shows in every run.
@@ -38,7 +38,7 @@ fn chunks_of_all_workers_are_in_one_order_in_all_mailboxes() {
     }
 }
 
-fn chunk(worker: usize, number: usize) -> Vec<std::sync::Arc<interlock_hub::chunk::Chunk>> {
+fn chunk(worker: usize, number: usize) -> Vec<std::sync::Arc<interlock_hub::topics::chunk::Chunk>> {
     let mut builder = Builder::default();
     let all = Interest { receivers: WORKERS as u32, workers: (1 << WORKERS) - 1 };
     let message = format!("{worker}:{number}");

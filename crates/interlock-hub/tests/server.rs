@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use interlock_hub::server::Server;
-use interlock_hub::settings::{Live, OutputLimit, Settings};
+use interlock_hub::shared::settings::{Live, OutputLimit, Settings};
 
 fn start(settings: Settings) -> Server {
     Server::start(Settings { port: 0, ..settings }).unwrap()

@@ -2,9 +2,9 @@
 
 mod threadless;
 
-use interlock_hub::mailbox::Mail;
 use interlock_hub::session::Step;
-use interlock_hub::settings::{Live, Settings};
+use interlock_hub::shared::mailbox::Mail;
+use interlock_hub::shared::settings::{Live, Settings};
 use interlock_hub::shared::Core;
 use threadless::Hub;
 
@@ -45,7 +45,10 @@ fn who_subscribes_receives_nothing_that_was_published_before() {
     let requests = b"PUBLISH t 1\r\nSUBSCRIBE t\r\n";
     let step = new.session.run(requests, &mut at, &mut core, &mut new.out);
     assert_eq!((step, &new.out[..]), (Step::Sync, &b":1\r\n"[..]));
-    assert_eq!(hub.local.subscribers.of(interlock_hub::topics::SubscriptionKind::Topic, b"t"), [1]);
+    assert_eq!(
+        hub.local.subscribers.of(interlock_hub::topics::directory::SubscriptionKind::Topic, b"t"),
+        [1]
+    );
     assert_eq!(hub.deliver(&mut old), 1);
     let mut core = Core { shared: &hub.shared, local: &mut hub.local, now: 0, clock: || 0 };
     let step = new.session.run(requests, &mut at, &mut core, &mut new.out);
@@ -124,7 +127,10 @@ fn a_long_request_that_waits_for_what_was_published_before_it_is_done_whole() {
         let step = new.session.run(requests.as_bytes(), &mut at, &mut core, &mut new.out);
         assert_eq!((step, at), (Step::Idle, requests.len()));
         assert_eq!(
-            new.session.state.names(interlock_hub::topics::SubscriptionKind::Topic).len(),
+            new.session
+                .state
+                .names(interlock_hub::topics::directory::SubscriptionKind::Topic)
+                .len(),
             100
         );
     }

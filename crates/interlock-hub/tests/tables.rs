@@ -9,8 +9,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use interlock_hub::catalog::{all, named};
 use interlock_hub::session::Step;
-use interlock_hub::settings::{Live, Settings};
-use interlock_hub::tables::{ServedTable, Tables};
+use interlock_hub::shared::settings::{Live, Settings};
+use interlock_hub::tables::served::{ServedTable, Tables};
 use interlock_table::{fault, Location, Options, Schema, Table};
 use threadless::{Client, Hub};
 

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use interlock_hub::mailbox::{Mail, Mailbox};
 use interlock_hub::server::Server;
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::mailbox::{Mail, Mailbox};
+use interlock_hub::shared::settings::Settings;
 use interlock_hub::shared::Shared;
 
 fn start(inherited: Vec<i32>) -> Server {

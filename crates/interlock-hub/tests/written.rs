@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use interlock_hub::catalog::all;
-use interlock_hub::mailbox::Mail;
 use interlock_hub::server::Server;
 use interlock_hub::session::Step;
-use interlock_hub::settings::{Live, Settings};
+use interlock_hub::shared::mailbox::Mail;
+use interlock_hub::shared::settings::{Live, Settings};
 use interlock_hub::shared::Core;
-use interlock_hub::tables::{ServedTable, Tables};
-use interlock_hub::writes::{RowWrites, Write};
+use interlock_hub::tables::served::{ServedTable, Tables};
+use interlock_hub::tables::writes::{RowWrites, Write};
 use threadless::Hub;
 use writer::{Client, Gate, Place, Slow};
 

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use interlock_hub::wake::WakeUp;
+use interlock_hub::system::wake::WakeUp;
 
 use crate::log::{lost, mark, no_beginning, Entry, Event, Id, Largest, LogPort, Position, LOST};
 use crate::trouble::{Kind, Trouble};

@@ -7,8 +7,10 @@ use std::os::fd::RawFd;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use interlock_hub::wake::WakeUp;
-use interlock_hub::writes::{Answers, RowWrites, Waiting, Words, Write as Given, MOST_NAME};
+use interlock_hub::system::wake::WakeUp;
+use interlock_hub::tables::writes::{
+    Answers, RowWrites, Waiting, Words, Write as Given, MOST_NAME,
+};
 use interlock_log::apply::Answer;
 use interlock_log::entry::MOST_ARGUMENTS;
 

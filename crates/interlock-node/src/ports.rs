@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_hub::writes::Words;
+use interlock_hub::tables::writes::Words;
 use interlock_log::apply::Answer;
 use interlock_log::entry::MOST_ARGUMENTS;
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_hub::kept::Keeper;
+use interlock_hub::tables::keeper::Keeper;
 use interlock_log::checkpoint::Place;
 use interlock_log::entry::Mark;
 use interlock_log::rows::{Changed, Rows};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use interlock_hub::kept::Keeper;
-use interlock_hub::wake::WakeUp;
+use interlock_hub::system::wake::WakeUp;
+use interlock_hub::tables::keeper::Keeper;
 use interlock_log::checkpoint::Place;
 use interlock_log::codec::{checksum, Reader};
 use interlock_log::entry::{Body, Entry, Mark, Source};

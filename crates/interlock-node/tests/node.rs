@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use interlock_hub::writes::Words;
+use interlock_hub::tables::writes::Words;
 use interlock_log::apply::Answer;
 use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
 use interlock_log::machine::{Judge, Limits, Machine, Moment, Origin, Outcome, Rules};

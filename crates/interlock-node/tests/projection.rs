@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use interlock_hub::kept::{self, Keeper};
+use interlock_hub::tables::keeper;
+use interlock_hub::tables::keeper::Keeper;
 use interlock_log::checkpoint::Place;
 use interlock_log::entry::Mark;
 use interlock_log::rows::{Rows, Settings, When};
@@ -139,7 +140,7 @@ fn it_has_the_rows_of_the_state_whatever_was_forgotten_and_whoever_began_it() {
 #[test]
 fn a_table_in_which_nobody_has_seen_anything_is_read_when_it_has_rows() {
     let mut shown = Shown::new("closed");
-    let reads = Keeper::new(kept::Limits::default()).unwrap();
+    let reads = Keeper::new(keeper::Limits::default()).unwrap();
     let is_read = || reads.is_fresh(|| 1);
     let mut projection = InTable::new(shown.open(8)).opens(reads.clone());
     assert!(!is_read());
@@ -149,7 +150,7 @@ fn a_table_in_which_nobody_has_seen_anything_is_read_when_it_has_rows() {
     projection.show(&mut shown.rows, place(2), true).unwrap();
     assert!(is_read());
     // Who starts again has what readers saw before.
-    let reads = Keeper::new(kept::Limits::default()).unwrap();
+    let reads = Keeper::new(keeper::Limits::default()).unwrap();
     let _again = InTable::new(shown.open(8)).opens(reads.clone());
     assert!(reads.is_fresh(|| 1));
 }

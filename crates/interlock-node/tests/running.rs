@@ -6,8 +6,11 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlock_hub::kept::{self, Keeper};
-use interlock_hub::writes::{Desk, Host, Numbered, RowWrites, Waiting, Words, Write, Written};
+use interlock_hub::tables::keeper;
+use interlock_hub::tables::keeper::Keeper;
+use interlock_hub::tables::writes::{
+    Desk, Host, Numbered, RowWrites, Waiting, Words, Write, Written,
+};
 use interlock_log::entry::{Arguments, Mark};
 use interlock_log::machine::Limits;
 use interlock_log::rows;
@@ -113,7 +116,7 @@ fn begin(server: &Server, name: &str, client: &Client, pace: Pace) -> Running {
         pace,
         held: false,
     };
-    let reads = Keeper::new(kept::Limits::default()).unwrap();
+    let reads = Keeper::new(keeper::Limits::default()).unwrap();
     Running::start(settings, table, client.writes.clone(), reads).unwrap()
 }
 

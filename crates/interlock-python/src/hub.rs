@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use interlock_hub::catalog::{self, Command};
-use interlock_hub::events::{Answer, Asker, Change, Event, Level, Question};
-use interlock_hub::info;
+use interlock_hub::command::info;
 use interlock_hub::server::Server;
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::events::{Answer, Asker, Change, Event, Level, Question};
+use interlock_hub::shared::settings::Settings;
 use interlock_hub::shared::Shared;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use interlock_hub::kept::{Call, Keeper, Limits};
-use interlock_hub::time;
+use interlock_hub::system::time;
+use interlock_hub::tables::keeper::{Call, Keeper, Limits};
 use interlock_node::hub::HubWrites;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

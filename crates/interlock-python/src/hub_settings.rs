@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use interlock_core::clock::Clock;
 use interlock_engine::{Account, Durability};
-use interlock_hub::settings::{Live, OutputLimit, Settings, SlowLog};
-use interlock_hub::tls;
-use interlock_hub::users::{Commands, Patterns, Rules, User, Users};
+use interlock_hub::access::users::{Commands, Patterns, Rules, User, Users};
+use interlock_hub::net::tls;
+use interlock_hub::shared::settings::{Live, OutputLimit, Settings, SlowLog};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use interlock_hub::tables::{ServedTable, Tables};
+use interlock_hub::tables::served::{ServedTable, Tables};
 use interlock_table::{Options, Schema, Table};
 use pyo3::prelude::*;
 

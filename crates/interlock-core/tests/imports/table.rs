@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Checks the modules beside `root`, a `lib.rs` or `mod.rs` whose documentation has a table of them:
-/// each imports only modules of rows above its own. A row may name several, in their order. What is
-/// behind `#[cfg(test)]` may import anything.
+/// Checks the modules beside `root`, a `lib.rs` or `mod.rs` whose documentation has a table of
+/// them: each imports only modules of rows above its own. A row may name several, in their order.
+/// Code after `#[cfg(test)]` may import anything.
 pub fn check(crate_folder: &str, root: &str) {
     let root = Path::new(crate_folder).join(root);
     let text = fs::read_to_string(&root).expect("the root is there");
@@ -23,7 +23,11 @@ pub fn check(crate_folder: &str, root: &str) {
         assert!(!files.is_empty(), "{module} has a row in {}, and no file", root.display());
         for file in files {
             let text = fs::read_to_string(&file).expect("a source");
-            for imported in imports(&text, &prefix) {
+            let mut imported = imports(&text, &prefix);
+            if file.parent() == Some(folder) {
+                imported.extend(imports(&text, "super::"));
+            }
+            for imported in imported {
                 let above = order.get(imported.as_str()).is_none_or(|&other| other < place);
                 if !above && imported != *module {
                     wrong.push(format!("{}: {prefix}{imported}", file.display()));
@@ -83,7 +87,7 @@ fn imports(text: &str, prefix: &str) -> Vec<String> {
     let mut found = Vec::new();
     for rest in code.split(prefix).skip(1) {
         match rest.strip_prefix('{') {
-            // `use crate::{a, b::{c, d}};`: the names that stand in the outer braces.
+            // `use crate::{a, b::{c, d}};`: the names in the outer braces.
             Some(list) => {
                 let mut depth = 0;
                 let mut fresh = true;

@@ -1,37 +1,31 @@
 //! Commands: found by name, checked against their declaration, applied to state, never to a socket.
 
-mod acl;
-mod backup;
-mod channels;
-mod client;
 mod connection;
-mod control;
-mod documented;
-mod login;
+pub mod info;
+pub mod pending;
 mod queues;
-pub mod relay;
 mod server;
-mod slow;
-mod status;
+pub mod state;
 mod streams;
-mod subscribers;
 mod tables;
-mod topics;
+pub mod topics;
 
 use interlock_engine::Function;
 
-pub use self::tables::kept::follows;
+pub use self::tables::node_calls::follows;
 
+use self::connection::login;
+
+use crate::access::users::topics_of;
 use crate::catalog::{named, Access, Action, Command, Unknown};
-use crate::counters::add;
-use crate::events::{Answer, Asker, Question};
+use crate::command::pending::Pending;
+use crate::command::state::State;
 use crate::glob;
-use crate::pending::Pending;
 use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
+use crate::shared::events::{Answer, Asker, Question};
 use crate::shared::Core;
-use crate::state::State;
-use crate::users::topics_of;
+use crate::watch::counters::add;
 
 /// One call of a command.
 pub struct Call<'a, 'b> {
@@ -87,7 +81,7 @@ impl Command {
                     add(&core.shared.counters.permission_errors, 1);
                     let (name, card) = (user.name.as_bytes(), &state.card);
                     core.shared.denials.add(reason, object, name, card, core.now);
-                    let text = acl::refused(reason, self, object, &user.name);
+                    let text = server::acl::refused(reason, self, object, &user.name);
                     if let (Access::Queue, Some(function)) =
                         (self.access, arguments.get(1).and_then(Function::named))
                     {
@@ -174,14 +168,14 @@ pub fn answered(
 ) {
     match pending {
         Pending::Login(login) => login::answered(login, answer, state, core, reply),
-        Pending::Order { closes } => control::answered(answer, closes, state, core, reply),
+        Pending::Order { closes } => server::control::answered(answer, closes, state, core, reply),
         Pending::Queue | Pending::Reading { .. } | Pending::Kept { .. } => {
             queues::answered(answer, state, core, reply);
         }
-        Pending::Listing(listing) => channels::go_on(listing, state, core, &mut reply),
-        Pending::Gathering(gathering) => subscribers::gather(gathering, state, core),
-        Pending::Survey(survey) => subscribers::answered(survey, state, core, &mut reply),
-        Pending::Relay => relay::answered(answer, state, core, reply),
+        Pending::Listing(listing) => topics::channels::go_on(listing, state, core, &mut reply),
+        Pending::Gathering(gathering) => topics::subscribers::gather(gathering, state, core),
+        Pending::Survey(survey) => topics::subscribers::answered(survey, state, core, &mut reply),
+        Pending::Relay => topics::relay::answered(answer, state, core, reply),
         Pending::Pause | Pending::Room | Pending::Writes { .. } => {}
     }
 }
@@ -233,7 +227,11 @@ fn help(call: &mut Call<'_, '_>) {
     let mut lines = vec![format!("{} {usage}", container.to_ascii_uppercase())];
     for sub in subcommands {
         let (_, name) = sub.name.split_once('|').unwrap_or_default();
-        lines.push(format!("{}{}", name.to_ascii_uppercase(), documented::usage(sub.arguments)));
+        lines.push(format!(
+            "{}{}",
+            name.to_ascii_uppercase(),
+            server::documented::usage(sub.arguments)
+        ));
         lines.push(format!("    {}.", sub.summary));
     }
     call.reply.array(lines.len());
@@ -248,18 +246,18 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
     match action {
         Action::Publish => topics::publish,
         Action::Spublish => topics::spublish,
-        Action::Relay => relay::relay,
+        Action::Relay => topics::relay::relay,
         Action::Subscribe => topics::subscribe,
         Action::Psubscribe => topics::psubscribe,
         Action::Unsubscribe => topics::unsubscribe,
         Action::Punsubscribe => topics::punsubscribe,
         Action::Ssubscribe => topics::ssubscribe,
         Action::Sunsubscribe => topics::sunsubscribe,
-        Action::PubsubChannels => channels::channels,
-        Action::PubsubClients => subscribers::clients,
+        Action::PubsubChannels => topics::channels::channels,
+        Action::PubsubClients => topics::subscribers::clients,
         Action::PubsubNumsub => topics::numsub,
         Action::PubsubNumpat => topics::numpat,
-        Action::PubsubShardchannels => channels::shardchannels,
+        Action::PubsubShardchannels => topics::channels::shardchannels,
         Action::PubsubShardnumsub => topics::shardnumsub,
         Action::Container => nothing,
         Action::CallFunction => queues::call,
@@ -272,54 +270,54 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::Quit => connection::quit,
         Action::Reset => connection::reset,
         Action::Readonly => connection::readonly,
-        Action::ClientId => client::id,
-        Action::ClientInfo => client::info,
-        Action::ClientList => client::list,
-        Action::ClientKill => client::kill,
-        Action::ClientSetname => client::setname,
-        Action::ClientGetname => client::getname,
-        Action::ClientSetinfo => client::setinfo,
-        Action::ClientNoEvict => client::no_evict,
-        Action::ClientNoTouch => client::no_touch,
-        Action::ClientReply => client::reply,
-        Action::ClientSlow => client::slow,
-        Action::ClientPause => client::pause,
-        Action::ClientUnpause => client::unpause,
-        Action::ClientUnblock => client::unblock,
+        Action::ClientId => connection::client::id,
+        Action::ClientInfo => connection::client::info,
+        Action::ClientList => connection::client::list,
+        Action::ClientKill => connection::client::kill,
+        Action::ClientSetname => connection::client::setname,
+        Action::ClientGetname => connection::client::getname,
+        Action::ClientSetinfo => connection::client::setinfo,
+        Action::ClientNoEvict => connection::client::no_evict,
+        Action::ClientNoTouch => connection::client::no_touch,
+        Action::ClientReply => connection::client::reply,
+        Action::ClientSlow => connection::client::slow,
+        Action::ClientPause => connection::client::pause,
+        Action::ClientUnpause => connection::client::unpause,
+        Action::ClientUnblock => connection::client::unblock,
         Action::Info => server::info,
-        Action::CommandCount => documented::count,
-        Action::CommandDocs => documented::docs,
-        Action::CommandInfo => documented::info,
-        Action::CommandList => documented::list,
-        Action::Command => documented::command,
-        Action::ConfigGet => control::get,
-        Action::ConfigSet => control::set,
-        Action::ConfigReload => control::reload,
-        Action::ConfigResetStat => control::reset_statistics,
-        Action::SlowlogGet => slow::get,
-        Action::SlowlogLen => slow::len,
-        Action::SlowlogReset => slow::reset,
-        Action::BackupBegin => backup::begin,
-        Action::BackupRead => backup::read,
-        Action::BackupEnd => backup::end,
+        Action::CommandCount => server::documented::count,
+        Action::CommandDocs => server::documented::docs,
+        Action::CommandInfo => server::documented::info,
+        Action::CommandList => server::documented::list,
+        Action::Command => server::documented::command,
+        Action::ConfigGet => server::control::get,
+        Action::ConfigSet => server::control::set,
+        Action::ConfigReload => server::control::reload,
+        Action::ConfigResetStat => server::control::reset_statistics,
+        Action::SlowlogGet => server::slow::get,
+        Action::SlowlogLen => server::slow::len,
+        Action::SlowlogReset => server::slow::reset,
+        Action::BackupBegin => server::backup::begin,
+        Action::BackupRead => server::backup::read,
+        Action::BackupEnd => server::backup::end,
         Action::Monitor => connection::monitor,
-        Action::Shutdown => control::shutdown,
-        Action::AclCat => acl::cat,
-        Action::AclDryrun => acl::dryrun,
-        Action::AclGenpass => acl::genpass,
-        Action::AclGetuser => acl::getuser,
-        Action::AclList => acl::list,
-        Action::AclLog => acl::log,
-        Action::AclUsers => acl::users,
-        Action::AclWhoami => acl::whoami,
-        Action::Time => status::time,
-        Action::Role => status::role,
+        Action::Shutdown => server::control::shutdown,
+        Action::AclCat => server::acl::cat,
+        Action::AclDryrun => server::acl::dryrun,
+        Action::AclGenpass => server::acl::genpass,
+        Action::AclGetuser => server::acl::getuser,
+        Action::AclList => server::acl::list,
+        Action::AclLog => server::acl::log,
+        Action::AclUsers => server::acl::users,
+        Action::AclWhoami => server::acl::whoami,
+        Action::Time => server::status::time,
+        Action::Role => server::status::role,
         Action::Dbsize => tables::dbsize,
-        Action::Cluster => status::cluster,
-        Action::Doctor => status::doctor,
-        Action::NoSamples => status::no_samples,
-        Action::LatencyReset => status::reset,
-        Action::Node => tables::kept::node,
+        Action::Cluster => server::status::cluster,
+        Action::Doctor => server::status::doctor,
+        Action::NoSamples => server::status::no_samples,
+        Action::LatencyReset => server::status::reset,
+        Action::Node => tables::node_calls::node,
         Action::Help => help,
         Action::Hget => tables::hash::hget,
         Action::Hset => tables::hash::hset,
@@ -363,8 +361,8 @@ pub fn handler(action: Action) -> fn(&mut Call<'_, '_>) {
         Action::TableCas => tables::rows::compare_and_set,
         Action::TablePop => tables::rows::pop,
         Action::TableBarrier => tables::rows::barrier,
-        Action::TableClient => tables::kept::numbered,
-        Action::TableTime => tables::kept::time,
+        Action::TableClient => tables::node_calls::numbered,
+        Action::TableTime => tables::node_calls::time,
         Action::Xrange => streams::range,
         Action::Xrevrange => streams::reverse,
         Action::Xlen => streams::length,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use interlock_engine::{queue_name, Account, Args, Class, Function, Outcome, Served};
 
 use super::Call;
-use crate::events::{Answer, Change};
-use crate::pending::Pending;
-use crate::queues::ticket;
-use crate::registry::Card;
+use crate::access::registry::Card;
+use crate::command::pending::Pending;
+use crate::command::state::State;
 use crate::resp::parse::{self, Arguments};
 use crate::resp::write::Writer;
+use crate::shared::events::{Answer, Change};
+use crate::shared::queues::ticket;
 use crate::shared::Core;
-use crate::state::State;
 
 pub fn call(call: &mut Call<'_, '_>) {
     let Some(function) = called(call) else { return };

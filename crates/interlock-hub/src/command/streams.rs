@@ -8,8 +8,8 @@ use interlock_stores::file::Reader;
 use interlock_stores::Position;
 
 use super::Call;
-use crate::info;
-use crate::pending::Pending;
+use crate::command::info;
+use crate::command::pending::Pending;
 use crate::resp::parse::integer;
 use crate::stores::reading::{Asked, Behind, Question};
 

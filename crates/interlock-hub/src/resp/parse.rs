@@ -352,7 +352,7 @@ const LENT_RANGES: usize = 1 << 12;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::resp::parse::*;
 
     const LIMITS: Limits = Limits { bulk: 512 << 20, strict: false };
 

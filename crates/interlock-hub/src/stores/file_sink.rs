@@ -6,7 +6,7 @@ use interlock_stores::disk::folder::Folder;
 use interlock_stores::file::{self, Counters, FileStore, Taken};
 use interlock_stores::StoreError;
 
-use super::hand::{Left, Load};
+use super::load::{Left, Load};
 use super::settings::FileSettings;
 use super::sink::Sink;
 use super::store::Surroundings;

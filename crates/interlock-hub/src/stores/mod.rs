@@ -1,16 +1,16 @@
 //! The stores of a hub: what is published to their topics is kept.
 //!
-//! | module | what it holds |
+//! | module | responsibility |
 //! |---|---|
 //! | [`settings`] | a store's settings |
 //! | [`batch`] | messages on their way to a store |
 //! | [`queue`] | what waits for a store's thread, bounded in bytes |
 //! | [`store`] | a store: its queue and its figures |
-//! | [`hand`] | messages that a thread has taken, and what is left of them |
+//! | [`load`] | messages that a thread has taken, and what is left of them |
 //! | [`sink`] | where a thread puts messages |
 //! | [`file_sink`], [`network_sink`] | in files; on another server |
-//! | [`several`] | in each of several places, or the first that works |
-//! | [`trouble`] | what failed: when it is tried again, and what is logged |
+//! | [`fan_out_sink`] | in each of several places, or the first that works |
+//! | [`retry`] | what failed: when it is tried again, and what is logged |
 //! | [`thread`] | threads of stores |
 //! | [`spooling`] | a spool, into which one thread puts messages and from which another takes them |
 //! | [`pump`] | the thread that takes them out, and delivers them |
@@ -31,23 +31,23 @@
 //! those who publish to its topics.
 
 pub mod batch;
+pub mod fan_out_sink;
 pub mod file_sink;
-pub mod hand;
+pub mod load;
 pub mod network_sink;
 pub mod offers;
 pub mod pump;
 pub mod queue;
 pub mod reading;
+pub mod retry;
 pub mod set;
 pub mod settings;
-pub mod several;
 pub mod sink;
 pub mod spool_sink;
 pub mod spooling;
 pub mod store;
 pub mod thread;
 pub mod tree;
-pub mod trouble;
 pub mod writer;
 
 pub use offers::{Gate, Offered, Offers};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interlock_stores::network::{self, Upstream};
 use interlock_stores::StoreError;
 
-use super::hand::{Left, Load};
+use super::load::{Left, Load};
 use super::settings::NetworkSettings;
 use super::sink::Sink;
 use super::store::{Link, Surroundings};

@@ -8,13 +8,13 @@ use interlock_stores::file::Counters;
 use interlock_stores::spool::Spool;
 use interlock_stores::StoreError;
 
-use super::hand::{Left, Load};
+use super::load::{Left, Load};
 use super::queue::End;
+use super::retry::{Failed, Trouble};
 use super::settings::{Child, StoreKind};
 use super::sink::{NullSink, Sink};
 use super::spooling::{Orders, Read, Reading, Spooling};
 use super::store::Surroundings;
-use super::trouble::{Failed, Trouble};
 
 /// Makes a sink of what was declared.
 pub type Build = fn(&str, &StoreKind, u128, &Surroundings) -> Box<dyn Sink>;

@@ -212,8 +212,8 @@ mod tests {
 
     use interlock_stores::Message;
 
-    use super::super::batch::weight;
-    use super::*;
+    use crate::stores::batch::weight;
+    use crate::stores::queue::*;
 
     /// Takes room for a message as a worker does: without room, sets its bit and waits to be
     /// notified.

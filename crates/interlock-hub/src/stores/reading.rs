@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::store::Host;
 use crate::resp::write::Writer;
-use crate::signals::BlockedSignals;
+use crate::system::signals::BlockedSignals;
 
 /// The readers of a hub: one thread, begun by the first question.
 #[derive(Default)]

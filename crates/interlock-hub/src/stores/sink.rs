@@ -3,7 +3,7 @@
 use interlock_stores::file::Counters;
 use interlock_stores::StoreError;
 
-use super::hand::{Left, Load};
+use super::load::{Left, Load};
 use super::queue::End;
 use super::settings::StoreKind;
 

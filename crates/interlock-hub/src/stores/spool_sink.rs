@@ -13,7 +13,7 @@ use interlock_stores::spool::{Durability, Report, Settings, Spool, SpoolError};
 use interlock_stores::StoreError;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::hand::{Left, Load};
+use super::load::{Left, Load};
 use super::pump::{Build, Pump};
 use super::queue::End;
 use super::settings::{Child, SpoolSettings, StoreKind};

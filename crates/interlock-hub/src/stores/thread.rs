@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use super::store::Host;
-use crate::signals::BlockedSignals;
+use crate::system::signals::BlockedSignals;
 
 /// Starts a named thread; if it panics, the hub is notified.
 pub fn begin(

@@ -1,9 +1,9 @@
 //! Sinks, as stores are declared.
 
+use super::fan_out_sink::{Multiple, Named, Priority};
 use super::file_sink::FileSink;
 use super::network_sink::NetworkSink;
 use super::settings::{Child, StoreKind};
-use super::several::{Multiple, Named, Priority};
 use super::sink::{NullSink, Sink};
 use super::spool_sink::SpoolSink;
 use super::store::Surroundings;

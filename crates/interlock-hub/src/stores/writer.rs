@@ -8,13 +8,13 @@ use interlock_stores::file::Counters;
 use interlock_stores::StoreError;
 
 use super::batch::Batch;
-use super::hand::{Left, Load};
+use super::load::{Left, Load};
 use super::queue::{End, Orders};
+use super::retry::{Failed, Trouble};
 use super::settings::StoreKind;
 use super::sink::{NullSink, Sink};
 use super::store::{Host, Store, Surroundings};
 use super::tree::build;
-use super::trouble::{Failed, Trouble};
 
 pub struct StoreWriter {
     store: Arc<Store>,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use interlock_hub::mailbox::{Mail, Mailbox};
-use interlock_hub::registry::Card;
+use interlock_hub::access::registry::Card;
 use interlock_hub::session::{Session, Step};
-use interlock_hub::settings::Settings;
+use interlock_hub::shared::mailbox::{Mail, Mailbox};
+use interlock_hub::shared::settings::Settings;
 use interlock_hub::shared::{Core, Local, Shared};
 
 /// One worker's state, and no thread.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use interlock_hub::server::Server;
-use interlock_hub::writes::{Answers, RowWrites, Waiting, Write};
+use interlock_hub::tables::writes::{Answers, RowWrites, Waiting, Write};
 use interlock_table::{Location, Options, Schema, Table};
 
 /// A table in a file that goes with it.

@@ -1,8 +1,8 @@
 //! Commands on the rows of state tables: `table:key` names one.
 
 pub mod hash;
-pub mod kept;
 pub mod keys;
+pub mod node_calls;
 pub mod rows;
 mod scan;
 mod view;
@@ -16,12 +16,12 @@ use interlock_table::{Error, Seen, Table};
 
 use self::view::Shown;
 use super::Call;
-use crate::kept::STALE;
+use crate::access::users::{named_row, User};
 use crate::resp::parse::Arguments;
 use crate::resp::write::Writer;
-use crate::tables::{ServedTable, Tables};
-use crate::time::Time;
-use crate::users::{named_row, User};
+use crate::system::time::Time;
+use crate::tables::keeper::STALE;
+use crate::tables::served::{ServedTable, Tables};
 
 pub use interlock_rows::Refusal;
 pub use scan::{dbsize, scan};
@@ -47,7 +47,7 @@ struct Named<'a> {
 
 /// Answers a call; a refusal replaces everything already written of a reply.
 fn answer(call: &mut Call<'_, '_>, body: impl FnOnce(&Asked<'_>, &mut Writer<'_>) -> Done) {
-    if call.core.local.live.tables.are_given() && kept::is_given(call) {
+    if call.core.local.live.tables.are_given() && node_calls::is_given(call) {
         return;
     }
     let before = call.reply.out.len();

@@ -6,7 +6,7 @@ use super::{answer, Asked, Refusal};
 use crate::command::Call;
 use crate::glob;
 use crate::resp::parse::integer;
-use crate::tables::ServedTable;
+use crate::tables::served::ServedTable;
 
 /// A cursor holds a table's id and the slot to continue with.
 const SLOT_BITS: u32 = 48;

@@ -1,0 +1,138 @@
+//! The keyed queues of a hub: one engine for all workers, and who is notified when a call that
+//! waited is answered.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use interlock_core::clock::Clock;
+use interlock_core::wall_clock::STEP;
+use interlock_engine::durable::{Durable, OpenError, Repair};
+use interlock_engine::{Durability, Engine, EngineSettings, Served, Ticket};
+use interlock_journal::storage::disk::Disk;
+use interlock_journal::JournalSettings;
+
+use crate::system::boot_time;
+use crate::system::time::Time;
+
+pub struct Queues {
+    pub engine: Engine,
+    /// The records that make them durable, if the hub has a journal.
+    pub durable: Option<Arc<Durable>>,
+    clock: Clock,
+    /// µs by which their time is ahead of the clock's, which was set since the hub last ran.
+    ahead: i64,
+}
+
+impl Queues {
+    pub fn new(memory: u64, clock: Clock) -> Self {
+        let engine = Engine::new(EngineSettings { memory, ..EngineSettings::default() });
+        Queues { engine, durable: None, clock, ahead: 0 }
+    }
+
+    /// As `new`, with the journal in a folder: the queues are as they were. And what was found there.
+    pub fn open(
+        memory: u64,
+        clock: Clock,
+        folder: &Path,
+        durability: Durability,
+        repair: Repair,
+    ) -> Result<(Self, String), String> {
+        let durable = Arc::new(Durable::new());
+        let journal: Option<Arc<dyn interlock_engine::Journal>> = Some(durable.clone());
+        let settings = EngineSettings { memory, durability, journal, ..EngineSettings::default() };
+        let engine = Engine::new(settings);
+        let place = folder.display();
+        let disk = Disk::open(folder).map_err(|error| format!("journal {place}: {error}"))?;
+        let report = durable
+            .open(&engine, disk, JournalSettings::default(), repair)
+            .map_err(|error| format!("journal {place}: {}", advised(&error)))?;
+        // Deadlines keep running, and no past event is later than a future one.
+        let least = report.time.cast_signed() - clock.now().cast_signed();
+        let ahead = match (clock.epoch(), boot_time::known(folder)) {
+            (Some(epoch), Some(zero)) => (zero.cast_signed() - epoch.cast_signed()).max(least),
+            _ => least.max(0),
+        };
+        if let Some(epoch) = clock.epoch() {
+            boot_time::note(folder, epoch.saturating_add_signed(ahead));
+        }
+        // A line of the log.
+        let mut found = format!("journal {place}: {report}").replace('\n', "; ");
+        if ahead.unsigned_abs() > STEP {
+            let _ = write!(
+                found,
+                "; the time of queues goes on from before, {:+.3} s from the clock",
+                ahead as f64 / 1e6
+            );
+        }
+        Ok((Queues { engine, durable: Some(durable), clock, ahead }, found))
+    }
+
+    /// The time of the queues, µs since 1970: it never steps back, not over a restart either.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.clock.now().saturating_add_signed(self.ahead)
+    }
+
+    /// The time for dates, µs since 1970: that of the wall clock, so that a file has the date that people read on
+    /// theirs however long the hub has run. It may fall; a store keeps its own times from falling.
+    pub fn wall(&self) -> Time {
+        self.clock.wall()
+    }
+
+    /// The source of both times.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// µs by which `now` is ahead of the system's clock.
+    pub fn ahead(&self) -> i64 {
+        let (_, distrusted) = self.clock.jumps();
+        self.now().cast_signed() - self.clock.wall().cast_signed() - distrusted
+    }
+
+    /// Returns how many ms a worker may sleep; `None`: nobody waits.
+    pub fn timeout(&self) -> Option<u32> {
+        let due = self.engine.next_due()?;
+        if self.clock.is_manual() {
+            // Who moves it wakes nobody.
+            return Some(1);
+        }
+        // Rounded up, or it would wake a moment too early, again and again.
+        Some(u32::try_from(due.saturating_sub(self.now()).div_ceil(1000)).unwrap_or(u32::MAX))
+    }
+
+    /// Answers those whose wait is over. Any worker may; the others then find nothing to do.
+    pub fn tick(&self, served: &mut Vec<Served>) {
+        let Some(due) = self.engine.next_due() else { return };
+        let now = self.now();
+        if due <= now {
+            self.engine.tick(now, served);
+        }
+    }
+}
+
+/// An error with the name of the setting that lets the hub start despite it.
+fn advised(error: &OpenError) -> String {
+    match error {
+        OpenError::Damaged(_) | OpenError::Unknown { .. } => {
+            format!("{error} (queues.repair = true)")
+        }
+        error => error.to_string(),
+    }
+}
+
+/// A ticket names the worker in bits that no slot reaches.
+pub fn ticket(worker: usize, token: u64) -> Ticket {
+    token | (worker as u64) << WORKER
+}
+
+/// Returns the worker and the token of the connection that a ticket names.
+pub fn connection_of(ticket: Ticket) -> (usize, u64) {
+    let worker = (ticket >> WORKER) as usize & MOST_WORKERS;
+    (worker, ticket & !((MOST_WORKERS as u64) << WORKER))
+}
+
+/// Slots are numbers of 26 bits, workers of 6, and together they are half a token.
+const WORKER: u32 = 26;
+const MOST_WORKERS: usize = crate::shared::settings::MOST_WORKERS - 1;
