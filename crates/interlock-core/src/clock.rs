@@ -62,7 +62,7 @@ impl Clock {
         }
     }
 
-    /// Takes what has become of the wall clock since this was last asked.
+    /// Takes the changes of the wall clock noted since the last call.
     pub fn take_changes(&self) -> Vec<Change> {
         match self {
             Clock::System => WALL.lock().take_changes(),
@@ -91,7 +91,8 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on, and returns whether it is one. Queues that wait on it must be told.
+    /// Advances a manual clock, and returns whether it is one. Queues that wait on it must be
+    /// notified.
     pub fn advance(&self, by: u64) -> bool {
         match self {
             Clock::System => false,

@@ -29,7 +29,7 @@ pub fn give_memory_back() {
         }
         BY.store(0, Relaxed);
     };
-    // Where there is no room for a thread, memory goes back with the next ebb.
+    // If no thread can be created, memory is returned after the next peak.
     if std::thread::Builder::new().name("interlock-trim".into()).spawn(trim).is_err() {
         BY.store(0, Relaxed);
     }
@@ -85,7 +85,7 @@ pub type Mutex<T, L = ThreadLock> = parking_lot::lock_api::Mutex<L, T>;
 #[cfg(shuttle)]
 pub use checked::{Mutex, RawLock, ThreadLock};
 
-/// The reason why a parked thread went on.
+/// The reason why a parked thread continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
     Woken,
@@ -200,7 +200,7 @@ mod imp {
         condition: Condvar,
     }
 
-    /// A condition variable does not tell of signals: waits end this often to look for them.
+    /// A condition variable does not report signals: waits end this often to look for them.
     const SLICE: Duration = Duration::from_millis(50);
 
     impl Inner {

@@ -1,9 +1,10 @@
 //! The judgement of the wall clock: which time of day to use for dates. Free of I/O.
 //!
-//! The system's wall clock can be set. This compares each reading with a clock that only measures elapsed time and
-//! so tells a jump from time that passed. A jump is followed once it has lasted for [`FOLLOW`]; until then dates
-//! go on by elapsed time, so a wrong reading that is soon corrected has no effect. Whoever deletes by age waits
-//! until the clock has been [stable](Reading::is_stable) for [`STABLE`].
+//! The system's wall clock can be set. This compares each reading with a clock that only measures
+//! elapsed time, and so distinguishes a jump from time that passed. A jump is followed once it has
+//! lasted for [`FOLLOW`]; until then dates advance by elapsed time, so a wrong reading that is soon
+//! corrected has no effect. Code that deletes by age waits until the clock has been
+//! [stable](Reading::is_stable) for [`STABLE`].
 //!
 //! Durations never use this: they are measured by elapsed time alone.
 
@@ -16,7 +17,7 @@ pub const STEP: Time = 1_000_000;
 pub const FOLLOW: Time = 10_000_000;
 /// Time without a jump before anything is deleted by age, µs.
 pub const STABLE: Time = 600_000_000;
-/// Changes that are kept for whoever logs them: a clock that flaps must not fill the memory.
+/// Most changes kept until they are logged: a clock that flaps must not fill the memory.
 const MOST_CHANGES: usize = 64;
 
 /// A change that a reading brought.
@@ -35,7 +36,7 @@ pub enum Change {
 pub struct Reading {
     /// The time to use, µs since 1970. It falls only where a jump back is followed, or by at most [`STEP`].
     pub time: Time,
-    /// There was no jump for [`STABLE`], nor is the clock younger than that.
+    /// True without a jump for [`STABLE`], and the clock is at least that old.
     pub is_stable: bool,
 }
 

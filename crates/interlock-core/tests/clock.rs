@@ -8,7 +8,7 @@ use interlock_core::queue::Queue;
 
 /// µs, of the order of what a thread may be kept from running.
 const WINDOW: Time = 60_000;
-/// The coarse clock lags behind by up to so much.
+/// Most by which the coarse clock lags behind.
 const LAG: Time = 10_000;
 
 fn put_named(queue: &Queue<u32>) -> Placed {

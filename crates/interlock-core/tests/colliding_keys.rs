@@ -5,7 +5,8 @@ use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::Options;
 use interlock_core::queue::Queue;
 
-/// A lane keeps 32 bits of a hash: among so many keys about 19 pairs share them, whatever the seed.
+/// A lane keeps 32 bits of a hash: among this many keys about 19 pairs share them, whatever the
+/// seed.
 const KEYS: u64 = 400_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! A dump and its payloads, and what is no dump.
+//! A dump and its payloads, and bytes that are not a dump.
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::{Put, Scheduler};

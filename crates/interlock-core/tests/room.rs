@@ -1,5 +1,5 @@
-//! Handlers that put before they settle, producers of all sizes, waits that end early: with a clock that
-//! moves only where nobody can go on, all of them come to their end (clause 11).
+//! Handlers that put before they settle, producers of all sizes, waits that end early: with a clock
+//! that moves only when all are blocked, all of them finish (clause 11).
 
 #![cfg(not(shuttle))]
 
@@ -19,7 +19,7 @@ const PATIENT: u64 = 3 * LONGEST;
 
 /// Somebody who takes a step at a time.
 enum Actor {
-    /// Puts batches of so many messages of such sizes, one after the other.
+    /// Puts batches of messages of these sizes, one after the other.
     Producer { batches: Vec<Vec<u64>>, wait: Wait },
     /// Takes a message; puts what it brings; settles it.
     Handler { leased: Option<(Handle, u32)>, wait: Wait },
@@ -143,7 +143,7 @@ fn run(seed: u64) {
         waited = if moved { 0 } else { waited + 1 };
         assert!(waited < 1000, "all stand still (seed {seed})");
         if !moved || rng.u8(..) < 20 {
-            // Where nobody can go on, time soon brings the end of a turn, or of a wait.
+            // When all are blocked, time soon brings the end of a turn, or of a wait.
             queue.clock().advance((SHORTEST / 2) << waited.min(12));
             queue.clock_moved();
         }

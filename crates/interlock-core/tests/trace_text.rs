@@ -1,4 +1,4 @@
-//! The text of a schedule: what it looks like, and what is said of a line that is none.
+//! The text of a schedule: its form, and the errors for malformed lines.
 //!
 //! That whatever is written reads back as it was is held by `random_schedules`, on its schedules.
 

@@ -25,7 +25,7 @@ impl Wake for Count {
     }
 }
 
-/// A waiter that looks only when it is told to.
+/// A waiter that looks only when it is called.
 struct Waiter {
     wait: Wait,
     count: Arc<Count>,
@@ -220,7 +220,7 @@ fn a_shutdown_calls_everybody_once() {
     assert!(matches!(getter.get(&queue), Look::Ended(Ended::ShutDown)));
 }
 
-/// Clause 25: what is left is held by those who wait, and one of them is told.
+/// Clause 25: the remaining messages are held by those who wait, and one of them is notified.
 #[test]
 fn after_a_shutdown_those_who_wait_for_each_other_are_called_once() {
     let queue = queue(Options::default());
@@ -284,7 +284,8 @@ fn the_timekeeper_alone_sleeps_no_longer_than_to_what_falls_due() {
     assert_eq!(waiters[1].calls(), before + 1, "something falls due sooner");
 }
 
-/// One call readies a thousand; with nobody else to call, who waits must be called to go on.
+/// One call readies a thousand; with nobody else to call, the waiting one must be called to
+/// continue.
 #[test]
 fn a_waiter_is_called_until_nothing_is_left_that_a_call_could_ready() {
     let queue = queue(Options::default());

@@ -141,7 +141,7 @@ impl Model {
         enter.collect()
     }
 
-    /// A look of a put. `me`: it stands in line, or will.
+    /// A look of a put. `me`: it is in line, or will be.
     fn look(&mut self, me: usize, sizes: &[u64], deadline: Time, now: Time) -> Said {
         let stood = self.line.iter().any(|w| w.name == me);
         let kept = self.keeps_from(stood.then_some(me), now);
@@ -354,7 +354,7 @@ impl Round {
                     self.queue.ack(handle).unwrap();
                     self.model.messages.retain(|message| message.0 != id);
                 } else {
-                    // It comes again once, then it is a dead letter.
+                    // It is retried once, then it is a dead letter.
                     let delay = self.rng.u64(1..SHORTEST);
                     let failed = self.queue.nack(handle, Some(delay), "").unwrap();
                     let now = self.now();
@@ -421,6 +421,6 @@ fn puts_that_wait_for_room_get_what_the_model_says() {
         (0..length).for_each(|_| round.step());
         ends.iter_mut().zip(round.ends).for_each(|(all, these)| *all += these);
     }
-    // It is no test of what never happens.
+    // Test only what happens.
     assert!(operations < 100_000 || ends.iter().all(|&n| n > 100), "{ends:?}");
 }

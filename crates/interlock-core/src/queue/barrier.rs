@@ -31,7 +31,7 @@ impl Barriers {
         self.opening = VecDeque::new();
     }
 
-    /// A message takes its place. True: it stands behind a barrier, and has a gate.
+    /// Places a message. Returns true if it is behind a barrier, and so has a gate.
     #[inline]
     pub fn place(&mut self, message: u32, id: u64) -> bool {
         match self.queue.back_mut() {
@@ -54,7 +54,8 @@ impl Barriers {
         first && self.open == 0
     }
 
-    /// A message that is no barrier was settled. Returns the barrier that is ready now.
+    /// Notes that a message other than a barrier was settled. Returns the barrier that is now
+    /// ready.
     #[inline]
     pub fn settled(&mut self, sequence: u64) -> Option<u32> {
         if self.queue.is_empty() {
@@ -145,7 +146,7 @@ impl Barriers {
         self.before(sequence).checked_sub(1).map(|at| &self.queue[at])
     }
 
-    /// Counts the barriers that stand before a sequence.
+    /// Counts the barriers before a sequence.
     pub fn before(&self, sequence: u64) -> usize {
         self.queue.partition_point(|b| b.sequence < sequence)
     }

@@ -1,8 +1,8 @@
 //! Granting, extending and ending leases of many messages, as they are given across processes (clause 8).
 //! A heartbeat is then one write, however many messages are out.
 //!
-//! Each message keeps a lease of its own, which names the batch it is of, so that all that is said of a
-//! lease (`ack`, `revoke`, `explain`) needs to know nothing of batches.
+//! Each message keeps a lease of its own, which names its batch, so that the calls on a lease
+//! (`ack`, `revoke`, `explain`) need not know about batches.
 
 pub use crate::queue::batches::Told;
 use crate::queue::counts::Happened;
@@ -16,14 +16,14 @@ use crate::queue::types::{Kind, State, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct Most {
     pub messages: usize,
-    /// Of all its messages together; the first may have more.
+    /// Keys of all its messages together; the first may have more.
     pub keys: usize,
-    /// Of all payloads together, as they are weighed: the message that reaches it is the last.
+    /// Weight of all payloads together: the message that reaches it is the last.
     pub bytes: u64,
 }
 
 impl Most {
-    /// So many messages, however large they are.
+    /// Limits the number of messages, whatever their size.
     pub fn messages(messages: usize) -> Self {
         Most { messages, keys: usize::MAX, bytes: u64::MAX }
     }
@@ -44,7 +44,7 @@ struct Room {
 pub struct Handed {
     pub token: u64,
     pub deadline: Time,
-    /// Of all its messages together.
+    /// Keys of all its messages together.
     pub keys: usize,
     /// Their bytes ended it.
     pub is_cut: bool,
@@ -92,9 +92,8 @@ impl<P> Scheduler<P> {
         Some(Handed { token, deadline, keys: left.taken, is_cut: left.bytes == 0 })
     }
 
-    /// Takes the first ready message out, if there is room for its keys or it is the first of its call.
-    /// What is paused is set aside, so many of it that a call may: then `ready` still says that there is
-    /// something.
+    /// Takes the first ready message out, if there is room for its keys or it is the first of its
+    /// call. Paused messages are set aside, up to a call's limit: then `ready` still counts them.
     fn pick(&mut self, kind: Kind, room: &mut Room, first: bool) -> Option<u32> {
         if self.pauses.of_queue() {
             return None;
@@ -139,8 +138,8 @@ impl<P> Scheduler<P> {
         self.held_at(token, id).map(|(_, place)| Handle { place, token })
     }
 
-    /// Returns the grant that this token was handed for this message, to be told again; `None`: it
-    /// is out no more.
+    /// Returns the grant that this token was given for this message, for a repeated reply; `None`:
+    /// it is no longer leased.
     pub fn granted_again(&self, token: u64, id: u64) -> Option<Grant> {
         let (at, place) = self.held_at(token, id)?;
         let handle = Handle { place, token };

@@ -15,9 +15,10 @@ pub enum Told {
     Assumed,
     /// None has begun.
     Waiting,
-    /// Nothing yet, of a suspect message: it is not to begin before that is said (clause 9).
+    /// No report yet, for a suspect message: its handler must not begin before the report (clause
+    /// 9).
     Nothing,
-    /// One begins. That is final: what is said on another connection may arrive late.
+    /// Its handler begins. That is final: reports on another connection may arrive late.
     Begun,
 }
 

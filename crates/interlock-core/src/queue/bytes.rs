@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// The bytes are no dump, or not a whole one.
+/// The bytes are not a dump, or not a complete one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
     /// The place of the damage, in bytes from the beginning.

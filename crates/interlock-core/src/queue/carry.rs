@@ -35,9 +35,9 @@ pub enum Stands {
 }
 
 impl<P> Scheduler<P> {
-    /// Queues a message that is new, with its attempt and its last error (empty: none), and returns its
-    /// id and how it stands. A message that was held or backed off waits where something stands before
-    /// it: it had been in front, and it has to come there before it can stop again.
+    /// Queues a message that is new, with its attempt and its last error (empty: none), and returns
+    /// its id and state. A message that was held or backing off waits if another one is in front of
+    /// it: it had been in front, and must get there before it can stop again.
     pub fn carry_in(
         &mut self,
         put: &Put<'_>,
@@ -119,25 +119,26 @@ impl<P> Scheduler<P> {
         id
     }
 
-    /// From now on a string is known, for so many µs, as the dedup string of a message that was settled
-    /// now (clause 13).
+    /// Registers a string for this many µs as the dedup string of a message that is settled now
+    /// (clause 13).
     pub fn know(&mut self, name: &str, id: u64, window: u64) {
         let known = self.dedup.insert(name, id, Some(window), self.now);
         self.dedup.settled(known, self.now);
     }
 
-    /// Returns the numbers from which its series go on: ids, and tokens.
+    /// Returns the numbers at which its series continue: ids, and tokens.
     pub fn series(&self) -> (u64, u64) {
         (self.numbers.next(), self.leases.last_token())
     }
 
-    /// A scheduler that has given no number yet goes on where another one ended (clause 8).
+    /// Continues the series of another scheduler, in one that has given no number yet (clause 8).
     pub fn go_on_from(&mut self, (next, last_token): (u64, u64)) {
         self.numbers.go_on_from(next);
         self.leases.go_on_from(last_token);
     }
 
-    /// A message that entered as ready, last of all and at no priority, is ready no more.
+    /// Removes a message that entered as ready, last of all and at no priority, from the ready
+    /// ones.
     fn take_back(&mut self, at: u32) {
         let ticket = Ticket::new(0, self.records.sequence(at), at);
         let keyed = self.records[at].flags & KEYED != 0;

@@ -16,13 +16,13 @@ const LOOKED_AT: u32 = 1_000_000;
 
 /// A search from one message, breadth first, back to one of the targets.
 struct Search {
-    /// Of each message found, the one that waits for it.
+    /// For each message found, the one that waits for it.
     parents: HashMap<u32, u32, Hasher>,
     open: VecDeque<u32>,
     /// Places of readers behind which a reader has already looked.
     passed: HashSet<u32, Hasher>,
     targets: HashSet<u32, Hasher>,
-    /// The targets by the lanes they stand on: (the target, whether it is a reader).
+    /// The targets by their lanes: (target, whether it is a reader).
     on_lanes: HashMap<u32, Vec<(u32, bool)>, Hasher>,
     /// The target with the least sequence, and that sequence: messages before it wait for no target.
     first: u32,
@@ -113,7 +113,7 @@ impl<P> Scheduler<P> {
             return;
         }
         if message.flags & BARRIER != 0 {
-            // It waits for all that stands before it.
+            // It waits for everything before it.
             if search.least < sequence {
                 search.add(search.first, at);
             }

@@ -5,7 +5,7 @@ use crate::queue::{Ended, Inner, Queue};
 use crate::sync::RawLock;
 
 impl<P, L: RawLock> Queue<P, L> {
-    /// No more puts; gets go on until nothing unsettled is left (clause 15).
+    /// Refuses further puts; gets continue until everything is settled (clause 15).
     ///
     /// ```
     /// # use interlock_core::queue::{scheduler::Put, types::Options, Ended, Queue};

@@ -1,11 +1,11 @@
-//! The counts of what happened, and of what there is: how much room that leaves, and when so much has
-//! gone that memory should go back.
+//! Counts of messages and events, the room that is left, and when so much has been freed that
+//! memory should be returned.
 
 use std::collections::BTreeSet;
 
 use crate::queue::types::Stats;
 
-/// A peak of so many messages is worth giving its memory back.
+/// A peak of this many messages is worth returning its memory.
 const FLOOD: u64 = 1 << 16;
 /// So few messages keep no memory worth giving back before they are all settled.
 const SLACK: u64 = 1 << 12;
@@ -17,7 +17,7 @@ pub struct Counts {
     held: BTreeSet<u64>,
     /// Most unsettled messages since memory was last given back.
     peak: u64,
-    /// Below so many it is given back.
+    /// Memory is returned below this count.
     low: u64,
     /// Segments enough were freed for the allocator to be asked to return them.
     freed: bool,

@@ -48,11 +48,12 @@ pub(super) struct DeadLetters<P> {
     most: usize,
     /// For how many µs one is kept; 0: without limit.
     ttl: u64,
-    /// The time at which the oldest was first seen to be too old; `None`: it is not, or nobody has looked.
+    /// The time at which the oldest was first seen to be too old; `None`: it is not, or was not
+    /// checked.
     mark: Option<Time>,
     /// The time of the next look at their age; `Time::MAX`: never.
     look: Time,
-    /// Payloads of those that were too old, for whoever drops them outside the lock.
+    /// Payloads of those that were too old, to be dropped outside the lock.
     expired: Vec<P>,
     /// Of their last errors.
     bytes: usize,
@@ -153,7 +154,7 @@ impl<P> DeadLetters<P> {
         if let Some(mark) = passed {
             while self.oldest_due() <= mark {
                 if count == limit {
-                    // The next call goes on.
+                    // The next call continues.
                     return count;
                 }
                 let Some(id) = self.letters.values().next().map(|dead| dead.id) else { break };
@@ -192,13 +193,14 @@ impl<P> DeadLetters<P> {
         first.map_or(Time::MAX, |dead| dead.died_at.saturating_add(self.ttl))
     }
 
-    /// Those that died after this one; `None`: there is no such dead letter.
+    /// Returns those that died after this one; `None` if this dead letter does not exist.
     pub fn after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
         let order = *self.order_of.get(&id)?;
         Some(self.letters.range(order + 1..).map(|(_, dead)| dead))
     }
 
-    /// Those that died before this one, the newest first; `None`: there is no such dead letter.
+    /// Returns those that died before this one, the newest first; `None` if this dead letter does
+    /// not exist.
     pub fn before(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
         let order = *self.order_of.get(&id)?;
         Some(self.letters.range(..order).rev().map(|(_, dead)| dead))

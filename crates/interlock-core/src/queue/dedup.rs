@@ -18,7 +18,7 @@ pub struct Dedup {
     /// Those whose own window ends before that of one settled earlier.
     sooner: BinaryHeap<Reverse<(Time, Arc<str>)>>,
     inserted: u64,
-    /// Of the strings.
+    /// Bytes of the strings.
     bytes: usize,
 }
 

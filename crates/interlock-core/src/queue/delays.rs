@@ -7,7 +7,7 @@ use crate::queue::index::table;
 use crate::queue::timers::{Due, Timers};
 use crate::queue::types::Time;
 
-/// The keys of a delayed message: it stands in no lane yet.
+/// The keys of a delayed message, which is in no lane yet.
 #[derive(Debug)]
 pub struct DelayedKeys {
     pub keys: Vec<Key>,

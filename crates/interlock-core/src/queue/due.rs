@@ -55,7 +55,7 @@ impl<P> Scheduler<P> {
         (first != Time::MAX).then_some(first)
     }
 
-    /// Returns whether a call would go on with what an earlier one left (clause 21).
+    /// Returns whether a call would continue the work that an earlier one left (clause 21).
     #[inline]
     pub fn has_leftovers(&self) -> bool {
         self.lanes.has_unfinished()
@@ -107,7 +107,7 @@ impl<P> Scheduler<P> {
         self.note(Change::LeaseExpired, lease.message, lease.token);
     }
 
-    /// A message comes again at that time.
+    /// Makes a message ready again at that time.
     pub(super) fn back_off(&mut self, at: u32, until: Time) {
         self.records.set_stopped(at, State::BackingOff);
         let due = Due { at: until, id: self.records.sequence(at), owner: at };

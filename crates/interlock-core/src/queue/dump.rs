@@ -1,12 +1,12 @@
-//! A queue as bytes: all that decides what it will answer, so that what is restored from them goes on
-//! as the queue would have.
+//! A queue as bytes: everything that decides its future replies, so that a restored queue behaves
+//! as the original would have.
 //!
 //! Nothing is changed by it, so it may be done between any two calls: what earlier calls left for the
 //! next one is written down too. What only saves time or memory is left out (idle lanes, free
 //! records), and so is the watch, which is a setting of the program and not of the queue.
 //!
-//! It costs one pass over the messages, whose order is left to [`restore`](super::restore): whoever
-//! dumps does so under the queue's lock, whoever restores is alone.
+//! It costs one pass over the messages, and leaves sorting them to [`restore`](super::restore): a
+//! dump holds the queue's lock, a restore does not.
 //!
 //! ```
 //! use interlock_core::queue::scheduler::{Put, Scheduler};
@@ -30,8 +30,8 @@ use crate::queue::scheduler::Scheduler;
 use crate::queue::slab::NONE;
 use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
-/// The first byte of a dump. A change of the form takes the next number, and `restore` goes on
-/// reading the older ones.
+/// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
+/// read the older ones.
 pub(super) const VERSION: u8 = 3;
 /// The last one without the mark of dead letters.
 pub(super) const BEFORE_MARK: u8 = 2;
@@ -252,7 +252,8 @@ impl<P> Scheduler<P> {
     }
 }
 
-/// A byte string of which only whoever writes it knows how long it gets: four bytes say so.
+/// Writes a byte string whose length is known only afterwards, preceded by the length in four
+/// bytes.
 fn sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -302,7 +303,7 @@ pub(super) fn write_retry_part(out: &mut Vec<u8>, part: &RetryPart) {
     option(out, then.map(|then| u64::from(then == Then::Hold)));
 }
 
-/// Those that are not counted anew.
+/// Writes the figures that restoring does not recount.
 fn write_stats(out: &mut Vec<u8>, stats: &Stats) {
     for count in kept_stats(&mut stats.clone()) {
         number(out, *count);

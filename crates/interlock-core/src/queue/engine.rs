@@ -1,8 +1,9 @@
 //! Calls on the scheduler by a queue that serves several processes (clauses 8, 20, 21).
 //!
-//! Its numbers are times where time is ahead of them, so that none comes again after a failover that lost
-//! the last ones; the bytes of a message are its payload's. One call from outside is many calls here:
-//! [`Scheduler::start`] begins it, with what is due and with what all of it together may ready.
+//! Its numbers are times where time is ahead of them, so that none repeats after a failover that
+//! lost the last ones; the bytes of a message are its payload's. One call from outside is many
+//! calls here: [`Scheduler::start`] begins it, with what is due and a budget of messages that all
+//! of it together may make ready.
 
 use crate::key::{Key, KeyRef};
 use crate::queue::counts::Happened;
@@ -98,7 +99,8 @@ impl<P> Scheduler<P> {
         self.now = self.now.max(now);
     }
 
-    /// The next call (`cancel`, `skip`, ...) is a part of one that `start` began, and may ready so much.
+    /// Makes the next call (`cancel`, `skip`, ...) part of one that `start` began, with this
+    /// budget.
     pub fn carry(&mut self, budget: Budget) {
         self.engine.carried = Some(budget);
     }
@@ -239,7 +241,7 @@ impl<P> Scheduler<P> {
         Some(self.room(1, self.engine.weight(&dead.payload).unwrap_or(dead.size)))
     }
 
-    /// Gives a dead letter another payload; the one it had. `None`: there is none of this id.
+    /// Replaces the payload of a dead letter, and returns the old one; `None` if the id is unknown.
     pub fn edit_dead(&mut self, id: u64, payload: P) -> Option<P> {
         Some(std::mem::replace(&mut self.dead.get_mut(id)?.payload, payload))
     }

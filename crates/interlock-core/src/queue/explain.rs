@@ -90,8 +90,8 @@ impl<P> Scheduler<P> {
         self.explained(self.now, id, limit)
     }
 
-    /// Explains the messages that stand on a key, in sequence, and what they wait for. `None`:
-    /// nothing stands on it.
+    /// Explains the messages on a key, in sequence, and their reasons to wait. `None`: the key has
+    /// no messages.
     pub fn explain_key(&mut self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
         self.begin(now, || Call::ExplainKey { key: key.bytes.to_vec(), limit });
         self.advance_oldest(self.numbers.next());
@@ -124,7 +124,7 @@ impl<P> Scheduler<P> {
         Explained { nodes, truncated: walk.truncated }
     }
 
-    /// Counts a message that is about to be named. False: no more are.
+    /// Counts a message that is about to be named. Returns false if the limit is reached.
     fn name(&self, at: u32, walk: &mut Walk) -> bool {
         if !walk.may_name() {
             return false;
@@ -141,7 +141,7 @@ impl<P> Scheduler<P> {
         true
     }
 
-    /// The ids of those that are named, each of which will be told.
+    /// Returns the ids of those that are named, each of which will be explained.
     fn name_all(&self, all: impl Iterator<Item = u32>, walk: &mut Walk) -> Vec<u64> {
         let mut ids = Vec::new();
         for at in all.take(walk.limit) {

@@ -30,7 +30,7 @@ pub enum Change {
     Defer,
     /// Its lease ran out.
     LeaseExpired,
-    /// An attempt failed, and it comes again.
+    /// An attempt failed, and it will be retried.
     Retry,
     Dead,
     Hold,
@@ -70,11 +70,11 @@ pub struct Noted {
     pub id: u64,
     /// The attempt that ended or is under way; of one that is not leased, the next.
     pub attempt: u32,
-    /// Of the lease that begins or ends by it; 0: none does.
+    /// Token of the lease that begins or ends with it, or 0.
     pub token: u64,
-    /// Of a lease that begins.
+    /// Consumer of a lease that begins.
     pub consumer: u64,
-    /// Of an attempt that failed.
+    /// Error of a failed attempt.
     pub error: Box<str>,
     /// The first of its keys, exclusive ones before shared ones.
     pub keys: Vec<(Key, bool)>,
@@ -85,7 +85,7 @@ pub struct Noted {
 pub(super) struct Feed {
     on: bool,
     noted: Vec<Noted>,
-    /// The token of the lease that ended last, for what becomes of its message.
+    /// The token of the lease that ended last, for the events that follow for its message.
     pub ended: u64,
 }
 
@@ -94,7 +94,7 @@ impl Feed {
         self.noted.len()
     }
 
-    /// Those behind the first so many are told by id: they came in no order.
+    /// Sorts the events after the first `count` by id: they came in no order.
     pub fn sort_from(&mut self, count: usize) {
         self.noted[count..].sort_unstable_by_key(|noted| noted.id);
     }
@@ -158,7 +158,7 @@ impl<P> Scheduler<P> {
                 *bytes += key.len();
                 keys.push((Key::new(key), shared));
             } else {
-                // None behind it is told either.
+                // Those after it are not reported either.
                 *count = MAX_EVENT_KEYS;
             }
         };

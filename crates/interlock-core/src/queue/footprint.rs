@@ -31,7 +31,7 @@ impl<P> Scheduler<P> {
             + self.lanes.empty_bytes()
     }
 
-    /// Keys of all messages that stand in lanes.
+    /// Keys of all messages in lanes.
     #[inline]
     pub fn edges(&self) -> usize {
         self.lanes.edges()
@@ -52,12 +52,12 @@ impl<P> Scheduler<P> {
             && !self.pauses.of_queue()
     }
 
-    /// No number was given yet, here or where it goes on from.
+    /// Returns whether no number was given yet, neither here nor where its series continues from.
     pub fn gave_nothing(&self) -> bool {
         self.numbers.next() == 1 && self.leases.last_token() == 0
     }
 
-    /// Gives back what is kept for the next messages, if there are none now. Whether there were none.
+    /// Frees the memory kept for future messages if the queue is empty. Returns whether it was.
     pub fn compact(&mut self) -> bool {
         let idle =
             self.counts.unsettled() == 0 && self.lanes.paused() == 0 && self.pauses.keep_nothing();

@@ -23,7 +23,7 @@ pub struct Index {
 const FIRST: usize = 32;
 const SMALLEST: usize = 256;
 
-/// Bytes of a hash table that has room for so many.
+/// Bytes of a hash table with room for `capacity` entries.
 pub fn table<T>(capacity: usize) -> usize {
     // An eighth is always left free, and each place has a byte beside it.
     (capacity * 8 / 7) * (size_of::<T>() + 1)
@@ -143,7 +143,7 @@ impl PutTimes {
         let mut shared: VecDeque<(u64, Time)> = VecDeque::with_capacity(MOST);
         for (at, &entry) in self.entries.iter().enumerate() {
             let near = match (shared.back(), self.entries.get(at + 1)) {
-                // Without this entry its numbers are told as if they were given at the time before it.
+                // Without this entry its numbers count as given at the time before it.
                 (Some(&(_, before)), Some(&(_, after))) => {
                     (after - before).saturating_mul(PART) <= now - after
                 }

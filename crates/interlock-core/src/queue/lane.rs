@@ -130,8 +130,9 @@ pub struct Lanes {
     table: HashTable<u32>,
     /// Lanes with successors that one call could not ready (clause 21).
     unfinished: Vec<u32>,
-    /// Lanes that were idle lately, a ring in the order they fell idle in. They stay, for most keys come
-    /// again soon, and to make a lane and to drop it costs as much as all the rest that a key costs.
+    /// Lanes that were idle lately, a ring in the order they fell idle in. They stay because most
+    /// keys are soon used again, and making and dropping a lane costs as much as all other work for
+    /// a key.
     recent: Vec<u32>,
     /// The place of the oldest in the full ring.
     oldest: usize,
@@ -152,7 +153,7 @@ pub struct Lanes {
 pub struct Chain {
     pub first: u32,
     last: u32,
-    /// Keys on which something stands before it.
+    /// Keys on which it is not in front.
     pub blocked: u32,
 }
 
@@ -252,8 +253,9 @@ impl Lanes {
         }
     }
 
-    /// Grants what now stands in front of a lane. The first one is free: a message's end must ready the
-    /// next one on each of its keys, however many they are; what has to be limited are runs of readers.
+    /// Grants the messages now in front of a lane. The first one is free: a message's end must
+    /// ready the next one on each of its keys, however many they are; only runs of readers must be
+    /// limited.
     fn grant(&mut self, number: u32, budget: &mut u32) {
         let lane = &mut self.lanes[number];
         let mut free = true;
@@ -405,7 +407,7 @@ impl Lanes {
         self.edges.len()
     }
 
-    /// Lanes that the next call goes on with, the first one last.
+    /// Lanes that the next call continues with, the first one last.
     pub fn unfinished(&self) -> &[u32] {
         &self.unfinished
     }

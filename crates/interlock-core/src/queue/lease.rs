@@ -37,7 +37,7 @@ pub struct LeaseLost;
 /// The outcome for a message whose handling failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It comes again, as this attempt, after so many µs.
+    /// It is retried, as this attempt, after this many µs.
     Again {
         attempt: u32,
         after: u64,
@@ -92,7 +92,8 @@ impl<P> Scheduler<P> {
         Ok(self.settle(at, &mut budget))
     }
 
-    /// The message was not handled: it comes again, or is given up (clauses 9, 10).
+    /// Ends the lease of a message that was not handled: it is retried, or given up (clauses 9,
+    /// 10).
     pub fn nack(
         &mut self,
         now: Time,
@@ -150,9 +151,10 @@ impl<P> Scheduler<P> {
         Ok(())
     }
 
-    /// A lease ran out (clause 9). The first time nobody knows whether it was this message that ended its
-    /// consumer: it comes again at the same attempt, alone. Only then an attempt is counted. Where no
-    /// handler had begun, all is as before; a holder that says nothing of that is believed twice.
+    /// A lease ran out (clause 9). The first time it is unknown whether this message killed its
+    /// consumer: it is delivered again at the same attempt, alone. Only then an attempt is counted.
+    /// If no handler had begun, the attempt stays the same; a holder that does not report is given
+    /// the benefit of the doubt twice.
     pub(super) fn ran_out(&mut self, lease: &Lease, told: Told, budget: &mut Budget) {
         let at = lease.message;
         self.counts.note(Happened::LeaseExpired);
@@ -341,11 +343,12 @@ fn backoff(retry: &Retry, id: u64, attempt: u32) -> u64 {
 /// The error of an attempt whose lease ran out.
 const EXPIRED: &str = "lease expired";
 
-/// So many times in a row a suspect message whose holder said nothing before its lease ran out is not charged. A
-/// consumer may die of another message before it can say something, and one that never does must not go free.
+/// Number of times in a row that a suspect message is not charged when its holder reported nothing
+/// before its lease ran out. A consumer may die of another message before it can report, and one
+/// that never reports must not go free.
 const BELIEVED: u64 = 2;
 
-/// A backoff is multiplied no more often: by then it is the longest, or does not grow.
+/// Most multiplications of a backoff: by then it is the longest, or does not grow.
 const MULTIPLIED: u32 = 1000;
 
 #[cfg(test)]

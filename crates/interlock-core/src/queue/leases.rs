@@ -87,7 +87,7 @@ impl Leases {
         self.last_token
     }
 
-    /// Tokens go on behind this one.
+    /// Continues tokens after this one.
     pub fn go_on_from(&mut self, last_token: u64) {
         self.last_token = last_token;
     }
@@ -200,12 +200,12 @@ impl Leases {
         self.slab.places().filter(|(_, lease)| lease.token != 0)
     }
 
-    /// Every place, free ones too: so many of them can be looked at.
+    /// Every place, including free ones, so that a number of them can be looked at.
     pub fn places(&self) -> impl Iterator<Item = (u32, &Lease)> {
         self.slab.places()
     }
 
-    /// The first deadline of all; `Time::MAX`: there is none.
+    /// The first deadline of all, or `Time::MAX`.
     #[inline]
     pub fn first_deadline(&self) -> Time {
         let of = |timers: &Timers| timers.first().map_or(Time::MAX, |due| due.at);

@@ -61,8 +61,8 @@ impl<P> Scheduler<P> {
         self.leases.len()
     }
 
-    /// Returns whether some messages are leased, at most so many, and all others wait for those:
-    /// neither time nor what an operator is expected to do would move anything.
+    /// Returns whether some messages are leased, at most `most`, and all others wait for those:
+    /// neither time nor the usual actions of an operator would change anything.
     pub(super) fn moves_with_leases_only(&self, most: usize) -> bool {
         let leased = self.leases.len();
         let due = self.leases.timed() + self.backoffs.len() + self.delays.len();

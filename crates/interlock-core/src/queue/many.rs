@@ -9,9 +9,9 @@ use crate::key::KeyRef;
 use crate::sync::RawLock;
 
 impl<P, L: RawLock> Queue<P, L> {
-    /// As so many `ack`s at one time. `done` is told of each in turn, under the lock: what was lost, or
-    /// the message's keys before they are forgotten. The payloads are appended to `payloads`, to be
-    /// dropped outside the lock.
+    /// Acknowledges several leases at one time. `done` is called for each in turn, under the lock,
+    /// with the error or the message's keys before they are forgotten. The payloads are appended to
+    /// `payloads`, to be dropped outside the lock.
     ///
     /// ```
     /// # use interlock_core::queue::{scheduler::Put, types::Options, Queue};

@@ -11,8 +11,8 @@ pub struct Message<P> {
     pub id: u64,
     pub payload: Option<P>,
     pub first_edge: u32,
-    /// While it waits: on how many keys, and gates, something stands before it. While it is leased:
-    /// the place of its lease.
+    /// While it waits: the number of keys on which it is not in front, and gates. While it is
+    /// leased: the place of its lease.
     pub hold: u32,
     /// Place of what only few messages have.
     pub extra: u32,

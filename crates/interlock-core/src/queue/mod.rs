@@ -83,7 +83,7 @@ struct Inner<P> {
     scheduler: Scheduler<P>,
     waiters: Waiters,
     closed: bool,
-    /// Shut down immediately: whoever finds nothing does not wait for what is leased.
+    /// Shut down immediately: a get that finds nothing does not wait for leased messages.
     over: bool,
 }
 
@@ -253,8 +253,8 @@ impl<P, L: RawLock> Queue<P, L> {
         })
     }
 
-    /// Puts a dead letter again, as a put that does not wait (clause 10): its new id. `None`: there is
-    /// none of this id.
+    /// Puts a dead letter again, as a put that does not wait (clause 10), and returns its new id;
+    /// `None` if the id is unknown.
     pub fn requeue(&self, id: u64) -> Result<Result<Option<u64>, NoRoom>, Ended> {
         self.locked(|inner, clock| {
             let now = clock.now();
@@ -439,8 +439,8 @@ impl<P, L: RawLock> Queue<P, L> {
         })
     }
 
-    /// The message was not handled: it comes again after `delay` µs, `None` for the retry policy's
-    /// backoff; or it is given up.
+    /// Ends the lease of a message that was not handled: it is retried after `delay` µs, `None` for
+    /// the retry policy's backoff; or it is given up.
     ///
     /// ```
     /// # use interlock_core::queue::{lease::Failed, scheduler::Put, types::Options, Queue};
@@ -465,7 +465,7 @@ impl<P, L: RawLock> Queue<P, L> {
         self.noted.load(Ordering::Relaxed)
     }
 
-    /// Takes the events that the calls so far noted, to be said by whoever takes them.
+    /// Takes the events that the calls so far noted; the caller reports them.
     pub fn take_events(&self) -> Vec<Event> {
         let mut inner = self.inner.lock();
         self.noted.store(false, Ordering::Relaxed);

@@ -56,8 +56,8 @@ impl Numbers {
         number
     }
 
-    /// Notes the time of a number, where numbers are no times. True: it is worth looking which times can
-    /// be forgotten.
+    /// Notes the time of a number, where numbers are not times. Returns true if times may have
+    /// become forgettable.
     #[inline]
     pub fn note(&mut self, number: u64, now: Time) -> bool {
         !self.by_time && self.put_times.note(number, now)
@@ -79,7 +79,7 @@ impl Numbers {
         self.put_times.forget(oldest);
     }
 
-    /// The series goes on from here as if it began.
+    /// Continues the series from here as if it began.
     pub fn go_on_from(&mut self, next: u64) {
         (self.next, self.first, self.oldest) = (next, next, next);
     }

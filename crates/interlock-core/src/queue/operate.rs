@@ -1,4 +1,4 @@
-//! Operations on a message by an operator, or by whoever put it: cancel, revoke, retry, skip, bury,
+//! Operations on a message by an operator, or by the producer: cancel, revoke, retry, skip, bury,
 //! requeue, pause (clauses 10, 15, 22, 23, 24).
 //!
 //! ```
@@ -79,8 +79,8 @@ impl<P> Scheduler<P> {
         payload
     }
 
-    /// A message that never was handed out to its end leaves its string free (clause 13): whoever
-    /// cancelled it may put what is right under the same one.
+    /// A message whose handler never finished leaves its string free (clause 13): after a cancel, a
+    /// corrected message may be put under the same one.
     fn forget_name(&mut self, at: u32) {
         if let Some(name) = self.records.take_dedup(at) {
             self.dedup.cancelled(&name);
@@ -227,7 +227,7 @@ impl<P> Scheduler<P> {
         Ok(Some(self.enter(&put, Some(dead.payload))))
     }
 
-    /// Drops a dead letter; its payload. `None`: there is none of this id.
+    /// Drops a dead letter and returns its payload; `None` if the id is unknown.
     pub fn discard(&mut self, now: Time, id: u64) -> Option<P> {
         self.begin(now, || Call::Discard { id });
         Some(self.dead.remove(id)?.payload)
@@ -370,5 +370,5 @@ impl<P> Scheduler<P> {
     }
 }
 
-/// Paused keys, and messages that stand in front on them, looked at to count what is ready.
+/// Most paused keys, and messages in front on them, that are examined to count the ready ones.
 const LOOKED_AT: usize = 10_000;

@@ -27,8 +27,8 @@ impl Pauses {
         std::mem::replace(&mut self.queue, paused)
     }
 
-    /// Sets a ticket aside. Sweeps when most of the lane's are stale: of `depth` messages no more can
-    /// wait there, and `valid` says which do.
+    /// Sets a ticket aside. Sweeps when most of the lane's are stale: at most `depth` messages can
+    /// wait there, and `valid` tests one.
     pub fn park(
         &mut self,
         ticket: Ticket,

@@ -107,8 +107,8 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Returns what is told of a message that was handed out: its sequence, its payload, its keys,
-    /// the exclusive ones first, each with whether it is shared, and whether it is quiet.
+    /// Returns the facts about a leased message: its sequence, its payload, its keys, the exclusive
+    /// ones first, each with whether it is shared, and whether it is quiet.
     #[inline]
     pub fn granted(&self, grant: &Grant) -> (u64, &P, KeysOf<'_>, bool) {
         let message = &self.records[grant.message];
@@ -118,8 +118,9 @@ impl<P> Scheduler<P> {
         (sequence, payload, self.lanes.keys_of(message.first_edge), quiet)
     }
 
-    /// Unsettled messages by their ids, which is the order of their puts: those from `from` on, while `each`
-    /// says that it takes more, and `steps` of ids last. The id to go on from; 0 when all were seen.
+    /// Passes unsettled messages to `each` by their ids, which is the order of their puts, from
+    /// `from` on, until it returns false or `steps` ids were looked at. Returns the id to continue
+    /// from; 0 when all were seen.
     pub fn list(&self, from: u64, steps: u32, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
         let (mut from, mut left) = (from.max(self.numbers.oldest()), steps);
         while from < self.numbers.next() {
@@ -136,8 +137,8 @@ impl<P> Scheduler<P> {
         0
     }
 
-    /// Unsettled messages in a state, or of all keys but the delayed ones on one: no more are there to be
-    /// found. Of `ready` and `waiting` it says "at most".
+    /// An upper bound on the unsettled messages in a state, or of all but the delayed ones on a
+    /// key. For `ready` and `waiting` it is not exact.
     pub fn at_most(&self, state: Option<&str>, key: Option<KeyRef<'_>>) -> u64 {
         let stats = self.counts();
         let of_state = match state {
@@ -151,9 +152,9 @@ impl<P> Scheduler<P> {
         of_state.min(key.map_or(u64::MAX, |key| stats.delayed + u64::from(depth(key))))
     }
 
-    /// Some unsettled messages, in no order: those from the place `from` on, about `count`, while `each`
-    /// says that it takes more; and the place to go on from, 0 when all were seen. One that is there all
-    /// along is seen once.
+    /// Passes about `count` unsettled messages to `each`, in no order, from the place `from` on,
+    /// until it returns false. Returns the place to continue from, 0 when all were seen. A message
+    /// that exists throughout is seen once.
     pub fn scan(&self, from: u64, count: usize, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
         let end = self.records.end();
         some_places(from, end, count, |at| {
@@ -228,7 +229,8 @@ impl<P> Scheduler<P> {
         self.dead.get(id)
     }
 
-    /// Returns whether a call has left something for outside the lock: events to be told, payloads to drop.
+    /// Returns whether a call has left work for outside the lock: events to report, payloads to
+    /// drop.
     #[inline]
     pub(super) fn has_leavings(&self) -> bool {
         self.watch.has_events() || self.has_expired_dead()
@@ -254,12 +256,13 @@ impl<P> Scheduler<P> {
         self.dead.iter()
     }
 
-    /// Those that died after this one; `None`: there is no such dead letter.
+    /// Returns those that died after this one; `None` if this dead letter does not exist.
     pub fn dead_after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
         self.dead.after(id)
     }
 
-    /// Those that died before this one, the newest first; `None`: there is no such dead letter.
+    /// Returns those that died before this one, the newest first; `None` if this dead letter does
+    /// not exist.
     pub fn dead_before(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
         self.dead.before(id)
     }
@@ -281,8 +284,8 @@ impl<P> Scheduler<P> {
     }
 }
 
-/// Goes on from a place, over those at which something is, until there were `count` of them or one says
-/// that it was the last. The place to go on from, 0 behind the end.
+/// Visits occupied places from `from` on, until there were `count` of them or one was declared the
+/// last. Returns the place to continue from, 0 after the end.
 fn some_places(
     from: u64,
     end: u32,

@@ -37,7 +37,7 @@ pub struct ReadySet {
     ranked: Vec<(i16, Heap)>,
     /// The heap that was emptied last: a queue with one urgent message at a time allocates nothing.
     spare: Heap,
-    /// Entries that stand for a ready message; the rest were cancelled.
+    /// Entries of messages that are ready; the rest were cancelled.
     live: usize,
 }
 

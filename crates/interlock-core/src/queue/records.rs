@@ -108,8 +108,8 @@ impl<P> Records<P> {
         self.places.get(id, |place| self.messages.get(place).map_or(0, |message| message.id))
     }
 
-    /// The first unsettled id from `from` on and below `end`, and its place; looks at `steps` ids at
-    /// most. Without one: the id to go on from, and `NONE`.
+    /// The first unsettled id from `from` on and below `end`, and its place; looks at `steps` ids
+    /// at most. Without one: the id to continue from, and `NONE`.
     pub fn next_from(&self, from: u64, end: u64, steps: u32) -> (u64, u32) {
         self.places.next_from(from, end, steps, |place| self.messages[place].id)
     }
@@ -149,14 +149,14 @@ impl<P> Records<P> {
         &mut self.extras[extra]
     }
 
-    /// It waits for so many things: edges that are not granted, and a gate.
+    /// Sets the number of things it waits for: edges that are not granted, and a gate.
     #[inline]
     pub fn set_waiting(&mut self, at: u32, things: u32) {
         let message = &mut self.messages[at];
         (message.state, message.hold) = (Some(State::Waiting), things);
     }
 
-    /// One thing less stands before a waiting message; returns how many still do.
+    /// Notes that a waiting message has one thing less to wait for; returns how many are left.
     #[inline]
     pub fn one_less_before(&mut self, at: u32) -> u32 {
         let message = &mut self.messages[at];
@@ -187,7 +187,7 @@ impl<P> Records<P> {
         }
     }
 
-    /// It stands in its lanes, from this edge on; `gated`: behind a barrier.
+    /// Notes that it is in its lanes, from this edge on; `gated`: behind a barrier.
     #[inline]
     pub fn enter_lanes(&mut self, at: u32, first_edge: u32, gated: bool) {
         let message = &mut self.messages[at];
@@ -253,13 +253,13 @@ impl<P> Records<P> {
         self.extra_mut(at).dedup = Some(dedup);
     }
 
-    /// Sets the place of a message among the timers that it stands in.
+    /// Sets the place of a message among its timers.
     #[inline]
     pub fn set_timer(&mut self, at: u32, position: u32) {
         self.extras[self.messages[at].extra].timer = position;
     }
 
-    /// Its place among the timers that it stands in.
+    /// Its place among its timers.
     #[inline]
     pub fn timer(&self, at: u32) -> u32 {
         self.extras[self.messages[at].extra].timer
@@ -299,13 +299,14 @@ impl<P> Records<P> {
         }
     }
 
-    /// Returns whether a ticket stands for the message at its place, and that is ready and not set aside.
+    /// Returns whether a ticket belongs to the message at its place, and that is ready and not set
+    /// aside.
     #[inline]
     pub fn is_ready(&self, ticket: &Ticket) -> bool {
         self.stands_for(ticket, 0)
     }
 
-    /// Returns whether a ticket stands for a ready message that was set aside.
+    /// Returns whether a ticket belongs to a ready message that was set aside.
     pub fn is_parked(&self, ticket: &Ticket) -> bool {
         self.stands_for(ticket, PARKED)
     }

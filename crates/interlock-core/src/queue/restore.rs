@@ -1,8 +1,8 @@
 //! A queue out of its [`dump`](super::dump).
 //!
-//! Messages were written as they lay; here they take their places again in sequence, so that lanes,
-//! ready sets and barriers stand as they stood. Places are new ones, and handles name places: whoever
-//! kept handles asks [`handle_of`](Scheduler::handle_of) for them anew.
+//! Messages were written in storage order; here they take their places again in sequence, so that
+//! lanes, ready sets and barriers are as before. Places are new, and handles name places, so
+//! holders of handles get new ones from [`handle_of`](Scheduler::handle_of).
 
 use crate::key::{Key, KeyRef};
 use crate::queue::batches::Told;
@@ -330,7 +330,7 @@ impl<P> Scheduler<P> {
         Ok(())
     }
 
-    /// Those that are gone stay in their place, for it costs a step to find out that they are.
+    /// Settled ones stay in their place, because finding that out costs a step.
     fn read_gated(&self, reader: &mut Reader<'_>) -> Result<Vec<(u32, u64)>, Damaged> {
         let mut gated = Vec::new();
         for _ in 0..reader.number("count of gates")? {

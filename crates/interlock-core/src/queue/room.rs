@@ -1,11 +1,12 @@
 //! The line of puts that wait for room, and the turn of the first (clause 11).
 //!
-//! A put that finds room enters, before those for which there is too little: whoever holds a lease may
-//! have to put before it settles, and if it were kept out, nothing would ever be settled. But a put that
-//! needs much must get its turn under a stream of those that need little. So in turns: the first in line is
-//! passed; then room is *kept* for it, and no other put enters, for as long as that leads to something;
-//! then it is passed again, for as long as room was kept. The longer nothing came of it, the longer room is
-//! kept the next time, so that in the end it is longer than what the consumers take for a message.
+//! A put that finds room enters, before those for which there is too little: the holder of a lease
+//! may have to put before it settles, and if it were kept out, nothing would ever be settled. But a
+//! put that needs much must get its turn under a stream of those that need little. So in turns: the
+//! first in line is passed; then room is *kept* for it, and no other put enters, for as long as
+//! that leads to something; then it is passed again, for as long as room was kept. Each time
+//! nothing came of it, room is kept longer the next time, until it exceeds the time that consumers
+//! take for a message.
 //!
 //! Nobody who fits is kept out for longer than [`LONGEST`] without a message being settled, and what is
 //! settled while nothing enters makes room: so nobody waits for ever.
@@ -125,7 +126,7 @@ struct Place {
     called: bool,
 }
 
-/// Those who wait for room, by their numbers, which tell who came first.
+/// Puts that wait for room, by their numbers, which rise in order of arrival.
 #[derive(Debug, Default)]
 pub struct RoomLine {
     places: BTreeMap<u64, Place>,
@@ -154,7 +155,7 @@ impl RoomLine {
         self.places.is_empty()
     }
 
-    /// It waits, or goes on waiting where it stood.
+    /// Adds a put to the line, or keeps its old place.
     pub fn enter(&mut self, number: u64, need: Need) {
         self.leave(number);
         more(&mut self.counts, need.count);
@@ -195,7 +196,7 @@ impl RoomLine {
         let load = load(place.need);
         let (keeps, ended) = self.turn_of(first, now).keeps(now, load);
         if ended && load.fits && place.called {
-            // It was called and did not come: a task of a loop that is busy, or stopped. It stands in line
+            // It was called and did not come: a task of a loop that is busy, or stopped. It queues
             // again when it comes.
             self.leave(first);
         }

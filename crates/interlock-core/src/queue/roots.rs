@@ -71,7 +71,7 @@ pub struct Root {
 pub struct Roots {
     /// Number of roots found.
     pub found: u64,
-    /// All were looked at; else there are at least so many.
+    /// True if all were looked at; otherwise the count is a minimum.
     pub exact: bool,
     /// Those with the deepest lanes first.
     pub told: Vec<Root>,
@@ -152,7 +152,7 @@ impl<P> Scheduler<P> {
             return false;
         }
         if message.flags & BARRIER != 0 {
-            // All that has a place stands behind it.
+            // Everything placed is behind it.
             depth = self.placed_count() - 1;
         }
         let lease = (kind == RootKind::Leased).then(|| &self.leases[message.hold]);
@@ -187,9 +187,10 @@ impl<P> Scheduler<P> {
         self.placed_count() - aside
     }
 
-    /// Counts the messages that wait behind these, directly or through others, each once and these not counted: at
-    /// most `most`, beside those behind a barrier that waits too, which are counted without being looked at. False:
-    /// there are at least so many. O(messages counted and their keys, at most 10,000 places in lanes).
+    /// Counts the messages that wait behind these, directly or through others, each once and these
+    /// not counted: at most `most`, in addition to those behind a barrier that waits too, which are
+    /// counted without being looked at. False: the count is a minimum. O(messages counted and their
+    /// keys, at most 10,000 places in lanes).
     pub fn blocked(&self, behind: &Behind<'_>, most: u64) -> (u64, bool) {
         if behind.queue {
             return (self.queued_in_place(), true);
@@ -357,7 +358,7 @@ impl<P> Scheduler<P> {
         (oldest != u64::MAX).then_some(oldest)
     }
 
-    /// The ages of the oldest ready message and of the oldest waiting one, µs; 0: there is none.
+    /// The ages of the oldest ready message and of the oldest waiting one, µs, or 0.
     pub fn ages(&mut self, now: Time) -> [u64; 2] {
         let now = now.max(self.now);
         let numbers = [self.oldest_ready(), self.oldest_waiting()];
@@ -398,7 +399,8 @@ struct Look {
 }
 
 impl Look {
-    /// Returns whether one more with so many keys may be looked at; if not, some are left out.
+    /// Returns whether one more message with this many keys may be looked at; if not, some are left
+    /// out.
     fn may(&mut self, keys: usize) -> bool {
         let may = self.left > 0 && self.named > 0;
         self.exact &= may;

@@ -28,7 +28,7 @@
 //! |---|---|
 //! | `records`, `message` | the unsettled messages |
 //! | `leases`, `batches` | the leases that stand |
-//! | `lane`, `barrier` | who stands before whom |
+//! | `lane`, `barrier` | which message is in front of which |
 //! | `ready`, `pauses` | what can be handed out, and what is set aside |
 //! | `delays`, `timers` | what waits for its time |
 //! | `numbers` | ids and sequences, and their times |
@@ -105,7 +105,7 @@ pub struct Scheduler<P> {
     pub(super) ready: Ready,
     pub(super) pauses: Pauses,
     pub(super) delays: Delays,
-    /// Messages that come again later, by when.
+    /// Messages to be retried later, by time.
     pub(super) backoffs: Timers,
     pub(super) numbers: Numbers,
     pub(super) counts: Counts,
@@ -195,7 +195,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// An empty scheduler with the same options; its tokens go on rising.
+    /// An empty scheduler with the same options; its tokens continue to rise.
     pub(super) fn afresh(&self) -> Self {
         let mut fresh = Scheduler::new(self.options.clone(), Watch::new(self.watch.limits()));
         fresh.leases.go_on_from(self.leases.last_token());
@@ -292,7 +292,7 @@ impl<P> Scheduler<P> {
         self.enter_at_once(put, payload)
     }
 
-    /// The same, for whoever calls it in a loop.
+    /// The same, for callers in a loop.
     #[inline(always)]
     pub(super) fn enter_at_once(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
         let id = self.numbers.draw(self.now);
@@ -376,7 +376,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Lets go of put times that nobody can ask for any more.
+    /// Drops put times that are no longer needed.
     pub(super) fn advance_oldest(&mut self, newest: u64) {
         if !self.numbers.are_times() {
             let (oldest, _) = self.records.next_from(self.numbers.oldest(), newest, 4096);

@@ -91,7 +91,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// One thing less stands before a message.
+    /// Notes that a message has one thing less to wait for.
     #[inline]
     fn unblock(&mut self, at: u32, budget: &mut Budget) {
         if self.records.one_less_before(at) > 0 {

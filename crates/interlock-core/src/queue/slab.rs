@@ -5,7 +5,7 @@
 //! pins its place, so that after a peak the memory would stay. Segments cost one more load. The first one
 //! begins small, and grows while it is the only one: most queues never hold more than a few messages.
 
-/// A record that can lie in a slab: a free one keeps the next free place in one of its own fields.
+/// A record for a slab: a free one keeps the next free place in one of its own fields.
 pub trait Record: Default {
     fn link(&self) -> u32;
     fn set_link(&mut self, next: u32);
@@ -25,7 +25,7 @@ const GROWS: usize = 4;
 
 /// Most places at hand.
 const HAND: usize = 256;
-/// So many may be at hand however few are in use, if they are of one segment.
+/// This many may be kept however few are in use, if they are of one segment.
 const FEW: usize = 8;
 
 #[derive(Debug)]
@@ -36,7 +36,8 @@ pub struct Slab<T> {
     meta: Vec<Meta>,
     /// Segments with a free place; the last one is used next.
     open: Vec<u32>,
-    /// The segment given back last, to be used again first; the one before it stands in its `position`.
+    /// The segment returned last, to be used again first; its `position` links to the one before
+    /// it.
     vacant: u32,
     /// Segments given back and not used again.
     vacancies: u32,
@@ -107,8 +108,8 @@ impl<T: Record> Slab<T> {
         at
     }
 
-    /// A place that is used from now on. What lies there is what `clear` left, or a default, with a link:
-    /// whoever takes it writes every field.
+    /// Takes a place into use. It holds the remains of `clear`, or a default, with a link: the
+    /// caller writes every field.
     #[inline]
     pub fn place(&mut self) -> u32 {
         self.len += 1;

@@ -215,7 +215,7 @@ fn or_none(value: Option<&impl Display>) -> String {
     value.map_or("none".into(), |value| value.to_string())
 }
 
-/// Printable ASCII stands for itself, but for what parts a line; all else as `%` and two digits.
+/// Printable ASCII is written as it is, except separators; everything else as `%` and two digits.
 fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -132,7 +132,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state's name wherever it is told: to Python, on the wire, in the docs.
+    /// The state's name wherever it appears: in Python, on the wire, in the docs.
     pub fn word(self) -> &'static str {
         match self {
             State::Delayed => "delayed",
@@ -181,7 +181,7 @@ pub struct Stats {
     pub dead_expired: u64,
 }
 
-/// A key and how many unsettled messages stand on it.
+/// A key and the number of its unsettled messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hot {
     pub key: Vec<u8>,
@@ -226,7 +226,7 @@ pub struct Blocker {
     pub key: Option<Vec<u8>>,
     /// The messages now in front on that key, cut at the limit: those that nothing on this key holds up.
     pub holders: Vec<u64>,
-    /// The number of unsettled messages that stand before this one on that key.
+    /// The number of unsettled messages in front of this one on that key.
     pub ahead: u64,
     /// `ahead` was counted to its end; else it is "at least".
     pub exact: bool,

@@ -1,9 +1,10 @@
 //! Waiters: for a message, for room, for the queue to drain. No wake is lost and none is needless.
 //!
-//! A waiter is *parked* until it is *called*; it then comes back to the lock and looks for itself, so
-//! that whoever is quicker may take what it was called for. Threads come by themselves; the tasks of an
-//! event loop come only when it does, which may be busy, or stopped. So waiters stand in *crowds*, the
-//! threads in one and the tasks of each loop in one. Two things hold after every change, in each crowd:
+//! A waiter is *parked* until it is *called*; it then comes back to the lock and looks for itself,
+//! so that a quicker one may take what it was called for. Threads come by themselves; the tasks of
+//! an event loop come only when the loop does, which may be busy, or stopped. So waiters form
+//! *crowds*, the threads in one and the tasks of each loop in one. Two things hold after every
+//! change, in each crowd:
 //!
 //! 1. while a message is ready and a parked waiter would take it, a called waiter that would take it
 //!    is on its way: one of the same crowd, or a thread. The same for room, one waiter at a time; a put
@@ -11,9 +12,9 @@
 //!    room (clause 13);
 //! 2. while something falls due later, one parked waiter, the timekeeper, sleeps no longer than that.
 //!
-//! Room that becomes free is anybody's, so that a full queue does not hand the processor from one
-//! producer to the next for each message, and so that those who must put before they settle can go on;
-//! but at times it is kept for the first who waits: see [`room`](crate::queue::room).
+//! Any put may take room that becomes free, so that a full queue does not hand the processor from
+//! one producer to the next for each message, and so that those who must put before they settle can
+//! continue; but at times it is kept for the first who waits: see [`room`](crate::queue::room).
 //!
 //! A called waiter that leaves without taking anything (its time was up, its thread was interrupted)
 //! comes through the same place, so that both are made true again.
@@ -46,7 +47,7 @@ use crate::queue::types::{Kind, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     Message(Kind),
-    /// Room for so many messages, of so many bytes in all.
+    /// Room for this many messages, of this many bytes in all.
     Room(usize, u64),
     /// Nothing unsettled.
     Drained,
@@ -63,7 +64,8 @@ pub struct Wait {
     named: bool,
     /// Leases, (id, token), that the caller does not come to settle before this wait ends.
     pub holds: Vec<(u64, u64)>,
-    /// For a message: it goes on after an immediate shutdown too, for as long as anything is unsettled.
+    /// For a message: the wait continues after an immediate shutdown, for as long as anything is
+    /// unsettled.
     pub to_the_end: bool,
 }
 
@@ -73,7 +75,7 @@ impl Wait {
         Wait { want, deadline, on, number: None, named: false, holds, to_the_end: false }
     }
 
-    /// A wait of a task, which comes only when its event loop does; the loops are told apart by `number`.
+    /// A wait of a task, which comes only when its event loop does; `number` identifies the loop.
     ///
     /// ```
     /// # use std::task::Waker;
@@ -140,15 +142,15 @@ struct Crowd {
 pub(super) struct Waiters {
     threads: Crowd,
     loops: Vec<Crowd>,
-    /// Those who wait for room, parked or called.
+    /// Puts that wait for room, parked or called.
     pub room: RoomLine,
-    /// Of those who wait for a message, without an end, the leases that they hold.
+    /// For those who wait for a message, without an end, the leases that they hold.
     holding: BTreeMap<u64, Vec<(u64, u64)>>,
     parked: usize,
     next: u64,
     /// Waits up to this number are of the process this one was forked from.
     foreign: u64,
-    /// Dedup strings put so far, as far as those who wait for room with one were told.
+    /// Number of dedup strings put so far, as far as those who wait for room with one know.
     names: u64,
     /// Waiters to be woken once the lock is free.
     pub wakes: Vec<Waker>,
@@ -337,14 +339,14 @@ impl Waiters {
         }
     }
 
-    /// Those who wait for a message.
+    /// Calls those who wait for a message.
     pub fn call_getters(&mut self) {
         (ANY..ROOM).for_each(|line| self.call_all(line));
     }
 
-    /// Returns whether nobody but this waiter, and others who wait as it does, could end its wait
-    /// in a queue that takes no more puts (clause 25). `None`: whether that is so for those who
-    /// wait.
+    /// Returns whether nothing but this waiter, and others who wait as it does, could end its wait
+    /// in a queue that is closed for puts (clause 25). `None`: whether that holds for the parked
+    /// ones.
     pub fn are_stuck<P>(&self, wait: Option<&Wait>, scheduler: &Scheduler<P>) -> bool {
         let own = wait.map(|wait| wait.holds.as_slice()).unwrap_or_default();
         if (own.is_empty() || wait.is_some_and(|wait| wait.deadline != Time::MAX))

@@ -1,8 +1,8 @@
 //! Watchfulness: what is worth saying unasked.
 //!
-//! The scheduler only notes; whoever holds the queue takes the notes after each call and says them.
-//! A depth is noted once when it is passed and again each time it has doubled; what is slow is looked
-//! for when the oldest message may have become so, not at every call.
+//! The scheduler only takes notes; the holder of the queue logs them after each call. A depth is
+//! noted once when it is passed and again each time it has doubled; slow messages are looked for
+//! when the oldest may have become slow, not at every call.
 //!
 //! ```
 //! use interlock_core::clock::Clock;
@@ -48,7 +48,7 @@ pub enum Event {
         key: Vec<u8>,
         depth: u64,
     },
-    /// So many more keys reached their depth within the last second.
+    /// This many more keys reached their depth within the last second.
     MoreLanes {
         lanes: u64,
     },
@@ -115,8 +115,8 @@ pub struct Watch {
     pub wants_handled: bool,
 }
 
-/// Most notes about deep lanes in a second: a burst on a thousand keys is said in a line, not in a
-/// thousand.
+/// Most notes about deep lanes in a second: a burst on a thousand keys is logged in a line, not in
+/// a thousand.
 const LANE_NOTES: u32 = 20;
 
 /// Messages of one lane, and of all, that are looked at for how they hold their key, for that is done within
@@ -344,7 +344,8 @@ impl<P> Scheduler<P> {
             next = next.min(self.watch.next_note);
         }
         self.watch.next_look = match next {
-            // The next call, or whoever watches, goes on: however much is put, it is not behind for long.
+            // The next call, or the watcher, continues: however much is put, it does not lag for
+            // long.
             _ if unfinished => now,
             Time::MAX if self.counts.unsettled() == 0 => Time::MAX,
             Time::MAX => now + slow,

@@ -1,8 +1,8 @@
 //! Order and exclusion, checked from calls and answers alone.
 //!
-//! The model could share a mistake with the scheduler. This knows neither: it keeps what was put,
-//! in which order, and which leases are out, and holds every grant against clauses 1, 2, 3 and 8.
-//! What it cannot see for certain (a message that may be dead or held) it lets pass.
+//! The model could share a mistake with the scheduler. This knows neither: it records the order of
+//! puts and the current leases, and holds every grant against clauses 1, 2, 3 and 8. If it cannot
+//! be certain (a message that may be dead or held), it accepts.
 
 use std::cmp::Reverse;
 

@@ -19,7 +19,7 @@ const SCHEDULES: u64 = 2_000;
 const FEW: usize = 7;
 
 trait Break {
-    /// Changes what the queue is told.
+    /// Changes the calls before the queue gets them.
     fn told(_call: &mut Call) {}
 
     /// Takes messages out of the queue's sight while it grants.
@@ -202,7 +202,7 @@ breaks! {
             puts(call).iter_mut().for_each(|put| put.dedup = None);
         }
     }
-    /// Clause 22: what a paused key holds goes on.
+    /// Clause 22: the messages of a paused key are delivered.
     PauseForgotten {
         fn told(call: &mut Call) {
             if let Call::Pause { key: key @ Some(_) } = call {
@@ -237,8 +237,8 @@ fn the_audit_alone_finds_what_breaks_order_or_exclusion() {
     assert!(audited::<Broken<DelayForgotten>>("clause 12"));
 }
 
-/// Returns whether the audit says this of a broken queue, the model not being asked. What it says
-/// first of a schedule may be what follows from the fault.
+/// Returns whether the audit reports this of a broken queue, without the model. Its first report
+/// about a schedule may be a consequence of the fault.
 fn audited<S: Subject>(said: &str) -> bool {
     for seed in 0..SCHEDULES {
         let (plan, result) = run_one::<Model>(seed, &mut Tally::default());

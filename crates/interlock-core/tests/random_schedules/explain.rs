@@ -1,4 +1,4 @@
-//! The model's answers to "why" (clause 17): one message, or what stands on a key.
+//! The model's answers to "why" (clause 17): one message, or a key.
 
 use interlock_core::queue::trace::Call;
 use interlock_core::queue::types::{Blocker, Explained, Hot, Node, State};
@@ -8,8 +8,8 @@ use crate::model::{Hold, Message, Model, Phase};
 impl Model {
     /// Answers `Call::Explain` and `Call::ExplainKey`, as of now.
     ///
-    /// What a waiting barrier names as its holders is the queue's own choice. With `chosen`, the
-    /// explanation takes them from there (an answer to the same call), so that all else of it can
+    /// The holders that a waiting barrier names are the queue's own choice. With `chosen`, the
+    /// explanation takes them from there (an answer to the same call), so that everything else can
     /// be compared.
     pub fn explain(&self, call: &Call, chosen: Option<&Explained>) -> Option<Explained> {
         let (roots, limit): (Vec<&Message>, usize) = match call {

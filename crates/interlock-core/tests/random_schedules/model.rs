@@ -38,7 +38,7 @@ pub struct Message {
     pub size: u64,
     pub dedup: Option<String>,
     pub put_at: Time,
-    /// Of a dead letter.
+    /// Time of death, for a dead letter.
     pub died_at: Time,
     /// A lease of it ran out.
     pub suspect: bool,

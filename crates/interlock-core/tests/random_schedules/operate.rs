@@ -110,7 +110,7 @@ impl Model {
         self.dead.len() < before
     }
 
-    /// Clause 22; a pause stays when nothing stands on the key.
+    /// Clause 22; a pause remains when its key has no messages.
     pub(crate) fn pause(&mut self, key: Option<&[u8]>) -> bool {
         let Some(name) = key else {
             return !std::mem::replace(&mut self.paused, true);

@@ -108,7 +108,8 @@ impl<S: Subject> Smallest<S> {
         }
     }
 
-    /// Lets everything begin at 1 (0 is no time that a clock gives), then takes away every wait that is not needed.
+    /// Lets everything begin at 1 (clocks never read 0), then removes every wait that is not
+    /// needed.
     fn stop_time(&mut self) {
         let start = self.plan.calls.iter().map(|planned| planned.now).min().unwrap_or(0);
         self.move_back(0, start.saturating_sub(1));

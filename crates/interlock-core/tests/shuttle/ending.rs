@@ -116,7 +116,8 @@ fn a_joiner_goes_on_when_the_last_message_is_given_up() {
     }
 }
 
-/// Waking a joiner is no promise that nothing is put before it looks: then it sleeps on.
+/// Waking a joiner does not promise that nothing is put before it looks: then it continues to
+/// sleep.
 #[test]
 fn a_joiner_that_is_called_in_vain_sleeps_on() {
     explore(|| {

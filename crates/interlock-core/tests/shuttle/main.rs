@@ -1,8 +1,9 @@
 //! Blocking, wake-up, shutdown and cancellation under every order of threads that a seed can choose.
 //!
-//! Run with `RUSTFLAGS="--cfg shuttle"`: lock and parker are then the model checker's, which decides at
-//! each of their calls which thread goes on. It knows no timeouts, so that a wake that is lost is a
-//! deadlock, which it reports with the schedule that led there; no slice of waiting can hide one.
+//! Run with `RUSTFLAGS="--cfg shuttle"`: lock and parker are then the model checker's, which
+//! decides at each of their calls which thread continues. It knows no timeouts, so that a lost
+//! wake-up is a deadlock, which it reports with the schedule that led there; no slice of waiting
+//! can hide one.
 //!
 //! | module | what is parked while it happens |
 //! |---|---|

@@ -105,7 +105,7 @@ fn waiters_of_every_kind_get_what_only_they_can_take() {
         let producers = [("a", 1), ("", 2)]
             .map(|(key, payload)| start(&queue, move |queue| put(queue, key, payload).unwrap()));
         join(producers);
-        // Two are left at most: one of them is for whoever still waits.
+        // Two are left at most: one of them is for the one that still waits.
         put(&queue, "b", 3).unwrap();
         put(&queue, "", 4).unwrap();
         let (keyed, any, unkeyed) =

@@ -4,7 +4,7 @@ use interlock_core::queue::types::{RevokeThen, Then};
 
 use super::*;
 
-/// A getter waits behind a lease of message 1, on the same key; `free` must let it go on.
+/// A getter waits behind a lease of message 1, on the same key; `free` must let it continue.
 fn frees(options: Options, free: impl Fn(&Queue, &Grant) + Send + Sync + Clone + 'static) {
     explore(move || {
         let queue = queue(options.clone());

@@ -1,10 +1,10 @@
-//! The order in a lane: who stands before whom.
+//! The order in a lane: who is in front of whom.
 
 use super::{Edge, Lanes};
 use crate::queue::slab::NONE;
 
 impl Lanes {
-    /// The edges that stand before an edge in its lane, each with its place: the nearest first.
+    /// The edges in front of an edge in its lane, each with its place: the nearest first.
     pub fn standing_before(&self, edge: u32) -> impl Iterator<Item = (u32, &Edge)> {
         let mut at = self.edges[edge].prev;
         std::iter::from_fn(move || {
@@ -74,8 +74,8 @@ impl Lanes {
         })
     }
 
-    /// Of the last so many messages of a lane, while `steps` last: how many hold its key exclusively, and how
-    /// many were looked at.
+    /// Among the last `most` messages of a lane, while `steps` last: how many hold its key
+    /// exclusively, and how many were looked at.
     pub fn exclusive_among_last(&self, lane: u32, most: u32, steps: &mut u32) -> (u64, u64) {
         let (mut exclusive, mut looked) = (0, 0);
         let mut at = self.lanes[lane].tail;
@@ -88,8 +88,8 @@ impl Lanes {
         (exclusive, looked)
     }
 
-    /// Counts the edges that stand before an edge, from whichever end is nearer, while `steps`
-    /// last: (count, whether it was counted to its end).
+    /// Counts the edges in front of an edge, from whichever end is nearer, while `steps` last:
+    /// (count, whether it was counted to its end).
     pub fn ahead(&self, edge: u32, steps: &mut u32) -> (u64, bool) {
         let lane = &self.lanes[self.edges[edge].lane()];
         let (mut back, mut on) = (edge, edge);

@@ -1,4 +1,4 @@
-//! Reads the text of a schedule; what is wrong with a line is said in words, never by a panic.
+//! Reads the text of a schedule; an error in a line is described in words, never a panic.
 
 use std::fmt::Display;
 use std::str::FromStr;
