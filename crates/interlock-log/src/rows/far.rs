@@ -189,7 +189,8 @@ impl Rows {
     ) -> Option<State> {
         let Some(ours) = self.store.get(key) else { return Some(theirs.clone()) };
         let is_theirs = |name: &[u8], at| writers.has(centre.name, name, at);
-        self.settings.rules.join_far(ours, theirs, centre.name, &is_theirs, centre.is_newest)
+        let (rules, own) = (&self.settings.rules, self.settings.dc.as_bytes());
+        rules.join_far(ours, theirs, own, centre.name, &is_theirs, centre.is_newest)
     }
 
     /// Notes whose sums come in with a state of elsewhere.

@@ -11,7 +11,12 @@ impl Rules {
     /// it says so later than all that it said before: its log may have lost what others have heard of. An
     /// earlier word counts only where there is none.
     ///
+    /// A delete of our own data centre that is new to it was lost there, and comes back. As one that is put back, it does
+    /// nothing to a row that was written later, though others have the row's next life already.
+    ///
     /// # Arguments
+    ///
+    /// `own` is the name of our data centre.
     ///
     /// `is_of` tells of a writer and the time of its total whether that is known to the other data centre, of this
     /// name, by its entries.
@@ -19,12 +24,20 @@ impl Rules {
         &self,
         ours: &[u8],
         theirs: &State,
+        own: &[u8],
         centre: &[u8],
         is_of: &dyn Fn(&[u8], u64) -> bool,
         is_newest: bool,
     ) -> Option<State> {
         let (one, other) = (self.cells(ours), self.cells(theirs.as_bytes()));
         if one[FLOOR] != other[FLOOR] {
+            if self.is_overtaken(&other[FLOOR], &one, own) {
+                let mut later = one;
+                later[FLOOR] = other[FLOOR].clone();
+                let later = self.encode(&later);
+                let joined = self.join_far(&later.0, theirs, own, centre, is_of, is_newest);
+                return Some(joined.unwrap_or(later));
+            }
             return self.join_bytes(ours, theirs);
         }
         let sums = || self.columns.iter().filter_map(|column| Some((column, column.joined_at()?)));
@@ -53,6 +66,32 @@ impl Rules {
         let less = self.without(self.trust(ours.into()), is_of);
         let joined = self.join_bytes(less.as_bytes(), theirs).unwrap_or(less);
         (joined.as_bytes() != ours).then_some(joined)
+    }
+
+    /// Returns whether the delete that is this floor is of a data centre that wrote later to a life below it.
+    fn is_overtaken(&self, floor: &Cell<'_>, life: &[Cell<'_>], own: &[u8]) -> bool {
+        let deleted = reading(floor);
+        let is_own = |cell: &Cell<'_>| {
+            let writer = pack::bytes(cell).and_then(|stamp| stamp.get(8..)).unwrap_or(&[]);
+            stamp::parts(writer).is_some_and(|(of, _)| of == own)
+        };
+        if &*life[ALIVE] == pack::NIL || reading(&life[FLOOR]) >= deleted || !is_own(floor) {
+            return false;
+        }
+        let life = self.spread(life);
+        let stamps = [BIRTH, ALIVE].into_iter().chain(self.registers().map(|at| at + 1));
+        let mut later = stamps.map(|at| &life[at]).filter(|cell| reading(cell) > deleted);
+        later.any(is_own)
+            || self.last_added(&life, |name| stamp::parts(name).is_some_and(|(of, _)| of == own))
+                > deleted
+    }
+
+    /// The reading of the last addition to any sum of some writers.
+    pub(super) fn last_added(&self, cells: &[Cell<'_>], is_of: impl Fn(&[u8]) -> bool) -> u64 {
+        let columns = self.columns.iter().filter_map(|it| Some((it, it.joined_at()?)));
+        let totals = columns.flat_map(|(column, at)| column.totals(&cells[at]));
+        let is_one = |name: &[u8]| name.contains(&stamp::LINEAGE) && is_of(name);
+        totals.filter(|total| is_one(total.name)).map(|total| total.at).max().unwrap_or(0)
     }
 
     /// Calls for each total of a state's sums, with its writer and its time.

@@ -100,7 +100,10 @@ impl Rules {
             Change::Expire { .. } => life,
             Change::Replace { .. } => life.max(all()),
             Change::Create { .. } | Change::CreateBy { .. } => reading(&cells[FLOOR]),
-            Change::Delete => reading(&cells[BIRTH]).max(life).max(all()),
+            // What was added since is not to go with it.
+            Change::Delete => {
+                reading(&cells[BIRTH]).max(life).max(all()).max(self.last_added(&cells, |_| true))
+            }
         }
     }
 

@@ -265,12 +265,12 @@ impl Centre {
     }
 
     /// A row as a node shows it.
-    pub fn value(&self, i: usize, key: &str) -> u64 {
+    pub fn value(&self, i: usize, key: &str, column: usize) -> u64 {
         let Some(machine) = &self.nodes[i].replica.state().machine else { return 0 };
         let rules = machine.store().rules();
         let state = machine.store().get(key.as_bytes());
         let row = rules.view_of(state, self.nodes[i].replica.state().now);
-        number(&row.value(0))
+        number(&row.value(column))
     }
 }
 

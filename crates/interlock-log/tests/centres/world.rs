@@ -21,6 +21,8 @@ pub struct Kind {
     /// An engine's clock falls with its entries.
     pub falls: bool,
     pub short: bool,
+    /// Clients have a register of their own each, which they delete, too.
+    pub owns: bool,
 }
 
 const BEGIN: u64 = 1_800_000_000_000;
@@ -94,7 +96,7 @@ impl World {
             centre.engine.time += random.u64(..3);
         }
         let i = random.usize(..near.nodes.len());
-        ask(near, self.step, &mut random);
+        ask(near, self.step, self.kind.owns, &mut random);
         let x = random.f64();
         if x < 0.30 {
             near.append(i, &mut random);
@@ -147,6 +149,7 @@ impl World {
                     .store()
                     .all()
                     .iter()
+                    .filter(|row| SUMS.iter().any(|key| key.as_bytes() == row.key)) // others are deleted, too
                     .map(|row| {
                         let theirs = rules.without(rules.trust(row.state.into()), is_own);
                         let value = rules.view(Some(&theirs), 0).value(0);
@@ -253,11 +256,8 @@ impl World {
             let (mut least, mut most) = (0, 0);
             for centre in &self.centres {
                 let sessions = &centre.nodes[0].replica.state().sessions;
-                for (write, it) in centre
-                    .writes
-                    .iter()
-                    .filter(|(_, it)| it.words[it.words.len() - 3].ends_with(key))
-                {
+                let is_of = |it: &Write| it.words.iter().any(|word| word.ends_with(key));
+                for (write, it) in centre.writes.iter().filter(|(_, it)| is_of(it)) {
                     let was_done = |write: &u64| centre.ever.contains(write);
                     if !sessions.has_done(&centre.clients[it.client].name, it.number) {
                         // The other data centre may have it.
@@ -272,7 +272,7 @@ impl World {
                     most += 1;
                 }
             }
-            let value = self.centres[0].value(0, key);
+            let value = self.centres[0].value(0, key, 0);
             if !(least..=most).contains(&value) {
                 if !is_said {
                     let said: Vec<_> = nodes().map(|node| node.replica.merged()).collect();
@@ -283,6 +283,7 @@ impl World {
                 narrowed.insert(MERGED);
             }
         }
+        self.check_owned()?;
         let of = |c: usize| {
             let machine = self.centres[c].nodes[0].replica.state().machine.as_ref();
             machine.map(|it| it.store().checksum())
@@ -292,6 +293,41 @@ impl World {
             return Err("data centres differ".into());
         }
         Ok(narrowed)
+    }
+
+    /// A row that one client alone writes is as its last write has left it. A delete that finds no row does nothing,
+    /// though a row may come back after it.
+    fn check_owned(&self) -> Result<(), String> {
+        for centre in &self.centres {
+            let sessions = &centre.nodes[0].replica.state().sessions;
+            for (c, client) in centre.clients.iter().enumerate() {
+                let (key, mut due, mut added) = (own(centre.dc, c), vec![0], 0);
+                let is_of = |it: &&Write| {
+                    let is_of_row = it.words.iter().any(|word| word.ends_with(&key));
+                    it.client == c && is_of_row && sessions.has_done(&client.name, it.number)
+                };
+                let done = centre.writes.values().filter(is_of);
+                for it in BTreeMap::from_iter(done.map(|it| (it.number, it))).values() {
+                    let found = centre.is_put_back(it) && it.answer.as_deref() == Some(":1\r\n");
+                    match (&it.words[0][..], it.words[it.words.len() - 1].parse()) {
+                        ("DEL", _) if found => (due, added) = (vec![0], 0),
+                        ("DEL", _) => (due, added) = ([&due[..], &[0]].concat(), 0),
+                        ("HINCRBY", _) => added += 1,
+                        (_, value) => due = value.into_iter().collect(),
+                    }
+                }
+                if centre.value(0, &key, 0) < added {
+                    return Err(format!("an older delete won: {key} lacks some of {added}"));
+                }
+                let value = centre.value(0, &key, 1);
+                if !due.contains(&value) {
+                    return Err(format!(
+                        "an older write of a client won: {key} is {value}, not of {due:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn rows(&self) -> Vec<Vec<(String, Vec<u8>)>> {
@@ -309,7 +345,7 @@ impl World {
     }
 }
 
-fn ask(centre: &mut Centre, step: u64, random: &mut Rng) {
+fn ask(centre: &mut Centre, step: u64, owns: bool, random: &mut Rng) {
     for c in 0..centre.clients.len() {
         let (node, start, sent) = centre.clients[c].sent;
         let lives = centre.nodes[node].start == start;
@@ -327,7 +363,14 @@ fn ask(centre: &mut Centre, step: u64, random: &mut Rng) {
             client.write = centre.writes.len() as u64 + 1;
             client.deadline = centre.nodes[node].replica.deadline(0, 60_000);
             let (key, register) = (SUMS[random.usize(..3)], random.u8(..2));
+            let own = format!("t:{}", own(centre.dc, c));
             let line = match random.u8(..10) {
+                0..=2 if owns => format!("HSET {own} x {}", client.write),
+                3 | 4 if owns && c == 1 => {
+                    format!("TABLE SET {own} ANY DEFAULT x {}", client.write)
+                }
+                5 if owns => format!("DEL {own}"),
+                3 | 4 if owns => format!("HINCRBY {own} n 1"),
                 0..4 => format!("HINCRBY t:{key} n 1"),
                 4..7 => format!("TABLE INCR t:{key} n 1"),
                 7..9 => format!("HSET t:r{register} x {}", client.write),
@@ -352,6 +395,11 @@ fn ask(centre: &mut Centre, step: u64, random: &mut Rng) {
         centre.nodes[node].replica.submit(write, command);
         hear(centre, node);
     }
+}
+
+/// The key of a client's own register.
+fn own(dc: &str, client: usize) -> String {
+    format!("{dc}own{client}")
 }
 
 fn hear(centre: &mut Centre, node: usize) {

@@ -203,6 +203,40 @@ fn flags_that_another_data_centre_has_are_as_they_were_when_they_are_put_back() 
     }
 }
 
+/// A delete that its log has lost comes back, by its entry or by another data centre that has had its rows. It must
+/// not take away what was written since.
+#[test]
+fn a_lost_delete_leaves_what_was_written_since() {
+    for is_put_back_first in [false, true] {
+        let (mut east, mut west) = (Log::new("east"), Log::new("west"));
+        east.write(1, &["HSET t:a n 1", "HSET t:b n 1"]);
+        let (early, early_at) = (east.encoded(), east.at);
+        let deletes = kept(&mut east, 3, "DEL t:a t:b");
+        let sets = kept(&mut east, 4, "HSET t:a n 2");
+        west.takes("east", &east);
+        let whole = Whole::decode(&mut Reader::new(&early)).unwrap();
+        let name = b"node.2".to_vec();
+        let mut east = Log { whole, at: early_at, number: 0, name, kept: None };
+        east.at.position += 5_000;
+        east.write(5, &["HSET t:a n 3", "HINCRBY t:b n 5"]);
+        if !is_put_back_first {
+            east.takes("west", &west);
+        }
+        let name = std::mem::replace(&mut east.name, b"node.1".to_vec());
+        for (number, did) in [deletes, sets] {
+            assert_eq!(east.append(number, Body::PutBack(did)).0, Fate::Counted);
+        }
+        east.name = name;
+        east.takes("west", &west);
+        west.takes("east", &east);
+        east.takes("west", &west);
+        for log in [&mut east, &mut west] {
+            let read = log.write(90, &["HINCRBY t:a n 0", "HINCRBY t:b n 0"]);
+            assert_eq!(read, [":3\r\n", ":6\r\n"], "{is_put_back_first}");
+        }
+    }
+}
+
 #[test]
 fn sums_that_all_nodes_of_a_data_centre_have_lost_come_from_another() {
     let (mut east, mut west) = (Log::new("east"), Log::new("west"));
