@@ -15,6 +15,7 @@ from tests.cluster.faults.history import FAILED, OK, READ, UNKNOWN, Operation
 
 Made = list[Operation]
 Final = dict[str, dict[str, Row]]
+EAST = frozenset({"east"})
 
 
 class Told:
@@ -413,7 +414,7 @@ def test_where_engines_lose_entries_answers_may_be_of_another_history() -> None:
     told.read("own-c-1", None, node="client d", linear=True)
     final = both({"cas-e0": {"last": 2}, "own-c-1": {"last": 1}})
     assert found(told, final) == {"chain", "linear"}
-    assert found(told, final, Promise(one_history=False)) == set()
+    assert found(told, final, Promise(lost=EAST)) == set()
 
 
 def test_an_increment_that_found_no_row_may_find_one_in_another_history() -> None:
@@ -424,16 +425,50 @@ def test_an_increment_that_found_no_row_may_find_one_in_another_history() -> Non
     told.read("sum-0", {"count": 8})
     final = both({"sum-0": {"count": 8}})
     assert found(told, final) == {"sums"}
-    assert found(told, final, Promise(one_history=False)) == set()
+    assert found(told, final, Promise(lost=EAST)) == set()
 
 
-def test_rows_of_another_data_centre_may_go_back_where_engines_lose_them() -> None:
+def test_sums_of_another_data_centre_may_go_back_where_that_loses_them() -> None:
     told = Told()
     told.add("incr", "sum-1", 5, reply=5, dc="west", node="b1")
     told.read("sum-1", {"count": 5})
     told.read("sum-1", None)
-    assert found(told) == {"backwards"}
-    assert found(told, None, Promise(one_history=False, far=False)) == set()
+    # What east loses, its nodes have again before they are read, or say that they have not.
+    assert found(told) == found(told, None, Promise(lost=EAST)) == {"backwards"}
+    assert found(told, None, Promise(lost=frozenset({"west"}))) == set()
+
+
+def test_rows_with_one_writer_in_another_data_centre_stay_as_they_were_seen() -> None:
+    told = Told()
+    told.add("set", "own-c-1", 1, dc="west", node="b1")
+    told.read("own-c-1", {"last": 1})
+    told.read("own-c-1", None)
+    for lost in (EAST, frozenset({"west"})):
+        assert found(told, None, Promise(lost=lost)) == {"backwards"}
+
+
+def test_a_data_centre_whose_engine_loses_nothing_keeps_its_answers() -> None:
+    told = Told()
+    told.swap(0, 1)
+    told.swap(0, 2)
+    told.add("set", "own-c-1", 1)
+    told.read("own-c-1", None, node="client d", linear=True)
+    told.add("incr", "sum-1", 5, reply=5)
+    told.add("incr", "sum-1", 5, reply=5)
+    final = both({"cas-e0": {"last": 2}, "own-c-1": {"last": 1}, "sum-1": {"count": 10}})
+    rules = {"chain", "linear", "rising"}
+    assert found(told, final) == found(told, final, Promise(lost=frozenset({"west"}))) == rules
+    assert found(told, final, Promise(lost=EAST)) == set()
+
+
+def test_flags_that_are_put_back_are_set_beside_later_ones() -> None:
+    told = Told()
+    for bits in (1, 2, 4):
+        told.add("flags", "flag-c-1", bits)
+    for bits, rules in ((4, set[str]()), (6, set[str]()), (2, {"lost"}), (12, {"lost"})):
+        final = both({"flag-c-1": {"marks": bits}})
+        assert found(told, final, Promise(lost=EAST)) == rules
+    assert found(told, both({"flag-c-1": {"marks": 6}})) == {"lost"}
 
 
 def test_only_a_node_that_said_so_may_go_back() -> None:
@@ -443,7 +478,7 @@ def test_only_a_node_that_said_so_may_go_back() -> None:
     told.read("own-c-1", {"last": 1}, node="memory 7 of a1")
     told.read("own-c-1", None, node="memory 7 of a1")
     for excused, rules in (("a2", {"backwards"}), ("a1", set[str]())):
-        promise = Promise(one_history=False, excused=frozenset({excused}))
+        promise = Promise(lost=EAST, excused=frozenset({excused}))
         assert found(told, None, promise) == rules
 
 

@@ -39,14 +39,11 @@ WRITTEN = {"own": "last", "flag": "marks"}
 class Promise:
     """The promises that a run's setting makes."""
 
-    one_history: bool = True
-    """The engines lose nothing, so answers are of one history: what was read behind a barrier and
-    what a compare-and-set or a counter was answered with holds for ever. Else only that each write
-    that was answered is there, once."""
-
-    far: bool = True
-    """Rows of another data centre stay as they were seen. Not where an engine loses what that had
-    sent, until it sends it again."""
+    lost: frozenset[str] = frozenset()
+    """Data centres whose engines may lose entries. Elsewhere answers are of one history: what was
+    read behind a barrier and what a compare-and-set or a counter was answered with holds for ever.
+    Where entries were lost, only that each write that was answered is there, once. What others show
+    of such a data centre's sums is its latest word; its rows with one writer stay as they were."""
 
     lasting: bool = True
     """Writes that were answered stay."""
@@ -108,7 +105,9 @@ def unseen(
         writer = by_id.get(who)
         if writer is None:
             yield Violation("unseen", f"{at} shows {who}, which nobody wrote", read)
-        elif writer.answer == FAILED and (promise.one_history or writer.error != "no row"):
+        elif writer.answer == FAILED and (
+            writer.dc not in promise.lost or writer.error != "no row"
+        ):
             text = f"{at} shows {who}, which was answered as not done"
             yield Violation("unseen", text, (writer, *read))
 
@@ -124,7 +123,7 @@ def backwards(history: Sequence[Operation], promise: Promise) -> Iterator[Violat
             if one.reads:
                 row = one.row or {}
                 shown.append((int(row.get(column, 0)), one))
-            elif one.kind == "incr" and one.reply is not None and promise.one_history:
+            elif one.kind == "incr" and one.reply is not None and one.dc not in promise.lost:
                 shown.append((one.reply, one))
             elif one.kind == "high":
                 shown.append((one.value, one))
@@ -142,15 +141,16 @@ def alone(
         if not one.reads and _kind(one.key) in WRITTEN:
             writes[one.key].append(one)
     states = {key: _states(sorted(ops, key=_start)) for key, ops in writes.items()}
+    mixed = {key for key, ops in writes.items() if _mixes(key, ops, promise)}
     for (place, key), seen in _by_node(history, promise).items():
         if key in states:
-            yield from _walk(key, place, states[key], seen)
+            yield from _walk(key, place, states[key], seen, key in mixed)
     for key, known in states.items():
         acked = [at for at, (_, op) in enumerate(known) if op is not None and op.answer == OK]
         least = max(acked, default=0) if promise.lasting else 0
         for node, rows in final.items():
             value = _shown(key, rows.get(key))
-            if all(value != state for state, _ in known[least:]):
+            if not _places(value, known, least, key in mixed):
                 proof = known[least][1]
                 text = f"{key} is {value} at {node} in the end, and {known[least][0]} was promised"
                 yield Violation("lost", text, (proof,) if proof else ())
@@ -158,23 +158,22 @@ def alone(
 
 def linear(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
     """A linearizable read shows all that was answered before in its data centre, to anybody."""
-    if not promise.one_history:
-        return
     groups: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     writes: dict[str, list[Operation]] = defaultdict(list)
+    unsure = _unsure(history, promise)
     for one in sorted(history, key=lambda one: one.end):
         if not one.reads and _kind(one.key) in WRITTEN:
             writes[one.key].append(one)
         if one.answer == OK and (one.linear or not one.reads):
             groups[one.dc, one.key].append(one)
     for (dc, key), seen in groups.items():
-        if not any(one.linear for one in seen):
+        if not any(one.linear for one in seen) or dc in promise.lost:
             continue
         if key in writes:
             known = _states(sorted(writes[key], key=_start))
-            for found in _walk(key, f"linearizable {dc}", known, seen):
+            for found in _walk(key, f"linearizable {dc}", known, seen, key in unsure):
                 yield Violation("linear", found.text, found.operations)
-        elif _kind(key) == "sum":
+        elif _kind(key) == "sum" and key not in unsure:
             shown = [
                 (one.reply if one.reply is not None else int((one.row or {}).get("count", 0)), one)
                 for one in seen
@@ -190,11 +189,12 @@ def chains(
 ) -> Iterator[Violation]:
     """The compare-and-sets of a key that were done are one chain, in which none comes before one
     that had been answered when it began; what was refused was refused with reason."""
-    if not promise.one_history:
-        return
     by_key: dict[str, dict[int, Operation]] = defaultdict(dict)
     refused: dict[str, list[Operation]] = defaultdict(list)
+    unsure = _unsure(history, promise)
     for one in history:
+        if one.key in unsure:
+            continue
         if one.kind == "cas" and one.answer == OK and not one.reply:
             refused[one.key].append(one)
         elif one.kind == "cas" and one.answer != FAILED:
@@ -263,6 +263,7 @@ def _walk(
     node: str,
     known: list[tuple[int | None, Operation | None]],
     seen: list[Operation],
+    mixed: bool,
 ) -> Iterator[Violation]:
     """Each look in turn shows the state that was there, or a later one."""
     # Of those that ended, how far each had come: a look that began later shows no less.
@@ -273,7 +274,7 @@ def _walk(
         least, proof = max(((place, op) for _, place, op in before), key=_first, default=(0, None))
         if one.reads:
             value = _shown(key, one.row)
-            places = [place for place in range(least, len(known)) if known[place][0] == value]
+            places = _places(value, known, least, mixed)
             if not places:
                 text = f"{key} is {value} at {node}, where it was {known[least][0]} before"
                 yield Violation("backwards", text, tuple(op for op in (proof, one) if op))
@@ -309,7 +310,7 @@ def sums(
                 most[one.key] += one.value
             else:
                 # Put back into another history, what found no row may find one.
-                again = not promise.one_history and one.error == "no row"
+                again = one.dc in promise.lost and one.error == "no row"
                 may = one.value if one.answer != FAILED or again else 0
                 least[one.key] += min(may, 0)
                 most[one.key] += max(may, 0)
@@ -325,7 +326,7 @@ def sums(
             one
             for one in history
             if one.kind == "incr"
-            and (one.answer != FAILED or (not promise.one_history and one.error == "no row"))
+            and (one.answer != FAILED or (one.dc in promise.lost and one.error == "no row"))
         ),
         key=_start,
     )
@@ -362,11 +363,11 @@ def highest(
 
 def rising(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
     """Within a data centre an increment that began when another was answered adds to that."""
-    if not promise.one_history:
-        return
     groups: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    unsure = _unsure(history, promise)
     for one in history:
-        if one.kind == "incr" and one.answer == OK and _kind(one.key) == "sum":
+        counts = _kind(one.key) == "sum" and one.key not in unsure
+        if one.kind == "incr" and one.answer == OK and counts:
             groups[one.dc, one.key].append(one)
     for group in groups.values():
         ended = sorted(group, key=lambda one: one.end)
@@ -418,20 +419,57 @@ def _by_node(
 ) -> dict[tuple[str, str], list[Operation]]:
     """Return what was seen or done at each place of each key, in the order in which it ended."""
     found: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-    written: dict[str, set[str]] = defaultdict(set)
-    for one in history:
-        if not one.reads:
-            written[one.key].add(one.dc)
+    written = _written(history)
     for one in sorted(history, key=lambda one: one.end):
-        if not promise.far and written[one.key] - {one.dc}:
+        far = (written[one.key] - {one.dc}) & promise.lost
+        if far and _kind(one.key) == "sum":
             continue
         # Where nodes have different histories for a while, a client who goes from one to another
         # sees that; who waits at one node does not.
-        goes_about = one.node.startswith("client ") and not promise.one_history
+        goes_about = one.node.startswith("client ") and one.dc in promise.lost
         node = one.node.rpartition(" ")[2]
         if one.answer not in (FAILED, UNKNOWN) and not goes_about and node not in promise.excused:
             found[one.node, one.key].append(one)
     return found
+
+
+def _written(history: Iterable[Operation]) -> dict[str, set[str]]:
+    """Return the data centres that wrote a key."""
+    written: dict[str, set[str]] = defaultdict(set)
+    for one in history:
+        if not one.reads:
+            written[one.key].add(one.dc)
+    return written
+
+
+def _unsure(history: Iterable[Operation], promise: Promise) -> set[str]:
+    """Return the keys of which a data centre wrote whose engine may lose entries."""
+    return {key for key, dcs in _written(history).items() if dcs & promise.lost}
+
+
+def _mixes(key: str, writes: Iterable[Operation], promise: Promise) -> bool:
+    """Return whether flags may show bits of several writes: those of one that is put back are set,
+    though a later one that did not know of them has set others."""
+    return _kind(key) == "flag" and any(one.dc in promise.lost for one in writes)
+
+
+def _places(
+    value: int | None,
+    known: list[tuple[int | None, Operation | None]],
+    least: int,
+    mixed: bool,
+) -> list[int]:
+    """Return the places among the states of a row, from one on, where it shows this."""
+    places = []
+    before = 0
+    for place, (state, _) in enumerate(known):
+        before |= state or 0
+        same = value == state
+        if mixed and state is not None and value is not None:
+            same = value & state == state and value & ~before == 0
+        if place >= least and same:
+            places.append(place)
+    return places
 
 
 def _falls(shown: list[tuple[int, Operation]]) -> Iterator[tuple[Operation, Operation]]:

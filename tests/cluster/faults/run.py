@@ -219,8 +219,7 @@ def promise_of(plan: Plan, cluster: Cluster) -> Promise:
     stale = plan.layout.max_staleness
     excused = {node.host for node in cluster.nodes.values() if LOSES in node.all_said()}
     return Promise(
-        one_history=not plan.loses,
-        far=not plan.loses,
+        lost=frozenset(fault.dc for fault in plan.faults if fault.kind in LOSING),
         excused=frozenset(excused) if plan.loses else frozenset(),
         # Of what an engine has lost, a node may know less than another did.
         staleness=None if stale is None or plan.loses else stale + BEHIND,
