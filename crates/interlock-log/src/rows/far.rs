@@ -219,7 +219,13 @@ impl Rows {
             self.short += u64::from(is_short);
             self.note_joined(&theirs);
             let joined = self.joined_far(row.key, &theirs, centre, &theirs_own);
-            let Some(joined) = joined else { continue };
+            let Some(joined) = joined else {
+                let ours = self.store.get(row.key).filter(|_| !is_returned);
+                if ours.is_some_and(|ours| rules.has_more_of(centre.name, ours, &theirs)) {
+                    self.store.tell_again(row.key);
+                }
+                continue;
+            };
             let newest = stamp::reading(rules.newest(&joined));
             self.store.put(row.key, &joined, newest);
             // The other is told what this data centre says of sums that it has otherwise.

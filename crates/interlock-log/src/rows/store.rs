@@ -253,6 +253,15 @@ impl Store {
         }
     }
 
+    /// Another data centre is to be told of a row again, for it has lost what it had of it.
+    pub fn tell_again(&mut self, key: &[u8]) {
+        let Some(slot) = self.find(key) else { return };
+        if let Some(entry) = self.entries.get_mut(slot as usize) {
+            entry.is_theirs = false;
+        }
+        self.number(slot);
+    }
+
     /// Sets the state of a row that is there, if it is of the same life: it stays where it is counted. Returns
     /// whether it is.
     fn goes_on(&mut self, slot: u32, state: &State) -> bool {

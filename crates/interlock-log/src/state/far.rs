@@ -68,13 +68,17 @@ impl Rules {
         (joined.as_bytes() != ours).then_some(joined)
     }
 
+    /// Returns whether ours has a later stamp of a data centre's own than that has sent: it has lost what it wrote.
+    pub fn has_more_of(&self, dc: &[u8], ours: &[u8], theirs: &State) -> bool {
+        let (one, other) = (self.spread(&self.cells(ours)), self.spread(&self.cells(&theirs.0)));
+        let mut stamps = [FLOOR, BIRTH, ALIVE].into_iter().chain(self.registers().map(|at| at + 1));
+        stamps.any(|at| is_of(&one[at], dc) && reading(&one[at]) > reading(&other[at]))
+    }
+
     /// Returns whether the delete that is this floor is of a data centre that wrote later to a life below it.
     fn is_overtaken(&self, floor: &Cell<'_>, life: &[Cell<'_>], own: &[u8]) -> bool {
         let deleted = reading(floor);
-        let is_own = |cell: &Cell<'_>| {
-            let writer = pack::bytes(cell).and_then(|stamp| stamp.get(8..)).unwrap_or(&[]);
-            stamp::parts(writer).is_some_and(|(of, _)| of == own)
-        };
+        let is_own = |cell: &Cell<'_>| is_of(cell, own);
         if &*life[ALIVE] == pack::NIL || reading(&life[FLOOR]) >= deleted || !is_own(floor) {
             return false;
         }
@@ -122,4 +126,10 @@ impl Rules {
             is_nameless || column.totals(&cells[at]).any(|total| is_far(total.name))
         })
     }
+}
+
+/// Returns whether it is a stamp of a writer of a data centre.
+fn is_of(cell: &Cell<'_>, dc: &[u8]) -> bool {
+    let writer = pack::bytes(cell).and_then(|stamp| stamp.get(8..)).unwrap_or(&[]);
+    stamp::parts(writer).is_some_and(|(of, _)| of == dc)
 }

@@ -302,6 +302,7 @@ impl World {
             let sessions = &centre.nodes[0].replica.state().sessions;
             for (c, client) in centre.clients.iter().enumerate() {
                 let (key, mut due, mut added) = (own(centre.dc, c), vec![0], 0);
+                let mut before = Vec::new();
                 let is_of = |it: &&Write| {
                     let is_of_row = it.words.iter().any(|word| word.ends_with(&key));
                     it.client == c && is_of_row && sessions.has_done(&client.name, it.number)
@@ -310,9 +311,10 @@ impl World {
                 for it in BTreeMap::from_iter(done.map(|it| (it.number, it))).values() {
                     let found = centre.is_put_back(it) && it.answer.as_deref() == Some(":1\r\n");
                     match (&it.words[0][..], it.words[it.words.len() - 1].parse()) {
-                        ("DEL", _) if found => (due, added) = (vec![0], 0),
+                        ("DEL", _) if found => (before, due, added) = (due, vec![0], 0),
                         ("DEL", _) => (due, added) = ([&due[..], &[0]].concat(), 0),
-                        ("HINCRBY", _) => added += 1,
+                        // One that is put back leaves a row to which something was added since.
+                        ("HINCRBY", _) => (due, added) = ([&due[..], &before].concat(), added + 1),
                         (_, value) => due = value.into_iter().collect(),
                     }
                 }

@@ -237,6 +237,25 @@ fn a_lost_delete_leaves_what_was_written_since() {
     }
 }
 
+/// A data centre may lose what it has sent, and the other its note of what has come.
+#[test]
+fn what_a_data_centre_has_lost_it_is_sent_again() {
+    let (mut east, mut west) = (Log::new("east"), Log::new("west"));
+    east.write(1, &["HSET t:a n 1"]);
+    let (early, early_at) = (east.encoded(), east.at);
+    east.write(2, &["DEL t:a"]);
+    west.takes("east", &east);
+    let whole = Whole::decode(&mut Reader::new(&early)).unwrap();
+    let mut east = Log { whole, at: early_at, number: 0, name: b"node.2".to_vec(), kept: None };
+    for expected in [1, 0] {
+        let before = west.rows().store().changes();
+        west.takes("east", &east);
+        assert_eq!(west.rows().store().changed_since(before, 9).len(), expected);
+        east.takes("west", &west);
+    }
+    assert_eq!(east.rows().store().rows(), 0);
+}
+
 #[test]
 fn sums_that_all_nodes_of_a_data_centre_have_lost_come_from_another() {
     let (mut east, mut west) = (Log::new("east"), Log::new("west"));
