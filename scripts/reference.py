@@ -58,7 +58,7 @@ from interlock.hub.tables import TABLES
 from interlock.hub.users import USERS
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
-from interlock.queue_figures import MOST_QUEUES, QUEUE_FAMILIES, STATES, Family
+from interlock.runtime.queue_figures import MOST_QUEUES, QUEUE_FAMILIES, STATES, Family
 from interlock.worker.message.meter import BOUNDS, MOST_LOOKED_AT, MOST_TASKS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -27,7 +27,7 @@ def all_of(wire: Wire) -> dict[str, str]:
         f"{HUB}/functions.rs": commands.hub_functions(wire),
     }
     in_python = {
-        f"{PYTHON}/limits.py": python.limits(wire),
+        f"{PYTHON}/runtime/limits.py": python.limits(wire),
         f"{PYTHON}/client/wire/functions.py": python.declared(wire),
         f"{PYTHON}/client/connection/refusal_table.py": python.refusal_table(wire),
     }

@@ -12,9 +12,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from interlock import _core, errors, forks
+from interlock import _core, errors
 from interlock.consumer import check, failed, give_back, revoke, settle
-from interlock.frames import as_text
 from interlock.message import (
     AsyncLease,
     AsyncLeaseBatch,
@@ -26,6 +25,8 @@ from interlock.message import (
     _handlers,
 )
 from interlock.retry import Seconds, seconds
+from interlock.runtime import forks
+from interlock.runtime.frames import as_text
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue

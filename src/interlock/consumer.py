@@ -14,14 +14,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from interlock import _core, forks
+from interlock import _core
 from interlock.errors import LeaseLost, ShutDown
 from interlock.explanation import key_names
 from interlock.failure import Failure, judged
-from interlock.frames import frame_of, stack_text
-from interlock.interrupt import behind
 from interlock.message import AsyncLease, Kind, Lease, _current
 from interlock.retry import Retry, Seconds, seconds
+from interlock.runtime import forks
+from interlock.runtime.frames import frame_of, stack_text
+from interlock.runtime.interrupt import behind
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue

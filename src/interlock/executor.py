@@ -13,11 +13,11 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from interlock import _core
 from interlock.errors import ShutDown, WouldDeadlock
+from interlock.local.executor_pool import PoolWork
+from interlock.local.executor_threads import ThreadWork, Work
 from interlock.message import Key, Keys
-from interlock.poolwork import PoolWork
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
-from interlock.work import ThreadWork, Work
 
 __all__ = ["Future", "KeyedExecutor"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interlock.errors import Reject, RetryAfter
-from interlock.limits import MAX_ERROR, MAX_TEXT
 from interlock.retry import seconds
+from interlock.runtime.limits import MAX_ERROR, MAX_TEXT
 
 __all__ = [
     "EXPIRED",

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from interlock import _core
 from interlock._core import AsyncLease, AsyncLeaseBatch, Lease, LeaseBatch
-from interlock.limits import MAX_WALKED
+from interlock.runtime.limits import MAX_WALKED
 
 __all__ = [
     "AsyncLease",

@@ -11,8 +11,6 @@ from interlock import _core, roots, watch
 from interlock.consumer import Consumer, consume
 from interlock.errors import NotDrained
 from interlock.explanation import Explanation, from_native
-from interlock.green_threads import refuse_green_threads
-from interlock.limits import MAX_WALKED
 from interlock.message import (
     DeadLetter,
     HotKey,
@@ -31,6 +29,8 @@ from interlock.message import (
 )
 from interlock.retry import Retry, Seconds, seconds
 from interlock.roots import Roots
+from interlock.runtime.green_threads import refuse_green_threads
+from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue

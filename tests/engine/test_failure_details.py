@@ -16,7 +16,7 @@ from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client
 from interlock.client.wire.failures import Failure
 from interlock.failure import details_of, judged, whole_of
-from interlock.limits import MAX_ERROR
+from interlock.runtime.limits import MAX_ERROR
 from tests.unit.raised import RAISED
 
 HERE = __file__

@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock import connect
 from interlock.client.wire import messages as wire
-from interlock.limits import MAX_CALL
+from interlock.runtime.limits import MAX_CALL
 from tests.hub.servers import needs_hub
 
 MIB = 1 << 20

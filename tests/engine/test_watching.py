@@ -20,7 +20,7 @@ from interlock.client.wire.events import KINDS, Event
 from interlock.client.wire.failures import Failure, Failures
 from interlock.client.wire.messages import deferring
 from interlock.errors import InterlockError
-from interlock.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
+from interlock.runtime.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
 from tests.engine.calls import Queue, message
 from tests.engine.model import Spec
 from tests.engine.model_watch import WatchedModel

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import interlock
 from interlock.hub.pages import HubPages
 from interlock.hub.state import State
-from interlock.queue_figures import QUEUE_FAMILIES
+from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from tests.hub.servers import needs_hub
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock import systemd
 from interlock.hub.client import Client
 from interlock.hub.heartbeat import Heartbeat, status
-from interlock.systemd import Notifier
+from interlock.runtime import systemd
+from interlock.runtime.systemd import Notifier
 from tests.docs.running import ROOT
 from tests.docs.snippets import fenced
 from tests.hub.manager import Manager, handed_over, manager

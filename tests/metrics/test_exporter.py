@@ -21,7 +21,7 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client, connect
 from interlock.metrics.exporter import Exporter
-from interlock.queue_figures import QUEUE_FAMILIES
+from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from tests.hub.servers import free_port, redis_server
 from tests.metrics.conftest import Started
 from tests.metrics.prometheus import checked, families_of, page, samples, wait_for

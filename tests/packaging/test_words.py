@@ -12,7 +12,7 @@ from interlock.app.job import JobState
 from interlock.cli import parser
 from interlock.client.wire import messages as wire
 from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
-from interlock.queue_figures import QUEUE_FAMILIES
+from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from interlock.worker.harness.worker import TestWorker as Harness
 from scripts.completions import actions
 from scripts.words import ROOT, names, refused

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock import Empty, EngineUnavailable, LeaseLost, Reject, Retry, RetryAfter, ShutDown
-from interlock.limits import MAX_TEXT
+from interlock.runtime.limits import MAX_TEXT
 
 POLICY = Retry(2, first=0)
 """By which they are judged: two attempts."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from interlock import KeyedExecutor, Retry, WouldDeadlock, current_lease
-from interlock.poolwork import PoolLease
+from interlock.local.executor_pool import PoolLease
 from tests.unit.executors import (
     LONG,
     AtOnce,

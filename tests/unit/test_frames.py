@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from interlock.frames import frame_of
+from interlock.runtime.frames import frame_of
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from interlock.queue_figures import COUNTERS, QUEUE_FAMILIES, STATES, QueueFigures
+from interlock.runtime.queue_figures import COUNTERS, QUEUE_FAMILIES, STATES, QueueFigures
 
 NOW = 1_000.0
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from interlock.errors import PayloadError
-from interlock.limits import MAX_PAYLOAD
+from interlock.runtime.limits import MAX_PAYLOAD
 from interlock.worker.message.tasks import UnknownVersion
 
 __all__ = ["Call", "Envelope", "Types", "encode_result", "read"]

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from interlock import __version__
 from interlock.cli.usage import Parser
-from interlock.interrupt import behind
+from interlock.runtime.interrupt import behind
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

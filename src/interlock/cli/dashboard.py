@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import Flag
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 if TYPE_CHECKING:
     from interlock.dashboard.settings import Settings

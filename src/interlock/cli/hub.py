@@ -23,7 +23,7 @@ from interlock.hub import agent, config
 from interlock.hub.heartbeat import Heartbeat
 from interlock.hub.log import Log
 from interlock.hub.settings import BY_KEY
-from interlock.systemd import Notifier, NotUsable
+from interlock.runtime.systemd import Notifier, NotUsable
 
 if TYPE_CHECKING:
     from interlock.hub.server import Hub

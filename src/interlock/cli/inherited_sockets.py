@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import os
 
-from interlock import systemd
 from interlock.hub.config import GUARDED, Configuration, is_guarded
+from interlock.runtime import systemd
 
 
 def sockets(checked: Configuration) -> list[int]:

@@ -17,7 +17,7 @@ from interlock.cli.hub import RETURNING, reload
 from interlock.hub import config
 from interlock.hub.heartbeat import Heartbeat
 from interlock.hub.log import Log
-from interlock.systemd import Notifier
+from interlock.runtime.systemd import Notifier
 
 logger = logging.getLogger("interlock.cluster")
 

@@ -7,7 +7,7 @@ import sys
 
 from interlock.cli.flags import Flag, seconds
 from interlock.cli.queue.subcommand import BAD_INPUT, EXIT_CODES, URL, ask, failed
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 FLAGS = (
     URL,

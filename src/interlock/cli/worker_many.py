@@ -11,7 +11,7 @@ import sys
 from interlock.cli import worker_metrics
 from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_ready import ReadyFile
-from interlock.systemd import Notifier
+from interlock.runtime.systemd import Notifier
 from interlock.worker.process.supervisor import Supervisor
 
 

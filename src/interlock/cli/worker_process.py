@@ -20,7 +20,7 @@ from interlock.cli.worker_log import say, set_up
 from interlock.cli.worker_metrics import of_worker
 from interlock.cli.worker_ready import ReadyFile
 from interlock.errors import WorkerBroken
-from interlock.systemd import Notifier
+from interlock.runtime.systemd import Notifier
 from interlock.worker.message.meter import Reading
 from interlock.worker.process.app_reference import NoApp
 from interlock.worker.process.mailbox import Mailbox

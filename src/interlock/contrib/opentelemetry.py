@@ -22,7 +22,7 @@ from interlock.contrib.afterwards import Afterwards
 from interlock.contrib.predecessors import Predecessor, Predecessors
 from interlock.errors import Reject, RetryAfter
 from interlock.explanation import key_names
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 try:
     from opentelemetry import baggage, context, propagate, trace

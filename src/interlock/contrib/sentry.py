@@ -13,7 +13,7 @@ from interlock.app.app import App
 from interlock.app.middleware import Handling, Middleware, Sending
 from interlock.errors import Reject, RetryAfter
 from interlock.explanation import key_names
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 try:
     import sentry_sdk

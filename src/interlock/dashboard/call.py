@@ -11,7 +11,7 @@ import msgspec
 from interlock.dashboard.access import Access
 from interlock.dashboard.paths import decoded
 from interlock.dashboard.refusal import Refusal
-from interlock.limits import MAX_NAME
+from interlock.runtime.limits import MAX_NAME
 
 if TYPE_CHECKING:
     from interlock.dashboard.settings import Settings

@@ -16,7 +16,7 @@ from interlock.dashboard.call import Call, Route
 from interlock.dashboard.messages import Keep, anchor, matching
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
-from interlock.limits import MAX_KEY_BYTES, MAX_KEYS_ON_REDIS
+from interlock.runtime.limits import MAX_KEY_BYTES, MAX_KEYS_ON_REDIS
 
 THEN = ("retry", "hold", "dead", "skip")
 KEYS = 1_000

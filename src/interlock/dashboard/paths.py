@@ -12,7 +12,7 @@ import binascii
 from urllib.parse import quote, unquote_to_bytes
 
 from interlock.dashboard.refusal import Refusal
-from interlock.limits import MAX_NUMBER
+from interlock.runtime.limits import MAX_NUMBER
 
 
 def segments(raw: bytes) -> tuple[str, ...]:

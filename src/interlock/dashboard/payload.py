@@ -18,7 +18,7 @@ import msgspec
 from interlock.app import envelope
 from interlock.dashboard.refusal import Refusal
 from interlock.errors import InterlockError
-from interlock.limits import MAX_PAYLOAD
+from interlock.runtime.limits import MAX_PAYLOAD
 from interlock.worker.message.tasks import UnknownVersion
 
 SHOWN = 262_144

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.dashboard.settings import Settings
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 LACKING = f"the dashboard needs starlette and uvicorn: {needs('dashboard')}"
 END = 3

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from interlock.hub.trouble import Trouble
-from interlock.systemd import Notifier
+from interlock.runtime.systemd import Notifier
 
 
 class Heartbeat:

@@ -14,7 +14,7 @@ from interlock.hub.figures import (
     MetricKind,
     metric_name,
 )
-from interlock.queue_figures import Family, Sample
+from interlock.runtime.queue_figures import Family, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -12,7 +12,7 @@ from interlock.hub import metrics
 from interlock.hub.httpd import Page
 from interlock.hub.state import State
 from interlock.hub.trouble import Trouble
-from interlock.queue_figures import QueueFigures
+from interlock.runtime.queue_figures import QueueFigures
 
 LOOKED_AT = 10_000
 """Maximum number of queues that one scrape reads."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from interlock.installation import needs
 from interlock.metrics.families import WORKER_FAMILIES
-from interlock.queue_figures import Family
+from interlock.runtime.installation import needs
+from interlock.runtime.queue_figures import Family
 from interlock.worker.message.meter import BOUNDS, Reading
 
 if TYPE_CHECKING:

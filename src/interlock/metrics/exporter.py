@@ -18,9 +18,9 @@ from interlock.client.wire import admin as wire_queue
 from interlock.client.wire import worker_directory
 from interlock.errors import InterlockError
 from interlock.explanation import key_text
-from interlock.limits import MAX_WALKED
 from interlock.metrics.text import text
-from interlock.queue_figures import MOST_QUEUES, OTHER, Family, QueueFigures, Sample
+from interlock.runtime.limits import MAX_WALKED
+from interlock.runtime.queue_figures import MOST_QUEUES, OTHER, Family, QueueFigures, Sample
 
 __all__ = ["EXPORTER_FAMILIES", "Exporter"]
 

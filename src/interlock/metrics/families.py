@@ -1,11 +1,11 @@
 """The families of metrics of a worker: each once, with its labels and its meaning.
 
-The families of queues, for an exporter and a hub, are in ``interlock.queue_figures``.
+The families of queues, for an exporter and a hub, are in ``interlock.runtime.queue_figures``.
 """
 
 from __future__ import annotations
 
-from interlock.queue_figures import Family
+from interlock.runtime.queue_figures import Family
 
 __all__ = ["WORKER_FAMILIES"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from interlock.hub.metrics import escaped, metric
-from interlock.queue_figures import Family, Sample
+from interlock.runtime.queue_figures import Family, Sample
 
 __all__ = ["text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from interlock.limits import MAX_ROW_TTL
+from interlock.runtime.limits import MAX_ROW_TTL
 from tests.cluster.naive.calls import Call
 from tests.cluster.naive.merge import Cells, ClusterColumn
 from tests.cluster.naive.texts import ColumnText, Refusal, beyond, bulk, integer, shown, sum_reply

@@ -21,7 +21,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.show import from_json
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, declare, emit, failed
 from interlock.errors import EngineUnavailable, Full, InterlockError, OptionsMismatch
-from interlock.limits import MAX_BATCH_KEYS
+from interlock.runtime.limits import MAX_BATCH_KEYS
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator

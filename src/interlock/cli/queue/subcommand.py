@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag
 from interlock.cli.tables import printable
 from interlock.explanation import printable_json
-from interlock.limits import MAX_NAME
+from interlock.runtime.limits import MAX_NAME
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator

@@ -23,9 +23,9 @@ from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored
 from interlock.client.wire.worker_directory import Announced
 from interlock.errors import InterlockError
 from interlock.explanation import Explanation, key_names
-from interlock.limits import MAX_WALKED
 from interlock.message import Kind, Put
 from interlock.roots import Roots
+from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
     from interlock.client.admin.server import Installed, Server

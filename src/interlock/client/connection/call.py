@@ -36,7 +36,7 @@ from interlock.client.wire.bad_reply import nonsense
 from interlock.client.wire.messages import Sleep
 from interlock.client.wire.records import Version
 from interlock.errors import EngineUnavailable
-from interlock.limits import MAX_KEYS_ON_REDIS
+from interlock.runtime.limits import MAX_KEYS_ON_REDIS
 from interlock.watch import log
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from interlock import forks
 from interlock.client.connection.call import Engine
 from interlock.client.request import Abandoned, Ask, AskAll, Broken, Nap, Refused, Request
 from interlock.client.requests.lease_renewal import LeaseRenewer
@@ -22,6 +21,7 @@ from interlock.client.session import Session
 from interlock.client.transport.memory_link import MemoryLink
 from interlock.client.transport.thread_link import Link
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
+from interlock.runtime import forks
 from interlock.watch import log
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from interlock.client.rows.rows import OnFull, Rows
 from interlock.client.rows.table_arguments import check_name
 from interlock.client.wire.codec import Codec
 from interlock.client.wire.declaration import Declaration, check_count
-from interlock.limits import MAX_COUNT, MAX_NAME
 from interlock.retry import Retry, Seconds, seconds
+from interlock.runtime.limits import MAX_COUNT, MAX_NAME
 from interlock.table.row import Row
 
 if TYPE_CHECKING:

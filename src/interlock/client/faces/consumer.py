@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock import forks
 from interlock.aio import called, stack_of
 from interlock.client.faces import handler_time
 from interlock.client.faces.aio_lease import AsyncRemoteLease
@@ -25,6 +24,7 @@ from interlock.consumer import Consumer, check, judge, log_given_back
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.message import Kind, _current
 from interlock.retry import Seconds
+from interlock.runtime import forks
 
 if TYPE_CHECKING:
     from interlock.client.faces.aio_queue import AsyncRemoteQueue

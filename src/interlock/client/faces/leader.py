@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from interlock import forks
 from interlock.errors import Empty, EngineUnavailable, Full, LeaseLost, ShutDown
 from interlock.message import QueuedMessage
 from interlock.retry import Retry, Seconds, seconds
+from interlock.runtime import forks
 
 if TYPE_CHECKING:
     from interlock.client.faces.client import Client

@@ -14,10 +14,10 @@ from interlock.client.wire import messages as wire
 from interlock.client.wire.functions import DeclaredOptions, Durability
 from interlock.errors import InterlockError
 from interlock.explanation import Explanation
-from interlock.limits import MAX_WALKED
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 from interlock.roots import Roots
+from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
     from interlock.client.faces.aio_queue import AsyncRemoteQueue

@@ -16,12 +16,12 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from interlock import forks
 from interlock.client.request import Request
 from interlock.client.requests.queue_reports import behind
 from interlock.client.session import Session
 from interlock.client.wire import messages as wire
 from interlock.errors import InterlockError
+from interlock.runtime import forks
 from interlock.watch import log, report
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import time
 import warnings
 from typing import Any, Generic, TypeVar
 
-from interlock import forks
 from interlock.client.requests.lease_renewal import Grant
 from interlock.client.wire import messages as wire
 from interlock.client.wire.codec import encode_result
@@ -16,6 +15,7 @@ from interlock.errors import LeaseLost
 from interlock.failure import Failure, judged, whole_of
 from interlock.message import _current
 from interlock.retry import Seconds, seconds
+from interlock.runtime import forks
 from interlock.watch import log_handled
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from itertools import groupby
 from interlock.client.request import Request
 from interlock.client.wire import admin as wire_queue
 from interlock.client.wire.records import Stored
-from interlock.limits import MAX_BATCH
+from interlock.runtime.limits import MAX_BATCH
 
 Wanted = Callable[[Stored], bool]
 _MOST = 1 << 20

@@ -33,7 +33,6 @@ from interlock.client.wire.records import Letter, Stored
 from interlock.client.wire.worker_directory import Asked
 from interlock.errors import EngineUnavailable, InterlockError, JobFailed, NotDrained, ResultGone
 from interlock.explanation import Explanation
-from interlock.limits import MAX_BATCH, MAX_NUMBER
 from interlock.message import (
     DeadLetter,
     HotKey,
@@ -46,6 +45,7 @@ from interlock.message import (
 )
 from interlock.retry import Seconds, seconds
 from interlock.roots import Roots
+from interlock.runtime.limits import MAX_BATCH, MAX_NUMBER
 
 if TYPE_CHECKING:
     from interlock.client.requests.queue_handle import Handle

@@ -30,9 +30,9 @@ from interlock.client.wire import messages as wire
 from interlock.client.wire.codec import Codec
 from interlock.client.wire.declaration import Declaration
 from interlock.errors import Empty, Full, InterlockError, LeaseLost, PayloadError, ShutDown
-from interlock.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.message import Keys, Kind, Put
 from interlock.retry import Retry, Seconds, seconds
+from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.watch import handled_are_told, log
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from interlock.errors import (
     TableFull,
     TableKept,
 )
-from interlock.limits import MAX_ROW_TTL
+from interlock.runtime.limits import MAX_ROW_TTL
 from interlock.table.row import Row
 
 if TYPE_CHECKING:

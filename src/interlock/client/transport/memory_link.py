@@ -11,7 +11,7 @@ from typing import Any
 from interlock import _core
 from interlock.client.request import Argument, Broken, Refused, Reply
 from interlock.client.rows.memory_rows import MemoryTables
-from interlock.green_threads import refuse_green_threads
+from interlock.runtime.green_threads import refuse_green_threads
 
 
 class MemoryEngine:

@@ -21,9 +21,9 @@ from interlock.client.wire.messages import Sleep, first, micros
 from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored, Version
 from interlock.client.wire.worker_directory import Announced, Asked
 from interlock.explanation import Blocker, ExplainNode, Explanation
-from interlock.limits import MAX_BATCH, MAX_HISTORY
 from interlock.message import Stats
 from interlock.roots import Found, Roots
+from interlock.runtime.limits import MAX_BATCH, MAX_HISTORY
 
 
 class Call(Protocol):

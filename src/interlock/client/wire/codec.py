@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.errors import PayloadError
-from interlock.limits import MAX_PAYLOAD
+from interlock.runtime.limits import MAX_PAYLOAD
 
 CodecName = Literal["msgpack", "json", "pickle"]
 

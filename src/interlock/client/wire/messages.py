@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from interlock.client.request import Argument, Request
 from interlock.client.wire.bad_reply import NOT_UNDERSTOOD, nonsense, understood
 from interlock.failure import kept
-from interlock.limits import MAX_BATCH, MAX_CALL, MAX_ERROR, MAX_PAYLOAD
 from interlock.message import Kind, Put
 from interlock.retry import Retry
+from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_ERROR, MAX_PAYLOAD
 
 if TYPE_CHECKING:
     from interlock.client.connection.call import Engine

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from interlock.client.wire.failures import Failures, newest_line
-from interlock.limits import MAX_KEYS_ON_REDIS
+from interlock.runtime.limits import MAX_KEYS_ON_REDIS
 
 
 @dataclass(frozen=True, slots=True)

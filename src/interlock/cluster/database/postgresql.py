@@ -24,7 +24,7 @@ from interlock.cluster.database.protocol import (
     LogMark,
     SavedRow,
 )
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 from interlock.table.schema import Schema
 
 psycopg: Any

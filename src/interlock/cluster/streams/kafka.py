@@ -30,7 +30,7 @@ from interlock.cluster.streams.protocol import (
     log_name,
     seen,
 )
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 try:
     from confluent_kafka import (

@@ -30,7 +30,7 @@ from interlock.cluster.streams.protocol import (
     StreamUnfit,
     log_name,
 )
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 nats: Any
 try:

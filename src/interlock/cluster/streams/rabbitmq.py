@@ -35,7 +35,7 @@ from interlock.cluster.streams.protocol import (
     log_name,
     seen,
 )
-from interlock.installation import needs
+from interlock.runtime.installation import needs
 
 aio_pika: Any
 try:

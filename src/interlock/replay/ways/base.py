@@ -15,9 +15,9 @@ from functools import partial
 from typing import Literal
 from zlib import crc32
 
-from interlock import interrupt
 from interlock.replay.trace import Message
 from interlock.replay.watch import Watch
+from interlock.runtime import interrupt
 
 Pool = Literal["thread", "process", "asyncio"]
 

@@ -9,11 +9,11 @@ from itertools import count
 from threading import get_ident
 from typing import TypeVar
 
-from interlock import interrupt
 from interlock.executor import KeyedExecutor
 from interlock.replay.trace import Message
 from interlock.replay.watch import timed
 from interlock.replay.ways.base import Job, Way, one_lane_a_key
+from interlock.runtime import interrupt
 
 T = TypeVar("T")
 

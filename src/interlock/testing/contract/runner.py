@@ -4,7 +4,7 @@ import asyncio
 import threading
 import traceback
 
-from interlock.frames import frame_of
+from interlock.runtime.frames import frame_of
 from interlock.testing.contract.registry import Case
 from interlock.testing.contract.trial import Trial, step
 from interlock.testing.harness import Face, Harness

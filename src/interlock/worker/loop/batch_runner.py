@@ -17,7 +17,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from interlock import forks
 from interlock.client.faces import batch as batches
 from interlock.client.faces import handler_time
 from interlock.client.faces.batch import END, BatchProgress, LeasedBatch
@@ -25,6 +24,7 @@ from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
+from interlock.runtime import forks
 from interlock.worker.message.execution import (
     ACKED,
     Outcome,

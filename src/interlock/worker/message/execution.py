@@ -13,13 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
-from interlock import consumer, forks
+from interlock import consumer
 from interlock.client.wire import messages as wire
 from interlock.errors import PayloadError
 from interlock.explanation import key_names
 from interlock.failure import EXPIRED, Expired, text_of
 from interlock.message import _current
 from interlock.retry import Retry
+from interlock.runtime import forks
 
 if TYPE_CHECKING:
     from interlock.client.faces.batch import LeasedBatch

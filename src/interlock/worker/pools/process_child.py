@@ -20,8 +20,8 @@ from interlock.client.requests import result_wait
 from interlock.client.requests.result_wait import ResultWait
 from interlock.errors import WouldDeadlock
 from interlock.failure import text_of
-from interlock.frames import frame_of, stack_text
 from interlock.retry import Retry
+from interlock.runtime.frames import frame_of, stack_text
 from interlock.worker.message.execution import TaskLease, handle, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.message.tasks import SetupRefused

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from interlock.aio import stack_of
-from interlock.frames import frame_of, stack_text
+from interlock.runtime.frames import frame_of, stack_text
 from interlock.worker.message.execution import (
     Execution,
     Invocation,

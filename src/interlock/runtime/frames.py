@@ -67,7 +67,7 @@ def _is_in(frame: FrameType, folders: Iterable[str]) -> bool:
 
 # With two at the same time, the second would take the first one's gc.disable() for the user's.
 _no_collection = threading.Lock()
-OURS = (os.path.dirname(os.path.abspath(__file__)),)
+OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))),)
 _LIBRARY = os.path.dirname(os.path.abspath(traceback.__file__))
 AROUND = tuple(
     os.path.join(_LIBRARY, name)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import _core
 from interlock.errors import ShutDown
-from interlock.interrupt import behind
+from interlock.local.executor_threads import Work, before, log
 from interlock.message import Lease, _current
-from interlock.work import Work, before, log
+from interlock.runtime.interrupt import behind
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue

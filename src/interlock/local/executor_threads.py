@@ -13,7 +13,7 @@ from concurrent.futures.thread import BrokenThreadPool
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock import _core
-from interlock.interrupt import behind
+from interlock.runtime.interrupt import behind
 
 if TYPE_CHECKING:
     from interlock.queue import KeyedQueue

@@ -1,0 +1,1 @@
+"""The process and its machine: forks, frames, signals, gevent, systemd; limits. Imports nothing."""
