@@ -4,8 +4,8 @@
     python scripts/reference.py --check   exits with 1 if a page is not what it would write
 
 A flag has one declaration (src/interlock/cli/), as have a setting and a figure of the hub
-(src/interlock/hub/settings.py and figures.py) and a command of the hub, which COMMAND DOCS reports:
-so help, parser, server and these pages cannot differ.
+(src/interlock/hub/config/settings.py and hub/serve/figures.py) and a command of the hub, which
+COMMAND DOCS reports: so help, parser, server and these pages cannot differ.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from interlock.cli.store.subcommand import JSON as STORE_JSON
 from interlock.cli.table import GROUPS as TABLE_GROUPS
 from interlock.cli.table.subcommand import JSON
 from interlock.hub.client import Client
-from interlock.hub.config import toml
-from interlock.hub.figures import FIGURES, STORE_FIGURES, TABLE_FIGURES, Figure, metric_name
-from interlock.hub.listed import ListOf
-from interlock.hub.settings import SETTINGS
-from interlock.hub.stores import STORES
-from interlock.hub.tables import TABLES
-from interlock.hub.users import USERS
+from interlock.hub.config.configuration import toml
+from interlock.hub.config.settings import SETTINGS
+from interlock.hub.config.stores import STORES
+from interlock.hub.config.table_lists import ListOf
+from interlock.hub.config.tables import TABLES
+from interlock.hub.config.users import USERS
+from interlock.hub.serve.figures import FIGURES, STORE_FIGURES, TABLE_FIGURES, Figure, metric_name
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
 from interlock.runtime.queue_figures import MOST_QUEUES, QUEUE_FAMILIES, STATES, Family
@@ -243,7 +243,7 @@ lost (`sub` also when `--count` messages did not come in time), 2 for wrong usag
 """
 
 CONFIGURATION = """\
-<!-- Made by scripts/reference.py from src/interlock/hub/settings.py: change that, run it again. -->
+<!-- Made by scripts/reference.py from hub/config/settings.py: change that, run it again. -->
 
 # The hub's configuration
 
@@ -268,7 +268,7 @@ errors are reported together.
 """
 
 INFO = """\
-<!-- Made by scripts/reference.py from src/interlock/hub/figures.py: change that, run it again. -->
+<!-- Made by scripts/reference.py from hub/serve/figures.py: change that, run it again. -->
 
 # The hub's figures
 

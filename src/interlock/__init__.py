@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from interlock.client.faces.queue import RemoteQueue
     from interlock.client.faces.table import RemoteTable
     from interlock.client.requests.lease_state import RemoteLeaseBatch
-    from interlock.hub.server import Hub
+    from interlock.hub.serve.server import Hub
     from interlock.table.merge import Flags, Last, Max, Sum
     from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
     from interlock.table.stats import Resized, TableStats
@@ -230,7 +230,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Flags": "interlock.table.merge",
     "CurrentLeader": "interlock.client.faces.leader",
     "Handling": "interlock.app.middleware",
-    "Hub": "interlock.hub.server",
+    "Hub": "interlock.hub.serve.server",
     "Job": "interlock.app.job",
     "KeySet": "interlock.app.keyspec",
     "KeySpec": "interlock.app.keyspec",

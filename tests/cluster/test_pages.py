@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from interlock.cluster.pages import NodePages, Standing
-from interlock.hub.httpd import Page
-from interlock.hub.pages import HubPages
-from interlock.hub.state import State
+from interlock.hub.serve.http_server import Page
+from interlock.hub.serve.pages import HubPages
+from interlock.hub.serve.state import State
 
 SERVING = Standing(id="a1", dc="east", role="serving", address="h:1", position=7, lag_ms=80.0)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from interlock import Hub
-from interlock.hub.config import ConfigError, Configuration, Raw, from_arguments, read
-from interlock.hub.settings import SETTINGS, Setting
+from interlock.hub.config.configuration import ConfigError, Configuration, Raw, from_arguments, read
+from interlock.hub.config.settings import SETTINGS, Setting
 
 # For each key one value that it takes, and some that it does not.
 VALUES: dict[str, tuple[object, list[object]]] = {

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from interlock import Hub
-from interlock.hub import metrics
 from interlock.hub.client import Client
-from interlock.hub.figures import BY_NAME, FIGURES, MetricKind
+from interlock.hub.serve import metrics
+from interlock.hub.serve.figures import BY_NAME, FIGURES, MetricKind
 
 
 def values(text: str) -> dict[str, float]:

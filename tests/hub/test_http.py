@@ -17,10 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 import interlock
 from interlock.cli import main
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError
-from interlock.hub.httpd import MOST_CONNECTIONS, Handler, HttpServer, Page
-from interlock.hub.pages import HubPages
-from interlock.hub.state import State
+from interlock.hub.config.configuration import ConfigError
+from interlock.hub.serve.http_server import MOST_CONNECTIONS, Handler, HttpServer, Page
+from interlock.hub.serve.pages import HubPages
+from interlock.hub.serve.state import State
 from interlock.hub.url import shown
 from tests.hub.servers import hub_process, needs_hub
 

@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from interlock.cli import main
-from interlock.hub.heartbeat import status
-from interlock.hub.pages import HubPages
-from interlock.hub.state import State
+from interlock.hub.serve.heartbeat import status
+from interlock.hub.serve.pages import HubPages
+from interlock.hub.serve.state import State
 from tests.hub.servers import HubProcess, hub_process, needs_hub
 from tests.hub.test_http import get
 from tests.hub.test_journal_disk import LARGE, LARGEST, Place, client_of, filled, refusal

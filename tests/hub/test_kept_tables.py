@@ -18,7 +18,7 @@ import redis
 import interlock
 from interlock import SharedTable, _core
 from interlock.hub import passwords
-from interlock.hub.config import ConfigError
+from interlock.hub.config.configuration import ConfigError
 from tests.hub.servers import needs_hub
 from tests.hub.tables import Presence, entry, new_name
 from tests.unit.support import until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli import main
-from interlock.hub.config import read
+from interlock.hub.config.configuration import read
 from interlock.hub.kids.conversion import converted
 from interlock.hub.kids.grammar import KidsError, parsed
 from tests.hub.servers import needs_hub

@@ -13,9 +13,9 @@ import pytest
 
 import interlock
 from interlock.hub import passwords
-from interlock.hub.control import Controller
-from interlock.hub.logins import MOST_LOOKS, Login, Logins, Round, origin_of
 from interlock.hub.resp import command
+from interlock.hub.serve.control import Controller
+from interlock.hub.serve.logins import MOST_LOOKS, Login, Logins, Round, origin_of
 from tests.hub.servers import needs_hub
 from tests.hub.test_limits import opened
 
@@ -302,7 +302,7 @@ def test_beyond_the_bound_of_a_round_all_wait_for_the_next() -> None:
 def test_a_flood_of_names_at_one_address_drops_no_user_who_shares_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("interlock.hub.logins.MOST_WAITING", 20)
+    monkeypatch.setattr("interlock.hub.serve.logins.MOST_WAITING", 20)
     logins = Logins(waiting=10, failures=0)
     logins.add(login("a", "secret"))
     away = [
@@ -316,7 +316,7 @@ def test_a_flood_of_names_at_one_address_drops_no_user_who_shares_it(
 def test_a_crowd_of_addresses_takes_the_places_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("interlock.hub.logins.MOST_WAITING", 20)
+    monkeypatch.setattr("interlock.hub.serve.logins.MOST_WAITING", 20)
     logins = Logins(waiting=10, failures=0)
     logins.looked([login("good", "secret")], right=True)
     away = [one for n in range(30) for one in logins.add(login(f"crowd {n}", "guess"))]

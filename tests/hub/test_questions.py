@@ -16,7 +16,7 @@ from interlock.cli.connection import FLAGS
 from interlock.cli.tables import fitted, printable, table
 from interlock.hub import introspection
 from interlock.hub.client import Client
-from interlock.hub.figures import FIGURES, MetricKind
+from interlock.hub.serve.figures import FIGURES, MetricKind
 from tests.hub.servers import INTERLOCK, refusing
 
 FLAG_NAMES = [flag.name for flag in (*FLAGS, hub_info.WATCH)]

@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import interlock
-from interlock.hub.pages import HubPages
-from interlock.hub.state import State
+from interlock.hub.serve.pages import HubPages
+from interlock.hub.serve.state import State
 from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from tests.hub.servers import needs_hub
 

@@ -17,9 +17,9 @@ import pytest
 import interlock
 from interlock.hub import passwords
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError, read
+from interlock.hub.config.configuration import ConfigError, read
+from interlock.hub.config.settings import SETTINGS
 from interlock.hub.resp import ReplyError
-from interlock.hub.settings import SETTINGS
 from tests import seeds
 from tests.hub.certificates import Authority
 from tests.hub.servers import HubProcess, hub_process, needs_hub

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.hub.config import ConfigError, from_arguments, read
+from interlock.hub.config.configuration import ConfigError, from_arguments, read
 from tests.hub.servers import needs_hub
 
 WRONG: tuple[tuple[dict[str, Any], str], ...] = (

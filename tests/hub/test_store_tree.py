@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock.cli import main
-from interlock.hub import store_lanes
-from interlock.hub.config import ConfigError, from_arguments, read
+from interlock.hub.config import store_lanes
+from interlock.hub.config.configuration import ConfigError, from_arguments, read
 from tests.hub.servers import needs_hub
 
 UP: dict[str, Any] = {"name": "up", "kind": "network", "upstream": "h:1"}

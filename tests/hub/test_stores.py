@@ -361,7 +361,8 @@ def test_no_topic_leaves_the_folder(place: Place, name: str) -> None:
 
 
 def test_metrics_have_the_stores_as_labels(place: Place) -> None:
-    from interlock.hub import introspection, metrics
+    from interlock.hub import introspection
+    from interlock.hub.serve import metrics
 
     with hub_process(*place.flags(place.store(ack='"disk"'))) as hub, client_of(hub) as client:
         client.call("PUBLISH", "a", "123")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from interlock.hub.client import Client
-from interlock.hub.heartbeat import Heartbeat, status
+from interlock.hub.serve.heartbeat import Heartbeat, status
 from interlock.runtime import systemd
 from interlock.runtime.systemd import Notifier
 from tests.docs.running import ROOT

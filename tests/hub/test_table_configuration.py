@@ -14,10 +14,10 @@ import pytest
 import interlock
 from interlock import SharedTable
 from interlock.cli import main
-from interlock.hub import listed
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError, from_arguments, read, toml
-from interlock.hub.invalid_value import InvalidValue
+from interlock.hub.config import table_lists as listed
+from interlock.hub.config.configuration import ConfigError, from_arguments, read, toml
+from interlock.hub.config.invalid_value import InvalidValue
 from interlock.hub.resp import ReplyError
 from interlock.table.schema import Schema
 from tests.hub.servers import hub_process, needs_hub

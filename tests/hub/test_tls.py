@@ -19,7 +19,7 @@ import redis
 import interlock
 from interlock.hub import passwords
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError, from_arguments, read
+from interlock.hub.config.configuration import ConfigError, from_arguments, read
 from interlock.hub.resp import command
 from tests import seeds
 from tests.hub.certificates import Authority, Pair

@@ -15,7 +15,7 @@ import pytest
 import interlock
 from interlock.hub import passwords
 from interlock.hub.client import Client
-from interlock.hub.config import ConfigError, Configuration, from_arguments, read
+from interlock.hub.config.configuration import ConfigError, Configuration, from_arguments, read
 from interlock.hub.resp import ReplyError, command
 from tests.hub.servers import needs_hub, redis_server
 from tests.hub.test_limits import opened, to_the_end

@@ -16,8 +16,8 @@ import pytest
 import interlock
 from interlock.cli import main
 from interlock.cluster import metrics as of_nodes
-from interlock.hub import metrics
-from interlock.hub.figures import FIGURES, PREFIX, STORE_FIGURES, TABLE_FIGURES
+from interlock.hub.serve import metrics
+from interlock.hub.serve.figures import FIGURES, PREFIX, STORE_FIGURES, TABLE_FIGURES
 from interlock.metrics import shipped
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import WORKER_FAMILIES

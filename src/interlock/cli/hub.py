@@ -19,14 +19,15 @@ from interlock.cli.hub_check import hash_password, open_to
 from interlock.cli.hub_kids import convert_kids
 from interlock.cli.inherited_sockets import sockets
 from interlock.cli.pidfile import PidFile, Taken
-from interlock.hub import agent, config
-from interlock.hub.heartbeat import Heartbeat
-from interlock.hub.log import Log
-from interlock.hub.settings import BY_KEY
+from interlock.hub.config import configuration as config
+from interlock.hub.config import upstream_stores as agent
+from interlock.hub.config.settings import BY_KEY
+from interlock.hub.serve.heartbeat import Heartbeat
+from interlock.hub.serve.log import Log
 from interlock.runtime.systemd import Notifier, NotUsable
 
 if TYPE_CHECKING:
-    from interlock.hub.server import Hub
+    from interlock.hub.serve.server import Hub
 
 logger = logging.getLogger("interlock.hub")
 
@@ -159,7 +160,7 @@ def serve(
 ) -> int:
     """Run a hub until TERM or INT; call `ready` with the ready line. Raises OSError if it cannot
     listen."""
-    from interlock.hub.server import Hub
+    from interlock.hub.serve.server import Hub
 
     # Blocked before the first thread starts, so that all threads leave signals to this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)

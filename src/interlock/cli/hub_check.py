@@ -6,9 +6,9 @@ import ipaddress
 import sys
 
 from interlock.hub import passwords
-from interlock.hub.config import Configuration
+from interlock.hub.config.configuration import Configuration
+from interlock.hub.config.users import ask_password
 from interlock.hub.url import shown
-from interlock.hub.users import ask_password
 
 
 def open_to(checked: Configuration) -> str:

@@ -15,7 +15,7 @@ from interlock.cli.tables import printable
 from interlock.explanation import printable_json
 from interlock.hub import introspection
 from interlock.hub.client import Client
-from interlock.hub.figures import FIGURES, TABLE_FIGURES, Figure, MetricKind, Unit
+from interlock.hub.serve.figures import FIGURES, TABLE_FIGURES, Figure, MetricKind, Unit
 
 WATCH = Flag("--watch", "ask again each S seconds, and show rates", "S", seconds)
 

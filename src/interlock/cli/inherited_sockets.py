@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 
-from interlock.hub.config import GUARDED, Configuration, is_guarded
+from interlock.hub.config.configuration import GUARDED, Configuration, is_guarded
 from interlock.runtime import systemd
 
 

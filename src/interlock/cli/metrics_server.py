@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from interlock.hub.httpd import HttpServer
+from interlock.hub.serve.http_server import HttpServer
 from interlock.metrics.pages import Pages
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from interlock.cli.flags import Flag, address, positive
 from interlock.cli.hub import RETURNING, reload
-from interlock.hub import config
-from interlock.hub.heartbeat import Heartbeat
-from interlock.hub.log import Log
+from interlock.hub.config import configuration as config
+from interlock.hub.serve.heartbeat import Heartbeat
+from interlock.hub.serve.log import Log
 from interlock.runtime.systemd import Notifier
 
 logger = logging.getLogger("interlock.cluster")
@@ -148,7 +148,7 @@ def run(given: argparse.Namespace) -> int:
     from interlock.cluster.row_reference import load_row
     from interlock.cluster.settings import NodeSettings
     from interlock.errors import TableKept
-    from interlock.hub.server import Hub
+    from interlock.hub.serve.server import Hub
     from interlock.table.schema import Schema
     from interlock.table.table import SharedTable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from interlock.hub.metrics import escaped, metric
+from interlock.hub.serve.metrics import escaped, metric
 
 PREFIX = "interlock_node_"
 GAUGES = (

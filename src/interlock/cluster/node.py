@@ -31,7 +31,7 @@ from interlock.cluster.settings import NodeSettings
 from interlock.cluster.snapshots import Given, Snapshots
 from interlock.cluster.storage import opened, together, write_behind
 from interlock.cluster.watch import Watch
-from interlock.hub.server import Hub
+from interlock.hub.serve.server import Hub
 from interlock.table.table import SharedTable
 
 logger = logging.getLogger("interlock.cluster")

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from interlock.hub.httpd import Page
+from interlock.hub.serve.http_server import Page
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
 """The hub: a server of topics and keyed queues in one process; it speaks the Redis protocol.
 
-`server.Hub` runs one in this process, `config` says how, `client.Client` talks to one.
+`serve.server.Hub` runs one in this process, `config` says how, `client.Client` talks to one.
 """

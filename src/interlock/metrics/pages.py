@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from interlock.hub.httpd import Page
-from interlock.hub.metrics import CONTENT_TYPE
+from interlock.hub.serve.http_server import Page
+from interlock.hub.serve.metrics import CONTENT_TYPE
 
 __all__ = ["Pages"]
 

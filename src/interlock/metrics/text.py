@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from interlock.hub.metrics import escaped, metric
+from interlock.hub.serve.metrics import escaped, metric
 from interlock.runtime.queue_figures import Family, Sample
 
 __all__ = ["text"]

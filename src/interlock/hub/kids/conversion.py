@@ -7,7 +7,7 @@ import posixpath
 import re
 from dataclasses import dataclass, field
 
-from interlock.hub.config import toml
+from interlock.hub.config.configuration import toml
 from interlock.hub.kids.grammar import Block, Setting, last, parsed
 from interlock.hub.kids.stores import Stores
 

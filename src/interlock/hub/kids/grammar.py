@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from interlock.hub.store_lanes import DEEPEST
+from interlock.hub.config.store_lanes import DEEPEST
 
 
 class KidsError(ValueError):

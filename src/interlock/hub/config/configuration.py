@@ -20,10 +20,12 @@ from types import MappingProxyType
 from typing import Any
 
 from interlock import _core
-from interlock.hub import buffer_limits, listed, store_lanes, tables, url
-from interlock.hub.invalid_value import InvalidValue
-from interlock.hub.settings import BY_KEY, SETTINGS, Setting
-from interlock.hub.users import EVERYBODY, User, ask_password
+from interlock.hub import url
+from interlock.hub.config import buffer_limits, store_lanes, tables
+from interlock.hub.config import table_lists as listed
+from interlock.hub.config.invalid_value import InvalidValue
+from interlock.hub.config.settings import BY_KEY, SETTINGS, Setting
+from interlock.hub.config.users import EVERYBODY, User, ask_password
 
 
 class ConfigError(ValueError):

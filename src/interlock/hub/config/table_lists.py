@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from interlock.hub.invalid_value import InvalidValue
+from interlock.hub.config.invalid_value import InvalidValue
 
 
 class Entry(Protocol):

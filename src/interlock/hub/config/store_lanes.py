@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.hub import url
-from interlock.hub.invalid_value import InvalidValue
-from interlock.hub.store_values import duration, rotation
-from interlock.hub.stores import STORES, Store
+from interlock.hub.config.invalid_value import InvalidValue
+from interlock.hub.config.store_values import duration, rotation
+from interlock.hub.config.stores import STORES, Store
 
 DEEPEST = 16
 """Maximum levels of stores below a top-level one."""

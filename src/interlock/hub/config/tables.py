@@ -9,9 +9,9 @@ from typing import Any
 
 from interlock import _core
 from interlock.errors import InterlockError
-from interlock.hub.checks import YEAR, file, one_of, seconds, whole
-from interlock.hub.invalid_value import InvalidValue
-from interlock.hub.listed import Key, ListOf
+from interlock.hub.config.checks import YEAR, file, one_of, seconds, whole
+from interlock.hub.config.invalid_value import InvalidValue
+from interlock.hub.config.table_lists import Key, ListOf
 
 logger = logging.getLogger("interlock.hub")
 

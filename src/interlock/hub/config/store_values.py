@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 
 from interlock.hub import url
-from interlock.hub.checks import whole
-from interlock.hub.invalid_value import InvalidValue
-from interlock.hub.listed import words
+from interlock.hub.config.checks import whole
+from interlock.hub.config.invalid_value import InvalidValue
+from interlock.hub.config.table_lists import words
 
 
 def size(value: object) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from interlock.hub.figures import (
+from interlock.hub.serve.figures import (
     FIGURES,
     PREFIX,
     STORE_FIGURES,

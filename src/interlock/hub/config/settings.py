@@ -9,8 +9,8 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interlock.hub import store_lanes, stores, tables, users
-from interlock.hub.checks import (
+from interlock.hub.config import store_lanes, stores, tables, users
+from interlock.hub.config.checks import (
     LONGEST_UNIX_PATH,
     YEAR,
     address,
@@ -23,8 +23,8 @@ from interlock.hub.checks import (
     truth,
     whole,
 )
-from interlock.hub.invalid_value import InvalidValue
-from interlock.hub.listed import Entry
+from interlock.hub.config.invalid_value import InvalidValue
+from interlock.hub.config.table_lists import Entry
 
 
 @dataclass(frozen=True)

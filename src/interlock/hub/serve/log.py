@@ -12,7 +12,7 @@ import threading
 from typing import TextIO
 
 from interlock.explanation import JsonFormatter, PrintableFormatter
-from interlock.hub.config import ConfigError, Configuration, Raw, fault
+from interlock.hub.config.configuration import ConfigError, Configuration, Raw, fault
 
 logger = logging.getLogger("interlock.hub")
 

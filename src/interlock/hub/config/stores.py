@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interlock import _core
-from interlock.hub import store_values as check
 from interlock.hub import url
-from interlock.hub.checks import file, one_of, truth
-from interlock.hub.invalid_value import InvalidValue
-from interlock.hub.listed import WORDS, Key, ListOf, words
+from interlock.hub.config import store_values as check
+from interlock.hub.config.checks import file, one_of, truth
+from interlock.hub.config.invalid_value import InvalidValue
+from interlock.hub.config.table_lists import WORDS, Key, ListOf, words
 
 
 @dataclass(frozen=True)

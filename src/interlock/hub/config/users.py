@@ -8,9 +8,9 @@ from typing import Any
 
 from interlock import _core
 from interlock.hub import passwords
-from interlock.hub.checks import whole
-from interlock.hub.invalid_value import InvalidValue
-from interlock.hub.listed import WORDS, Key, ListOf, words
+from interlock.hub.config.checks import whole
+from interlock.hub.config.invalid_value import InvalidValue
+from interlock.hub.config.table_lists import WORDS, Key, ListOf, words
 
 DEFAULT = "default"
 # Commands for publishers, subscribers, producers and consumers: none of them empties a queue or

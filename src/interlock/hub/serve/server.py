@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from interlock import _core
-from interlock.hub import config as configuration
-from interlock.hub.control import Controller
-from interlock.hub.state import Standing, State
+from interlock.hub.config import configuration
+from interlock.hub.serve.control import Controller
+from interlock.hub.serve.state import Standing, State
 
 if TYPE_CHECKING:
-    from interlock.hub.httpd import HttpServer
-    from interlock.hub.pages import MorePages
+    from interlock.hub.serve.http_server import HttpServer
+    from interlock.hub.serve.pages import MorePages
 
 logger = logging.getLogger("interlock.hub")
 
@@ -31,8 +31,8 @@ class Hub:
     """A server of topics and keyed queues over the Redis protocol, on threads of its own here.
 
     `config` is the path of a TOML file, a mapping of the same shape, or a checked
-    `interlock.hub.config.Configuration`; `settings` override it. Without any the hub listens on
-    127.0.0.1:6399; `port=0` takes a free port. ConfigError lists all faults.
+    `interlock.hub.config.configuration.Configuration`; `settings` override it. Without any the hub
+    listens on 127.0.0.1:6399; `port=0` takes a free port. ConfigError lists all faults.
 
     `keepers` names tables that the hub does not write to itself: it passes their write commands,
     and `NODE`, to the table's keeper, which answers them.
@@ -278,8 +278,8 @@ class Hub:
         if port < 0:
             return None
         # Imported here, because the imports take megabytes.
-        from interlock.hub.httpd import HttpServer
-        from interlock.hub.pages import HubPages
+        from interlock.hub.serve.http_server import HttpServer
+        from interlock.hub.serve.pages import HubPages
 
         # From the native server, not from this object: it is also asked while it drains.
         standing = self._standing

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 
-from interlock.hub.invalid_value import InvalidValue
+from interlock.hub.config.invalid_value import InvalidValue
 
 
 def whole(least: int, most: int) -> Callable[[object], int]:

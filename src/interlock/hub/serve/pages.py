@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from threading import Lock
 
-from interlock.hub import metrics
-from interlock.hub.httpd import Page
-from interlock.hub.state import State
-from interlock.hub.trouble import Trouble
+from interlock.hub.serve import metrics
+from interlock.hub.serve.http_server import Page
+from interlock.hub.serve.journal_faults import Trouble
+from interlock.hub.serve.state import State
 from interlock.runtime.queue_figures import QueueFigures
 
 LOOKED_AT = 10_000

@@ -16,15 +16,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock import audit
-from interlock.hub import buffer_limits, passwords
-from interlock.hub.config import ConfigError, Raw
-from interlock.hub.logins import Asker, Login, Logins, Round, origin_of
-from interlock.hub.settings import BY_KEY, BY_REDIS_NAME
+from interlock.hub import passwords
+from interlock.hub.config import buffer_limits
+from interlock.hub.config.configuration import ConfigError, Raw
+from interlock.hub.config.settings import BY_KEY, BY_REDIS_NAME
+from interlock.hub.serve.logins import Asker, Login, Logins, Round, origin_of
 
 if TYPE_CHECKING:
     from interlock import _core
-    from interlock.hub.server import Hub
-    from interlock.hub.users import User
+    from interlock.hub.config.users import User
+    from interlock.hub.serve.server import Hub
 
 logger = logging.getLogger("interlock.hub")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from interlock.hub.trouble import Trouble
+from interlock.hub.serve.journal_faults import Trouble
 from interlock.runtime.systemd import Notifier
 
 

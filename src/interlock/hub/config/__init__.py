@@ -1,0 +1,1 @@
+"""Configuration of a hub: settings, users, tables and stores, each checked before use."""
