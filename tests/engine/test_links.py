@@ -178,11 +178,11 @@ def test_ctrl_c_while_a_command_is_packed_does_not_end_the_process() -> None:
     # Several of these hit hiredis in the middle; what it does with a number then is a crash.
     done = script("""
         import signal
-        from interlock.client.transport import threads
+        from interlock.client.transport import thread_link
         from interlock.client.transport.redis_connection import spelt
 
         numbers = ("FCALL", "il1_put", 1, *range(200), b"key", "text")
-        pack, interrupted = threads.hiredis.pack_command, 0
+        pack, interrupted = thread_link.hiredis.pack_command, 0
         packed = pack(spelt(numbers))
         assert packed == pack(numbers)
         signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -23,7 +23,7 @@ from tests.unit.test_executor_process import FORKS, needs_fork, until_asleep
 
 # -- While a submit starts a thread ---------------------------------------------------------------
 
-OURS = ("executor.py", "work.py", "poolwork.py")
+OURS = ("interlock/executor.py", "local/executor_threads.py", "local/executor_pool.py")
 
 LOOKS = ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")
 """The instructions at whose end Python looks for signals."""
