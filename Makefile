@@ -20,12 +20,18 @@ ifdef PYTHON
 export PYTHON
 endif
 
-# How the crates' tests are compiled: optimised, for the random schedules are long; but not across crates,
-# which makes each of the test programs half a minute longer to link and finds nothing more. A sum that
-# leaves its type ends the test. The CI compiles the core so too, and what both need once.
+# The core is compiled in one of three ways:
+#
+#   shipped  as users get it: optimised across crates, which takes minutes to link
+#   tested   like the crates' tests, which share what is compiled: optimised, but not across crates, and
+#            a sum that leaves its type ends the test
+#   dev      little optimised, and only what changed is compiled again: with DEV=1
+#
+# `make test` takes a core that is up to date whichever it is, and otherwise makes a tested one.
 TESTED := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG=0
-ifdef INTERLOCK_CHECKED
+KIND := $(if $(DEV),dev,$(if $(INTERLOCK_TESTED),tested,shipped))
+ifeq ($(KIND),tested)
 $(foreach setting,$(TESTED),$(eval export $(setting)))
 endif
 
@@ -71,18 +77,20 @@ $(SITE_TOOLS): $(BUILD_TOOLS) pyproject.toml
 $(RELEASE_TOOLS): $(BUILD_TOOLS) pyproject.toml
 	@scripts/prepare.sh tools release
 
-# The stamp is beside the environment, the library beside its sources: either may be gone alone.
-ifeq ($(wildcard $(CORE)),)
+# The stamp is beside the environment, the library beside its sources: either may be gone alone. It says
+# which kind of core there is: what is measured or asked for by name must be of that kind.
+EXACT := $(DEV)$(filter build run bench,$(MAKECMDGOALS))
+ifneq ($(if $(wildcard $(CORE)),$(if $(EXACT),$(shell cat $(BUILT) 2>/dev/null),$(KIND))),$(KIND))
 $(BUILT): FORCE
 endif
 $(BUILT): $(CRATES) $(BUILD_TOOLS)
 	@scripts/prepare.sh rust
-	$(call step,building the core (a minute or two the first time))
-	@$(PY) -m maturin develop --release --locked --quiet
-	@touch $(BUILT)
+	$(call step,building the core ($(KIND); a minute or two the first time))
+	@$(ALONE) scripts/build_core.sh $(KIND)
+	@echo $(KIND) >$(BUILT)
 
 .PHONY: build
-build: $(BUILT) ## the core, optimised, and the package in .venv
+build: $(BUILT) ## the core, optimised, and the package in .venv; DEV=1: quick to build, slow to run
 
 .PHONY: wheel
 wheel: $(RELEASE_TOOLS) ## wheels for every CPython from 3.11 on and either libc of Linux, in target/wheels
@@ -118,44 +126,76 @@ bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each beside its peer in 
 
 # -- Tests ----------------------------------------------------------------------------------------
 
-# As many at once as there are cores. What the first half says is shown target by target, where make
-# can do that: macOS has an old one.
+# All at once: tests in Python, which wait for others half of their time; and in what they leave of the
+# processors, compilers and linters. What these say is shown target by target, where make can do that:
+# macOS has an old one.
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
-AT_ONCE := --jobs $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+AT_ONCE := --jobs $$(($(JOBS) + 2)) --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+BESIDE := nice -n 19
+# Cargo would take what make says of its jobs for an offer to share them, and warn that it is none.
+ALONE := env -u MAKEFLAGS -u MFLAGS
 
-.PHONY: test
-test: $(DEVELOP_TOOLS) ## everything; what takes minutes in small shares, as the CI (INTERLOCK_LONG=1) does not
-	@echo "interlock: builds, lints and tests the crates, $(JOBS) at a time; each is shown when it has ended"
-	@$(MAKE) $(AT_ONCE) build lint test-rust
-	@$(MAKE) test-python test-valkey
+# What is chosen by chance follows from this number, which repeats a run: schedules, input, and which
+# shares of the long tests are run.
+ANY_SEED := $${INTERLOCK_SEED:-$$(date +%s)}
+
+.PHONY: test test-long
+test: $(DEVELOP_TOOLS) $(if $(INTERLOCK_LONG),$(SITE_TOOLS)) ## everything; of what takes seconds a share that INTERLOCK_SEED chooses
+	@export INTERLOCK_SEED=$(ANY_SEED) INTERLOCK_SHARES=1 && \
+		echo "interlock: INTERLOCK_SEED=$$INTERLOCK_SEED; tests, compilers and linters at once, each shown when it has ended" && \
+		INTERLOCK_TESTED=1 $(MAKE) $(AT_ONCE) test-pythons lint test-rust $(if $(INTERLOCK_LONG),docs-site)
 	$(if $(INTERLOCK_LONG),,@echo "interlock: left to the CI, or to INTERLOCK_LONG=1: clients in other languages, most tests on Valkey, thread schedules")
+	@echo
+	@echo "interlock: all tests passed"
+
+test-long: $(DEVELOP_TOOLS) $(SITE_TOOLS) ## everything, with no share left out: about an hour on two cores
+	@export INTERLOCK_SEED=$(ANY_SEED) INTERLOCK_LONG=1 && \
+		echo "interlock: INTERLOCK_SEED=$$INTERLOCK_SEED" && \
+		INTERLOCK_TESTED=1 $(MAKE) $(AT_ONCE) test-pythons lint test-rust docs-site
 	@echo
 	@echo "interlock: all tests passed"
 
 PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal --package interlock-log --package interlock-node --package interlock-rows --package interlock-stores --package interlock-table
 CARGO_TEST := $(TESTED) cargo test --release --locked
-# In a folder of its own, for cargo locks one, and nothing would be the same as in that of the core.
-TESTS_TARGET := $(if $(INTERLOCK_CHECKED),target,target/tests)
 
 .PHONY: test-rust test-crates test-threads
 # Thread schedules need a build of their own; the CI has the time.
 test-rust: test-crates $(if $(INTERLOCK_LONG),test-threads) ## the crates: unit tests, random schedules; with INTERLOCK_LONG=1 thread schedules
 
-test-crates:
+# After the core, for cargo locks the folder of both. Programs that wait for one another are not run as
+# what is compiled is.
+test-crates: | $(if $(INTERLOCK_TESTED),tested-wheel)
 	@scripts/prepare.sh rust
 	$(call step,cargo test)
-	@INTERLOCK_OPS=$${INTERLOCK_OPS:-2000000} CARGO_TARGET_DIR=$(TESTS_TARGET) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests
-	@CARGO_TARGET_DIR=$(TESTS_TARGET) $(CARGO_TEST) $(PACKAGES) --doc
+	@$(BESIDE) $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests --no-run
+	@INTERLOCK_OPS=$${INTERLOCK_OPS:-2000000} $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests
+	@$(BESIDE) $(ALONE) $(CARGO_TEST) $(PACKAGES) --doc
 
 test-threads:
 	@scripts/prepare.sh rust
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
-	@env $${INTERLOCK_SEED:+SHUTTLE_RANDOM_SEED=$$INTERLOCK_SEED} RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle $(CARGO_TEST) --package interlock-core --test shuttle
+	@scripts/changed.sh crates/interlock-core || exit 0; \
+		env $${INTERLOCK_SEED:+SHUTTLE_RANDOM_SEED=$$INTERLOCK_SEED} RUSTFLAGS="--cfg shuttle $$RUSTFLAGS" CARGO_TARGET_DIR=target/shuttle \
+		$(BESIDE) $(ALONE) $(CARGO_TEST) --package interlock-core --test shuttle
 	$(call step,cargo test under loom (every order of the words of the state table))
-	@RUSTFLAGS="--cfg loom $$RUSTFLAGS" CARGO_TARGET_DIR=target/loom $(CARGO_TEST) --package interlock-table --lib
+	@scripts/changed.sh crates/interlock-table || exit 0; \
+		RUSTFLAGS="--cfg loom $$RUSTFLAGS" CARGO_TARGET_DIR=target/loom $(BESIDE) $(ALONE) $(CARGO_TEST) --package interlock-table --lib
 
-# Half of the tests wait for others, so there is one process more than cores.
-PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) + 1)) --dist worksteal
+PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) * 2)) --dist worksteal
+
+# One after the other, and shown as they run.
+STREAMED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=none)
+
+# Made before the crates' tests, which lock what it is made from.
+.PHONY: tested-wheel
+tested-wheel: $(BUILT)
+	@rm -rf target/tested
+	@$(ALONE) $(PY) -m maturin build --release --locked --quiet --out target/tested
+
+.PHONY: test-pythons
+test-pythons: $(BUILT) $(DEVELOP_TOOLS) tested-wheel
+	@export INTERLOCK_WHEEL="$$(echo target/tested/*.whl)" && \
+		$(MAKE) $(STREAMED) test-python && $(MAKE) $(STREAMED) test-valkey
 
 .PHONY: test-python
 test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every snippet of the docs
@@ -163,10 +203,10 @@ test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every s
 	@$(if $(ARGS),$(PY) -m pytest $(ARGS),$(PYTEST))
 
 # But not what a stub answers in place of a server.
-# In the CI a fifth of the engine's tests, another one with each seed.
+# In the CI a fifth of the engine's tests, another one with each seed; in test-long all.
 ENGINE_TESTS := $(filter-out %/test_nonsense.py %/test_random_schedules.py,$(sort $(wildcard tests/engine/test_*.py)))
 VALKEY_TESTS := tests/contract/test_redis.py tests/engine/test_random_schedules.py $(if $(INTERLOCK_LONG),\
-	$(shell printf '%s\n' $(ENGINE_TESTS) | awk -v seed="$${INTERLOCK_SEED:-0}" 'NR % 5 == seed % 5'))
+	$(shell printf '%s\n' $(ENGINE_TESTS) | awk -v seed="$${INTERLOCK_SEED:-0}" -v all="$${INTERLOCK_SHARES:-all}" 'all == "all" || NR % 5 == seed % 5'))
 
 .PHONY: test-valkey
 test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valkey and without hiredis, where one is installed
@@ -192,7 +232,7 @@ docs: $(BUILT) $(DEVELOP_TOOLS) ## run every snippet and example, check every li
 .PHONY: docs-site
 docs-site: $(SITE_TOOLS) ## the pages as a site with search, in target/site; a link that leads nowhere is an error
 	@rm -rf target/site
-	@$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c scripts/site -b html -d target/site-cache . target/site
+	@$(BESIDE) $(PY) -m sphinx --quiet --fail-on-warning --keep-going -c scripts/site -b html -d target/site-cache . target/site
 	@echo "interlock: the site begins at target/site/index.html"
 
 .PHONY: mutants
@@ -207,45 +247,45 @@ lint: lint-python lint-rust licences ## style, types, layers, licences
 .PHONY: lint-python
 lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	$(call step,ruff)
-	@$(PY) -m ruff check $(CHECKED)
-	@$(PY) -m ruff format --check $(CHECKED)
+	@$(BESIDE) $(PY) -m ruff check $(CHECKED)
+	@$(BESIDE) $(PY) -m ruff format --check $(CHECKED)
 	$(call step,mypy --strict)
-	@$(PY) -m mypy $(CHECKED)
+	@$(BESIDE) $(PY) -m mypy $(CHECKED)
 	$(call step,stubtest of the native module)
-	@$(PY) -m mypy.stubtest interlock._core --mypy-config-file pyproject.toml
+	@$(BESIDE) $(PY) -m mypy.stubtest interlock._core --mypy-config-file pyproject.toml
 	$(if $(TYPED_USES),$(call step,pyright of the examples and typed uses))
-	$(if $(TYPED_USES),@$(PY) -m pyright)
+	$(if $(TYPED_USES),@$(BESIDE) $(PY) -m pyright)
 	$(call step,import layers)
-	@.venv/bin/lint-imports --no-logo
+	@$(BESIDE) .venv/bin/lint-imports --no-logo
 	$(call step,deliberate faults)
-	@$(PY) scripts/mutants.py --check
+	@$(BESIDE) $(PY) scripts/mutants.py --check
 	$(call step,openings of docstrings)
-	@$(PY) scripts/openings.py
+	@$(BESIDE) $(PY) scripts/openings.py
 	$(call step,words of the field)
-	@$(PY) scripts/words.py
+	@$(BESIDE) $(PY) scripts/words.py
 	$(call step,what is made from declarations)
-	@for made in $(GENERATED); do $(PY) -m scripts.$$made --check || exit 1; done
+	@for made in $(GENERATED); do $(BESIDE) $(PY) -m scripts.$$made --check || exit 1; done
 	$(call step,figures of the pages)
-	@$(PY) scripts/figures.py --check
+	@$(BESIDE) $(PY) scripts/figures.py --check
 	$(call step,completion files of the shells)
-	@$(PY) scripts/completions.py --check
+	@$(BESIDE) $(PY) scripts/completions.py --check
 
 .PHONY: lint-rust
 lint-rust: $(BUILD_TOOLS)
 	$(call step,cargo fmt and clippy)
 	@scripts/component.sh fmt --all --check
-	@scripts/component.sh clippy --locked --workspace --all-targets --quiet -- --deny warnings
+	@$(BESIDE) $(ALONE) scripts/component.sh clippy --locked --workspace --all-targets --quiet -- --deny warnings
 	@for program in $(if $(INTERLOCK_LONG),load rust); do \
 		scripts/component.sh fmt --manifest-path benchmarks/$$program/Cargo.toml --check && \
-		CARGO_TARGET_DIR=target/lint scripts/component.sh clippy --locked --all-targets --quiet \
+		CARGO_TARGET_DIR=target/lint $(BESIDE) $(ALONE) scripts/component.sh clippy --locked --all-targets --quiet \
 			--manifest-path benchmarks/$$program/Cargo.toml -- --deny warnings || exit 1; \
 	done
 
 .PHONY: licences
 licences: $(BUILD_TOOLS)
 	$(call step,licences and sources of the crates)
-	@$(PY) scripts/check_licences.py
-	@$(PY) scripts/third_party.py --check
+	@$(ALONE) $(PY) scripts/check_licences.py
+	@$(ALONE) $(PY) scripts/third_party.py --check
 
 # Each writes what it makes, and with --check only compares it.
 GENERATED := wire faces

@@ -16,6 +16,8 @@ import os
 import signal
 import sys
 import traceback
+import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -50,6 +52,35 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[STDERR] = os.dup(2)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With INTERLOCK_SHARES=1, keep one case in n of a test marked `share(n)`, by the seed."""
+    if not os.environ.get("INTERLOCK_SHARES"):
+        return
+    left = {item for item in items if not chosen(item)}
+    if left:
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+
+
+def chosen(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("share")
+    return not marker or (zlib.crc32(item.nodeid.encode()) + int(SEED or 0)) % marker.args[0] == 0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason to skip. (-rs: one for each place that did.)"""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+    )
+    if reasons:
+        terminalreporter.section("skipped, by reason")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count:5}  {reason}")
+
+
 def pytest_collection_finish() -> None:
     # What was imported stays to the end: a test that collects garbage need not go through it.
     gc.collect()
@@ -68,7 +99,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    with watched(item):
+    with watched(item, call=True):
         yield
 
 
@@ -117,9 +148,11 @@ def what_a_log_record_carries_is_json() -> Iterator[None]:
 
 
 @contextmanager
-def watched(item: pytest.Item) -> Iterator[None]:
+def watched(item: pytest.Item, *, call: bool = False) -> Iterator[None]:
     marker = item.get_closest_marker("watchdog")
     limit = float(marker.args[0]) if marker else DEFAULT_SECONDS
+    if not call:  # a shorter limit is for what the test itself does
+        limit = max(limit, DEFAULT_SECONDS)
 
     def give_up(_signal: int, _frame: FrameType | None) -> None:
         # Captured, so the report of this test shows it.

@@ -19,11 +19,21 @@ def seed() -> int:
 
 
 def share(cases: Iterable[T]) -> list[T]:
-    """Return the cases of a long test; with INTERLOCK_HALVES=1 every other one, by INTERLOCK_SEED.
+    """Return the cases of a long test; with INTERLOCK_SHARES=1 every other one, by INTERLOCK_SEED.
 
-    So the CI tries all of them in two runs.
+    So two runs try all of them. A test that takes more than three seconds is marked instead, with
+    `@pytest.mark.share(n)`.
     """
     found = list(cases)
-    if not os.environ.get("INTERLOCK_HALVES"):
+    if not os.environ.get("INTERLOCK_SHARES"):
         return found
     return found[int(os.environ.get("INTERLOCK_SEED", "0")) % 2 :: 2]
+
+
+def turn(kinds: Iterable[T]) -> list[T]:
+    """Return the kinds of things that take long to prepare; with INTERLOCK_SHARES=1 one of them, by
+    INTERLOCK_SEED."""
+    found = list(kinds)
+    if not os.environ.get("INTERLOCK_SHARES"):
+        return found
+    return [found[int(os.environ.get("INTERLOCK_SEED", "0")) % len(found)]]

@@ -12,12 +12,12 @@ OTHER = 1
 
 
 def faced(place: int = 0) -> list[Any]:
-    """Return each case with each of its faces; with INTERLOCK_HALVES=1 with one, by INTERLOCK_SEED.
+    """Return each case with each of its faces; with INTERLOCK_SHARES=1 with one, by INTERLOCK_SEED.
 
     With another `place` that is another one. So a run of the CI tries each case with each face, and
     two runs each case with each face on each engine.
     """
-    half = bool(os.environ.get("INTERLOCK_HALVES"))
+    half = bool(os.environ.get("INTERLOCK_SHARES"))
     place += int(os.environ.get("INTERLOCK_SEED", "0"))
     return [
         pytest.param(case, face, id=f"{case.name}-{face}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from tests.hub.foreign_builds import LANGUAGES, build
+from tests.hub.foreign_builds import SPOKEN, build
 from tests.hub.servers import needs_hub, redis_server
 
 
@@ -43,5 +43,5 @@ def builds() -> Iterator[dict[str, Future[Path]]]:
     """The folders of the programs in other languages, each when its build has ended."""
     if "INTERLOCK_LONG" not in os.environ:
         pytest.skip("clients in other languages take minutes to build: INTERLOCK_LONG=1 runs them")
-    with ThreadPoolExecutor(len(LANGUAGES)) as pool:
-        yield {language: pool.submit(build, language) for language in LANGUAGES}
+    with ThreadPoolExecutor(len(SPOKEN)) as pool:
+        yield {language: pool.submit(build, language) for language in SPOKEN}

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tests.hub.servers import missing
+from tests.seeds import turn
 
 SOURCES = Path(__file__).with_name("clients")
 TARGET = Path(__file__).resolve().parents[2] / "target" / "clients"
@@ -225,3 +226,5 @@ LANGUAGES: dict[str, tuple[Callable[[], Path], Callable[[Path, Path], None]]] = 
     "go": (go, make_go),
     "java": (javac, make_java),
 }
+SPOKEN = turn(LANGUAGES)
+"""Those that this run tries."""

@@ -15,13 +15,13 @@ import interlock
 from tests.docs.running import ROOT
 from tests.docs.snippets import Block, fenced
 from tests.hub.foreign import LIBRARIES, java
-from tests.hub.foreign_builds import OWN, folder_of, go, go_build, java_compile, javac, node
-from tests.seeds import share
+from tests.hub.foreign_builds import OWN, SPOKEN, folder_of, go, go_build, java_compile, javac, node
 
 pytestmark = pytest.mark.watchdog(300)
 
 PAGE = ROOT / "docs" / "howto" / "hub-clients.md"
-SNIPPETS = [block for block in fenced(PAGE) if block.language in {"js", "go", "java"}]
+LANGUAGES = {"js": "node", "go": "go", "java": "java"}
+SNIPPETS = [block for block in fenced(PAGE) if LANGUAGES.get(block.language) in SPOKEN]
 LIMIT_SECONDS = 20.0
 # What a reader's program has around such lines.
 GO = 'package main\n\nimport (\n"context"\n"fmt"\n"github.com/redis/go-redis/v9"\n)\n\n'
@@ -33,7 +33,7 @@ JAVA = "".join(
 
 def prepared(block: Block, code: str, builds: dict[str, Future[Path]]) -> list[Path | str]:
     """The command of a program made of a snippet."""
-    folder = folder_of({"js": "node"}.get(block.language, block.language), builds)
+    folder = folder_of(LANGUAGES[block.language], builds)
     if block.language == "js":
         script = folder / f"page-{OWN}.mjs"
         script.write_text(code)
@@ -54,9 +54,7 @@ def prepared(block: Block, code: str, builds: dict[str, Future[Path]]) -> list[P
     return java(folder, page.name, "Page")
 
 
-@pytest.mark.parametrize(
-    "block", share(SNIPPETS), ids=lambda block: f"{block.language}-{block.line}"
-)
+@pytest.mark.parametrize("block", SNIPPETS, ids=lambda block: f"{block.language}-{block.line}")
 def test_a_snippet_receives_what_it_publishes(
     block: Block, builds: dict[str, Future[Path]], hub: interlock.Hub
 ) -> None:

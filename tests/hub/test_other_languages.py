@@ -23,7 +23,7 @@ from interlock.client.lua.library import load
 from tests.docs.running import ROOT
 from tests.docs.snippets import fenced
 from tests.hub.foreign import LIBRARIES, java
-from tests.hub.foreign_builds import OWN, folder_of, go, go_build, java_compile, javac, node
+from tests.hub.foreign_builds import OWN, SPOKEN, folder_of, go, go_build, java_compile, javac, node
 
 # The first test waits for the builds.
 pytestmark = pytest.mark.watchdog(300)
@@ -58,7 +58,7 @@ def of_java(folder: Path) -> Words:
 LANGUAGES: dict[str, Callable[[Path], Words]] = {"node": of_node, "go": of_go, "java": of_java}
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+@pytest.fixture(scope="module", params=SPOKEN)
 def program(request: pytest.FixtureRequest, builds: dict[str, Future[Path]]) -> Words:
     """The command of a worker, built beside what was fetched for its language."""
     language = str(request.param)

@@ -6,6 +6,7 @@ the command line.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -183,6 +184,28 @@ def tailing(out: Path) -> Iterator[subprocess.Popen[bytes]]:
         if tail.poll() is None:
             tail.kill()
             tail.communicate()
+
+
+class Interrupting(io.StringIO):
+    """Is written to at the moment of a Ctrl-C."""
+
+    def write(self, text: str) -> int:
+        if not self.getvalue():
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
+def test_ctrl_c_does_not_cut_short_what_a_tail_reports(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_hub()
+    with Hub(port=0, store=[store(out)]) as hub, Client(hub.url) as client:
+        fill(client, 0, 5)
+    truncate_index(out / "t.log")
+    said = Interrupting()
+    monkeypatch.setattr(sys, "stderr", said)
+    assert main(["store", "tail", str(out)]) == 1
+    assert "t.log" in said.getvalue()
 
 
 @pytest.mark.parametrize("compress", [False, True])

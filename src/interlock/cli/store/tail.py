@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from interlock.cli.flags import Flag, positive
@@ -41,8 +43,9 @@ def run(given: argparse.Namespace) -> int:
     try:
         while True:
             write(some, as_json=given.json)
-            report.gaps()
-            report.settle()
+            with uninterrupted():
+                report.gaps()
+                report.settle()
             time.sleep(PAUSE)
             some = messages(found)
     except KeyboardInterrupt:
@@ -50,3 +53,13 @@ def run(given: argparse.Namespace) -> int:
         if report.complete:
             raise
         return BROKEN
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Have Ctrl-C wait: what is being reported is reported to the end, as it would not be again."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
