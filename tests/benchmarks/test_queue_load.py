@@ -72,6 +72,7 @@ def server() -> Iterator[Server]:
     ],
     ids=["many keys", "few keys", "one key"],
 )
+@pytest.mark.share(2)
 def test_every_message_of_a_closed_load_comes_once_and_in_order(
     side: Side, options: dict[str, float]
 ) -> None:

@@ -60,6 +60,7 @@ def engines(tmp_path: Path, right: Authority) -> Iterator[Engines]:
         yield Engines(stack, tmp_path, right)
 
 
+@pytest.mark.share(2)
 def test_a_node_reaches_its_engine_over_tls_or_says_what_is_wrong(
     engines: Engines, right: Authority, wrong: Authority
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_node_reaches_its_engine_over_tls_or_says_what_is_wrong(
     assert main(["cluster", "nodes", "--url", url]) == 0
 
 
+@pytest.mark.share(2)
 def test_nodes_reach_each_other_over_tls_or_say_what_is_wrong(
     nodes: Nodes, right: Authority, wrong: Authority, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

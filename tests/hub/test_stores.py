@@ -170,6 +170,7 @@ def assert_kept(place: Place, publisher: Publisher) -> None:
     assert len(publisher.acknowledged) <= len(lines) <= len(publisher.acknowledged) + 1
 
 
+@pytest.mark.share(2)
 def test_what_was_acknowledged_is_there_after_a_kill(place: Place) -> None:
     flags = place.flags(place.store(ack='"disk"', rotate='"16KB"'))
     for round_ in range(3):

@@ -332,6 +332,7 @@ def test_an_engine_that_goes_away_amid_batches_and_comes_back(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.share(2)
 def test_a_worker_process_that_is_ended_amid_batches_loses_nothing(
     workers: Workers, url: str, number: int
 ) -> None:

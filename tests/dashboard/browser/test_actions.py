@@ -23,6 +23,9 @@ from tests.dashboard.browser.site import Site, each_engine
 from tests.dashboard.browser.test_views import failed
 from tests.hub.servers import needs_hub
 
+# Each takes seconds: of a browser and what it shows.
+pytestmark = pytest.mark.share(2)
+
 REFUSED = """async ([queue, id]) => {
   const { facts, post, path } = await import("/ops/queues/static/api.js");
   facts.write = true;

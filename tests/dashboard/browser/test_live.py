@@ -16,6 +16,9 @@ from interlock.client.faces.client import connect
 from interlock.client.faces.queue import RemoteQueue
 from tests.dashboard.browser.site import Site
 
+# Each takes seconds: of a browser and what it shows.
+pytestmark = pytest.mark.share(2)
+
 LONG = bool(os.environ.get("INTERLOCK_BROWSER"))
 PENDING = 100_000 if LONG else 10_000
 UPDATES = 36_000 if LONG else 3_000

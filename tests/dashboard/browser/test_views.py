@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from interlock import App, Retry
 from interlock.client.faces.queue import RemoteQueue
 from tests.dashboard.browser.site import Site, announced, each_engine
+
+# Each takes seconds: of a browser and what it shows.
+pytestmark = pytest.mark.share(2)
 
 
 def text_of(page: Page) -> str:
