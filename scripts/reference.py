@@ -20,14 +20,10 @@ from typing import Any
 
 from interlock import Hub, _core
 from interlock.cli import (
-    connection,
     cron,
     dashboard,
     exporter,
     hub,
-    hub_backup,
-    hub_info,
-    hub_topics,
     node,
     parser,
     pub,
@@ -42,6 +38,10 @@ from interlock.cli.cluster import GROUPS as CLUSTER_GROUPS
 from interlock.cli.cluster import subcommand as cluster_subcommand
 from interlock.cli.cluster.subcommand import SHARED as CLUSTER_SHARED
 from interlock.cli.flags import Flag
+from interlock.cli.hub import backup as hub_backup
+from interlock.cli.hub import connection
+from interlock.cli.hub import info as hub_info
+from interlock.cli.hub import topics as hub_topics
 from interlock.cli.queue.subcommand import SHARED
 from interlock.cli.store import GROUPS as STORE_GROUPS
 from interlock.cli.store import subcommand

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.cli.queue import barrier
+from interlock.cli.queue.actions import barrier
 from interlock.client.admin.operator import Operator
 from interlock.client.faces.lease import RemoteLease
 from interlock.client.faces.queue import RemoteQueue

@@ -15,7 +15,7 @@ from interlock.cli import main, parser
 from interlock.cli.flags import Flag
 from interlock.cli.queue import GROUPS
 from interlock.cli.queue.subcommand import SHARED
-from interlock.cli.queue.watch_all import fitted
+from interlock.cli.queue.views.watch_all import fitted
 from interlock.client.faces.queue import RemoteQueue
 from tests.cli.conftest import Command
 from tests.cli.terminal import terminal

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.pidfile import PidFile, Taken
+from interlock.cli.hub.pidfile import PidFile, Taken
 from interlock.hub.client import Client
 from tests.hub.servers import INTERLOCK, hub_process, needs_hub
 

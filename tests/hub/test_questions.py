@@ -11,8 +11,9 @@ import subprocess
 import pytest
 
 from interlock import Hub
-from interlock.cli import hub_info, main
-from interlock.cli.connection import FLAGS
+from interlock.cli import main
+from interlock.cli.hub import info as hub_info
+from interlock.cli.hub.connection import FLAGS
 from interlock.cli.tables import fitted, printable, table
 from interlock.hub import introspection
 from interlock.hub.client import Client

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 import pytest
 
 from interlock import Hub
-from interlock.cli import hub_topics, main
+from interlock.cli import main
+from interlock.cli.hub import topics as hub_topics
 from interlock.hub import introspection, passwords
 from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError, command

@@ -12,7 +12,8 @@ import pytest
 
 from interlock import EngineUnavailable, InterlockError, connect
 from interlock.app import App
-from interlock.cli import main, worker_directory
+from interlock.cli import main
+from interlock.cli.worker import directory as worker_directory
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.faces.queue import RemoteQueue

@@ -13,7 +13,7 @@ import pytest
 from interlock import Retry
 from interlock.app import App
 from interlock.cli import main, parser
-from interlock.cli.worker_process import recording
+from interlock.cli.worker.process import recording
 from interlock.replay.trace import read
 from interlock.worker.message.execution import TaskLease
 from interlock.worker.reports.recorder import Recorder

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import argparse
 
-from interlock.cli.queue import (
+from interlock.cli.queue.actions import (
     barrier,
-    check,
     configure,
-    contents,
-    dead,
     drop,
-    explanation,
-    export,
     gates,
     installation,
-    overview,
     purge,
-    restore,
-    roots,
     settlement,
-    watch,
 )
+from interlock.cli.queue.actions import dead_letters as dead
+from interlock.cli.queue.transfer import export, restore
+from interlock.cli.queue.views import check, contents, explanation, overview, roots, watch
 
 GROUPS = (
     overview,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from interlock.cli.table import export, restore, rows, watch, whole
+from interlock.cli.table import admin as whole
+from interlock.cli.table import export, restore, rows, watch
 
 GROUPS = (whole, rows, watch, export, restore)
 """In the order of `--help`."""

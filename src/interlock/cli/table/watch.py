@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from interlock.cli.flags import Flag, positive, seconds
+from interlock.cli.table.admin import COUNTS, page
 from interlock.cli.table.subcommand import attach, declare, emit
-from interlock.cli.table.whole import COUNTS, page
 from interlock.cli.tables import printable
 
 EVERY = Flag("--every", "refresh every S seconds (2)", "S", seconds, 2.0)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive, seconds
-from interlock.cli.queue import gone, show
-from interlock.cli.queue.called import Called
+from interlock.cli.queue import show
 from interlock.cli.queue.subcommand import count, declare, emit, failed, on_queue
+from interlock.cli.queue.views import not_found as gone
+from interlock.cli.queue.views.task_names import Called
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator

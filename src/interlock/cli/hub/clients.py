@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict, fields
 
-from interlock.cli.connection import EXIT_CODES, FLAGS, ask
+from interlock.cli.hub.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import table
 from interlock.explanation import printable_json
 from interlock.hub import introspection

@@ -6,9 +6,10 @@ import argparse
 import os
 import sys
 
-from interlock.cli import worker_directory, worker_stacks
 from interlock.cli.flags import Flag, listening, positive, seconds, share
-from interlock.cli.worker_log import LOG_LEVELS
+from interlock.cli.worker import directory as worker_directory
+from interlock.cli.worker import stacks as worker_stacks
+from interlock.cli.worker.log import LOG_LEVELS
 
 FLAGS = (
     Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL"),
@@ -103,11 +104,11 @@ def run(given: argparse.Namespace) -> int:
     if given.processes > 1:
         if given.watch:
             return refuse("--watch is for one process; leave out --processes")
-        from interlock.cli.worker_many import supervise
+        from interlock.cli.worker.many import supervise
 
         return supervise(given)
     from interlock.app.app import App
-    from interlock.cli.worker_process import WorkerProcess
+    from interlock.cli.worker.process import WorkerProcess
     from interlock.worker.process.app_reference import NoApp, load
 
     process = WorkerProcess(given)

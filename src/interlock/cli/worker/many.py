@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from interlock.cli import worker_metrics
-from interlock.cli.worker_log import say, set_up
-from interlock.cli.worker_ready import ReadyFile
+from interlock.cli.worker import metrics as worker_metrics
+from interlock.cli.worker.log import say, set_up
+from interlock.cli.worker.ready_file import ReadyFile
 from interlock.runtime.systemd import Notifier
 from interlock.worker.process.supervisor import Supervisor
 

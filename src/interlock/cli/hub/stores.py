@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from interlock.cli.connection import EXIT_CODES, FLAGS, ask
+from interlock.cli.hub.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import printable, table
 from interlock.explanation import printable_json
 from interlock.hub import introspection

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive
-from interlock.cli.queue import gone, show
+from interlock.cli.queue import show
 from interlock.cli.queue.subcommand import count, declare, emit_all, failed, message_id, on_queue
+from interlock.cli.queue.views import not_found as gone
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.flags import Flag, positive
+from interlock.cli.hub.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.pub import BAD_INPUT
 from interlock.cli.tables import table
 from interlock.explanation import printable_json

@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.flags import Flag
+from interlock.cli.queue.actions.dead_letters import of_key
 from interlock.cli.queue.confirmation import YES, refused
-from interlock.cli.queue.dead import of_key
 from interlock.cli.queue.subcommand import count, declare, emit, on_queue
 from interlock.cli.tables import printable
 

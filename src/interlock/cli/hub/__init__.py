@@ -13,12 +13,17 @@ from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from interlock import audit
-from interlock.cli import daemon, hub_backup, hub_clients, hub_info, hub_stores, hub_topics
 from interlock.cli.flags import Flag
-from interlock.cli.hub_check import hash_password, open_to
-from interlock.cli.hub_kids import convert_kids
-from interlock.cli.inherited_sockets import sockets
-from interlock.cli.pidfile import PidFile, Taken
+from interlock.cli.hub import backup as hub_backup
+from interlock.cli.hub import clients as hub_clients
+from interlock.cli.hub import daemon
+from interlock.cli.hub import info as hub_info
+from interlock.cli.hub import stores as hub_stores
+from interlock.cli.hub import topics as hub_topics
+from interlock.cli.hub.check import hash_password, open_to
+from interlock.cli.hub.inherited_sockets import sockets
+from interlock.cli.hub.kids import convert_kids
+from interlock.cli.hub.pidfile import PidFile, Taken
 from interlock.hub.config import configuration as config
 from interlock.hub.config import upstream_stores as agent
 from interlock.hub.config.settings import BY_KEY

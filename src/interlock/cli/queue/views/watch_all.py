@@ -8,8 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from interlock.cli.queue.overview import aged, gates_text
 from interlock.cli.queue.subcommand import emit, emit_all
+from interlock.cli.queue.views.overview import aged, gates_text
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue import show
-from interlock.cli.queue.overview import aged, gates_text
 from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
-from interlock.cli.queue.watch_all import CLEAR, RATED, fitted, rates_of, watch_all
+from interlock.cli.queue.views.overview import aged, gates_text
+from interlock.cli.queue.views.watch_all import CLEAR, RATED, fitted, rates_of, watch_all
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.flags import Flag, positive
-from interlock.cli.queue import edit, show
+from interlock.cli.queue import show
+from interlock.cli.queue.actions import edit
 from interlock.cli.queue.confirmation import YES, refused
-from interlock.cli.queue.gone import when
 from interlock.cli.queue.subcommand import (
     BROKEN,
     count,
@@ -21,6 +21,7 @@ from interlock.cli.queue.subcommand import (
     message_id,
     on_queue,
 )
+from interlock.cli.queue.views.not_found import when
 from interlock.cli.tables import printable, table
 from interlock.client.wire.failures import error_group
 

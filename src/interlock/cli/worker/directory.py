@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, emit, failed
 from interlock.cli.tables import printable, table
-from interlock.cli.worker_stacks import as_text
+from interlock.cli.worker.stacks import as_text
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator

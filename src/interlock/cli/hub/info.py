@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 
-from interlock.cli.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.flags import Flag, seconds
+from interlock.cli.hub.connection import EXIT_CODES, FLAGS, ask
 from interlock.cli.tables import printable
 from interlock.explanation import printable_json
 from interlock.hub import introspection

@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, seconds
-from interlock.cli.queue.contents import place
 from interlock.cli.queue.show import command
 from interlock.cli.queue.subcommand import BROKEN, count, declare, escaped, failed, on_queue
+from interlock.cli.queue.views.contents import place
 from interlock.explanation import printable_json
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def drained(operator: Operator, given: argparse.Namespace) -> int:
 
 def write(operator: Operator, given: argparse.Namespace) -> int:
     """Write all messages that are not leased."""
-    from interlock.cli.queue import carried
+    from interlock.cli.queue.transfer import json_lines as carried
 
     queue = given.queue
     messages: list[Stored] = []

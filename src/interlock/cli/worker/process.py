@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 from interlock.app.app import App
 from interlock.cli.queue.subcommand import count
-from interlock.cli.worker_log import say, set_up
-from interlock.cli.worker_metrics import of_worker
-from interlock.cli.worker_ready import ReadyFile
+from interlock.cli.worker.log import say, set_up
+from interlock.cli.worker.metrics import of_worker
+from interlock.cli.worker.ready_file import ReadyFile
 from interlock.errors import WorkerBroken
 from interlock.runtime.systemd import Notifier
 from interlock.worker.message.meter import Reading

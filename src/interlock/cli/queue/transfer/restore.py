@@ -59,7 +59,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
-    from interlock.cli.queue import carried
+    from interlock.cli.queue.transfer import json_lines as carried
     from interlock.client.wire.records import Stored
 
     # A truncated or changed file is refused before the first put.

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.cli.connection import CA, JSON, ask
 from interlock.cli.flags import Flag
-from interlock.cli.hub_info import size
+from interlock.cli.hub.connection import CA, JSON, ask
+from interlock.cli.hub.info import size
 from interlock.cli.pub import BAD_INPUT, BROKEN
 from interlock.explanation import printable_json
 from interlock.hub import backup

@@ -1,0 +1,1 @@
+"""Subcommands that change a queue, or messages of it."""

@@ -1,0 +1,1 @@
+"""Subcommands that write a queue as lines of JSON, and read it again."""

@@ -1,0 +1,1 @@
+"""Subcommands that show a queue: its counts, its messages, why they wait."""
