@@ -16,10 +16,10 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client, connect
 from interlock.client.faces.queue import RemoteQueue
-from interlock.dashboard import roster, watcher
+from interlock.dashboard.polling import roster, watcher
+from interlock.dashboard.polling.watcher import Watcher
 from interlock.dashboard.service import Service
 from interlock.dashboard.settings import Settings
-from interlock.dashboard.watcher import Watcher
 from interlock.retry import Retry
 from tests.hub.servers import needs_hub, redis_server
 

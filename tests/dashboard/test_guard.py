@@ -13,9 +13,8 @@ import pytest
 
 import interlock
 from interlock import audit
-from interlock.dashboard.guard import POLICY, Guard
-from interlock.dashboard.refusal import Refusal
-from interlock.dashboard.sessions import (
+from interlock.dashboard.login.guard import POLICY, Guard
+from interlock.dashboard.login.sessions import (
     FAILURES,
     IDLE,
     INTERVAL,
@@ -26,6 +25,7 @@ from interlock.dashboard.sessions import (
     Sessions,
     network,
 )
+from interlock.dashboard.refusal import Refusal
 from interlock.dashboard.settings import Settings, is_loopback
 from interlock.hub import passwords
 from interlock.hub.client import Client as HubClient

@@ -20,8 +20,9 @@ import pytest
 import interlock
 from interlock.client.faces.client import Client
 from interlock.client.faces.queue import RemoteQueue
-from interlock.dashboard import live, track
-from interlock.dashboard.watcher import Watcher
+from interlock.dashboard.api import live
+from interlock.dashboard.polling import track
+from interlock.dashboard.polling.watcher import Watcher
 from tests.dashboard.conftest import Page, Serve
 from tests.hub.servers import free_port, redis_server
 

@@ -16,7 +16,7 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client, connect
 from interlock.client.faces.queue import RemoteQueue
-from interlock.dashboard import payload
+from interlock.dashboard.api import payload
 from interlock.worker.reports import announcing
 from tests.dashboard.conftest import AT_ONCE, Page, Serve
 from tests.dashboard.test_questions import call, die
@@ -288,7 +288,7 @@ def test_many_dead_letters_go_step_by_step(
     operator: Operator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from interlock.dashboard import operations
+    from interlock.dashboard.api import operations
 
     monkeypatch.setattr(operations, "BATCH", 7)
     for n in range(20):

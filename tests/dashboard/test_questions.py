@@ -292,14 +292,14 @@ def test_dead_letters_are_counted_by_their_errors(
     assert page.get(f"{where}/errors", error="17")["matched"] == 1
     assert page.post(f"{where}/discard", {"group": "no customer N"})["changed"] == 3
     assert page.get(f"{where}/errors")["matched"] == 2
-    monkeypatch.setattr("interlock.dashboard.messages.SCANNED", 0)
+    monkeypatch.setattr("interlock.dashboard.api.messages.SCANNED", 0)
     assert page.get(f"{where}/errors")["complete"] is False
 
 
 def test_an_answer_looks_at_a_bounded_number_of_messages(
     page: Page, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.dashboard import messages
+    from interlock.dashboard.api import messages
 
     for n in range(600):
         queue.put(b"x", keys=f"k{n}")
@@ -312,7 +312,7 @@ def test_an_answer_looks_at_a_bounded_number_of_messages(
 def test_a_key_in_front_is_found_at_once(
     page: Page, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.dashboard import messages
+    from interlock.dashboard.api import messages
 
     for n in range(600):
         queue.put(b"x", keys=f"k{n}")

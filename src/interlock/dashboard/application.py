@@ -14,12 +14,12 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 
 from interlock import audit
-from interlock.dashboard import inventory, messages, operations, queues, workers
-from interlock.dashboard.call import Call, Route, queue_name
-from interlock.dashboard.guard import HEADERS, MARK, Guard
-from interlock.dashboard.identity import Identities, Identity
-from interlock.dashboard.live import MOST, Stream
-from interlock.dashboard.pages import Pages
+from interlock.dashboard.api import inventory, messages, operations, queues, workers
+from interlock.dashboard.api.call import Call, Route, queue_name
+from interlock.dashboard.api.live import MOST, Stream
+from interlock.dashboard.api.pages import Pages
+from interlock.dashboard.login.guard import HEADERS, MARK, Guard
+from interlock.dashboard.login.identity import Identities, Identity
 from interlock.dashboard.paths import decoded, segments
 from interlock.dashboard.refusal import Refusal, is_stranger, of
 from interlock.dashboard.settings import Settings

@@ -37,7 +37,7 @@ def is_wanted(given: argparse.Namespace) -> bool:
 
 def requeue(operator: Operator, given: argparse.Namespace) -> int:
     """Requeue one dead letter with the edits, after old and new keys were confirmed."""
-    from interlock.dashboard import payload
+    from interlock.dashboard.api import payload
     from interlock.dashboard.refusal import Refusal
 
     (id,) = given.ids
@@ -79,7 +79,7 @@ def _keys(
     """Return the keys of the edited message and their source; or None and the reason."""
     from interlock.client.admin.task_keys import ask_workers
     from interlock.client.wire.records import NewKeys
-    from interlock.dashboard.payload import task_of
+    from interlock.dashboard.api.payload import task_of
 
     if _states(given):
         names = (given.new_key or (), given.new_shared or ())

@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from interlock.dashboard.access import Access
-from interlock.dashboard.frame import frame
-from interlock.dashboard.sessions import Session
+from interlock.dashboard.login.engine_access import Access
+from interlock.dashboard.login.sessions import Session
+from interlock.dashboard.polling.server_sent_event import frame
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -15,10 +15,10 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.connection.call import Engine
 from interlock.client.faces.client import Client
-from interlock.dashboard.access import Access
 from interlock.dashboard.facts import ask, facts
+from interlock.dashboard.login.engine_access import Access
+from interlock.dashboard.login.sessions import INTERVAL, Brake, Session, Sessions
 from interlock.dashboard.refusal import Refusal, is_stranger
-from interlock.dashboard.sessions import INTERVAL, Brake, Session, Sessions
 from interlock.dashboard.settings import Settings
 from interlock.errors import EngineUnavailable, InterlockError
 

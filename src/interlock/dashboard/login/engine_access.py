@@ -12,8 +12,8 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.queue_counts import QueueCounts
 from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client
+from interlock.dashboard.polling.watcher import Watcher
 from interlock.dashboard.refusal import Refusal
-from interlock.dashboard.watcher import Watcher
 
 P = ParamSpec("P")
 R = TypeVar("R")

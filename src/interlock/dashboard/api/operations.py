@@ -11,9 +11,9 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.task_keys import ask_workers
 from interlock.client.request import Argument
 from interlock.client.wire.records import NewKeys, Stored
-from interlock.dashboard import payload
-from interlock.dashboard.call import Call, Route
-from interlock.dashboard.messages import Keep, anchor, matching
+from interlock.dashboard.api import payload
+from interlock.dashboard.api.call import Call, Route
+from interlock.dashboard.api.messages import Keep, anchor, matching
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
 from interlock.runtime.limits import MAX_KEY_BYTES, MAX_KEYS_ON_REDIS

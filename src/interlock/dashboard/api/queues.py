@@ -8,7 +8,7 @@ from interlock import audit
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.queue_counts import QueueCounts
 from interlock.client.request import Argument, Refused
-from interlock.dashboard.call import Call, Route
+from interlock.dashboard.api.call import Call, Route
 from interlock.dashboard.facts import facts
 from interlock.dashboard.refusal import Refusal, is_stranger, of
 from interlock.errors import InterlockError

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from interlock.dashboard.directory import all_workers
-from interlock.dashboard.frame import frame
+from interlock.dashboard.polling.server_sent_event import frame
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.dashboard.access import Access
+    from interlock.dashboard.login.engine_access import Access
 
 _log = logging.getLogger("interlock.dashboard")
 

@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from interlock.dashboard.frame import frame
+from interlock.dashboard.polling.roster import Roster
+from interlock.dashboard.polling.server_sent_event import frame
+from interlock.dashboard.polling.track import Track
 from interlock.dashboard.refusal import of
-from interlock.dashboard.roster import Roster
-from interlock.dashboard.track import Track
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.dashboard.access import Access
+    from interlock.dashboard.login.engine_access import Access
 
 _log = logging.getLogger("interlock.dashboard")
 

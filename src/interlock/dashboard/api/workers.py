@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from interlock.client.admin.operator import Operator
-from interlock.dashboard.call import Call, Route
+from interlock.dashboard.api.call import Call, Route
 from interlock.dashboard.directory import all_workers, told
 from interlock.dashboard.paths import decoded
 from interlock.dashboard.refusal import Refusal

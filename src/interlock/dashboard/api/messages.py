@@ -11,8 +11,8 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.queue_counts import QueueCounts
 from interlock.client.wire.failures import error_group
 from interlock.client.wire.records import Stored
-from interlock.dashboard import payload
-from interlock.dashboard.call import Call, Route
+from interlock.dashboard.api import payload
+from interlock.dashboard.api.call import Call, Route
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
 from interlock.explanation import ExplainNode, Explanation, key_names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from interlock.dashboard.access import Access
+from interlock.dashboard.login.engine_access import Access
 from interlock.dashboard.paths import decoded
 from interlock.dashboard.refusal import Refusal
 from interlock.runtime.limits import MAX_NAME

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.app.timetable import timer
 from interlock.client.admin.operator import Operator
-from interlock.dashboard.call import Call, Route
+from interlock.dashboard.api.call import Call, Route
 from interlock.dashboard.facts import ask, facts, info
 from interlock.hub import introspection
 

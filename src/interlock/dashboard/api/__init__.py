@@ -1,0 +1,1 @@
+"""Answers of the dashboard's API, and the stream of live figures."""
