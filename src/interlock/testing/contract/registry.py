@@ -53,9 +53,9 @@ def cases() -> Iterator[Case]:
     if not __debug__:
         raise RuntimeError("cases() needs assertions; run without -O")
     package = importlib.import_module("interlock.testing.contract")
-    for module in pkgutil.iter_modules(package.__path__):
-        if _OF_CASES.fullmatch(module.name):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if _OF_CASES.fullmatch(module.name.rpartition(".")[2]):
+            importlib.import_module(module.name)
     yield from sorted(_registered.values(), key=lambda case: case.clause)
 
 

@@ -1,0 +1,1 @@
+"""Clauses on order, exclusion and choice: 1 to 7, 14 and 21."""
