@@ -10,13 +10,13 @@ import argparse
 from interlock.cli.queue.actions import (
     barrier,
     configure,
+    dead_letters,
     drop,
     gates,
     installation,
     purge,
     settlement,
 )
-from interlock.cli.queue.actions import dead_letters as dead
 from interlock.cli.queue.transfer import export, restore
 from interlock.cli.queue.views import check, contents, explanation, overview, roots, watch
 
@@ -29,7 +29,7 @@ GROUPS = (
     settlement,
     gates,
     configure,
-    dead,
+    dead_letters,
     barrier,
     purge,
     drop,

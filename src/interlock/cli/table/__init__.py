@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 
-from interlock.cli.table import admin as whole
-from interlock.cli.table import export, restore, rows, watch
+from interlock.cli.table import admin, export, restore, rows, watch
 
-GROUPS = (whole, rows, watch, export, restore)
+GROUPS = (admin, rows, watch, export, restore)
 """In the order of `--help`."""
 
 

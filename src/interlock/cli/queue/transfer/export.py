@@ -84,7 +84,7 @@ def drained(operator: Operator, given: argparse.Namespace) -> int:
 
 def write(operator: Operator, given: argparse.Namespace) -> int:
     """Write all messages that are not leased."""
-    from interlock.cli.queue.transfer import json_lines as carried
+    from interlock.cli.queue.transfer import json_lines
 
     queue = given.queue
     messages: list[Stored] = []
@@ -99,10 +99,10 @@ def write(operator: Operator, given: argparse.Namespace) -> int:
     counts = operator.stats(queue)
     # The pause of the queue itself means nothing: it was required.
     paused = operator.paused(queue) - {b""}
-    lines = [carried.head(queue, operator.options(queue), counts, paused, leased)]
-    lines += map(carried.letter_line, letters)
-    lines += map(carried.message_line, messages)
-    lines.append(carried.end(len(messages), len(letters)))
+    lines = [json_lines.head(queue, operator.options(queue), counts, paused, leased)]
+    lines += map(json_lines.letter_line, letters)
+    lines += map(json_lines.message_line, messages)
+    lines.append(json_lines.end(len(messages), len(letters)))
     for line in lines:
         sys.stdout.write(printable_json(line, ascii=escaped(), separators=(",", ":")) + "\n")
     sys.stdout.flush()

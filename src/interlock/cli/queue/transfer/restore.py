@@ -59,11 +59,11 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
-    from interlock.cli.queue.transfer import json_lines as carried
+    from interlock.cli.queue.transfer import json_lines
     from interlock.client.wire.records import Stored
 
     # A truncated or changed file is refused before the first put.
-    head, *rest = carried.read(file)
+    head, *rest = json_lines.read(file)
     assert isinstance(head, dict)
     items = [one for one in rest if isinstance(one, Stored)]
     if given.skip_dead:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag, positive
 from interlock.cli.queue import show
 from interlock.cli.queue.subcommand import count, declare, emit_all, failed, message_id, on_queue
-from interlock.cli.queue.views import not_found as gone
+from interlock.cli.queue.views import not_found
 from interlock.cli.tables import printable, table
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
             if message is not None:
                 found.append(message)
             else:
-                code = failed(gone.text(given.queue, id))
+                code = failed(not_found.text(given.queue, id))
     else:
         behind = _behind(operator, given)
 
@@ -108,7 +108,7 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
         emit_all(
             {
                 **record(message, node),
-                **(gone.record(message, given) if message.state == "dead" else {}),
+                **(not_found.record(message, given) if message.state == "dead" else {}),
             }
             for message, node in looked
         )
@@ -118,7 +118,7 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
         if len(given.ids) == 1:
             print("".join(f"    {line}\n" for line in attempts(message)), end="")
         if message.state == "dead":
-            print(f"    to put it again: {gone.again(message, given)}")
+            print(f"    to put it again: {not_found.again(message, given)}")
     if not looked and not given.ids:
         print("no such messages" if given.state or given.key else "no messages")
     return code
@@ -201,7 +201,7 @@ def attempts(message: Stored) -> Iterator[str]:
     """Yield the failed attempts, the newest first, each with its traceback."""
     for one in message.failures:
         if one.attempt is not None and one.time is not None:
-            yield f"attempt {one.attempt} failed {gone.when(one.time)}: {printable(one.line)}"
+            yield f"attempt {one.attempt} failed {not_found.when(one.time)}: {printable(one.line)}"
         for line in one.traceback.splitlines():
             yield f"  {printable(line)}"
 
@@ -210,7 +210,7 @@ def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
     """Yield the lines of a message for people."""
     state = (node.state if node else message.state).replace("_", " ")
     is_dead = message.state == "dead"
-    parts = [f"{message.id}  {gone.since(message) if is_dead else state}"]
+    parts = [f"{message.id}  {not_found.since(message) if is_dead else state}"]
     if message.attempt > 1 and not is_dead:
         parts.append(f"attempt {message.attempt}")
     if message.priority:

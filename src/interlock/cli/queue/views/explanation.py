@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue import show
 from interlock.cli.queue.subcommand import count, declare, emit, failed, on_queue
-from interlock.cli.queue.views import not_found as gone
+from interlock.cli.queue.views import not_found
 from interlock.cli.queue.views.task_names import Called
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _explain(operator: Operator, given: argparse.Namespace) -> int:
         elif "key" in one:
             code = failed(f"nothing on key {given.key!r} is waiting in {given.queue}")
         elif not _tell_dead(operator, one["id"], given):
-            code = failed(gone.text(given.queue, one["id"]))
+            code = failed(not_found.text(given.queue, one["id"]))
     return code
 
 
@@ -106,11 +106,11 @@ def _tell_dead(operator: Operator, id: int, given: argparse.Namespace) -> bool:
     if message is None or message.state != "dead":
         return False
     if given.json:
-        node = {"id": id, "state": "dead", **gone.record(message, given)}
+        node = {"id": id, "state": "dead", **not_found.record(message, given)}
         emit({"queue": given.queue, "truncated": False, "nodes": [node]})
     else:
-        print(f"message {id} is a {gone.since(message)}")
-        print("\n".join(f"   {line}" for line in gone.lines(message, given)))
+        print(f"message {id} is a {not_found.since(message)}")
+        print("\n".join(f"   {line}" for line in not_found.lines(message, given)))
     return True
 
 
