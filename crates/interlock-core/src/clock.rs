@@ -180,7 +180,7 @@ fn coarse_monotonic() -> Time {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::clock::*;
 
     #[test]
     fn a_coarse_reading_is_never_ahead_and_a_manual_clock_stands_still() {

@@ -135,7 +135,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::key::*;
     use crate::limits::MAX_KEY_BYTES;
 
     #[test]

@@ -127,7 +127,7 @@ impl Wake for Parker {
 
 #[cfg(all(target_os = "linux", not(shuttle)))]
 mod imp {
-    use super::Unparked;
+    use crate::sync::Unparked;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
@@ -190,7 +190,7 @@ mod imp {
 
 #[cfg(all(not(target_os = "linux"), not(shuttle)))]
 mod imp {
-    use super::Unparked;
+    use crate::sync::Unparked;
     use parking_lot::{Condvar, Mutex};
     use std::time::{Duration, Instant};
 
@@ -227,7 +227,7 @@ mod imp {
 
 #[cfg(shuttle)]
 mod imp {
-    use super::Unparked;
+    use crate::sync::Unparked;
     use shuttle::sync::{Condvar, Mutex};
     use std::time::Duration;
 

@@ -134,7 +134,7 @@ impl WallClock {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::wall_clock::*;
 
     const SECOND: Time = 1_000_000;
     const START: Time = 1_700_000_000 * SECOND;

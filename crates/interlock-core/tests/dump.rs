@@ -1,9 +1,9 @@
 //! A dump and its payloads, and bytes that are not a dump.
 
 use interlock_core::key::KeyRef;
+use interlock_core::queue::parts::watch::Watch;
 use interlock_core::queue::scheduler::{Put, Scheduler};
 use interlock_core::queue::types::{Kind, Options, RevokeThen};
-use interlock_core::queue::watch::Watch;
 
 /// One of everything: leased, waiting, held, delayed, backing off, dead, paused, behind a barrier.
 fn everything() -> Scheduler<String> {

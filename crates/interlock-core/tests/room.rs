@@ -6,11 +6,13 @@
 use std::task::Waker;
 
 use interlock_core::clock::Clock;
-use interlock_core::queue::room::{Load, Need, RoomLine, LONGEST, PASSES, PATIENCE, SHORTEST};
+use interlock_core::queue::parts::watch::Watch;
 use interlock_core::queue::scheduler::{Handle, NoRoom, Put};
 use interlock_core::queue::types::{Kind, Options, Time};
-use interlock_core::queue::waiters::{Wait, Want};
-use interlock_core::queue::watch::Watch;
+use interlock_core::queue::waiting::room::{
+    Load, Need, RoomLine, LONGEST, PASSES, PATIENCE, SHORTEST,
+};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look, Queue};
 
 const BOUND: u64 = 100;

@@ -2,8 +2,8 @@
 //!
 //! That whatever is written reads back as it was is held by `random_schedules`, on its schedules.
 
-use interlock_core::queue::trace::{Call, PutCall, Step};
-use interlock_core::queue::trace_text::Schedule;
+use interlock_core::queue::schedules::trace::{Call, PutCall, Step};
+use interlock_core::queue::schedules::trace_text::Schedule;
 use interlock_core::queue::types::{Options, Retry};
 
 fn error(text: &str) -> String {

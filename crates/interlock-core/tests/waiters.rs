@@ -10,10 +10,10 @@ use std::task::{Wake, Waker};
 
 use interlock_core::clock::Clock;
 use interlock_core::key::KeyRef;
+use interlock_core::queue::parts::watch::Watch;
 use interlock_core::queue::scheduler::{Grant, Put};
 use interlock_core::queue::types::{Kind, Options, RevokeThen, Time};
-use interlock_core::queue::waiters::{Wait, Want};
-use interlock_core::queue::watch::Watch;
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look, Queue};
 
 #[derive(Default)]

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use interlock_core::clock::Clock;
-use interlock_core::queue::lease::Failed;
-use interlock_core::queue::room::{LONGEST, PASSES, PATIENCE, SHORTEST};
+use interlock_core::queue::calls::lease::Failed;
+use interlock_core::queue::parts::watch::Watch;
 use interlock_core::queue::scheduler::{Handle, NoRoom, Put};
 use interlock_core::queue::types::{Kind, Options, Retry, Time};
-use interlock_core::queue::waiters::{Wait, Want};
-use interlock_core::queue::watch::Watch;
+use interlock_core::queue::waiting::room::{LONGEST, PASSES, PATIENCE, SHORTEST};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look, Queue};
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! The data that is read of a queue to carry it elsewhere, beside its messages.
 
-use interlock_core::queue::dead::Dead;
+use interlock_core::queue::parts::dead::Dead;
 
 use crate::args::{Args, Read, Reader};
 use crate::put::told::Given;

@@ -1,7 +1,7 @@
 //! A queue as bytes, with all that the wire keeps beside the scheduler: what it was declared as, the
 //! last reply of each consumer, results. Who waits is left out: a connection does not outlive a server.
 
-use interlock_core::queue::bytes::{number, option, string, Damaged, Reader};
+use interlock_core::queue::schedules::bytes::{number, option, string, Damaged, Reader};
 use interlock_core::queue::types::Then;
 
 use crate::args::{self, refuse, Args, Read};

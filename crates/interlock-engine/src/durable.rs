@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use hashbrown::HashMap;
-use interlock_core::queue::bytes::{string, Reader};
+use interlock_core::queue::schedules::bytes::{string, Reader};
 use interlock_core::queue::types::Time;
 use interlock_journal::snapshot::Made;
 use interlock_journal::storage::disk::Disk;

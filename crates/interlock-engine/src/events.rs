@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use interlock_core::queue::feed::Noted;
+use interlock_core::queue::parts::feed::Noted;
 use interlock_core::queue::types::Time;
 use parking_lot::Mutex;
 

@@ -1,6 +1,6 @@
 //! Leasing: what is handed out, and how it is told.
 
-use interlock_core::queue::batch::Most;
+use interlock_core::queue::calls::batch::Most;
 use interlock_core::queue::scheduler::{Grant, Scheduler};
 use interlock_core::queue::types::{Kind, Time};
 

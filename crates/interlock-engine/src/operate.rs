@@ -1,7 +1,7 @@
 //! The calls that carry no number: extending, declaring, and what an operator says.
 
 use interlock_core::key::KeyRef;
-use interlock_core::queue::batch::Told;
+use interlock_core::queue::calls::batch::Told;
 use interlock_core::queue::types::RevokeThen;
 
 use crate::args::{refuse, Args, Read, Reader, What};

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use hashbrown::HashSet;
 use interlock_core::key::KeyRef;
-use interlock_core::queue::room::Need;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::{RetryPart, Then};
+use interlock_core::queue::waiting::room::Need;
 
 use crate::args::{refuse, Args, Read, Reader, Refused, What};
 use crate::declare::OneOf;

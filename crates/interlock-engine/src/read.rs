@@ -2,8 +2,8 @@
 //! applies that, for nobody else may come to do it.
 
 use interlock_core::key::KeyRef;
-use interlock_core::queue::dead::Dead;
-use interlock_core::queue::read::Seen;
+use interlock_core::queue::calls::read::Seen;
+use interlock_core::queue::parts::dead::Dead;
 use interlock_core::queue::types::Time;
 
 use crate::args::{refuse, Args, Read, Reader};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
-use interlock_core::queue::bytes::{number, string, Damaged, Reader};
+use interlock_core::queue::schedules::bytes::{number, string, Damaged, Reader};
 use interlock_core::queue::types::Time;
 
 /// The way a message came to its end, but as a dead letter.

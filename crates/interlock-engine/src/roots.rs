@@ -1,7 +1,7 @@
 //! `il1_roots` and `il1_blocked`: what holds other messages up, and how many.
 
 use interlock_core::key::KeyRef;
-use interlock_core::queue::roots::{Behind, Root, RootKind};
+use interlock_core::queue::calls::roots::{Behind, Root, RootKind};
 use interlock_core::queue::types::Time;
 
 use crate::args::{refuse, Args, Read, Reader};

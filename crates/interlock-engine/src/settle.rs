@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Deref;
 
-use interlock_core::queue::lease::Failed;
+use interlock_core::queue::calls::lease::Failed;
 use interlock_core::queue::scheduler::Budget;
 
 use crate::args::{plain, refuse, Args, Read, Reader};

@@ -8,8 +8,8 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use interlock_core::queue::room::{Need, RoomLine};
 use interlock_core::queue::types::{Kind, Time};
+use interlock_core::queue::waiting::room::{Need, RoomLine};
 
 use crate::lease::Wanted;
 use crate::settle::Answer;

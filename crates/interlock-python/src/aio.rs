@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use interlock_core::queue::scheduler::{Grant, NoRoom, Placed};
 use interlock_core::queue::types::Time;
-use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
 use pyo3::exceptions::{PyStopIteration, PyTimeoutError, PyTypeError};
 use pyo3::ffi;

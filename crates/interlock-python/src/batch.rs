@@ -6,7 +6,7 @@ use std::task::Waker;
 use interlock_core::key::{Key, KeyRef};
 use interlock_core::queue::scheduler::{Placed, Put};
 use interlock_core::queue::types::Time;
-use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::Look;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

@@ -1,6 +1,6 @@
 //! A handler that would wait for itself gets `WouldDeadlock` (clause 25).
 
-use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;

@@ -1,6 +1,6 @@
 //! Says what the queue noted: outside the lock, in Python, where the loggers are.
 
-use interlock_core::queue::watch::Event;
+use interlock_core::queue::parts::watch::Event;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};

@@ -1,8 +1,8 @@
 //! Explanations and statistics, as plain tuples and dicts that the Python layer gives their classes.
 
-use interlock_core::queue::roots::{Root, Roots};
-use interlock_core::queue::trace::Runner;
-use interlock_core::queue::trace_text::Schedule;
+use interlock_core::queue::calls::roots::{Root, Roots};
+use interlock_core::queue::schedules::trace::Runner;
+use interlock_core::queue::schedules::trace_text::Schedule;
 use interlock_core::queue::types::{Blocker, Explained, Node, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

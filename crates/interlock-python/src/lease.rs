@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use interlock_core::key::Key;
-use interlock_core::queue::lease::{KeysOf, LeaseLost};
+use interlock_core::queue::calls::lease::{KeysOf, LeaseLost};
 use interlock_core::queue::scheduler::{Grant, Handle};
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::ffi;

@@ -2,7 +2,7 @@
 //! are handled by their payloads and settled whole, and then no lease is ever made.
 
 use interlock_core::key::Key;
-use interlock_core::queue::lease::{KeysOf, LeaseLost};
+use interlock_core::queue::calls::lease::{KeysOf, LeaseLost};
 use interlock_core::queue::scheduler::Grant;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::ffi;

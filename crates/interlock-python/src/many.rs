@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Grant;
-use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_core::key::KeyRef;
-use interlock_core::queue::read::Seen;
+use interlock_core::queue::calls::read::Seen;
 use interlock_core::queue::scheduler::Scheduler;
 use interlock_core::queue::Queue;
 use interlock_core::sync::RawLock;

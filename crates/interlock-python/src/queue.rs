@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use interlock_core::clock::Clock;
+use interlock_core::queue::parts::watch::{Limits, Watch};
 use interlock_core::queue::scheduler::{Grant, Placed};
 use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
-use interlock_core::queue::waiters::{Wait, Want};
-use interlock_core::queue::watch::{Limits, Watch};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{self as core, Ended};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use interlock_core::key::KeyRef;
-use interlock_core::queue::lease::Failed;
-use interlock_core::queue::roots::Behind;
+use interlock_core::queue::calls::lease::Failed;
+use interlock_core::queue::calls::roots::Behind;
 use interlock_core::queue::types::{RevokeThen, State};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -342,7 +342,7 @@ impl Queue {
         for message in &cancelled {
             future::settled_without_result(message.payload.bind(py))?;
         }
-        let message = |c: interlock_core::queue::operate::Cancelled<Py<PyAny>>| {
+        let message = |c: interlock_core::queue::calls::operate::Cancelled<Py<PyAny>>| {
             let names = |shared: bool| {
                 let keys = c.keys.iter().filter(move |(_, s)| *s == shared);
                 frozen(py, keys.map(|(key, _)| key.as_bytes().to_vec()))

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use interlock_core::queue::types::Time;
-use interlock_core::queue::waiters::Wait;
+use interlock_core::queue::waiting::waiters::Wait;
 use interlock_core::queue::{Ended, Look};
 use interlock_core::sync::{Parker, Unparked};
 use pyo3::prelude::*;

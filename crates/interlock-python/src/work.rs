@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use interlock_core::queue::lease::{Failed, LeaseLost};
+use interlock_core::queue::calls::lease::{Failed, LeaseLost};
 use interlock_core::queue::scheduler::{Grant, Handle};
 use interlock_core::queue::types::{Kind, Then, Time};
-use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};

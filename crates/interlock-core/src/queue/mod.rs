@@ -14,50 +14,12 @@
 //! queue.ack(grant.handle).unwrap();
 //! ```
 
-mod barrier;
-pub mod batch;
-mod batches;
-pub mod bytes;
-pub mod carry;
-mod chain;
-mod close;
-mod counts;
-pub mod dead;
-mod dedup;
-mod delays;
-mod due;
-pub mod dump;
-mod engine;
-mod explain;
-pub mod feed;
-mod footprint;
-mod grant;
-mod index;
-mod lane;
-pub mod lease;
-mod leases;
-mod look_up;
-mod many;
-mod message;
-mod numbers;
-pub mod operate;
-mod pauses;
-pub mod read;
-mod ready;
-pub mod record;
-mod records;
-pub mod restore;
-pub mod room;
-pub mod roots;
+pub mod calls;
+pub mod parts;
 pub mod scheduler;
-mod settle;
-mod slab;
-mod timers;
-pub mod trace;
-pub mod trace_text;
+pub mod schedules;
 pub mod types;
-pub mod waiters;
-pub mod watch;
+pub mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -65,11 +27,11 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::sync::{give_memory_back, Mutex, Parker, RawLock, ThreadLock};
-use lease::{Failed, KeysOf, LeaseLost};
+use calls::lease::{Failed, KeysOf, LeaseLost};
+use parts::watch::{Event, Watch};
 use scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use types::{Kind, Options, Time};
-use waiters::{Wait, Waiters, Want};
-use watch::{Event, Watch};
+use waiting::waiters::{Wait, Waiters, Want};
 
 /// A queue that threads and tasks share; its lock `L` may cost nothing where callers come one at a time.
 pub struct Queue<P, L: RawLock = ThreadLock> {
@@ -443,7 +405,7 @@ impl<P, L: RawLock> Queue<P, L> {
     /// the retry policy's backoff; or it is given up.
     ///
     /// ```
-    /// # use interlock_core::queue::{lease::Failed, scheduler::Put, types::Options, Queue};
+    /// # use interlock_core::queue::{calls::lease::Failed, scheduler::Put, types::Options, Queue};
     /// # let queue = Queue::new(Options::default());
     /// queue.put(&Put::default(), "mail").unwrap();
     /// let (grant, _) = queue.get(|_, _| ()).unwrap();
@@ -487,7 +449,7 @@ impl<P, L: RawLock> Queue<P, L> {
     ///
     /// ```
     /// # use interlock_core::clock::Clock;
-    /// # use interlock_core::queue::{scheduler::Put, types::Options, watch::Watch, Queue};
+    /// # use interlock_core::queue::{scheduler::Put, types::Options, parts::watch::Watch, Queue};
     /// let queue = Queue::with(Options::default(), Watch::off(), Clock::manual(0));
     /// queue.put(&Put { delay: 60_000_000, ..Put::default() }, "in a minute").unwrap();
     /// queue.clock().advance(60_000_000);

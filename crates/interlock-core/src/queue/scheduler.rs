@@ -8,7 +8,7 @@
 //! use interlock_core::key::KeyRef;
 //! use interlock_core::queue::scheduler::{Put, Scheduler};
 //! use interlock_core::queue::types::{Kind, Options};
-//! use interlock_core::queue::watch::Watch;
+//! use interlock_core::queue::parts::watch::Watch;
 //!
 //! let mut scheduler = Scheduler::new(Options::default(), Watch::off());
 //! let (now, keys) = (1_000, [KeyRef::new(b"account:1")]);
@@ -22,60 +22,30 @@
 //! assert!(scheduler.lease(now, Kind::Any, 0).is_some());
 //! ```
 //!
-//! It is made of structs that own what is theirs; their fields are private to their files:
-//!
-//! | file | what it owns |
-//! |---|---|
-//! | `records`, `message` | the unsettled messages |
-//! | `leases`, `batches` | the leases that stand |
-//! | `lane`, `barrier` | which message is in front of which |
-//! | `ready`, `pauses` | what can be handed out, and what is set aside |
-//! | `delays`, `timers` | what waits for its time |
-//! | `numbers` | ids and sequences, and their times |
-//! | `counts` | what happened, and how much there is |
-//! | `dedup`, `dead` | what is remembered |
-//!
-//! The calls are made of all of these together:
-//!
-//! | file | calls |
-//! |---|---|
-//! | `scheduler` | put |
-//! | `grant` | handing out |
-//! | `settle` | settlement, and what it readies |
-//! | `batch`, `engine`, `read` | leases of many messages, and what else an engine of several processes asks |
-//! | `lease` | what a consumer says of a lease: ack, nack, reject, release, extend |
-//! | `operate` | what an operator says: cancel, revoke, retry, skip, bury, requeue, pause |
-//! | `due` | what falls due |
-//! | `carry` | what is given of another queue that it replaces |
-//! | `footprint` | what it takes, and how an empty one takes little |
-//! | `look_up` | what can be asked without a change |
-//! | `dump`, `restore` | the whole of it as bytes, and back |
-//! | `chain` | whether one message waits for another |
-//! | `feed` | what happens, for who watches |
-//! | `explain`, `watch` | why a message waits, and when to say so unasked |
-//! | `roots` | what holds others up, and how many |
+//! Its [`parts`](super::parts) own the state; the [`calls`](super::calls) each use several of them. This file
+//! has the struct of all parts, and put.
 
 use crate::key::KeyRef;
-use crate::queue::barrier::Barriers;
-use crate::queue::counts::{Counts, Happened};
-use crate::queue::dead::DeadLetters;
-use crate::queue::dedup::Dedup;
-use crate::queue::delays::Delays;
-use crate::queue::engine::EngineSide;
-use crate::queue::feed::{Change, Feed};
-use crate::queue::lane::Lanes;
-use crate::queue::leases::Leases;
-use crate::queue::message::{Message, BARRIER, KEYED, QUIET};
-use crate::queue::numbers::Numbers;
-use crate::queue::pauses::Pauses;
-use crate::queue::ready::{Ready, Ticket};
-use crate::queue::record::Recorder;
-use crate::queue::records::Records;
-use crate::queue::timers::Timers;
-use crate::queue::trace::{Call, PutCall};
-use crate::queue::trace_text::Schedule;
+use crate::queue::calls::engine::EngineSide;
+use crate::queue::parts::barrier::Barriers;
+use crate::queue::parts::counts::{Counts, Happened};
+use crate::queue::parts::dead::DeadLetters;
+use crate::queue::parts::dedup::Dedup;
+use crate::queue::parts::delays::Delays;
+use crate::queue::parts::feed::{Change, Feed};
+use crate::queue::parts::lane::Lanes;
+use crate::queue::parts::leases::Leases;
+use crate::queue::parts::numbers::Numbers;
+use crate::queue::parts::pauses::Pauses;
+use crate::queue::parts::ready::{Ready, Ticket};
+use crate::queue::parts::records::Records;
+use crate::queue::parts::timers::Timers;
+use crate::queue::parts::watch::Watch;
+use crate::queue::schedules::record::Recorder;
+use crate::queue::schedules::trace::{Call, PutCall};
+use crate::queue::schedules::trace_text::Schedule;
+use crate::queue::types::message::{Message, BARRIER, KEYED, QUIET};
 use crate::queue::types::{Options, RetryPart, Stats, Time};
-use crate::queue::watch::Watch;
 
 /// Most successors readied by one call, and most things due applied by one (clauses 20, 21).
 pub const CALL_LIMIT: u32 = 1000;

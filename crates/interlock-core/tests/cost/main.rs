@@ -15,9 +15,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use interlock_core::key::KeyRef;
+use interlock_core::queue::parts::watch::Watch;
 use interlock_core::queue::scheduler::{Grant, Put, Scheduler};
 use interlock_core::queue::types::{Kind, Options, Retry, Time};
-use interlock_core::queue::watch::Watch;
 
 mod memory;
 mod questions;

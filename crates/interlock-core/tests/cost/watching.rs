@@ -1,6 +1,6 @@
 //! Messages that waited too long are found as fast as they are put, and said once a second.
 
-use interlock_core::queue::watch::{Event, Limits};
+use interlock_core::queue::parts::watch::{Event, Limits};
 
 use super::*;
 

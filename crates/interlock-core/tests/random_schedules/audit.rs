@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use interlock_core::queue::trace::{Answer, Call, PutCall, Step};
+use interlock_core::queue::schedules::trace::{Answer, Call, PutCall, Step};
 use interlock_core::queue::types::{Options, RevokeThen, Time};
 
 pub struct Audit {

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use interlock_core::queue::trace::{Answer, Call, PutCall, Step};
+use interlock_core::queue::schedules::trace::{Answer, Call, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options};
 
 use crate::audit::Audit;

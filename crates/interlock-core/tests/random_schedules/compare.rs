@@ -8,7 +8,7 @@
 //!    of puts in steps of 100 µs.
 //! 3. nothing else.
 
-use interlock_core::queue::trace::{Answer, Step};
+use interlock_core::queue::schedules::trace::{Answer, Step};
 use interlock_core::queue::types::Explained;
 
 use crate::model::Model;

@@ -1,7 +1,7 @@
 //! Schedules that chance would not find: many at once, many times over, numbers at their end.
 
-use interlock_core::queue::trace::{Answer, Call, PutCall, Runner, Step};
-use interlock_core::queue::trace_text::Schedule;
+use interlock_core::queue::schedules::trace::{Answer, Call, PutCall, Runner, Step};
+use interlock_core::queue::schedules::trace_text::Schedule;
 use interlock_core::queue::types::{Kind, Options, Retry, Time};
 
 use crate::audit::Audit;

@@ -1,6 +1,6 @@
 //! The model's answers to "why" (clause 17): one message, or a key.
 
-use interlock_core::queue::trace::Call;
+use interlock_core::queue::schedules::trace::Call;
 use interlock_core::queue::types::{Blocker, Explained, Hot, Node, State};
 
 use crate::model::{Hold, Message, Model, Phase};

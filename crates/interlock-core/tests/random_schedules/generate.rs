@@ -6,7 +6,7 @@
 //! calls: it fills up, works off, fails, stands still.
 
 use fastrand::Rng;
-use interlock_core::queue::trace::{Answer, Call};
+use interlock_core::queue::schedules::trace::{Answer, Call};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
 
 use crate::mix::{choose, options, Mix};

@@ -23,7 +23,7 @@ use std::env;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use interlock_core::queue::trace::Runner;
+use interlock_core::queue::schedules::trace::Runner;
 
 use crate::schedule::{Mismatch, Plan};
 use crate::tally::Tally;

@@ -1,7 +1,7 @@
 //! The shape of one schedule's queue and its puts. Numbers are small, so that things meet.
 
 use fastrand::Rng;
-use interlock_core::queue::trace::PutCall;
+use interlock_core::queue::schedules::trace::PutCall;
 use interlock_core::queue::types::{Options, Retry, Then};
 
 /// The shape of one schedule's puts, in per cent.

@@ -5,7 +5,7 @@
 //! a message is ready is asked by looking at every message before it. Each clause's number stands
 //! beside the lines that hold it.
 
-use interlock_core::queue::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
+use interlock_core::queue::schedules::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};
 
 /// Most that falls due in one call (clause 20).

@@ -1,6 +1,6 @@
 //! The model's operators: cancel, revoke, what is held, dead letters, pauses.
 
-use interlock_core::queue::trace::Answer;
+use interlock_core::queue::schedules::trace::Answer;
 use interlock_core::queue::types::RevokeThen;
 
 use crate::model::{leased, Model, Phase};

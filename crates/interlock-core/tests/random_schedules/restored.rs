@@ -2,8 +2,8 @@
 //! both as the model does.
 
 use fastrand::Rng;
-use interlock_core::queue::trace::{Answer, Runner, Step};
-use interlock_core::queue::trace_text::Schedule;
+use interlock_core::queue::schedules::trace::{Answer, Runner, Step};
+use interlock_core::queue::schedules::trace_text::Schedule;
 use interlock_core::queue::types::Options;
 
 use crate::generate::run_one;

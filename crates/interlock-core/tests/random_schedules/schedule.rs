@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use interlock_core::queue::trace::{Answer, Call, Runner, Step};
-use interlock_core::queue::trace_text::Schedule;
+use interlock_core::queue::schedules::trace::{Answer, Call, Runner, Step};
+use interlock_core::queue::schedules::trace_text::Schedule;
 use interlock_core::queue::types::{Options, Time};
 
 use crate::audit::Audit;

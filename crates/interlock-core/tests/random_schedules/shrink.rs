@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use interlock_core::queue::trace::{Call, PutCall};
+use interlock_core::queue::schedules::trace::{Call, PutCall};
 use interlock_core::queue::types::{Kind, Options};
 
 use crate::schedule::{Mismatch, Plan, Subject};

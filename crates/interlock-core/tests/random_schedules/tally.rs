@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_core::queue::trace::{Answer, Call};
+use interlock_core::queue::schedules::trace::{Answer, Call};
 use interlock_core::queue::types::{Explained, RevokeThen, State};
 
 /// The number of times that each situation came.

@@ -27,10 +27,10 @@ use std::task::Waker;
 
 use interlock_core::clock::Clock;
 use interlock_core::key::KeyRef;
+use interlock_core::queue::parts::watch::Watch;
 use interlock_core::queue::scheduler::{Grant, Put};
 use interlock_core::queue::types::{Kind, Options, Retry, Time};
-use interlock_core::queue::waiters::{Wait, Want};
-use interlock_core::queue::watch::Watch;
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
 use interlock_core::sync::Parker;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use fastrand::Rng;
 use interlock_core::key::KeyRef;
-use interlock_core::queue::lease::{Failed, LeaseLost};
+use interlock_core::queue::calls::lease::{Failed, LeaseLost};
 use interlock_core::queue::scheduler::{Grant, Put};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
-use interlock_core::queue::waiters::{Wait, Want};
+use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{Ended, Look};
 use interlock_core::sync::Parker;
 

@@ -1,6 +1,6 @@
 //! Consumers as bytes: each keeps its number, for leases name it.
 
-use interlock_core::queue::bytes::{number, string, Damaged, Reader};
+use interlock_core::queue::schedules::bytes::{number, string, Damaged, Reader};
 
 use crate::consumers::{Consumer, Consumers, Kept, Short, NONE};
 use crate::dump::{read_with_room, string_with_room};

@@ -1,6 +1,6 @@
 //! `il1_restore`: messages of another queue, with the attempts they had, and its dead letters.
 
-use interlock_core::queue::carry::Stands;
+use interlock_core::queue::calls::carry::Stands;
 use interlock_core::queue::types::{State, Time};
 
 use super::*;

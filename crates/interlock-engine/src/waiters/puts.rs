@@ -1,7 +1,7 @@
 //! Puts that wait for room, tried again in their turn (clause 11).
 
-use interlock_core::queue::room::{Load, Need};
 use interlock_core::queue::scheduler::NoRoom;
+use interlock_core::queue::waiting::room::{Load, Need};
 
 use super::serve::{answer, answer_error};
 use super::{Waiter, WaitingPut, Want};

@@ -1,0 +1,431 @@
+//! Granting, extending and ending leases of many messages, as they are given across processes (clause 8).
+//! A heartbeat is then one write, however many messages are out.
+//!
+//! Each message keeps a lease of its own, which names its batch, so that the calls on a lease
+//! (`ack`, `revoke`, `explain`) need not know about batches.
+
+pub use crate::queue::parts::batches::Told;
+use crate::queue::parts::counts::Happened;
+use crate::queue::parts::feed::Change;
+use crate::queue::parts::leases::Lease;
+use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler, CALL_LIMIT};
+use crate::queue::types::message::KEYED;
+use crate::queue::types::{Kind, State, Time};
+
+/// The most that one call may be handed.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub messages: usize,
+    /// Keys of all its messages together; the first may have more.
+    pub keys: usize,
+    /// Weight of all payloads together: the message that reaches it is the last.
+    pub bytes: u64,
+}
+
+impl Most {
+    /// Limits the number of messages, whatever their size.
+    pub fn messages(messages: usize) -> Self {
+        Most { messages, keys: usize::MAX, bytes: u64::MAX }
+    }
+}
+
+/// The keys and bytes that a call for many messages may still take, and the tickets that it may
+/// still set aside (clause 21).
+struct Room {
+    keys: usize,
+    bytes: u64,
+    /// Keys of what was taken.
+    taken: usize,
+    parks: u32,
+}
+
+/// The answer to a call for many messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    pub token: u64,
+    pub deadline: Time,
+    /// Keys of all its messages together.
+    pub keys: usize,
+    /// Their bytes ended it.
+    pub is_cut: bool,
+}
+
+impl<P> Scheduler<P> {
+    /// Hands out ready messages for `length` µs, under one token, and appends them to `grants`.
+    pub fn lease_batch(
+        &mut self,
+        kind: Kind,
+        most: Most,
+        length: u64,
+        consumer: u64,
+        grants: &mut Vec<Grant>,
+    ) -> Option<Handed> {
+        let from = grants.len();
+        let Most { messages: limit, keys, bytes } = most;
+        let mut left = Room { keys, bytes, taken: 0, parks: CALL_LIMIT };
+        let mut at = self.pick(kind, &mut left, true)?;
+        let token = self.leases.draw_token(self.now);
+        let deadline = self.now.saturating_add(length);
+        let alone = self.records.suspect(at) > 0;
+        let told = if alone { Told::Nothing } else { Told::Assumed };
+        let batch = self.leases.begin_batch(token, deadline, told);
+        loop {
+            let lease = (token, deadline);
+            let place = self.leases.insert_in_batch(batch, lease, at, consumer, self.now);
+            self.records.set_leased(at, place);
+            self.note_lease(at, token, consumer);
+            let id = self.records[at].id;
+            let attempt = self.records.attempt(at);
+            grants.push(Grant { handle: Handle { place, token }, id, attempt, message: at });
+            let payload = self.records[at].payload.as_ref();
+            let weight = payload.and_then(|payload| self.engine.weight(payload)).unwrap_or(0);
+            left.bytes = left.bytes.saturating_sub(weight);
+            if grants.len() - from == limit || left.bytes == 0 || alone {
+                break;
+            }
+            let Some(next) = self.pick(kind, &mut left, false) else { break };
+            at = next;
+        }
+        let members: Box<[u32]> = grants[from..].iter().map(|grant| grant.handle.place).collect();
+        self.counts.leased(members.len() as u64);
+        self.leases.fill_batch(batch, members);
+        Some(Handed { token, deadline, keys: left.taken, is_cut: left.bytes == 0 })
+    }
+
+    /// Takes the first ready message out, if there is room for its keys or it is the first of its
+    /// call. Paused messages are set aside, up to a call's limit: then `ready` still counts them.
+    fn pick(&mut self, kind: Kind, room: &mut Room, first: bool) -> Option<u32> {
+        if self.pauses.of_queue() {
+            return None;
+        }
+        loop {
+            let ticket = self.choose(kind)?;
+            let message = &self.records[ticket.message];
+            let (keyed, edges) = (message.flags & KEYED != 0, message.first_edge);
+            let paused = match self.lanes.paused() {
+                0 => None,
+                _ => self.lanes.paused_lane(edges),
+            };
+            if paused.is_none() {
+                if !first && self.records.suspect(ticket.message) > 0 {
+                    return None;
+                }
+                let count = self.lanes.edges_of(edges).count();
+                if count > room.keys && !first {
+                    return None;
+                }
+                room.keys = room.keys.saturating_sub(count);
+                room.taken += count;
+            }
+            if paused.is_some() {
+                if room.parks == 0 {
+                    return None;
+                }
+                room.parks -= 1;
+            }
+            self.ready.pop(keyed, ticket);
+            match paused {
+                Some(lane) => self.park(ticket, lane),
+                None => return Some(ticket.message),
+            }
+        }
+    }
+
+    /// Returns the handle with which this token may settle this message, unless the deadline is
+    /// reached: then the lease is over, even if what falls due has not come to it yet.
+    #[inline]
+    pub fn held(&self, token: u64, id: u64) -> Option<Handle> {
+        self.held_at(token, id).map(|(_, place)| Handle { place, token })
+    }
+
+    /// Returns the grant that this token was given for this message, for a repeated reply; `None`:
+    /// it is no longer leased.
+    pub fn granted_again(&self, token: u64, id: u64) -> Option<Grant> {
+        let (at, place) = self.held_at(token, id)?;
+        let handle = Handle { place, token };
+        Some(Grant { handle, id, attempt: self.records.attempt(at), message: at })
+    }
+
+    /// As `held`: the places of the message and of its lease.
+    #[inline]
+    fn held_at(&self, token: u64, id: u64) -> Option<(u32, u32)> {
+        let at = self.records.find(id)?;
+        let message = &self.records[at];
+        if message.state != Some(State::Leased) {
+            return None;
+        }
+        let place = message.hold;
+        self.leases.standing(Handle { place, token }, self.now).map(|_| (at, place))
+    }
+
+    /// Acknowledges what this token holds of this message, as one step of a call; `None`: nothing. Gives
+    /// back the payload.
+    #[inline]
+    pub fn ack_held(&mut self, token: u64, id: u64, budget: &mut Budget) -> Option<Option<P>> {
+        let (at, place) = self.held_at(token, id)?;
+        self.leases.end(place);
+        self.counts.note(Happened::Acked);
+        self.note(Change::Ack, at, token);
+        Some(self.settle(at, budget))
+    }
+
+    /// Returns whether a message is handed out alone: a lease of it ran out while its handler may have run.
+    pub fn is_alone(&self, grant: &Grant) -> bool {
+        self.records.suspect(grant.message) > 0
+    }
+
+    /// A new deadline, `length` µs from now, for all that a token still holds; `None`: it holds nothing.
+    pub fn extend_batch(&mut self, token: u64, length: u64, told: Told) -> Option<Time> {
+        let deadline = self.now.saturating_add(length);
+        self.leases.extend_batch(token, deadline, told, self.now)?;
+        Some(deadline)
+    }
+
+    /// Ends what has run out, at most `limit` leases, by deadline and then by id. Returns how many more
+    /// things this call may apply.
+    pub(in crate::queue) fn expire_batches(&mut self, limit: u32, budget: &mut Budget) -> u32 {
+        let mut left = limit;
+        while left > 0 {
+            let Some(expired) = self.leases.expired_in_batches(self.now) else { break };
+            let named = |(at, lease): (u32, &Lease)| (self.records[lease.message].id, at);
+            let mut out: Vec<(u64, u32)> = expired.into_iter().map(named).collect();
+            out.sort_unstable();
+            for (_, place) in out.into_iter().take(left as usize) {
+                left -= 1;
+                let told = self.leases.told(place);
+                let lease = self.leases.end(place);
+                self.ran_out(&lease, told, budget);
+            }
+        }
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::key::KeyRef;
+    use crate::queue::calls::batch::*;
+    use crate::queue::calls::lease::Failed;
+    use crate::queue::scheduler::Put;
+    use crate::queue::types::{Options, Retry, RetryPart, Then};
+
+    const START: Time = 1_000_000_000_000_000;
+
+    fn queue(retry: Retry) -> Scheduler<u64> {
+        Scheduler::by_time(Options { retry, ..Options::default() }, |bytes| *bytes)
+    }
+
+    fn put(s: &mut Scheduler<u64>, now: Time, put: &Put<'_>) -> u64 {
+        s.start(now);
+        s.enter(put, Some(3))
+    }
+
+    fn lease(s: &mut Scheduler<u64>, now: Time, limit: usize, length: u64) -> (Handed, Vec<u64>) {
+        s.start(now);
+        let mut grants = Vec::new();
+        let handed =
+            s.lease_batch(Kind::Any, Most::messages(limit), length, 1, &mut grants).unwrap();
+        (handed, grants.iter().map(|grant| grant.id).collect())
+    }
+
+    #[test]
+    fn numbers_are_times_where_time_is_ahead_and_the_bytes_are_the_payloads() {
+        let mut s = queue(Retry::default());
+        let ids = [(0, 0), (0, 1), (5, 5), (4, 6), (5, 7)];
+        for (now, id) in ids {
+            assert_eq!(put(&mut s, START + now, &Put::default()), START + id);
+        }
+        assert_eq!(s.bytes(), 15);
+        let (first, _) = lease(&mut s, START + 5, 1, 50);
+        let (second, handed) = lease(&mut s, START + 5, 2, 50);
+        assert_eq!((first.token, second.token, handed.len()), (START + 5, START + 6, 2));
+        let delayed = put(&mut s, START + 6, &Put { delay: 3, ..Put::default() });
+        s.start(START + 9);
+        assert_eq!((delayed, s.seen(delayed).unwrap().sequence), (START + 8, START + 9));
+    }
+
+    #[test]
+    fn a_lease_holds_what_is_out_until_its_deadline_and_an_extension_is_for_all_of_it() {
+        let mut s = queue(Retry::default());
+        for _ in 0..3 {
+            put(&mut s, START, &Put::default());
+        }
+        let (lease, ids) = lease(&mut s, START, 3, 50);
+        let held = |s: &Scheduler<u64>, n: usize| s.held(lease.token, ids[n]).is_some();
+        assert!(held(&s, 0) && s.held(lease.token + 1, ids[0]).is_none());
+        let mut budget = Budget::ONE_CALL;
+        assert_eq!(s.ack_held(lease.token, ids[0], &mut budget), Some(Some(3)));
+        assert_eq!(s.ack_held(lease.token, ids[0], &mut budget), None);
+        assert!(!held(&s, 0) && held(&s, 1));
+        s.start(START + 49);
+        assert_eq!(s.extend_batch(lease.token, 10, Told::Begun), Some(START + 59));
+        // Not yet applied, as where more is due than one call may apply.
+        s.pass(START + 58);
+        assert!(held(&s, 1));
+        s.pass(START + 59);
+        assert!(!held(&s, 1), "it is over at its deadline");
+        assert_eq!(s.extend_batch(lease.token, 10, Told::Begun), None);
+        s.start(START + 59);
+        assert_eq!(
+            (s.counts().leases_expired, s.counts().leased, s.next_due().is_some()),
+            (2, 0, false)
+        );
+    }
+
+    #[test]
+    fn what_runs_out_together_comes_back_by_id_a_thousand_at_a_call() {
+        let mut s = queue(Retry { attempts: Some(1), ..Retry::default() });
+        let (low, plain) = (Put { priority: -1, ..Put::default() }, Put::default());
+        let many = CALL_LIMIT as u64 + 200;
+        for n in 0..many {
+            put(&mut s, START, if n % 3 == 0 { &low } else { &plain });
+        }
+        // By priority: two leases whose ids lie between each other's.
+        lease(&mut s, START, many as usize / 2, 50);
+        lease(&mut s, START, many as usize, 50);
+        s.feed(true);
+        s.start(START + 50);
+        let ended: Vec<u64> = s.noted().map(|one| one.id).collect();
+        assert_eq!(ended, (START..START + u64::from(CALL_LIMIT)).collect::<Vec<_>>());
+        assert_eq!(s.next_due(), Some(START + 50), "the rest is for the next call");
+        s.start(START + 50);
+        assert_eq!((s.counts().leases_expired, s.counts().leased), (many, 0));
+    }
+
+    #[test]
+    fn what_ran_out_is_handed_out_alone_and_charged_only_once_it_began_so() {
+        let mut s = queue(Retry { attempts: Some(9), first: 0, ..Retry::default() });
+        for _ in 0..3 {
+            put(&mut s, START, &Put::default());
+        }
+        let (_, all) = lease(&mut s, START, 3, 10);
+        let attempt = |s: &Scheduler<u64>| s.seen(all[0]).unwrap().attempt;
+        let mut now = START;
+        let mut token = 0;
+        // As often as it may a holder dies of another message before it says anything.
+        let said = [
+            (Told::Nothing, 1),
+            (Told::Nothing, 1),
+            (Told::Waiting, 1),
+            (Told::Nothing, 1),
+            (Told::Begun, 2),
+            (Told::Nothing, 2),
+            (Told::Nothing, 2),
+            (Told::Nothing, 3),
+            (Told::Nothing, 4),
+            (Told::Begun, 5),
+        ];
+        for (told, charged) in said {
+            now += 10;
+            let (alone, first) = lease(&mut s, now, 3, 10);
+            assert_eq!(first, all[..1], "the next one is to be alone");
+            token = alone.token;
+            if told != Told::Nothing {
+                assert!(s.extend_batch(token, 10, told).is_some());
+            }
+            if told == Told::Begun {
+                // On another connection, and late.
+                assert!(s.extend_batch(token, 10, Told::Waiting).is_some());
+            }
+            s.start(now + 10);
+            assert_eq!(attempt(&s), charged);
+        }
+        // Its consumer lives after all.
+        s.clear_suspect(token, all[0]);
+        let (alone, _) = lease(&mut s, now + 10, 3, 10);
+        s.extend_batch(alone.token, 10, Told::Begun);
+        s.start(now + 20);
+        assert_eq!(attempt(&s), 5);
+    }
+
+    #[test]
+    fn a_lease_hands_out_fewer_messages_than_asked_where_they_have_many_keys() {
+        let mut s = queue(Retry::default());
+        let names: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+        let keys: Vec<KeyRef<'_>> = names.iter().map(|name| KeyRef::new(name.as_bytes())).collect();
+        for part in [&keys[..4], &keys[4..6], &keys[6..]] {
+            put(&mut s, START, &Put { keys: part, ..Put::default() });
+        }
+        let mut grants = Vec::new();
+        let most = Most { keys: 6, ..Most::messages(9) };
+        s.lease_batch(Kind::Any, most, 50, 1, &mut grants);
+        assert_eq!(grants.len(), 2);
+        s.lease_batch(Kind::Any, Most { keys: 2, ..most }, 50, 1, &mut grants);
+        assert_eq!(grants.len(), 3, "the first is handed out however many it has");
+    }
+
+    #[test]
+    fn the_message_that_reaches_the_bytes_of_a_lease_is_its_last() {
+        let mut s = queue(Retry::default());
+        for weight in [4, 5, 1, 0, 9, 10, 30, 2] {
+            s.start(START);
+            s.enter(&Put { size: weight, ..Put::default() }, Some(weight));
+        }
+        let mut leased = || {
+            let mut grants = Vec::new();
+            let most = Most { bytes: 10, ..Most::messages(9) };
+            s.lease_batch(Kind::Any, most, 50, 1, &mut grants);
+            grants.len()
+        };
+        assert_eq!([leased(), leased(), leased(), leased(), leased()], [3, 3, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_message_fails_by_its_own_policy_and_the_rest_of_the_queues() {
+        let plain = Retry { jitter: false, first: 10, longest: 35, ..Retry::default() };
+        let mut s = queue(plain.clone());
+        let own = RetryPart { first: Some(7), factor: Some(1.5), ..RetryPart::default() };
+        let bounded = RetryPart { attempts: Some(Some(1)), then: Some(Then::Hold), ..own.clone() };
+        for retry in [None, Some(&own), Some(&bounded)] {
+            put(&mut s, START, &Put { retry, ..Put::default() });
+        }
+        let (leased, ids) = lease(&mut s, START, 3, 50);
+        let mut fail = |n: usize| {
+            let mut budget = Budget::ONE_CALL;
+            s.nack_within(s.held(leased.token, ids[n]).unwrap(), None, "broken", &mut budget)
+        };
+        assert_eq!(fail(0), Ok(Failed::Again { attempt: 2, after: 10 }));
+        assert_eq!(fail(1), Ok(Failed::Again { attempt: 2, after: 7 }));
+        assert_eq!(fail(2), Ok(Failed::Held));
+        s.redeclare(Options { retry: Retry { longest: 9, ..plain }, ..Options::default() });
+        let (leased, ids) = lease(&mut s, START + 10, 3, 50);
+        let mut budget = Budget::ONE_CALL;
+        let handle = s.held(leased.token, ids[1]).unwrap();
+        let failed = s.nack_within(handle, None, "broken", &mut budget);
+        assert_eq!(
+            failed,
+            Ok(Failed::Again { attempt: 3, after: 9 }),
+            "7 times 1.5, but at most 9"
+        );
+        assert!(s.start(START + 19).0);
+    }
+    #[test]
+    fn a_lease_may_run_out_after_the_places_of_others_were_given_back() {
+        let mut s = queue(Retry::default());
+        for _ in 0..2_000 {
+            put(&mut s, START, &Put::default());
+        }
+        let (leased, ids) = lease(&mut s, START, 2_000, 50);
+        let mut budget = Budget::ONE_CALL;
+        for &id in &ids[1..] {
+            assert!(s.ack_held(leased.token, id, &mut budget).is_some());
+        }
+        s.start(START + 50);
+        assert_eq!((s.counts().leases_expired, s.counts().leased), (1, 0));
+    }
+
+    #[test]
+    fn one_call_sets_a_thousand_of_what_is_paused_aside() {
+        let mut s = queue(Retry::default());
+        let key = [KeyRef::new(b"a")];
+        for _ in 0..1_500 {
+            put(&mut s, START, &Put { shared: &key, ..Put::default() });
+        }
+        s.pause(START, Some(key[0]));
+        for left in [500, 0] {
+            let most = Most::messages(1);
+            assert!(s.lease_batch(Kind::Any, most, 50, 1, &mut Vec::new()).is_none());
+            assert_eq!(s.ready(Kind::Any), left);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! State that a queue takes over from another one that it replaces: messages with the attempts they
+//! had, dead letters, the end of its series of numbers.
+//!
+//! ```
+//! use interlock_core::queue::calls::carry::Stands;
+//! use interlock_core::queue::scheduler::{Put, Scheduler};
+//! use interlock_core::queue::types::{Options, State};
+//!
+//! let mut scheduler = Scheduler::by_time(Options::default(), |_: &&str| 0);
+//! scheduler.start(1_000);
+//! let (id, state) = scheduler.carry_in(&Put::default(), "mail", 3, "no route", Stands::Held);
+//! assert_eq!(state, State::Held);
+//! let seen = scheduler.seen(id).unwrap();
+//! assert_eq!((seen.attempt, seen.error), (3, Some("no route")));
+//! ```
+
+use hashbrown::HashSet;
+
+use crate::key::Key;
+use crate::queue::parts::dead::Dead;
+use crate::queue::parts::ready::Ticket;
+use crate::queue::scheduler::{Put, Scheduler};
+use crate::queue::types::message::KEYED;
+use crate::queue::types::{State, Time};
+
+/// The state of a message in the queue it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    Waiting,
+    /// Until then.
+    Delayed(Time),
+    /// Until then.
+    BackingOff(Time),
+    Held,
+}
+
+impl<P> Scheduler<P> {
+    /// Queues a message that is new, with its attempt and its last error (empty: none), and returns
+    /// its id and state. A message that was held or backing off waits if another one is in front of
+    /// it: it had been in front, and must get there before it can stop again.
+    pub fn carry_in(
+        &mut self,
+        put: &Put<'_>,
+        payload: P,
+        attempt: u32,
+        error: &str,
+        stands: Stands,
+    ) -> (u64, State) {
+        debug_assert!(self.numbers.are_times(), "of a queue that several processes share");
+        // As it enters it may be ready, and it is taken back from there. The end of the plain line is
+        // where it then surely is, whatever its priority.
+        let stops = matches!(stands, Stands::Held | Stands::BackingOff(_));
+        let delay = u64::from(matches!(stands, Stands::Delayed(_)));
+        let priority = if stops { 0 } else { put.priority };
+        let id = self.enter(&Put { priority, delay, ..*put }, Some(payload));
+        let at = self.records.find(id).expect("it has just entered");
+        self.records.set_priority(at, put.priority);
+        if attempt > 1 {
+            self.records.set_attempt(at, attempt);
+            self.amend_attempt(attempt);
+        }
+        if !error.is_empty() {
+            self.records.set_error(at, error);
+        }
+        let ready = self.records[at].state == Some(State::Ready);
+        match stands {
+            Stands::Delayed(due) => {
+                let (timer, records) = (self.records.timer(at), &mut self.records);
+                let moved = |owner, position| records.set_timer(owner, position);
+                self.delays.change(timer, due, moved);
+            }
+            Stands::Held if ready => {
+                self.take_back(at);
+                self.records.set_stopped(at, State::Held);
+                self.counts.held_one(id);
+            }
+            Stands::BackingOff(until) if ready => {
+                self.take_back(at);
+                self.back_off(at, until);
+            }
+            _ => {}
+        }
+        (id, self.records[at].state.expect("it is unsettled"))
+    }
+
+    /// Keeps a dead letter that died elsewhere, behind those that there are; its id.
+    pub fn carry_dead(
+        &mut self,
+        put: &Put<'_>,
+        payload: P,
+        attempts: u32,
+        error: &str,
+        died_at: Time,
+    ) -> u64 {
+        let id = self.numbers.draw(self.now);
+        // As lanes take them: named twice counts once, and exclusive goes before shared.
+        let mut seen = HashSet::<&[u8], std::hash::RandomState>::default();
+        let named = put.keys.iter().map(|key| (key, false));
+        let keys = named
+            .chain(put.shared.iter().map(|key| (key, true)))
+            .filter(|(key, _)| seen.insert(key.bytes))
+            .map(|(key, shared)| (Key::new(key.bytes), shared))
+            .collect();
+        self.dead.push(Dead {
+            id,
+            keys,
+            attempts,
+            error: error.to_owned(),
+            retry: put.retry.cloned(),
+            priority: put.priority,
+            barrier: put.barrier,
+            quiet: put.quiet,
+            size: put.size,
+            put_at: self.numbers.time_of(id),
+            // Its age counts from here on at the latest, whatever the clock there said.
+            died_at: died_at.min(self.now),
+            payload,
+        });
+        id
+    }
+
+    /// Registers a string for this many µs as the dedup string of a message that is settled now
+    /// (clause 13).
+    pub fn know(&mut self, name: &str, id: u64, window: u64) {
+        let known = self.dedup.insert(name, id, Some(window), self.now);
+        self.dedup.settled(known, self.now);
+    }
+
+    /// Returns the numbers at which its series continue: ids, and tokens.
+    pub fn series(&self) -> (u64, u64) {
+        (self.numbers.next(), self.leases.last_token())
+    }
+
+    /// Continues the series of another scheduler, in one that has given no number yet (clause 8).
+    pub fn go_on_from(&mut self, (next, last_token): (u64, u64)) {
+        self.numbers.go_on_from(next);
+        self.leases.go_on_from(last_token);
+    }
+
+    /// Removes a message that entered as ready, last of all and at no priority, from the ready
+    /// ones.
+    fn take_back(&mut self, at: u32) {
+        let ticket = Ticket::new(0, self.records.sequence(at), at);
+        let keyed = self.records[at].flags & KEYED != 0;
+        self.ready.take_back(keyed, ticket);
+    }
+}

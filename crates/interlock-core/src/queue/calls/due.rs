@@ -1,0 +1,167 @@
+//! Deadlines, backoffs, delays and the age of dead letters (clauses 8, 9, 10, 12, 20): every call first applies
+//! what is due, at most a thousand at once.
+
+use crate::key::{Key, KeyRef};
+use crate::queue::parts::batches::Told;
+use crate::queue::parts::counts::Happened;
+use crate::queue::parts::delays::DelayedKeys;
+use crate::queue::parts::feed::Change;
+use crate::queue::parts::leases::Lease;
+use crate::queue::parts::timers::Due;
+use crate::queue::scheduler::{Budget, Put, Scheduler, CALL_LIMIT};
+use crate::queue::schedules::trace::Call;
+use crate::queue::types::{State, Time};
+
+fn refs(keys: &[Key]) -> Vec<KeyRef<'_>> {
+    keys.iter().map(|key| KeyRef::new(key.as_bytes())).collect()
+}
+
+impl<P> Scheduler<P> {
+    /// Starts a call: the time, what is due, what earlier calls left. Returns how many successors this
+    /// call may ready.
+    #[inline]
+    pub(in crate::queue) fn begin(&mut self, now: Time, call: impl FnOnce() -> Call) -> Budget {
+        self.now = self.now.max(now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note(self.now, call());
+        }
+        if let Some(budget) = self.engine.take_carried() {
+            return budget;
+        }
+        let mut budget = Budget::ONE_CALL;
+        if self.is_due(self.now) {
+            self.catch_up(&mut budget);
+        }
+        budget
+    }
+
+    /// Returns whether a call at this time has something to apply.
+    #[inline]
+    pub(in crate::queue) fn is_due(&self, now: Time) -> bool {
+        self.next_due().is_some_and(|due| due <= now) || self.dead.look() <= now
+    }
+
+    /// Returns the time at which a call would next have something to apply, if nobody calls before.
+    /// Dead letters that become too old are left out: nobody waits for that.
+    #[inline]
+    pub fn next_due(&self) -> Option<Time> {
+        if self.has_leftovers() {
+            return Some(0);
+        }
+        let mut first = self.watch.next_look().min(self.leases.first_deadline());
+        for due in [self.backoffs.first(), self.delays.first()].into_iter().flatten() {
+            first = first.min(due.at);
+        }
+        (first != Time::MAX).then_some(first)
+    }
+
+    /// Returns whether a call would continue the work that an earlier one left (clause 21).
+    #[inline]
+    pub fn has_leftovers(&self) -> bool {
+        self.lanes.has_unfinished()
+            || self.ready.has_late()
+            || self.barriers.is_opening()
+            || self.pauses.is_returning()
+    }
+
+    #[cold]
+    fn catch_up(&mut self, budget: &mut Budget) {
+        self.ready_late(budget);
+        self.lanes.go_on(&mut budget.steps);
+        self.unblock_granted(budget);
+        self.open_gates(budget);
+        self.unpark(budget);
+        let mut left = self.expire_batches(CALL_LIMIT, budget);
+        while left > 0 && self.apply_next(budget) {
+            left -= 1;
+        }
+        for _ in 0..self.dead.expire(self.now, left) {
+            self.counts.note(Happened::DeadExpired);
+        }
+        self.look(self.now);
+    }
+
+    /// Applies the first thing due: leases, then backoffs, then delays.
+    fn apply_next(&mut self, budget: &mut Budget) -> bool {
+        let now = self.now;
+        let due = |due: Option<&Due>| due.filter(|due| due.at <= now).copied();
+        if let Some(place) = self.leases.next_expired(now) {
+            let lease = self.leases.end(place);
+            self.ran_out(&lease, Told::Assumed, budget);
+        } else if let Some(due) = due(self.backoffs.first()) {
+            self.end_backoff(due.owner);
+            self.note(Change::Due, due.owner, 0);
+            self.make_ready(due.owner);
+        } else if let Some(due) = due(self.delays.first()) {
+            self.fall_due(due.owner);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// A lease ran out.
+    #[inline]
+    pub(in crate::queue) fn note_expired(&mut self, lease: &Lease) {
+        self.feed.ended = lease.token;
+        self.note(Change::LeaseExpired, lease.message, lease.token);
+    }
+
+    /// Makes a message ready again at that time.
+    pub(in crate::queue) fn back_off(&mut self, at: u32, until: Time) {
+        self.records.set_stopped(at, State::BackingOff);
+        let due = Due { at: until, id: self.records.sequence(at), owner: at };
+        let records = &mut self.records;
+        self.backoffs.insert(due, |owner, position| records.set_timer(owner, position));
+    }
+
+    /// Takes a message out of the backoffs.
+    pub(in crate::queue) fn end_backoff(&mut self, at: u32) {
+        let (timer, records) = (self.records.timer(at), &mut self.records);
+        self.backoffs.remove(timer, |owner, position| records.set_timer(owner, position));
+    }
+
+    /// A put with a delay: no place yet, so that it holds nothing up (clause 12).
+    pub(in crate::queue) fn delay(&mut self, at: u32, put: &Put<'_>) {
+        let names = |keys: &[KeyRef<'_>]| keys.iter().map(|key| Key::new(key.bytes)).collect();
+        let keys = DelayedKeys { keys: names(put.keys), shared: names(put.shared) };
+        self.delay_until(at, self.now.saturating_add(put.delay), keys);
+    }
+
+    pub(in crate::queue) fn delay_until(&mut self, at: u32, until: Time, keys: DelayedKeys) {
+        self.records.set_stopped(at, State::Delayed);
+        let due = Due { at: until, id: self.records[at].id, owner: at };
+        let records = &mut self.records;
+        self.delays.insert(due, keys, |owner, position| records.set_timer(owner, position));
+    }
+
+    /// Takes a message out of the delays.
+    pub(in crate::queue) fn end_delay(&mut self, at: u32) -> DelayedKeys {
+        let (timer, records) = (self.records.timer(at), &mut self.records);
+        self.delays.remove(timer, |owner, position| records.set_timer(owner, position))
+    }
+
+    /// A delay is over: the message takes its sequence and its place.
+    fn fall_due(&mut self, at: u32) {
+        let delayed = self.end_delay(at);
+        let sequence = self.numbers.draw(self.now);
+        self.records.set_sequence(at, sequence);
+        self.numbers.note(sequence, self.now);
+        self.watch.fell_due(self.records[at].id, self.now);
+        let (keys, shared) = (refs(&delayed.keys), refs(&delayed.shared));
+        self.place(at, sequence, &keys, &shared);
+        self.note(Change::Due, at, 0);
+    }
+
+    /// Counts the keys of a message, delayed or not.
+    pub(in crate::queue) fn key_count(&self, at: u32) -> usize {
+        let message = &self.records[at];
+        let delayed = self.delays.key_count(message.id);
+        delayed.unwrap_or_else(|| self.lanes.edges_of(message.first_edge).count())
+    }
+
+    /// Only applies what is due.
+    pub fn tick(&mut self, now: Time) {
+        self.begin(now, || Call::Tick);
+    }
+}

@@ -1,0 +1,33 @@
+//! Calls on the scheduler, each over several of its [parts](super::parts).
+//!
+//! | module | calls |
+//! |---|---|
+//! | `grant` | leasing one message |
+//! | `settle` | settling, and what it makes ready |
+//! | `batch`, `engine`, `read` | leases of many messages, and the other calls of an engine for several processes |
+//! | `many` | many messages under one lock |
+//! | `lease` | calls by the holder of a lease: ack, nack, reject, release, extend |
+//! | `operate` | calls by an operator: cancel, revoke, retry, skip, bury, requeue, pause |
+//! | `due` | applying what falls due |
+//! | `carry` | taking over the state of a replaced queue |
+//! | `footprint` | memory: counted, and reduced when empty |
+//! | `look_up` | questions that change nothing |
+//! | `chain` | whether one message waits for another |
+//! | `explain` | why a message waits |
+//! | `roots` | what holds messages up, and how many |
+
+pub mod batch;
+pub mod carry;
+mod chain;
+mod due;
+pub(super) mod engine;
+mod explain;
+mod footprint;
+mod grant;
+pub mod lease;
+mod look_up;
+mod many;
+pub mod operate;
+pub mod read;
+pub mod roots;
+mod settle;

@@ -1,0 +1,317 @@
+//! Reading without a call's effects: what fell due since the last one counts as it did.
+
+use crate::key::KeyRef;
+use crate::queue::parts::dead::Dead;
+use crate::queue::parts::lane::KeysOf;
+use crate::queue::parts::slab::NONE;
+use crate::queue::scheduler::{Grant, Scheduler};
+use crate::queue::types::message::{BARRIER, PARKED, QUIET};
+use crate::queue::types::{Explained, RetryPart, State, Time};
+
+/// An unsettled message, with all that is known of it.
+#[derive(Debug)]
+pub struct Seen<'a, P> {
+    pub id: u64,
+    pub sequence: u64,
+    pub attempt: u32,
+    pub state: State,
+    pub priority: i8,
+    pub barrier: bool,
+    pub quiet: bool,
+    pub payload: &'a P,
+    pub dedup: Option<&'a str>,
+    /// The window of its dedup string, where it has one of its own.
+    pub window: Option<u64>,
+    pub retry: Option<&'a RetryPart>,
+    /// The error of its last failure.
+    pub error: Option<&'a str>,
+    /// The time at which its delay or backoff ends.
+    pub due: Option<Time>,
+    /// Token, consumer and deadline.
+    pub lease: Option<(u64, u64, Time)>,
+    /// On how many of its keys, and barriers, it waits.
+    pub blocked: u32,
+    pub(in crate::queue) at: u32,
+}
+
+impl<P> Scheduler<P> {
+    /// An unsettled message.
+    pub fn seen(&self, id: u64) -> Option<Seen<'_, P>> {
+        self.records.find(id).map(|at| self.seen_at(at))
+    }
+
+    fn seen_at(&self, at: u32) -> Seen<'_, P> {
+        let message = &self.records[at];
+        let mut state = message.state.expect("an unsettled message");
+        let extra = self.records.extra(at);
+        let failing = extra.and_then(|extra| extra.failing.as_deref());
+        let lease = (state == State::Leased).then(|| {
+            let lease = &self.leases[message.hold];
+            let deadline = self.leases.deadline_of(lease);
+            (lease.token, lease.consumer, deadline)
+        });
+        let due = match state {
+            State::Delayed => extra.and_then(|extra| self.delays.at(extra.timer)),
+            State::BackingOff => extra.and_then(|extra| self.backoffs.at(extra.timer)),
+            _ => None,
+        };
+        let blocked = if state == State::Waiting { message.hold } else { 0 };
+        if state == State::Ready && self.is_paused(at) {
+            state = State::Waiting;
+        }
+        let dedup = extra.and_then(|extra| extra.dedup.as_deref());
+        Seen {
+            id: message.id,
+            sequence: self.records.sequence(at),
+            attempt: self.records.attempt(at),
+            state,
+            priority: message.priority,
+            barrier: message.flags & BARRIER != 0,
+            quiet: message.flags & QUIET != 0,
+            payload: message.payload.as_ref().expect("an unsettled message has its payload"),
+            dedup,
+            window: dedup.and_then(|name| self.dedup.window_of(name)),
+            retry: failing.and_then(|failing| failing.retry.as_ref()),
+            error: failing.and_then(|failing| failing.error.as_deref()),
+            due,
+            lease,
+            blocked,
+            at,
+        }
+    }
+
+    fn is_paused(&self, at: u32) -> bool {
+        let message = &self.records[at];
+        self.pauses.of_queue()
+            || message.flags & PARKED != 0
+            || (self.lanes.paused() > 0 && self.lanes.paused_lane(message.first_edge).is_some())
+    }
+
+    /// The keys of a message that was seen, exclusive ones first, each once.
+    pub fn keys_seen(&self, seen: &Seen<'_, P>, mut each: impl FnMut(&[u8], bool)) {
+        self.each_key(seen.at, &mut each);
+    }
+
+    pub(in crate::queue) fn each_key(&self, at: u32, each: &mut impl FnMut(&[u8], bool)) {
+        let message = &self.records[at];
+        if message.state != Some(State::Delayed) {
+            let keys = self.lanes.keys_of(message.first_edge);
+            return keys.for_each(|(key, shared)| each(key.as_bytes(), shared));
+        }
+        let keys = self.delays.keys_of(message.id);
+        let mut told = hashbrown::HashSet::<&[u8], std::hash::RandomState>::default();
+        for (key, shared) in &keys {
+            if told.insert(key.as_bytes()) {
+                each(key.as_bytes(), *shared);
+            }
+        }
+    }
+
+    /// Returns the facts about a leased message: its sequence, its payload, its keys, the exclusive
+    /// ones first, each with whether it is shared, and whether it is quiet.
+    #[inline]
+    pub fn granted(&self, grant: &Grant) -> (u64, &P, KeysOf<'_>, bool) {
+        let message = &self.records[grant.message];
+        let payload = message.payload.as_ref().expect("a leased message has its payload");
+        let sequence = self.records.sequence(grant.message);
+        let quiet = message.flags & QUIET != 0;
+        (sequence, payload, self.lanes.keys_of(message.first_edge), quiet)
+    }
+
+    /// Passes unsettled messages to `each` by their ids, which is the order of their puts, from
+    /// `from` on, until it returns false or `steps` ids were looked at. Returns the id to continue
+    /// from; 0 when all were seen.
+    pub fn list(&self, from: u64, steps: u32, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
+        let (mut from, mut left) = (from.max(self.numbers.oldest()), steps);
+        while from < self.numbers.next() {
+            if left == 0 {
+                return from;
+            }
+            let (id, at) = self.records.next_from(from, self.numbers.next(), left);
+            left = left.saturating_sub((id - from) as u32 + u32::from(at != NONE));
+            from = if at == NONE { id } else { id + 1 };
+            if at != NONE && !each(self.seen_at(at)) {
+                return from;
+            }
+        }
+        0
+    }
+
+    /// An upper bound on the unsettled messages in a state, or of all but the delayed ones on a
+    /// key. For `ready` and `waiting` it is not exact.
+    pub fn at_most(&self, state: Option<&str>, key: Option<KeyRef<'_>>) -> u64 {
+        let stats = self.counts();
+        let of_state = match state {
+            Some("delayed") => stats.delayed,
+            Some("leased") => stats.leased,
+            Some("backing_off") => stats.backing_off,
+            Some("held") => stats.held,
+            _ => stats.unsettled,
+        };
+        let depth = |key| self.lanes.find(key).map_or(0, |lane| self.lanes.lane(lane).depth);
+        of_state.min(key.map_or(u64::MAX, |key| stats.delayed + u64::from(depth(key))))
+    }
+
+    /// Passes about `count` unsettled messages to `each`, in no order, from the place `from` on,
+    /// until it returns false. Returns the place to continue from, 0 when all were seen. A message
+    /// that exists throughout is seen once.
+    pub fn scan(&self, from: u64, count: usize, mut each: impl FnMut(Seen<'_, P>) -> bool) -> u64 {
+        let end = self.records.end();
+        some_places(from, end, count, |at| {
+            self.records
+                .get(at)
+                .filter(|message| message.state.is_some())
+                .map(|_| each(self.seen_at(at)))
+        })
+    }
+
+    /// The unsettled messages in a key's lane, in sequence: those behind message `after`, or all if it is
+    /// not in the lane.
+    pub fn on_key(&self, key: KeyRef<'_>, after: u64) -> impl Iterator<Item = Seen<'_, P>> {
+        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0);
+        let edges = lane.map(|lane| {
+            let last = self.records.find(after).map(|at| &self.records[at]);
+            let last = last.filter(|message| message.state != Some(State::Delayed));
+            let mut edges = last.into_iter().flat_map(|last| self.lanes.edges_of(last.first_edge));
+            match edges.find(|(_, edge)| edge.lane() == lane) {
+                Some((edge, _)) => self.lanes.standing_from(self.lanes.next_of(edge)),
+                None => self.lanes.standing_from(self.lanes.first_of(lane)),
+            }
+        });
+        edges.into_iter().flatten().map(|edge| self.seen_at(edge.message))
+    }
+
+    /// As `scan`, the delayed messages that have a key.
+    pub fn scan_delayed(
+        &self,
+        from: u64,
+        count: usize,
+        key: &[u8],
+        mut each: impl FnMut(Seen<'_, P>) -> bool,
+    ) -> u64 {
+        some_places(from, self.records.end(), count, |at| {
+            let message = self.records.get(at)?;
+            let delayed = message.state == Some(State::Delayed);
+            (delayed && self.delays.has_key(message.id, key)).then(|| each(self.seen_at(at)))
+        })
+    }
+
+    /// As `scan`, of the lanes with messages that have a place: key and depth.
+    pub fn scan_lanes(&self, from: u64, count: usize, mut each: impl FnMut(&[u8], u32)) -> u64 {
+        some_places(from, self.lanes.end(), count, |at| {
+            let lane = self.lanes.get(at).filter(|lane| lane.depth > 0)?;
+            each(lane.key.as_bytes(), lane.depth);
+            Some(true)
+        })
+    }
+
+    /// As `scan`, what is paused: the queue first, told as an empty key.
+    pub fn scan_paused(&self, from: u64, count: usize, mut each: impl FnMut(&[u8])) -> u64 {
+        if from == 0 && self.pauses.of_queue() {
+            each(b"");
+        }
+        let mut lanes = self.lanes.all_paused(from.min(u64::from(NONE)) as u32);
+        lanes.by_ref().take(count).for_each(|(_, lane)| each(lane.key.as_bytes()));
+        lanes.next().map_or(0, |(number, _)| u64::from(number))
+    }
+
+    /// Lanes with messages that have a place.
+    pub fn lane_count(&self) -> u64 {
+        self.lanes.busy()
+    }
+
+    /// Paused keys, and one more if the queue is.
+    pub fn pause_count(&self) -> u64 {
+        self.lanes.paused() as u64 + u64::from(self.pauses.of_queue())
+    }
+
+    pub fn dead_letter(&self, id: u64) -> Option<&Dead<P>> {
+        self.dead.get(id)
+    }
+
+    /// Returns whether a call has left work for outside the lock: events to report, payloads to
+    /// drop.
+    #[inline]
+    pub(in crate::queue) fn has_leavings(&self) -> bool {
+        self.watch.has_events() || self.has_expired_dead()
+    }
+
+    /// Returns whether payloads of dead letters that were too old wait to be dropped.
+    #[inline]
+    pub fn has_expired_dead(&self) -> bool {
+        self.dead.has_expired()
+    }
+
+    /// Takes these payloads.
+    pub fn take_expired_dead(&mut self) -> Vec<P> {
+        self.dead.take_expired()
+    }
+
+    pub fn dead_count(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// The dead letters in the order in which they died.
+    pub fn all_dead(&self) -> impl DoubleEndedIterator<Item = &Dead<P>> {
+        self.dead.iter()
+    }
+
+    /// Returns those that died after this one; `None` if this dead letter does not exist.
+    pub fn dead_after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        self.dead.after(id)
+    }
+
+    /// Returns those that died before this one, the newest first; `None` if this dead letter does
+    /// not exist.
+    pub fn dead_before(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        self.dead.before(id)
+    }
+
+    pub fn explained(&self, now: Time, id: u64, limit: usize) -> Option<Explained> {
+        let at = self.records.find(id)?;
+        Some(self.walk(now, [at].into_iter(), limit.max(1)))
+    }
+
+    pub fn explained_key(&self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
+        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0)?;
+        let standing = self.lanes.standing(lane).map(|edge| edge.message);
+        Some(self.walk(now, standing, limit.max(1)))
+    }
+
+    /// Consumers that hold a lease, as they named themselves.
+    pub fn holders(&self) -> impl Iterator<Item = u64> + '_ {
+        self.leases.all().map(|(_, lease)| lease.consumer)
+    }
+}
+
+/// Visits occupied places from `from` on, until there were `count` of them or one was declared the
+/// last. Returns the place to continue from, 0 after the end.
+fn some_places(
+    from: u64,
+    end: u32,
+    count: usize,
+    mut look: impl FnMut(u32) -> Option<bool>,
+) -> u64 {
+    let from = from.min(u64::from(end)) as u32;
+    let mut left = count;
+    // After a peak most places are empty.
+    let most = from.saturating_add(PLACES).min(end);
+    for at in from..most {
+        if left == 0 {
+            return u64::from(at);
+        }
+        match look(at) {
+            None => {}
+            Some(true) => left -= 1,
+            Some(false) => left = 0,
+        }
+    }
+    if most < end {
+        u64::from(most)
+    } else {
+        0
+    }
+}
+
+/// Places that one call looks at.
+const PLACES: u32 = 20_000;

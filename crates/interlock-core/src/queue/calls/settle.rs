@@ -1,0 +1,116 @@
+//! Settlement: a message leaves its lanes, and what it held up is readied (clauses 3, 14, 21).
+
+use crate::queue::parts::ready::Ticket;
+use crate::queue::parts::records::Removed;
+use crate::queue::scheduler::{Budget, Scheduler};
+use crate::queue::types::message::{Message, BARRIER, GATED, KEYED};
+use crate::queue::types::State;
+
+impl<P> Scheduler<P> {
+    /// Takes a message out of its lanes and of the queue; readies what it held up (clause 21).
+    #[inline]
+    pub(in crate::queue) fn settle(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
+        let removed = self.records.remove(at);
+        let mut sequence = removed.id;
+        if let Some(extra) = self.records.take_extra(&removed) {
+            if extra.sequence > 0 {
+                sequence = extra.sequence;
+            }
+            self.counts.take_bytes(extra.size);
+            if let Some(name) = extra.dedup {
+                self.dedup.settled(name, self.now);
+            }
+        }
+        let Removed { id, payload, first_edge, state, flags, .. } = removed;
+        if let Some(weight) = payload.as_ref().and_then(|payload| self.engine.weight(payload)) {
+            self.counts.take_bytes(weight);
+            self.engine.note_settled(id);
+        }
+        self.counts.settled();
+        let placed = state != Some(State::Delayed);
+        if placed {
+            let barrier = if flags & BARRIER != 0 {
+                let next = self.barriers.barrier_settled(sequence);
+                self.open_gates(budget);
+                next
+            } else {
+                self.lanes.unlink(first_edge, &mut budget.steps);
+                self.unblock_granted(budget);
+                self.barriers.settled(sequence)
+            };
+            if let Some(barrier) = barrier {
+                self.unblock(barrier, budget);
+            }
+        }
+        self.counts.note_low();
+        if self.counts.unsettled() <= self.watch.calm_depth() {
+            self.watch.calmed(self.counts.unsettled());
+            if self.counts.unsettled() == 0 {
+                self.numbers.forget_before(self.numbers.next());
+            }
+        }
+        payload
+    }
+
+    pub(in crate::queue) fn open_gates(&mut self, budget: &mut Budget) {
+        while budget.steps > 0 {
+            let Some((at, id)) = self.barriers.next_opening() else {
+                return;
+            };
+            budget.steps -= 1;
+            let Some(message) = self.records.get(at) else {
+                continue;
+            };
+            // It may have been cancelled, and its place used again.
+            if message.id == id && message.flags & GATED != 0 {
+                self.records.open_gate(at);
+                self.unblock(at, budget);
+            }
+        }
+    }
+
+    #[inline]
+    pub(in crate::queue) fn unblock_granted(&mut self, budget: &mut Budget) {
+        // In their order: what the budget does not suffice for must be the last of them.
+        for i in 0..self.lanes.granted().len() {
+            self.unblock(self.lanes.granted()[i], budget);
+        }
+        self.lanes.clear_granted();
+    }
+
+    /// Readies what earlier calls could not.
+    pub(in crate::queue) fn ready_late(&mut self, budget: &mut Budget) {
+        while budget.ready > 0 {
+            let Some((at, id)) = self.ready.next_late() else { return };
+            // It may have been cancelled, and its place used again.
+            let waits = |m: &Message<P>| m.id == id && m.state == Some(State::Waiting);
+            if self.records.get(at).is_some_and(waits) {
+                budget.ready -= 1;
+                self.make_ready(at);
+            }
+        }
+    }
+
+    /// Notes that a message has one thing less to wait for.
+    #[inline]
+    fn unblock(&mut self, at: u32, budget: &mut Budget) {
+        if self.records.one_less_before(at) > 0 {
+            return;
+        }
+        if budget.ready == 0 {
+            self.ready.postpone(at, self.records[at].id);
+            return;
+        }
+        budget.ready -= 1;
+        self.make_ready(at);
+    }
+
+    #[inline]
+    pub(in crate::queue) fn make_ready(&mut self, at: u32) {
+        let sequence = self.records.sequence(at);
+        let message = self.records.set_ready(at);
+        let ticket = Ticket::new(message.priority, sequence, at);
+        let keyed = message.flags & KEYED != 0;
+        self.ready.push(keyed, ticket, false);
+    }
+}

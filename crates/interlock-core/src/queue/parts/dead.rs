@@ -1,0 +1,213 @@
+//! Dead letters (clause 10): out of their lanes, kept with all that is known of them, bounded.
+//!
+//! ```
+//! use interlock_core::queue::{scheduler::Put, types::Options, Queue};
+//!
+//! let queue = Queue::new(Options::default());
+//! queue.put(&Put::default(), "mail").unwrap();
+//! let (grant, _) = queue.get(|_, _| ()).unwrap();
+//! queue.call(|scheduler, now| scheduler.reject(now, grant.handle, "no such room")).unwrap();
+//! queue.call(|scheduler, now| {
+//!     let dead = scheduler.dead_letters(now, 10).next().unwrap();
+//!     assert_eq!((dead.payload, dead.attempts, &dead.error[..]), ("mail", 1, "no such room"));
+//! });
+//! ```
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use crate::key::Key;
+use crate::queue::types::{RetryPart, Time};
+
+/// A message that was given up.
+#[derive(Debug)]
+pub struct Dead<P> {
+    pub id: u64,
+    /// Keys in the order the put named them, with whether they were shared.
+    pub keys: Vec<(Key, bool)>,
+    pub attempts: u32,
+    pub error: String,
+    /// The part of the retry policy that its put named.
+    pub retry: Option<RetryPart>,
+    pub priority: i8,
+    pub barrier: bool,
+    pub quiet: bool,
+    pub size: u64,
+    pub put_at: Time,
+    pub died_at: Time,
+    pub payload: P,
+}
+
+#[derive(Debug)]
+pub(in crate::queue) struct DeadLetters<P> {
+    /// By the order in which they died.
+    letters: BTreeMap<u64, Dead<P>>,
+    order_of: HashMap<u64, u64, std::hash::RandomState>,
+    next: u64,
+    most: usize,
+    /// For how many µs one is kept; 0: without limit.
+    ttl: u64,
+    /// The time at which the oldest was first seen to be too old; `None`: it is not, or was not
+    /// checked.
+    mark: Option<Time>,
+    /// The time of the next look at their age; `Time::MAX`: never.
+    look: Time,
+    /// Payloads of those that were too old, to be dropped outside the lock.
+    expired: Vec<P>,
+    /// Of their last errors.
+    bytes: usize,
+}
+
+/// Bytes that a dead letter takes beside its payload, keys and error.
+const OF_A_LETTER: usize = 160;
+
+/// µs for which one that is too old stays behind the look that found it so; at most its `ttl`.
+const GRACE: Time = 600_000_000;
+
+impl<P> DeadLetters<P> {
+    pub fn new(most: usize, ttl: u64) -> Self {
+        DeadLetters {
+            letters: BTreeMap::new(),
+            order_of: HashMap::default(),
+            next: 0,
+            most,
+            ttl,
+            mark: None,
+            look: Time::MAX,
+            expired: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes of what is known of them, but for payloads and keys.
+    pub fn bytes(&self) -> usize {
+        self.letters.len() * OF_A_LETTER + self.bytes
+    }
+
+    pub fn full(&self) -> bool {
+        self.letters.len() >= self.most
+    }
+
+    pub fn len(&self) -> usize {
+        self.letters.len()
+    }
+
+    pub fn push(&mut self, dead: Dead<P>) {
+        self.order_of.insert(dead.id, self.next);
+        self.bytes += dead.error.len();
+        self.letters.insert(self.next, dead);
+        self.next += 1;
+        if self.mark.is_none() {
+            self.plan_look();
+        }
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Dead<P>> {
+        self.letters.get(self.order_of.get(&id)?)
+    }
+
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Dead<P>> {
+        self.letters.get_mut(self.order_of.get(&id)?)
+    }
+
+    pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
+        let order = self.order_of.remove(&id)?;
+        let dead = self.letters.remove(&order)?;
+        self.bytes -= dead.error.len();
+        self.plan_look();
+        Some(dead)
+    }
+
+    pub fn set_bounds(&mut self, most: usize, ttl: u64) {
+        (self.most, self.ttl) = (most, ttl);
+        self.plan_look();
+    }
+
+    /// The time at which their age is to be looked at; `Time::MAX`: never.
+    #[inline]
+    pub fn look(&self) -> Time {
+        self.look
+    }
+
+    pub fn mark(&self) -> Option<Time> {
+        self.mark
+    }
+
+    pub fn set_mark(&mut self, mark: Option<Time>) {
+        self.mark = mark;
+        self.plan_look();
+    }
+
+    /// Takes out those that were kept for long enough, the oldest first and at most `limit`; how many.
+    ///
+    /// A clock that is wrong for some seconds drops none: a look that finds the oldest too old marks its time,
+    /// and those that were too old then go at the first look `GRACE` later. (A scheduler's time never falls;
+    /// where it can, in a Redis, a mark ahead of it is set anew.)
+    pub fn expire(&mut self, now: Time, limit: u32) -> u32 {
+        if limit == 0 || self.look > now {
+            return 0;
+        }
+        let mut count = 0;
+        let grace = GRACE.min(self.ttl);
+        let passed = self.mark.filter(|mark| mark.saturating_add(grace) <= now);
+        if let Some(mark) = passed {
+            while self.oldest_due() <= mark {
+                if count == limit {
+                    // The next call continues.
+                    return count;
+                }
+                let Some(id) = self.letters.values().next().map(|dead| dead.id) else { break };
+                let dead = self.remove(id);
+                self.expired.extend(dead.map(|dead| dead.payload));
+                count += 1;
+            }
+        }
+        let due = self.oldest_due();
+        self.mark = (due <= now).then(|| self.mark.filter(|_| passed.is_none()).unwrap_or(now));
+        self.look = self.mark.map_or(due, |mark| mark.saturating_add(grace));
+        count
+    }
+
+    pub fn has_expired(&self) -> bool {
+        !self.expired.is_empty()
+    }
+
+    /// Payloads of those that were too old, since this was last asked.
+    pub fn take_expired(&mut self) -> Vec<P> {
+        std::mem::take(&mut self.expired)
+    }
+
+    pub fn expired(&self) -> &[P] {
+        &self.expired
+    }
+
+    /// At once if the oldest of them may be another than the one that was too old.
+    fn plan_look(&mut self) {
+        self.look = if self.mark.is_some() { 0 } else { self.oldest_due() };
+    }
+
+    /// The time at which the oldest has been kept for long enough; `Time::MAX`: never.
+    fn oldest_due(&self) -> Time {
+        let first = self.letters.values().next().filter(|_| self.ttl > 0);
+        first.map_or(Time::MAX, |dead| dead.died_at.saturating_add(self.ttl))
+    }
+
+    /// Returns those that died after this one; `None` if this dead letter does not exist.
+    pub fn after(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        let order = *self.order_of.get(&id)?;
+        Some(self.letters.range(order + 1..).map(|(_, dead)| dead))
+    }
+
+    /// Returns those that died before this one, the newest first; `None` if this dead letter does
+    /// not exist.
+    pub fn before(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
+        let order = *self.order_of.get(&id)?;
+        Some(self.letters.range(..order).rev().map(|(_, dead)| dead))
+    }
+
+    /// Oldest dead first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Dead<P>> {
+        self.letters.values()
+    }
+}

@@ -1,0 +1,32 @@
+//! The structs that hold the scheduler's state. Their fields are private to their files.
+//!
+//! | module | state |
+//! |---|---|
+//! | `slab`, `index`, `timers` | storage: records by number, a sorted index, times that fall due |
+//! | `records` | the unsettled messages |
+//! | `leases`, `batches` | current leases |
+//! | `lane`, `barrier` | which message is in front of which |
+//! | `ready`, `pauses` | messages that can be leased, and messages set aside |
+//! | `delays` | messages that wait for their time |
+//! | `numbers` | ids and sequences, and their times |
+//! | `counts` | counts of messages and events |
+//! | `dedup`, `dead` | dedup strings and dead letters |
+//! | `feed`, `watch` | events for observers, and notes for the log of slow waits |
+
+pub(super) mod barrier;
+pub(super) mod batches;
+pub(super) mod counts;
+pub mod dead;
+pub(super) mod dedup;
+pub(super) mod delays;
+pub mod feed;
+mod index;
+pub(super) mod lane;
+pub(super) mod leases;
+pub(super) mod numbers;
+pub(super) mod pauses;
+pub(super) mod ready;
+pub(super) mod records;
+pub(super) mod slab;
+pub(super) mod timers;
+pub mod watch;

@@ -1,0 +1,331 @@
+//! The unsettled messages, each found by its place and by its id, and what only few of them have.
+
+use std::ops::Index;
+use std::sync::Arc;
+
+use crate::queue::parts::index::Index as Places;
+use crate::queue::parts::ready::Ticket;
+use crate::queue::parts::slab::{Slab, NONE};
+use crate::queue::types::message::{Extra, Failing, Message, GATED, PARKED, SILENT, TOKEN};
+use crate::queue::types::{RetryPart, State};
+
+/// The messages. One is read at its place, and changed by a method here.
+#[derive(Debug)]
+pub struct Records<P> {
+    messages: Slab<Message<P>>,
+    extras: Slab<Extra>,
+    places: Places,
+    /// Bytes of the last errors of messages, and of what they are in.
+    errors: usize,
+}
+
+/// The remains of a message that was taken out.
+#[derive(Debug)]
+pub struct Removed<P> {
+    pub id: u64,
+    pub payload: Option<P>,
+    pub first_edge: u32,
+    pub state: Option<State>,
+    pub flags: u8,
+    /// The place of what only few messages have, for `take_extra`.
+    extra: u32,
+}
+
+impl<P> Records<P> {
+    pub fn new() -> Self {
+        Records { messages: Slab::new(), extras: Slab::new(), places: Places::new(), errors: 0 }
+    }
+
+    /// Bytes of records and tables, used or kept for their room.
+    pub fn bytes(&self) -> usize {
+        self.messages.bytes() + self.extras.bytes() + self.places.bytes()
+    }
+
+    /// Bytes of the last errors.
+    pub fn error_bytes(&self) -> usize {
+        self.errors
+    }
+
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// No place is at or above it.
+    pub fn end(&self) -> u32 {
+        self.messages.end()
+    }
+
+    /// The message at a place, if one may be there; free ones have no state.
+    #[inline]
+    pub fn get(&self, at: u32) -> Option<&Message<P>> {
+        self.messages.get(at)
+    }
+
+    /// Every message and its place, in no order.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Message<P>)> {
+        self.messages.places().filter(|(_, message)| message.state.is_some())
+    }
+
+    #[inline(always)]
+    pub fn insert(&mut self, message: Message<P>) -> u32 {
+        let id = message.id;
+        let at = self.messages.insert(message);
+        let messages = &self.messages;
+        self.places.insert(id, at, |place| messages[place].id);
+        at
+    }
+
+    /// Takes a message out. What only few messages have is taken next, by `take_extra`.
+    #[inline(always)]
+    pub fn remove(&mut self, at: u32) -> Removed<P> {
+        let removed = self.messages.take(at, |message| {
+            let payload = message.payload.take();
+            let Message { id, first_edge, extra, state, flags, .. } = *message;
+            Removed { id, payload, first_edge, state, flags, extra }
+        });
+        let messages = &self.messages;
+        self.places.remove(removed.id, at, |place| messages[place].id);
+        removed
+    }
+
+    /// Takes what only few messages have, if this one had any of it.
+    #[inline(always)]
+    pub fn take_extra(&mut self, removed: &Removed<P>) -> Option<Extra> {
+        if removed.extra == NONE {
+            return None;
+        }
+        let extra = std::mem::take(&mut self.extras[removed.extra]);
+        self.extras.remove(removed.extra);
+        if let Some(failing) = &extra.failing {
+            self.errors -= failing.bytes();
+        }
+        Some(extra)
+    }
+
+    /// The place of an unsettled message.
+    #[inline]
+    pub fn find(&self, id: u64) -> Option<u32> {
+        self.places.get(id, |place| self.messages.get(place).map_or(0, |message| message.id))
+    }
+
+    /// The first unsettled id from `from` on and below `end`, and its place; looks at `steps` ids
+    /// at most. Without one: the id to continue from, and `NONE`.
+    pub fn next_from(&self, from: u64, end: u64, steps: u32) -> (u64, u32) {
+        self.places.next_from(from, end, steps, |place| self.messages[place].id)
+    }
+
+    #[inline]
+    pub fn sequence(&self, at: u32) -> u64 {
+        let message = &self.messages[at];
+        match message.extra {
+            NONE => message.id,
+            extra => match self.extras[extra].sequence {
+                0 => message.id,
+                sequence => sequence,
+            },
+        }
+    }
+
+    #[inline]
+    pub fn attempt(&self, at: u32) -> u32 {
+        self.extra(at).map_or(1, |extra| extra.attempt.max(1))
+    }
+
+    /// The record of what only few messages have, if this one has any of it.
+    #[inline]
+    pub fn extra(&self, at: u32) -> Option<&Extra> {
+        match self.messages[at].extra {
+            NONE => None,
+            extra => Some(&self.extras[extra]),
+        }
+    }
+
+    /// The same, made if need be.
+    fn extra_mut(&mut self, at: u32) -> &mut Extra {
+        if self.messages[at].extra == NONE {
+            self.messages[at].extra = self.extras.insert(Extra::default());
+        }
+        let extra = self.messages[at].extra;
+        &mut self.extras[extra]
+    }
+
+    /// Sets the number of things it waits for: edges that are not granted, and a gate.
+    #[inline]
+    pub fn set_waiting(&mut self, at: u32, things: u32) {
+        let message = &mut self.messages[at];
+        (message.state, message.hold) = (Some(State::Waiting), things);
+    }
+
+    /// Notes that a waiting message has one thing less to wait for; returns how many are left.
+    #[inline]
+    pub fn one_less_before(&mut self, at: u32) -> u32 {
+        let message = &mut self.messages[at];
+        message.hold -= 1;
+        message.hold
+    }
+
+    #[inline]
+    pub fn set_ready(&mut self, at: u32) -> &Message<P> {
+        let message = &mut self.messages[at];
+        (message.state, message.hold) = (Some(State::Ready), 0);
+        message
+    }
+
+    /// The lease at this place has it.
+    #[inline]
+    pub fn set_leased(&mut self, at: u32, lease: u32) {
+        let message = &mut self.messages[at];
+        (message.state, message.hold) = (Some(State::Leased), lease);
+    }
+
+    /// It is held, backs off or is delayed; for both of the latter it can be among timers from now on.
+    pub fn set_stopped(&mut self, at: u32, state: State) {
+        let message = &mut self.messages[at];
+        (message.state, message.hold) = (Some(state), 0);
+        if state != State::Held {
+            self.extra_mut(at);
+        }
+    }
+
+    /// Notes that it is in its lanes, from this edge on; `gated`: behind a barrier.
+    #[inline]
+    pub fn enter_lanes(&mut self, at: u32, first_edge: u32, gated: bool) {
+        let message = &mut self.messages[at];
+        message.first_edge = first_edge;
+        if gated {
+            message.flags |= GATED;
+        }
+    }
+
+    pub fn open_gate(&mut self, at: u32) {
+        self.messages[at].flags &= !GATED;
+    }
+
+    /// It is set aside while it is ready, or no longer.
+    pub fn set_parked(&mut self, at: u32, parked: bool) {
+        let message = &mut self.messages[at];
+        message.flags = if parked { message.flags | PARKED } else { message.flags & !PARKED };
+    }
+
+    pub fn set_priority(&mut self, at: u32, priority: i8) {
+        self.messages[at].priority = priority;
+    }
+
+    pub fn set_payload(&mut self, at: u32, payload: P) {
+        self.messages[at].payload = Some(payload);
+    }
+
+    pub fn set_attempt(&mut self, at: u32, attempt: u32) {
+        self.extra_mut(at).attempt = attempt;
+    }
+
+    /// The token of the lease that ran out last, where it is to be handed out alone; 0: it is not.
+    #[inline]
+    pub fn suspect(&self, at: u32) -> u64 {
+        self.extra(at).map_or(0, |extra| extra.suspect & TOKEN)
+    }
+
+    /// As `suspect`, from a snapshot too.
+    pub fn set_suspect(&mut self, at: u32, token: u64) {
+        if token != self.extra(at).map_or(0, |extra| extra.suspect) {
+            self.extra_mut(at).suspect = token;
+        }
+    }
+
+    /// Returns how often in a row its lease ran out before the holder had said whether its handler began.
+    pub fn silent(&self, at: u32) -> u64 {
+        self.extra(at).map_or(0, |extra| extra.suspect >> SILENT)
+    }
+
+    pub fn set_silent(&mut self, at: u32, times: u64) {
+        self.set_suspect(at, self.suspect(at) | times << SILENT);
+    }
+
+    pub fn set_sequence(&mut self, at: u32, sequence: u64) {
+        self.extra_mut(at).sequence = sequence;
+    }
+
+    pub fn set_size(&mut self, at: u32, size: u64) {
+        self.extra_mut(at).size = size;
+    }
+
+    pub fn set_dedup(&mut self, at: u32, dedup: Arc<str>) {
+        self.extra_mut(at).dedup = Some(dedup);
+    }
+
+    /// Sets the place of a message among its timers.
+    #[inline]
+    pub fn set_timer(&mut self, at: u32, position: u32) {
+        self.extras[self.messages[at].extra].timer = position;
+    }
+
+    /// Its place among its timers.
+    #[inline]
+    pub fn timer(&self, at: u32) -> u32 {
+        self.extras[self.messages[at].extra].timer
+    }
+
+    /// The last failure of a message, and the policy of its put, if it has either.
+    pub fn failing(&self, at: u32) -> Option<&Failing> {
+        self.extra(at)?.failing.as_deref()
+    }
+
+    pub fn set_retry(&mut self, at: u32, retry: RetryPart) {
+        self.extra_mut(at).failing.get_or_insert_default().retry = Some(retry);
+    }
+
+    pub fn set_error(&mut self, at: u32, error: &str) {
+        let failing = self.extra_mut(at).failing.get_or_insert_default();
+        let before = failing.bytes();
+        failing.error = Some(error.into());
+        let more = failing.bytes() as isize - before as isize;
+        self.errors = self.errors.wrapping_add_signed(more);
+    }
+
+    /// Takes out what is known of its failures.
+    pub fn take_failing(&mut self, at: u32) -> Failing {
+        let extra = self.messages[at].extra;
+        let taken = if extra == NONE { None } else { self.extras[extra].failing.take() };
+        let failing = taken.map_or_else(Failing::default, |failing| *failing);
+        self.errors -= failing.bytes();
+        failing
+    }
+
+    /// Takes its dedup string out.
+    pub fn take_dedup(&mut self, at: u32) -> Option<Arc<str>> {
+        match self.messages[at].extra {
+            NONE => None,
+            extra => self.extras[extra].dedup.take(),
+        }
+    }
+
+    /// Returns whether a ticket belongs to the message at its place, and that is ready and not set
+    /// aside.
+    #[inline]
+    pub fn is_ready(&self, ticket: &Ticket) -> bool {
+        self.stands_for(ticket, 0)
+    }
+
+    /// Returns whether a ticket belongs to a ready message that was set aside.
+    pub fn is_parked(&self, ticket: &Ticket) -> bool {
+        self.stands_for(ticket, PARKED)
+    }
+
+    #[inline]
+    fn stands_for(&self, ticket: &Ticket, parked: u8) -> bool {
+        self.messages.get(ticket.message).is_some_and(|message| {
+            message.state == Some(State::Ready)
+                && message.flags & PARKED == parked
+                && self.sequence(ticket.message) == ticket.sequence
+        })
+    }
+}
+
+impl<P> Index<u32> for Records<P> {
+    type Output = Message<P>;
+
+    #[inline]
+    fn index(&self, at: u32) -> &Message<P> {
+        &self.messages[at]
+    }
+}

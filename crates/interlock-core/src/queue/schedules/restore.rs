@@ -1,0 +1,499 @@
+//! A queue out of its [`dump`](super::dump).
+//!
+//! Messages were written in storage order; here they take their places again in sequence, so that
+//! lanes, ready sets and barriers are as before. Places are new, and handles name places, so
+//! holders of handles get new ones from [`handle_of`](Scheduler::handle_of).
+
+use crate::key::{Key, KeyRef};
+use crate::queue::parts::batches::Told;
+use crate::queue::parts::dead::Dead;
+use crate::queue::parts::delays::DelayedKeys;
+use crate::queue::parts::lane::Lanes;
+use crate::queue::parts::ready::Ticket;
+use crate::queue::parts::slab::NONE;
+use crate::queue::scheduler::{Handle, Scheduler};
+use crate::queue::schedules::bytes::{Damaged, Reader};
+use crate::queue::schedules::dump::{
+    kept_stats, ATTEMPT, BEFORE_MARK, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS,
+    FIRST_VERSION, FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY,
+    SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
+};
+use crate::queue::types::message::{Message, BARRIER, KEYED, PARKED};
+use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
+
+/// A message that has a place, on its way back to it.
+struct Placed<'a> {
+    sequence: u64,
+    at: u32,
+    edges: Reader<'a>,
+    count: u16,
+}
+
+impl<P> Scheduler<P> {
+    /// The queue as it was dumped, made of a fresh one of its kind; its options become those of the
+    /// dump. `payload` makes a payload of what was written of it, or `None` if it cannot be one.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not whole, of a version that is not known, or contradict themselves. Whether
+    /// they are the bytes that were written is for a checksum to say.
+    pub fn restored(
+        self,
+        bytes: &[u8],
+        mut payload: impl FnMut(&[u8]) -> Option<P>,
+    ) -> Result<Self, Damaged> {
+        let mut s = self;
+        let mut reader = Reader::new(bytes);
+        let version = reader.byte("version")?;
+        if !(FIRST_VERSION..=VERSION).contains(&version) {
+            return Err(Damaged { at: 0, wanted: "version that is known" });
+        }
+        if (reader.byte("kind of a queue")? != 0) != s.numbers.are_times() {
+            return reader.damaged("queue of this kind");
+        }
+        s.redeclare(read_options(&mut reader, version)?);
+        let mut stats = Stats::default();
+        let kept = if version == FIRST_VERSION { FIRST_COUNTS } else { usize::MAX };
+        for count in kept_stats(&mut stats).into_iter().take(kept) {
+            *count = reader.number("count")?;
+        }
+        s.counts.restore(stats);
+        s.now = reader.number("time")?;
+        s.numbers.restore(reader.number("next id")?, reader.number("oldest id")?);
+        s.leases.go_on_from(reader.number("token")?);
+        let lanes = s.restore_lanes(&mut reader)?;
+        let count: u64 = reader.number("count of messages")?;
+        if count != s.counts.unsettled() {
+            return reader.damaged("count of messages that agrees with the counts");
+        }
+        let mut placed = Vec::new();
+        for _ in 0..count {
+            s.restore_message(&mut reader, &mut placed, &mut payload)?;
+        }
+        placed.sort_unstable_by_key(|message: &Placed<'_>| message.sequence);
+        for message in &mut placed {
+            s.restore_place(message, &lanes)?;
+        }
+        s.restore_batches(&mut reader, version)?;
+        s.restore_barriers(&mut reader)?;
+        for _ in 0..reader.number("count of late messages")? {
+            let id = reader.number("late message")?;
+            if let Some(at) = s.records.find(id) {
+                s.ready.postpone(at, id);
+            }
+        }
+        s.restore_pauses(&mut reader, &lanes, &placed)?;
+        s.restore_dedup(&mut reader)?;
+        for _ in 0..reader.number("count of dead letters")? {
+            let dead = read_dead(&mut reader)?;
+            let payload = read_payload(&mut reader, &mut payload)?;
+            s.dead.push(dead.with(payload));
+        }
+        if version > BEFORE_MARK {
+            s.dead.set_mark(reader.option("mark of dead letters")?);
+        }
+        s.restore_put_times(&mut reader)?;
+        if !reader.is_at_end() {
+            return reader.damaged("end");
+        }
+        let used = s.counts.stats().puts > 0 || s.dead.len() > 0 || !s.dedup.is_empty();
+        s.numbers.restore_used(used);
+        if s.counts.unsettled() > 0 {
+            s.watch.restored(s.now);
+        }
+        Ok(s)
+    }
+
+    /// The right to settle a message that is leased: that of its lease now.
+    pub fn handle_of(&self, id: u64) -> Option<Handle> {
+        let message = &self.records[self.records.find(id)?];
+        let place = message.hold;
+        let leased = message.state == Some(State::Leased);
+        leased.then(|| Handle { place, token: self.leases[place].token })
+    }
+
+    /// Ids and handles of all that is leased, in no order.
+    pub fn leases(&self) -> impl Iterator<Item = (u64, Handle)> + '_ {
+        self.leases.all().map(|(place, lease)| {
+            (self.records[lease.message].id, Handle { place, token: lease.token })
+        })
+    }
+
+    fn restore_lanes(&mut self, reader: &mut Reader<'_>) -> Result<Vec<u32>, Damaged> {
+        let count = reader.take(4, "count of lanes")?;
+        let count = u32::from_le_bytes(count.try_into().expect("four bytes"));
+        let mut lanes = Vec::new();
+        for _ in 0..count {
+            let marks = reader.byte("lane")?;
+            let key = KeyRef::new(reader.string("key of a lane")?);
+            if marks & !(LANE_PAUSED | LANE_UNFINISHED) != 0 || self.lanes.find(key).is_some() {
+                return reader.damaged("lane");
+            }
+            let (paused, unfinished) = (marks & LANE_PAUSED != 0, marks & LANE_UNFINISHED != 0);
+            lanes.push(self.lanes.restore_lane(key, paused, unfinished));
+        }
+        for _ in 0..reader.number("count of unfinished lanes")? {
+            let lane = known(reader, &lanes)?;
+            self.lanes.restore_unfinished(lane);
+        }
+        Ok(lanes)
+    }
+
+    fn restore_message<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+        placed: &mut Vec<Placed<'a>>,
+        payload: &mut impl FnMut(&[u8]) -> Option<P>,
+    ) -> Result<(), Damaged> {
+        let id = reader.word("id")?;
+        let flags = reader.byte("flags of a message")?;
+        let state = reader.byte("state")?;
+        let priority = reader.byte("priority")? as i8;
+        let Some(&state) = STATES.get(usize::from(state)) else { return reader.damaged("state") };
+        if id == 0
+            || id >= self.numbers.next()
+            || flags & !FLAGS != 0
+            || self.records.find(id).is_some()
+        {
+            return reader.damaged("message");
+        }
+        let (mut hold, mut due, mut lease) = (0, 0, None);
+        match state {
+            State::Waiting => hold = reader.small("count of what it waits for")?,
+            State::Ready | State::Held => {}
+            State::Delayed | State::BackingOff => due = reader.number("due time")?,
+            State::Leased => {
+                lease = Some((
+                    reader.number("token")?,
+                    reader.number("time of a lease")?,
+                    reader.number("deadline")?,
+                    reader.number("consumer")?,
+                    reader.byte("marks of a lease")?,
+                ));
+            }
+        }
+        let message =
+            Message { id, flags, priority, hold, state: Some(state), ..Default::default() };
+        let at = self.records.insert(message);
+        if state == State::Held {
+            self.counts.restore_held(id);
+        }
+        let mut here = None;
+        let mut delayed = DelayedKeys { keys: Vec::new(), shared: Vec::new() };
+        if state == State::Delayed {
+            let (mut keys, mut shared) = (Vec::new(), Vec::new());
+            for (key, is_shared) in read_keys(reader)? {
+                if is_shared { &mut shared } else { &mut keys }.push(key);
+            }
+            delayed = DelayedKeys { keys, shared };
+        } else {
+            let count = reader.take(2, "count of keys")?;
+            let count = u16::from_le_bytes(count.try_into().expect("two bytes"));
+            here = Some((reader.clone(), count));
+            for _ in 0..count {
+                reader.number("key of a message")?;
+            }
+        }
+        self.restore_extra(reader, at)?;
+        if let Some((edges, count)) = here {
+            placed.push(Placed { sequence: self.records.sequence(at), at, edges, count });
+        }
+        self.records.set_payload(at, read_payload(reader, payload)?);
+        match state {
+            State::Delayed => self.delay_until(at, due, delayed),
+            State::BackingOff => self.back_off(at, due),
+            _ => {}
+        }
+        if let Some((token, since, deadline, consumer, marks)) = lease {
+            if token == 0 || marks & !(LEASE_TIMED | LEASE_OF_BATCH) != 0 {
+                return reader.damaged("lease");
+            }
+            let place = self.leases.restore((token, deadline), at, consumer, since);
+            self.records.set_leased(at, place);
+            if marks & LEASE_TIMED != 0 {
+                self.leases.set_deadline(place, id, deadline);
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_extra(&mut self, reader: &mut Reader<'_>, at: u32) -> Result<(), Damaged> {
+        let marks = reader.number("marks of a message")?;
+        if marks & !(SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY | SUSPECT) != 0 {
+            return reader.damaged("marks of a message that are known");
+        }
+        if marks == 0 {
+            return Ok(());
+        }
+        let id = self.records[at].id;
+        if marks & SEQUENCE != 0 {
+            self.records.set_sequence(at, reader.number("sequence")?);
+        }
+        if marks & SIZE != 0 {
+            self.records.set_size(at, reader.number("size")?);
+        }
+        if marks & ATTEMPT != 0 {
+            self.records.set_attempt(at, reader.small("attempt")?);
+        }
+        let window = match marks & WINDOW {
+            0 => None,
+            _ => Some(reader.number("window")?),
+        };
+        if marks & DEDUP != 0 {
+            let name = reader.text("dedup string")?;
+            let dedup = self.dedup.restore_unsettled(name, id, window);
+            self.records.set_dedup(at, dedup);
+        }
+        if marks & (ERROR | RETRY) != 0 {
+            if marks & ERROR != 0 {
+                self.records.set_error(at, reader.text("error")?);
+            }
+            if marks & RETRY != 0 {
+                self.records.set_retry(at, read_retry_part(reader)?);
+            }
+        }
+        if marks & SUSPECT != 0 {
+            self.records.set_suspect(at, reader.number("lease that ran out")?);
+        }
+        Ok(())
+    }
+
+    /// A message takes its place in its lanes and, if it is ready, in the order of choice.
+    fn restore_place(&mut self, placed: &mut Placed<'_>, lanes: &[u32]) -> Result<(), Damaged> {
+        let (at, reader) = (placed.at, &mut placed.edges);
+        let mut chain = Lanes::chain();
+        for _ in 0..placed.count {
+            let word = reader.number("key of a message")?;
+            let Some(&lane) = lanes.get((word >> 2) as usize) else {
+                return reader.damaged("lane that is there");
+            };
+            let (shared, granted) = (word & EDGE_SHARED != 0, word & EDGE_GRANTED != 0);
+            if !self.lanes.restore_edge(at, lane, shared, granted, &mut chain) {
+                return reader.damaged("key that can be granted");
+            }
+        }
+        self.records.enter_lanes(at, chain.first, false);
+        let message = &self.records[at];
+        if message.state == Some(State::Ready) && message.flags & PARKED == 0 {
+            let ticket = Ticket::new(message.priority, placed.sequence, at);
+            let keyed = message.flags & KEYED != 0;
+            self.ready.push(keyed, ticket, true);
+        }
+        Ok(())
+    }
+
+    fn restore_batches(&mut self, reader: &mut Reader<'_>, version: u8) -> Result<(), Damaged> {
+        for _ in 0..reader.number("count of batches")? {
+            let token = reader.number("token of a batch")?;
+            let deadline = reader.number("deadline of a batch")?;
+            let told = match version {
+                FIRST_VERSION => 0,
+                _ => reader.byte("what the holder of a batch said")?,
+            };
+            let told = [Told::Assumed, Told::Waiting, Told::Nothing, Told::Begun]
+                .get(usize::from(told))
+                .copied();
+            let Some(told) = told else {
+                return reader.damaged("word of the holder of a batch");
+            };
+            let mut members = Vec::new();
+            for _ in 0..reader.number("count of leases of a batch")? {
+                let id = reader.number("message of a batch")?;
+                let handle = self.handle_of(id).filter(|handle| handle.token == token);
+                let Some(handle) = handle else { return reader.damaged("lease of a batch") };
+                members.push(handle.place);
+            }
+            if members.is_empty() {
+                return reader.damaged("leases of a batch");
+            }
+            self.leases.restore_batch(token, deadline, told, members);
+        }
+        Ok(())
+    }
+
+    fn restore_barriers(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let open = reader.number("count of messages before the barriers")?;
+        self.barriers.restore_open(open);
+        for _ in 0..reader.number("count of barriers")? {
+            let id = reader.number("barrier")?;
+            let sequence = reader.number("sequence of a barrier")?;
+            let after = reader.number("count of messages behind a barrier")?;
+            let is_barrier = |at: &u32| self.records[*at].flags & BARRIER != 0;
+            let Some(message) = self.records.find(id).filter(is_barrier) else {
+                return reader.damaged("barrier");
+            };
+            let gated = self.read_gated(reader)?;
+            self.barriers.restore_barrier(message, sequence, after, gated);
+        }
+        let opening = self.read_gated(reader)?;
+        self.barriers.restore_opening(opening);
+        Ok(())
+    }
+
+    /// Settled ones stay in their place, because finding that out costs a step.
+    fn read_gated(&self, reader: &mut Reader<'_>) -> Result<Vec<(u32, u64)>, Damaged> {
+        let mut gated = Vec::new();
+        for _ in 0..reader.number("count of gates")? {
+            let id = reader.number("gate")?;
+            gated.push((self.records.find(id).unwrap_or(NONE), id));
+        }
+        Ok(gated)
+    }
+
+    fn restore_pauses(
+        &mut self,
+        reader: &mut Reader<'_>,
+        lanes: &[u32],
+        placed: &[Placed<'_>],
+    ) -> Result<(), Damaged> {
+        self.pauses.set_queue(reader.byte("pause")? != 0);
+        for _ in 0..reader.number("count of paused keys")? {
+            let lane = known(reader, lanes)?;
+            let tickets = self.read_tickets(reader, placed)?;
+            self.pauses.restore_parked(lane, tickets);
+        }
+        let returning = self.read_tickets(reader, placed)?;
+        self.pauses.restore_returning(returning);
+        Ok(())
+    }
+
+    fn read_tickets(
+        &self,
+        reader: &mut Reader<'_>,
+        placed: &[Placed<'_>],
+    ) -> Result<Vec<Ticket>, Damaged> {
+        let mut tickets = Vec::new();
+        for _ in 0..reader.number("count of messages set aside")? {
+            let sequence = reader.number("message set aside")?;
+            let found = placed.binary_search_by_key(&sequence, |message| message.sequence);
+            let at = found.map_or(NONE, |found| placed[found].at);
+            let priority = self.records.get(at).map_or(0, |message| message.priority);
+            tickets.push(Ticket::new(priority, sequence, at));
+        }
+        Ok(tickets)
+    }
+
+    fn restore_dedup(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let inserted = reader.number("count of dedup strings")?;
+        for _ in 0..reader.number("count of known dedup strings")? {
+            let until = reader.number("end of a window")?;
+            let id = reader.number("id of a dedup string")?;
+            self.dedup.restore_leaving(reader.text("dedup string")?, id, until);
+        }
+        self.dedup.restore_inserted(inserted);
+        Ok(())
+    }
+
+    fn restore_put_times(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let mut entries = Vec::new();
+        let (mut id, mut time) = (0u64, 0u64);
+        for _ in 0..reader.number("count of put times")? {
+            id = id.saturating_add(reader.number("id of a put time")?);
+            time = time.saturating_add(reader.number("put time")?);
+            entries.push((id, time));
+        }
+        if entries.is_empty() && self.counts.unsettled() > 0 && !self.numbers.are_times() {
+            return reader.damaged("put time");
+        }
+        self.numbers.restore_times(entries, reader.number("end of a put time")?);
+        Ok(())
+    }
+}
+
+fn known(reader: &mut Reader<'_>, lanes: &[u32]) -> Result<u32, Damaged> {
+    let number: usize = reader.small("number of a lane")?;
+    lanes.get(number).copied().map_or_else(|| reader.damaged("lane that is there"), Ok)
+}
+
+fn read_payload<P>(
+    reader: &mut Reader<'_>,
+    payload: &mut impl FnMut(&[u8]) -> Option<P>,
+) -> Result<P, Damaged> {
+    let length = reader.take(4, "length of a payload")?;
+    let length = u32::from_le_bytes(length.try_into().expect("four bytes"));
+    let bytes = reader.take(length as usize, "payload")?;
+    payload(bytes).map_or_else(|| reader.damaged("payload that can be read"), Ok)
+}
+
+/// Keys in the order the put named them, with whether they are shared.
+fn read_keys(reader: &mut Reader<'_>) -> Result<Vec<(Key, bool)>, Damaged> {
+    let mut keys = Vec::new();
+    for _ in 0..reader.number("count of keys")? {
+        let shared = reader.byte("mode of a key")? != 0;
+        keys.push((Key::new(reader.string("key")?), shared));
+    }
+    Ok(keys)
+}
+
+fn read_options(reader: &mut Reader<'_>, version: u8) -> Result<Options, Damaged> {
+    Ok(Options {
+        max_messages: reader.small("bound of messages")?,
+        max_bytes: reader.number("bound of bytes")?,
+        lease: reader.option("length of a lease")?,
+        retry: read_retry(reader)?,
+        dedup_window: reader.number("window")?,
+        max_dead: reader.small("bound of dead letters")?,
+        dead_ttl: match version {
+            FIRST_VERSION => Options::default().dead_ttl,
+            _ => reader.number("age of dead letters")?,
+        },
+    })
+}
+
+fn read_retry(reader: &mut Reader<'_>) -> Result<Retry, Damaged> {
+    let attempts = match reader.option("attempts")? {
+        Some(most) => match u32::try_from(most) {
+            Ok(most) => Some(most),
+            Err(_) => return reader.damaged("attempts"),
+        },
+        None => None,
+    };
+    Ok(Retry {
+        attempts,
+        first: reader.number("first backoff")?,
+        factor: f64::from_bits(reader.word("factor")?),
+        longest: reader.number("longest backoff")?,
+        jitter: reader.byte("jitter")? != 0,
+        then: if reader.byte("end of a policy")? == 0 { Then::Dead } else { Then::Hold },
+    })
+}
+
+fn read_retry_part(reader: &mut Reader<'_>) -> Result<RetryPart, Damaged> {
+    let attempts = match reader.byte("attempts")? {
+        0 => None,
+        _ => match reader.option("attempts")?.map(u32::try_from).transpose() {
+            Ok(attempts) => Some(attempts),
+            Err(_) => return reader.damaged("attempts"),
+        },
+    };
+    let then = |holds: u64| if holds == 0 { Then::Dead } else { Then::Hold };
+    Ok(RetryPart {
+        attempts,
+        first: reader.option("first backoff")?,
+        factor: reader.option("factor")?.map(f64::from_bits),
+        longest: reader.option("longest backoff")?,
+        jitter: reader.option("jitter")?.map(|jitter| jitter != 0),
+        then: reader.option("end of a policy")?.map(then),
+    })
+}
+
+fn read_dead(reader: &mut Reader<'_>) -> Result<Dead<()>, Damaged> {
+    let mut dead = Dead {
+        id: reader.number("id of a dead letter")?,
+        keys: read_keys(reader)?,
+        attempts: reader.small("attempts of a dead letter")?,
+        error: reader.text("error of a dead letter")?.into(),
+        priority: reader.byte("priority of a dead letter")? as i8,
+        barrier: reader.byte("barrier of a dead letter")? != 0,
+        quiet: reader.byte("quiet of a dead letter")? != 0,
+        size: reader.number("size of a dead letter")?,
+        put_at: reader.number("put time of a dead letter")?,
+        died_at: reader.number("time of a dead letter")?,
+        retry: None,
+        payload: (),
+    };
+    if reader.byte("policy of a dead letter")? != 0 {
+        dead.retry = Some(read_retry_part(reader)?);
+    }
+    Ok(dead)
+}

@@ -1,0 +1,235 @@
+//! The words of the contract as types, shared by scheduler, queue, trace and tests.
+
+pub(super) mod message;
+
+pub use crate::clock::Time;
+use crate::limits::default;
+
+/// The options a queue was made with. A bound of 0 messages or bytes means none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Unsettled messages, leased ones too (clause 11).
+    pub max_messages: usize,
+    /// Bytes of unsettled messages, as the puts name them (clause 11).
+    pub max_bytes: u64,
+    /// Time a lease lasts, µs; `None`: no deadline (clause 8).
+    pub lease: Option<u64>,
+    pub retry: Retry,
+    /// The time for which a settled dedup string is remembered, µs (clause 13).
+    pub dedup_window: u64,
+    /// Dead letters kept, 0: none; reaching it turns `Then::Dead` into `Then::Hold` (clause 10).
+    pub max_dead: usize,
+    /// Time for which a dead letter is kept, µs; 0: without limit (clause 10).
+    pub dead_ttl: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            max_messages: default::MAXSIZE as usize,
+            max_bytes: default::MAXBYTES,
+            lease: None,
+            retry: Retry::default(),
+            dedup_window: default::WINDOW,
+            max_dead: default::MAXDEAD as usize,
+            dead_ttl: default::DEAD_TTL,
+        }
+    }
+}
+
+/// The policy for a message whose handling failed (clause 10).
+///
+/// ```
+/// use interlock_core::queue::types::{Options, Retry, Then};
+///
+/// // Three attempts, 10 ms and 30 ms apart, and then an operator decides.
+/// let retry = Retry { attempts: Some(3), first: 10_000, factor: 3.0, then: Then::Hold, ..Retry::default() };
+/// let options = Options { retry, ..Options::default() };
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// Attempts in all; `None`: for ever.
+    pub attempts: Option<u32>,
+    /// Backoff after the first failure, µs.
+    pub first: u64,
+    pub factor: f64,
+    /// Longest backoff, µs.
+    pub longest: u64,
+    pub jitter: bool,
+    pub then: Then,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry {
+            attempts: Some(default::ATTEMPTS as u32),
+            first: default::FIRST,
+            factor: default::FACTOR as f64 / 1000.0,
+            longest: default::LONGEST,
+            jitter: default::JITTER,
+            then: Then::Dead,
+        }
+    }
+}
+
+/// The outcome for a message whose attempts are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    Dead,
+    Hold,
+}
+
+/// The parts of a message's own retry policy that differ from its queue's (clause 10).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RetryPart {
+    pub attempts: Option<Option<u32>>,
+    pub first: Option<u64>,
+    pub factor: Option<f64>,
+    pub longest: Option<u64>,
+    pub jitter: Option<bool>,
+    pub then: Option<Then>,
+}
+
+impl RetryPart {
+    /// The policy that holds for the message.
+    pub fn over(&self, queue: &Retry) -> Retry {
+        Retry {
+            attempts: self.attempts.unwrap_or(queue.attempts),
+            first: self.first.unwrap_or(queue.first),
+            factor: self.factor.unwrap_or(queue.factor),
+            longest: self.longest.unwrap_or(queue.longest),
+            jitter: self.jitter.unwrap_or(queue.jitter),
+            then: self.then.unwrap_or(queue.then),
+        }
+    }
+}
+
+/// The outcome for a message whose lease an operator ended (clause 24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RevokeThen {
+    Retry,
+    Hold,
+    Dead,
+    Skip,
+}
+
+/// The kind of work that a consumer asks for (clause 7). A barrier counts as keyed: it holds every
+/// key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Any,
+    Keyed,
+    Unkeyed,
+}
+
+/// The stage of its life that a message is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Delayed,
+    Waiting,
+    Ready,
+    Leased,
+    BackingOff,
+    Held,
+}
+
+impl State {
+    /// The state's name wherever it appears: in Python, on the wire, in the docs.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Delayed => "delayed",
+            State::Waiting => "waiting",
+            State::Ready => "ready",
+            State::Leased => "leased",
+            State::BackingOff => "backing_off",
+            State::Held => "held",
+        }
+    }
+}
+
+/// Counts of now (the first nine) and since the queue was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Unsettled messages in all.
+    pub unsettled: u64,
+    /// Their bytes, as the puts named them.
+    pub bytes: u64,
+    pub delayed: u64,
+    /// Something before it conflicts, or it or its keys are paused.
+    pub waiting: u64,
+    pub ready: u64,
+    pub leased: u64,
+    pub backing_off: u64,
+    pub held: u64,
+    pub dead: u64,
+    pub puts: u64,
+    pub leases: u64,
+    pub acks: u64,
+    /// Messages put back with their attempt raised: nacks, expiries, revocations.
+    pub retries: u64,
+    pub releases: u64,
+    pub leases_expired: u64,
+    pub revoked: u64,
+    /// Dead letters ever made.
+    pub dead_lettered: u64,
+    pub cancelled: u64,
+    pub skipped: u64,
+    pub requeued: u64,
+    /// Puts that named a known dedup string (clause 13).
+    pub deduplicated: u64,
+    /// Messages that had expired when their turn came, and were dropped.
+    pub messages_expired: u64,
+    /// Dead letters dropped because of their age.
+    pub dead_expired: u64,
+}
+
+/// A key and the number of its unsettled messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hot {
+    pub key: Vec<u8>,
+    pub depth: u64,
+}
+
+/// The explanation why a message waits (clause 17): the message asked for and, breadth first, all
+/// that it waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    pub nodes: Vec<Node>,
+    /// The limit was reached before the roots were.
+    pub truncated: bool,
+}
+
+/// One message of an explanation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub id: u64,
+    pub state: State,
+    pub attempt: u32,
+    /// µs since the put, up to 99 more, or a 256th of it where much was put meanwhile.
+    pub age: u64,
+    /// The consumer that leases it, as it named itself; 0 if nobody.
+    pub consumer: u64,
+    /// µs of the lease that have passed, if it is leased.
+    pub held_for: Option<u64>,
+    /// µs left of the lease, if it has a deadline.
+    pub lease_left: Option<u64>,
+    /// µs until it falls due, if it is delayed or backing off.
+    pub due_in: Option<u64>,
+    /// The queue, or a key of it, is paused: these keys, empty bytes for the queue itself.
+    pub paused: Vec<Vec<u8>>,
+    /// The blockers that hold it up, one entry a key, in the order the put named them.
+    pub blocked: Vec<Blocker>,
+}
+
+/// One key that holds a message up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocker {
+    /// `None`: a barrier stands between.
+    pub key: Option<Vec<u8>>,
+    /// The messages now in front on that key, cut at the limit: those that nothing on this key holds up.
+    pub holders: Vec<u64>,
+    /// The number of unsettled messages in front of this one on that key.
+    pub ahead: u64,
+    /// `ahead` was counted to its end; else it is "at least".
+    pub exact: bool,
+}

@@ -1,0 +1,11 @@
+//! Callers that wait, and who is woken.
+//!
+//! | module | responsibility |
+//! |---|---|
+//! | `room` | puts that wait for room |
+//! | `waiters` | waiters, parked and called |
+//! | `close` | the end of waiting at a shutdown |
+
+mod close;
+pub mod room;
+pub mod waiters;
