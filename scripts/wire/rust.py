@@ -193,7 +193,7 @@ def options(wire: Wire) -> str:
                 value += " == 1"
         lines.append(f"{arm} {value},")
     lines += ["}", "Ok(())", "}", ""]
-    lines += doc("Returns the value of an option as it is told.")
+    lines += doc("Returns the value of an option as text.")
     lines += ["pub fn told(&self, option: QueueOption) -> String {", "match option {"]
     for one in wire.queue:
         value = f"self.{one.field}"

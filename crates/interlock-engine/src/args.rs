@@ -84,7 +84,7 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
         Ok(self.args.get(self.at - 1))
     }
 
-    /// At most so many bytes.
+    /// Limits the bytes of an argument.
     #[inline]
     pub fn text(&mut self, most: usize, what: impl What) -> Read<&'a [u8]> {
         let value = self.take(what)?;
@@ -179,7 +179,7 @@ fn sixteen(digits: &[u8; 16]) -> Option<u64> {
 fn eight(digits: [u8; 8]) -> Option<u64> {
     // The first digit is the lowest byte.
     let word = u64::from_le_bytes(digits);
-    // Its upper half is 3, and would be no more if 6 were added to the lower.
+    // Its upper half is 3, and stays 3 when 6 is added to the lower.
     let (upper, threes) = (0xF0F0_F0F0_F0F0_F0F0, 0x3030_3030_3030_3030);
     if word & upper != threes || word.wrapping_add(0x0606_0606_0606_0606) & upper != threes {
         return None;

@@ -158,8 +158,8 @@ impl Queue {
             self.settle(list, &mut budget)
         });
         if !self.waiting.is_empty() && !again {
-            // What they waited for may have been held up by what was just settled. What was done so far is
-            // said first, for it was done first.
+            // The messages they waited for may have been blocked by those just settled. The first
+            // part is recorded first, because it was done first.
             self.note_half(&caller, &answers, args, cx);
             self.serve(cx);
             return Ok(self.lease_call(caller, wanted, Some(answers), cx, out));
@@ -310,7 +310,8 @@ impl Queue {
         }
     }
 
-    /// Finds out whether the call was made before: it is answered as then, or goes on where it was.
+    /// Finds out whether the call was made before: it is answered as then, or continues where it
+    /// was.
     fn repeated<'a>(
         &mut self,
         mut caller: Caller<'a>,
@@ -411,7 +412,7 @@ impl Context<'_> {
         }
     }
 
-    /// Records an `il1_next` that was handed so many of COUNT messages, where their bytes ended it.
+    /// Records an `il1_next` that returned fewer than COUNT messages, because their bytes ended it.
     pub fn record_next<A: Args + ?Sized>(&self, queue: &Queue, args: &A, count: usize) {
         if args::integer(args.get(3)) == Some(count as i64) {
             return self.record_call(queue, Function::Next, args);

@@ -1,8 +1,9 @@
 //! The consumers that call, and the last reply of each (clause 8): a call sent again, because its
 //! reply was lost, is answered as the first time and does nothing.
 //!
-//! Replies are kept whole as long as those of the queue have no more than `MAX_KEPT_BYTES` together. Beyond
-//! that the oldest leases are kept in short: what they hand out lies in the queue as long as it is out.
+//! Replies are kept in full as long as those of the queue take at most `MAX_KEPT_BYTES` together.
+//! Beyond that the oldest leases are kept in short form: their messages are in the queue as long as
+//! they are leased.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -38,11 +39,11 @@ pub struct Consumers {
     /// Those before this one in that order are kept as short as they can be.
     whole: Option<u32>,
     bytes: usize,
-    /// Of the names, each of which is there twice.
+    /// Bytes of the names, each of which exists twice.
     name_bytes: usize,
     /// Consumers whose last call did nothing, and its number, in the order in which they called.
     light: VecDeque<(u32, u64)>,
-    /// At so many names it is worth looking who has gone.
+    /// At this many names, look for consumers that are gone.
     crowd: usize,
 }
 
@@ -64,11 +65,11 @@ enum Kept {
     #[default]
     Nothing,
     Reply(Vec<u8>),
-    /// Of a lease, and what was settled before it.
+    /// A lease, and the settlements before it.
     Short(Short),
     /// `il1_next` has settled and still waits, or its connection ended while it did.
     Half(Vec<Answer>),
-    /// There was no room for it: in the snapshots of before leases were kept in short.
+    /// Dropped for lack of room: in snapshots from before leases were kept in short form.
     Dropped,
 }
 
@@ -233,8 +234,9 @@ impl Consumers {
         self.set(at, call, function, now, Kept::Reply(room));
     }
 
-    /// As `keep`, of a call that handed out and settled nothing: of those only so many are kept, for to make
-    /// one anew does no harm, and whoever may lease could fill the memory with names.
+    /// As `keep`, for a call that leased and settled nothing: only a limited number is kept, for
+    /// repeating one does no harm, and every client with the right to lease could fill the memory
+    /// with names.
     pub fn keep_light(
         &mut self,
         number: u64,

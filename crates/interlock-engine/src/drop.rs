@@ -1,12 +1,13 @@
 //! `il1_drop`: a queue goes, with all that is in it and all that was said of it.
 //!
-//! What outlives it for a while are the last replies of its consumers, for a call that is sent again has
-//! to be answered as the first time, and the end of its series, for no id and no token may come again
-//! (clause 8): those follow the time, but a burst of puts is ahead of it. A queue of this name that is
-//! made meanwhile goes on from there. Calls that wait make it anew at once, as they make one that never was.
+//! What outlives it for a while are the last replies of its consumers, for a repeated call must be
+//! answered as the first time, and the end of its series, for no id and no token may repeat (clause
+//! 8): those follow the time, but a burst of puts is ahead of it. A queue of this name that is made
+//! meanwhile continues them. Waiting calls recreate it at once, as they create one that never
+//! existed.
 //!
-//! In a journal a `drop` is the call itself, and what is kept stands in a snapshot too; the queue is
-//! `forgotten` when nothing is kept any longer, or when it is made anew as one that is not durable.
+//! In a journal a `drop` is the call itself, and a snapshot has what is kept; the queue is
+//! `forgotten` when nothing is kept any longer, or when it is recreated as one that is not durable.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Queue {
             return from.bad(|| "force".into(), "is not FORCE");
         }
         from.end()?;
-        // One that was merely asked is none.
+        // A queue that was only read does not exist.
         let existed = !self.is_blank();
         if existed {
             self.begin(cx);
@@ -76,7 +77,7 @@ impl Queue {
         self.in_journal |= journal.is_some_and(|journal| journal.knows(&self.name));
     }
 
-    /// The same, as a journal tells of it.
+    /// The same, for a drop found in a journal.
     pub fn replay_drop(&mut self, cx: &mut Context<'_>) {
         self.in_journal = true;
         self.start_afresh(cx);

@@ -1,5 +1,6 @@
-//! A queue as bytes, with all that the wire keeps beside the scheduler: what it was declared as, the
-//! last reply of each consumer, results. Who waits is left out: a connection does not outlive a server.
+//! A queue as bytes, with everything that the wire keeps in addition to the scheduler: its
+//! declaration, the last reply of each consumer, results. Waiting calls are left out: a connection
+//! does not outlive a server.
 
 use interlock_core::queue::schedules::bytes::{number, option, string, Damaged, Reader};
 use interlock_core::queue::types::Then;
@@ -85,8 +86,8 @@ impl Queue {
 }
 
 impl Engine {
-    /// Appends a durable queue as bytes, and answers what `meanwhile` does: while both happen nobody
-    /// calls it. `None`: there is no such queue, or it is not durable.
+    /// Appends a durable queue as bytes, and returns the result of `meanwhile`: no call is made
+    /// during both. `None` if the queue does not exist or is not durable.
     pub fn dump<R>(
         &self,
         name: &[u8],
@@ -118,7 +119,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the bytes are no dump.
+    /// Fails if the bytes are not a dump.
     pub fn restore(&self, name: &[u8], bytes: &[u8]) -> Result<(), Damaged> {
         let restored = Queue::restored(name, bytes)?;
         let cell = self.cell(name);

@@ -38,7 +38,7 @@
 //! ```
 //!
 //! A queue has a number in the journal, given by the first record of it, which holds its name. In a
-//! snapshot the name stands before the queue's dump.
+//! snapshot the name precedes the queue's dump.
 
 use std::cell::Cell;
 use std::io;
@@ -151,12 +151,12 @@ impl<S: Storage> Durable<S> {
         self.journal.get()
     }
 
-    /// The end of a turn of this thread: when it returns, what its calls answered, and whom they served,
-    /// may be told. A thread records for one engine.
+    /// The end of a turn of this thread: when it returns, the replies of its calls, and of those
+    /// they served, may be sent. A thread records for one engine.
     ///
     /// # Errors
     ///
-    /// Why it must not be told.
+    /// The error if they must not be sent.
     pub fn commit(&self) -> Result<(), JournalError> {
         let Turn { last, durability } =
             TURN.replace(Turn { last: 0, durability: journal::Durability::None });
@@ -174,7 +174,7 @@ impl<S: Storage> Durable<S> {
     ///
     /// # Errors
     ///
-    /// If the disk fails or is full: the journal goes on as it was.
+    /// Fails if the disk fails or is full: the journal continues as before.
     pub fn snapshot(&self, engine: &Engine) -> io::Result<Made> {
         let journal = self.journal.get().ok_or_else(|| io::Error::other("it is not open"))?;
         let mut snapshot = journal.snapshot()?;
@@ -216,8 +216,8 @@ impl<S: Storage> Durable<S> {
                 self.ticked.store(now, Ordering::Relaxed);
                 journal.tick()
             }
-            // What is wrong is so between two ticks too. And where there was no room, it is tried once a
-            // second: to try takes what there is left of it.
+            // A fault persists between two ticks. Without room, try once a second: each try uses up
+            // what is left.
             false => journal.trouble(),
         };
         if done.is_ok() && journal.wants_segment() {
@@ -235,7 +235,7 @@ impl<S: Storage> Durable<S> {
                 self.snapshot_bytes.store(made.bytes, Ordering::Relaxed);
                 Ok(Some(Ok(made)))
             }
-            // The journal goes on without it; that it has no room, or failed, it says itself.
+            // The journal continues without it, and reports lack of room or a failure itself.
             Err(error) => {
                 self.snapshot_from.store(now + SNAPSHOT_AGAIN, Ordering::Relaxed);
                 done.map(|()| Some(Err(error)))
@@ -243,8 +243,8 @@ impl<S: Storage> Durable<S> {
         }
     }
 
-    /// Notes what time it is for the queues, so that the next life goes on from there: to be called now and
-    /// then. Nothing is written while nothing falls due.
+    /// Records the time of the queues, so that the next process continues from it; to be called
+    /// regularly. Nothing is written while nothing falls due.
     pub fn note_time(&self, engine: &Engine, now: Time) {
         if let Some(journal) = self.journal.get().filter(|_| engine.next_due().is_some()) {
             journal.note_time(now, TIME_NOTED);

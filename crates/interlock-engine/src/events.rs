@@ -1,7 +1,7 @@
 //! `il1_events`: what happens to messages, kept while somebody watches.
 //!
-//! The events of a queue lie beside it, by its name: a queue that is not there can be watched, and what is
-//! put into it is told. A queue that is watched has its log at hand; one that is not pays nothing.
+//! The events of a queue are kept by its name: a queue that does not exist can be watched, and its
+//! first put is reported. A watched queue has a reference to its log; others pay nothing.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ pub struct Log {
 /// At hand in its queue, and known by the name of that.
 pub type SharedLog = Arc<Mutex<Log>>;
 
-/// One as it is told, behind its number.
+/// An event as it is sent, after its number.
 #[derive(Debug)]
 struct Event {
     told: Strings,
@@ -51,7 +51,7 @@ struct Event {
 const OF_AN_EVENT: u64 = 96;
 const OF_A_LOG: u64 = 352;
 
-/// Part of the memory of queues, one in so many, that logs may take without their events.
+/// Part of the memory of queues, one in this many, that logs may take without their events.
 const SHARE: u64 = 8;
 
 /// Logs that one call looks at whose time may be over.
@@ -68,7 +68,7 @@ pub struct Watched {
 #[derive(Default)]
 struct Logs {
     by_name: HashMap<Box<[u8]>, SharedLog, std::hash::RandomState>,
-    /// The time at which the watch of each is over, unless it went on.
+    /// The time at which each watch ends unless it is renewed.
     ends: BTreeSet<(Time, Box<[u8]>)>,
     /// Bytes of all logs without their events.
     bytes: u64,
@@ -93,7 +93,7 @@ impl Watched {
     /// The log of a queue, if somebody watches it.
     #[inline]
     pub fn log(&self, queue: &[u8]) -> Option<SharedLog> {
-        // Relaxed: whoever is a moment late misses what happens at the same moment.
+        // Relaxed: a watch that is a moment late misses the events of that moment.
         match self.count.load(Ordering::Relaxed) {
             0 => None,
             _ => self.logs.lock().by_name.get(queue).cloned(),
@@ -145,7 +145,7 @@ impl Watched {
             log.end = log.until.max(log.last + 1);
             if log.end > now {
                 if log.until <= now {
-                    // Its last number is known until the time is beyond it, for none comes again.
+                    // Its last number is known until the time is beyond it, so none repeats.
                     log.clear();
                     log.recount(shared, &queue);
                 }
@@ -236,7 +236,7 @@ impl Queue {
             return;
         }
         log.clear();
-        // Its last number is known until the time is beyond it, for none comes again.
+        // Its last number is known until the time is beyond it, so none repeats.
         let is_over = log.last <= now;
         if log.end > 0 {
             log.recount(shared, &self.name);

@@ -1,4 +1,4 @@
-//! `il1_explain`: why a message waits, or what stands in front on a key.
+//! `il1_explain`: why a message waits, or which messages are in front on a key.
 
 use interlock_core::queue::types::{Node, Time};
 

@@ -1,4 +1,4 @@
-//! Leasing: what is handed out, and how it is told.
+//! Leasing: which messages are leased, and how the reply is written.
 
 use interlock_core::queue::calls::batch::Most;
 use interlock_core::queue::scheduler::{Grant, Scheduler};
@@ -37,8 +37,8 @@ pub fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<Wanted> {
 }
 
 impl Queue {
-    /// Hands out what is ready and tells it, behind the answers of what was settled before. False:
-    /// nothing is ready, and nothing was told.
+    /// Leases what is ready and appends it to the reply, after the answers about settled messages.
+    /// Returns false if nothing is ready; nothing was written then.
     pub fn grant(
         &mut self,
         wanted: &mut Wanted,
@@ -65,8 +65,8 @@ impl Queue {
         handed.is_some()
     }
 
-    /// Tells a lease again whose reply is kept in short: what of it is still out. If nothing is, whoever was
-    /// told of it and never heard may ask anew at once.
+    /// Repeats a lease whose reply is kept in short form: its messages that are still leased. If
+    /// none is, a caller that never got the reply may lease again at once.
     pub fn lease_again(&self, short: &Short, out: &mut Vec<u8>) {
         let Short { answers, token, deadline, ids } = short;
         let again = |&id| self.scheduler.granted_again(*token, id);
@@ -89,7 +89,7 @@ impl Queue {
         reply::text(out, b"");
         match self.scheduler.next_due() {
             Some(0) => reply::text(out, b"0"),
-            // What is ready but paused is set aside, so much of it at a call.
+            // Ready but paused messages are set aside, up to a limit per call.
             _ if self.scheduler.ready(kind) > 0 => reply::text(out, b"0"),
             _ if self.is_over() => reply::text(out, b"sealed"),
             // A duration: the caller does not know this clock.
@@ -128,13 +128,13 @@ fn tell_all(
     grants.iter().for_each(|grant| tell(scheduler, grant, out));
 }
 
-/// Appends what a consumer is told of a message.
+/// Appends a message as its consumer gets it.
 #[inline]
 fn tell(scheduler: &Scheduler<Body>, grant: &Grant, out: &mut Vec<u8>) {
     let (sequence, body, keys, quiet) = scheduler.granted(grant);
     reply::message(out, grant.id, (sequence != grant.id).then_some(sequence), grant.attempt, quiet);
     reply::text(out, &body.data);
-    // The counts stand before the keys, and are known behind them.
+    // The counts precede the keys, and are known after them.
     let at = out.len();
     reply::digits(out, 0, 0);
     let (mut exclusive, mut shared) = (0u32, 0u32);

@@ -1,5 +1,6 @@
-//! The functions of the wire, `il1_put` and the rest, over the scheduler of `interlock-core`: bytes and
-//! time in, replies out. No sockets, no Python, no threads, no clock: whoever calls says what time it is.
+//! The functions of the wire, `il1_put` and the rest, over the scheduler of `interlock-core`: bytes
+//! and time in, replies out. No sockets, no Python, no threads, no clock: the caller passes the
+//! time.
 //!
 //! ```
 //! use interlock_engine::{Engine, Function, Outcome, EngineSettings};
@@ -23,7 +24,7 @@
 //! assert_eq!(served[0].ticket, 7);
 //! ```
 //!
-//! # For whoever calls
+//! # For callers
 //!
 //! - A reply is RESP, the same in RESP2 and RESP3: it is appended to `out`, and nothing is appended by a
 //!   call that was refused or parked. [`Outcome::Refused`] has the text of the error, for
@@ -105,10 +106,10 @@ pub enum Outcome {
     Parked,
 }
 
-/// The figures that `il1_stats` tells of a queue.
+/// The figures of a queue that `il1_stats` returns.
 pub type Figures = [(&'static str, u64); 31];
 
-/// The name of a queue, and what is told of it.
+/// The name of a queue, and its figures.
 pub type Told = (Box<[u8]>, Figures);
 
 /// Queues by name, and the functions on them.
@@ -216,8 +217,8 @@ impl Engine {
         self.queues.read().len()
     }
 
-    /// The figures of `il1_stats` for at most so many queues, by their names, and how many there are. Of which ones
-    /// does not change while they are there.
+    /// The figures of `il1_stats` for up to `most` queues, by their names, and the number of
+    /// queues. The selection does not change while the queues exist.
     pub fn figures(&self, most: usize) -> (Vec<Told>, usize) {
         let (cells, count) = {
             let queues = self.queues.read();
@@ -277,9 +278,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the queue of this key for some calls; it is made if it is not there, unless `function` only
-    /// reads. (Which is also named in the refusal of a key that is no queue's.) Whoever holds one queue
-    /// must not call for another.
+    /// Holds the queue of this key for some calls; it is created if missing, unless `function` only
+    /// reads. (Which is also named in the refusal of a key that is not a queue's.) A caller that
+    /// holds one queue must not call for another.
     pub fn hold(&self, function: Function, key: Option<&[u8]>) -> Result<Held<'_>, Refused> {
         let Some(name) = key.and_then(any_name) else {
             let text = "takes one key, il:{name}, without other braces";
@@ -326,7 +327,8 @@ impl Engine {
 
     /// Returns the time at which `tick` is next worth calling; `None`: nobody waits.
     pub fn next_due(&self) -> Option<Time> {
-        // Relaxed: whoever parks a call asks afterwards, and others learn of it as soon as they look.
+        // Relaxed: a caller that parks a call asks afterwards, and others learn of it as soon as
+        // they look.
         Some(self.shared.first_alarm.load(Ordering::Relaxed)).filter(|&time| time != Time::MAX)
     }
 
@@ -416,7 +418,7 @@ impl Engine {
         self.shared.tickets.lock().len()
     }
 
-    /// From now on all queues may take so many bytes; 0: no bound.
+    /// Limits the bytes of all queues; 0: no limit.
     pub fn set_memory(&self, bytes: u64) {
         self.shared.memory.store(bytes, Ordering::Relaxed);
     }
@@ -588,7 +590,7 @@ impl Queue {
     }
 }
 
-/// The name in the key of a queue, `il:{name}`; `None`: it is no queue's.
+/// The name in the key of a queue, `il:{name}`; `None` if the key is not a queue's.
 pub fn queue_name(key: &[u8]) -> Option<&[u8]> {
     any_name(key).filter(|name| name.len() <= MAX_NAME)
 }

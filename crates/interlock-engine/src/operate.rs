@@ -26,7 +26,7 @@ impl Queue {
         out: &mut Vec<u8>,
     ) -> Read<()> {
         let mut from = Reader::new(function.name(), args);
-        // Those that make a queue of what is none yet.
+        // Functions that create a missing queue.
         let makes = matches!(function, Function::Configure | Function::Pause | Function::Seal);
         if makes && self.is_blank() && EMPTY > cx.free() {
             return Err(cx.out_of_memory(EMPTY, function.name()));
@@ -314,7 +314,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Of the lease that holds a message.
+    /// Token of the lease that holds a message.
     fn token_of(&self, id: u64) -> Option<u64> {
         Some(self.scheduler.seen(id)?.lease?.0)
     }

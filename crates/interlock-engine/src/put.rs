@@ -270,14 +270,14 @@ impl<'a> Said<'a> {
 
 /// The reason why a put was not done at once.
 pub enum No {
-    /// There is no room now.
+    /// Not enough room now.
     Full(Refused),
     Refused(Refused),
 }
 
 impl Queue {
-    /// Places all messages, or none. What is due was applied. `kept`: room is kept for another put. Answers
-    /// whether anything was new.
+    /// Places all messages, or none. What is due was applied. `kept`: room is kept for another put.
+    /// Returns whether anything was new.
     pub fn put(
         &mut self,
         all: &Messages<'_>,
@@ -367,7 +367,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the refusal of so many more messages and bytes, if there is no room for them now.
+    /// Returns the refusal of this many more messages and bytes, if there is not enough room now.
     #[inline]
     pub fn no_room(&self, count: u64, bytes: u64, called: &str) -> Option<Refused> {
         let (size, most) = (self.declared.max_size, self.declared.max_bytes);

@@ -1,5 +1,5 @@
-//! The calls that only read: what fell due since the last one counts as it did. And `il1_join`, which
-//! applies that, for nobody else may come to do it.
+//! The calls that only read: what fell due since the last one counts as it did. And `il1_join`,
+//! which applies that, because no other call may come to do it.
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::read::Seen;
@@ -115,7 +115,8 @@ impl Queue {
         ]
     }
 
-    /// The counts, and the time at which they are told: of it and of no other clock ages are reckoned.
+    /// The counts, and the time at which they are taken: ages are relative to it and to no other
+    /// clock.
     fn tell_stats(&mut self, now: Time, out: &mut Vec<u8>) {
         let figures = self.figures();
         reply::array(out, 2 * figures.len() + 2);
@@ -425,7 +426,7 @@ pub fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {
     Ok(given.iter().fold(0u64, |sum, digit| sum.saturating_mul(10) + u64::from(digit - b'0')))
 }
 
-/// Of its payload and keys.
+/// Bytes of its payload and keys.
 pub fn bytes_of(dead: &Dead<Body>) -> usize {
     let keys = dead.keys.iter().map(|(key, _)| key.as_bytes().len()).sum::<usize>();
     dead.payload.data.len() + keys + to_bytes(&dead.error).len()

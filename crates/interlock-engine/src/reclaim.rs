@@ -1,9 +1,9 @@
 //! Memory that queues keep without need, given back.
 //!
-//! - A queue that nobody declared, paused or sealed, and in which nothing was ever put, is *blank*: it goes
-//!   with the call that made it. What it answered is kept for a while, for who sends a call again, but of
-//!   all such queues together in so many bytes only: nothing was handed out or settled, so that to make such
-//!   a call anew does no harm.
+//! - A queue that was never declared, paused or sealed, and in which nothing was ever put, is
+//!   *blank*: it is dropped after the call that made it. Its reply is kept for a while, for a
+//!   repeated call, but of all such queues together only up to a limit of bytes: nothing was leased
+//!   or settled, so repeating such a call does no harm.
 //! - A queue that holds nothing gives its records back when it has been left alone for a while.
 //! - Where memory is bounded and runs short, one that holds nothing, of which nothing is kept and which was
 //!   never declared goes as if it had been dropped, once it has been left alone for longer than a reply is
@@ -75,7 +75,7 @@ impl Queue {
         self.scheduler.is_unused() && !self.is_declared && !self.sealed && self.results.len() == 0
     }
 
-    /// Nothing is in it, nothing is kept of it, and nobody has called it for longer than a reply is kept.
+    /// It is empty, nothing is kept of it, and its last call is longer ago than replies are kept.
     fn is_spent(&self, now: Time) -> bool {
         !self.is_declared
             && !self.sealed
@@ -87,7 +87,7 @@ impl Queue {
 }
 
 impl Shared {
-    /// A watch or an announcement is over at this time, unless it goes on.
+    /// A watch or an announcement ends at this time, unless it is renewed.
     pub fn sweep_beside_at(&self, at: Time) {
         let mut idle = self.idle.lock();
         if at < idle.beside {

@@ -1,4 +1,4 @@
-//! Leases that whoever holds them means to renew and could not: in one process a handler that keeps the
+//! Leases whose holder could not renew them in time: in one process a handler that keeps the
 //! interpreter keeps the renewer from running too, and nothing must fall due for that.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub struct HeldLease {
     /// The key of its queue.
     pub queue: Vec<u8>,
     pub token: u64,
-    /// For so long it is renewed, in µs.
+    /// Length of a renewal, µs.
     pub span: Time,
     /// It ends then, at the earliest.
     pub deadline: Time,
@@ -31,7 +31,7 @@ pub struct Renewals {
 #[derive(Debug, Default)]
 struct Leases {
     all: HashMap<u64, HeldLease>,
-    /// None of them ends before; `None`: there are none.
+    /// The earliest end of any, if any.
     first: Option<Time>,
 }
 
@@ -71,7 +71,7 @@ impl Renewals {
         }
     }
 
-    /// Renews what would have run out by now. To be called before the engine is told the time.
+    /// Renews leases that would have run out by now. To be called before the engine gets the time.
     pub fn renew(&self, engine: &Engine, now: Time, served: &mut Vec<Served>) {
         // Of the engine nothing is asked under the lock of these.
         let late = self.held.lock().late(now);

@@ -1,6 +1,6 @@
 //! Replies, as RESP2 and RESP3 both have them: flat arrays of strings, and errors.
 
-/// Begins an array of so many strings.
+/// Begins an array of `count` strings.
 #[inline]
 pub fn array(out: &mut Vec<u8>, length: usize) {
     line(out, b'*', length as u64);

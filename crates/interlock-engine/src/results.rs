@@ -1,4 +1,4 @@
-//! Results: what became of messages whose put asked that it be kept, bounded in bytes.
+//! Results: the outcomes of messages whose put asked to keep them, bounded in bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use interlock_core::queue::types::Time;
 /// The way a message came to its end, but as a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    // The numbers stand in dumps.
+    // The numbers appear in dumps.
     Done = 0,
     Cancelled = 1,
     Skipped = 2,

@@ -18,7 +18,7 @@ const LISTED: usize = 1 << 12;
 pub struct Payload {
     room: Box<[u8]>,
     length: u32,
-    /// Not the payload's: a number of whoever has it, in what would be left empty.
+    /// A number of the payload's owner, in space that would be empty otherwise.
     pub beside: u32,
 }
 
@@ -91,7 +91,7 @@ pub fn emptied<T, U>(mut list: Vec<T>) -> Vec<U> {
         return Vec::new();
     }
     list.clear();
-    // The standard library collects in place what it can; where it does not, the room is lost, no more.
+    // The standard library collects in place if it can; otherwise only the room is lost.
     list.into_iter().map(|_| unreachable!("it is empty")).collect()
 }
 

@@ -84,8 +84,9 @@ const STALLED: usize = 20;
 pub type Stall = (Box<[u8]>, Vec<(&'static str, u64)>);
 
 impl Engine {
-    /// Figures of what holds messages up, of the first so many queues where something does: those that `Roots.figures`
-    /// of the Python package has. A queue is locked for one walk through 2,000 messages at a time, six in all.
+    /// Figures about what holds messages up, for the first `most` queues with any: those that
+    /// `Roots.figures` of the Python package has. A queue is locked for one walk through 2,000
+    /// messages at a time, six in all.
     pub fn stalls(&self, most: usize, now: Time) -> Vec<Stall> {
         let cells: Vec<(Box<[u8]>, Cell)> = {
             let queues = self.queues.read();
@@ -115,7 +116,7 @@ impl Engine {
     }
 }
 
-/// Figures of the roots of a queue; behind the first so many of them messages are counted.
+/// Figures of the roots of a queue; messages behind the first `counted` of them are counted.
 fn figures(cell: &Cell, roots: &[Root], counted: usize) -> Vec<(&'static str, u64)> {
     let kinds = [
         ("roots_held", RootKind::Held),

@@ -47,7 +47,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// By what it is told as.
+    /// The answer with this name.
     pub fn of(text: &[u8]) -> Option<Answer> {
         let all = [
             Answer::Acked,

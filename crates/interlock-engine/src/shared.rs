@@ -24,7 +24,7 @@ pub struct EngineSettings {
     /// Bytes that all queues may take before puts are refused with `OOM`; 0: no bound.
     /// `Engine::set_memory` changes it.
     pub memory: u64,
-    /// Of a queue that says nothing of it.
+    /// Durability of a queue that does not declare it.
     pub durability: Durability,
     /// The text that `il1_version` answers behind the wire's version.
     pub version: String,
@@ -71,9 +71,9 @@ pub trait Journal: Send + Sync {
     /// recorded any more it is answered all the same.
     fn shown(&self, _durability: Durability) {}
 
-    /// Tells whether a call to a durable queue can be recorded, which is asked before it is made;
-    /// `growing`: it makes the queue larger, and its arguments take so many bytes. The text says
-    /// why not.
+    /// Returns whether a call to a durable queue can be recorded, which is asked before it is made;
+    /// `growing`: it makes the queue larger, and its arguments take this many bytes. The text gives
+    /// the reason.
     fn accepts(&self, _growing: Option<u64>) -> Result<(), String> {
         Ok(())
     }
@@ -126,7 +126,7 @@ pub struct Shared {
     pub used: AtomicU64,
     /// The queues that ask to be ticked, by the time of each.
     pub alarms: Mutex<BTreeSet<(Time, Box<[u8]>)>>,
-    /// The first of them, for those who only look; `Time::MAX`: there is none.
+    /// The first of them, for those who only look, or `Time::MAX`.
     pub first_alarm: AtomicU64,
     /// The queues at which calls are parked, by ticket.
     pub tickets: Mutex<HashMap<Ticket, Cell, std::hash::RandomState>>,
@@ -158,13 +158,13 @@ impl Shared {
         self.accounts.read().as_ref().map_or_else(Vec::new, |accounts| accounts(name))
     }
 
-    /// Something beside the queues takes so many bytes more, or, wrapped, less.
+    /// Counts bytes outside the queues: more or, wrapped, less.
     pub fn count_beside(&self, accounts: &[Arc<Account>], more: u64) {
         self.used.fetch_add(more, Ordering::Relaxed);
         accounts.iter().for_each(|account| account.add(more));
     }
 
-    /// A queue takes so many bytes now.
+    /// Updates the bytes that a queue takes.
     pub fn count(&self, queue: &mut Queue, weight: u64) {
         // Relaxed: a sum, by which nothing else is ordered. It wraps to what it should be.
         let more = weight.wrapping_sub(queue.counted);
@@ -199,7 +199,7 @@ impl Context<'_> {
         own.min(self.free_of_all())
     }
 
-    /// Returns the refusal of a call that needed so many bytes more.
+    /// Returns the refusal of a call that needed this many more bytes.
     pub fn out_of_memory(&self, bytes: u64, called: &str) -> Refused {
         self.out_of_memory_for(self.payer.map(|payer| &**payer), bytes, called)
     }
@@ -223,13 +223,13 @@ impl Context<'_> {
     fn free_of_all(&self) -> u64 {
         match self.shared.memory.load(Ordering::Relaxed) {
             0 => u64::MAX,
-            // Relaxed: a bound that is passed by what other threads put at this moment is none the worse.
+            // Relaxed: puts of other threads at this moment may exceed the limit slightly.
             most if !self.replays => most.saturating_sub(self.shared.used.load(Ordering::Relaxed)),
             _ => u64::MAX,
         }
     }
 
-    /// Of a reply that is given again.
+    /// Reports a repeated reply to the journal.
     pub fn repeated(&self, queue: &Queue) {
         if let Some(journal) = &self.shared.settings.journal {
             if queue.is_durable() && !self.replays {
@@ -238,7 +238,7 @@ impl Context<'_> {
         }
     }
 
-    /// Of a reply that tells what the queue holds.
+    /// Reports to the journal a reply that shows the state of a queue.
     pub fn shown(&self, queue: &Queue) {
         if let Some(journal) = &self.shared.settings.journal {
             if queue.is_durable() && !self.replays {

@@ -42,14 +42,14 @@ pub struct Waiter {
 pub enum Want {
     /// With the answers of what `il1_next` has settled.
     Lease(Wanted, Option<Vec<Answer>>),
-    /// Of a put.
+    /// For a put.
     Room(WaitingPut),
     Result(u64),
     /// The end of a message, or of all.
     Join(Option<u64>),
 }
 
-/// A put for which there was no room.
+/// A put that waits for room.
 #[derive(Debug)]
 pub struct WaitingPut {
     pub args: Vec<Box<[u8]>>,
@@ -62,7 +62,7 @@ pub struct WaitingPut {
 pub struct Waiting {
     all: BTreeMap<u64, Waiter>,
     next: u64,
-    /// Of the puts that wait.
+    /// Bytes of the waiting puts.
     pub bytes: u64,
     /// For any work, for keyed, for unkeyed.
     lines: [BTreeSet<u64>; 3],

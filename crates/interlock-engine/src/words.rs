@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Marks text that stands for bytes which are not UTF-8, or which begin with the mark.
+/// Marks text whose bytes are not UTF-8, or begin with the mark.
 const MARK: char = '\0';
 
 /// Each string of bytes has one text, and no two have the same.

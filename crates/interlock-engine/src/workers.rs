@@ -1,6 +1,6 @@
 //! `il1_announce`, `il1_workers`, `il1_ask`: who works at a queue, and what they are asked.
 //!
-//! It is ephemeral, and lies beside the queues by their names, so that to announce oneself makes no queue.
+//! It is ephemeral, and separate from the queues, so that an announcement creates no queue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -50,7 +50,7 @@ const OVERHEAD: u64 = 320;
 /// Bytes of the directory of a queue beside its workers and its name, about.
 const OF_A_DIRECTORY: u64 = 1280;
 
-/// Bytes of a worker that says so much.
+/// Bytes of a worker with this text.
 fn of_a_worker(queue: &[u8], name: &[u8], text: &[u8]) -> u64 {
     (text.len() + 2 * name.len() + queue.len()) as u64 + OVERHEAD
 }
@@ -67,7 +67,7 @@ impl Worker {
 }
 
 impl Directory {
-    /// So many bytes more, or less, are taken.
+    /// Counts bytes taken, more or less than before.
     fn count(&self, shared: &Shared, before: u64, after: u64) {
         // It wraps to what it should be, as the sum of all queues does.
         shared.count_beside(&self.accounts, after.wrapping_sub(before));
@@ -109,7 +109,7 @@ impl Workers {
         let directory = self.queues.get_mut(queue)?;
         let worker = directory.workers.remove(name)?;
         directory.count(shared, worker.weight(queue, name), 0);
-        // Its last number is known until the time is beyond it, for none comes again.
+        // Its last number is known until the time is beyond it, so none repeats.
         if directory.workers.is_empty() && directory.last <= now {
             directory.count(shared, of_a_directory(queue), 0);
             self.queues.remove(queue);

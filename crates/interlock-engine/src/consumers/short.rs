@@ -7,7 +7,7 @@ use crate::wire::functions::Function;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Short {
-    /// Of an `il1_next`.
+    /// Answers to an `il1_next`.
     pub answers: Option<Box<[Answer]>>,
     pub token: u64,
     pub deadline: u64,
@@ -16,7 +16,7 @@ pub struct Short {
 }
 
 impl Short {
-    /// Of a reply of ours; `None`: it hands out nothing.
+    /// Short form of a reply of ours; `None` if it leases nothing.
     pub fn of(function: Function, reply: &[u8]) -> Option<Short> {
         let parts = match function {
             Function::Lease | Function::Next => reply::parse(reply).ok()?,

@@ -10,7 +10,7 @@ use crate::wire::functions::Function;
 
 /// The state in which an item stood, beside the message itself.
 struct Stood<'a> {
-    /// By which it is known when it is restored again.
+    /// Identifies it when it is restored again.
     mark: Cow<'a, str>,
     state: &'a [u8],
     attempt: u32,

@@ -1,4 +1,4 @@
-//! The options of a message as they are told again: those that are not as good as not given.
+//! The options of a message as they are returned: those that differ from the defaults.
 
 use interlock_core::queue::types::RetryPart;
 

@@ -52,7 +52,8 @@ impl Queue {
             if self.grant(&mut wanted, number, settled.as_deref(), &mut out) {
                 self.answer_lease(&waiter, wanted, false, out, cx);
             } else {
-                // What is ready is paused, as far as one call looks; if that is not all, the next goes on.
+                // The ready messages are paused, as far as one call looks; if that is not all, the
+                // next continues.
                 dry[super::line_of(wanted.kind)] = true;
                 self.restless |= self.scheduler.ready(wanted.kind) > 0;
                 self.waiting.insert(order, waiter);

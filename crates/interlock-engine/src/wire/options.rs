@@ -292,7 +292,7 @@ impl Declared {
         Ok(())
     }
 
-    /// Returns the value of an option as it is told.
+    /// Returns the value of an option as text.
     pub fn told(&self, option: QueueOption) -> String {
         match option {
             QueueOption::MaxSize => self.max_size.to_string(),

@@ -22,8 +22,8 @@ pub enum Recorded {
     State,
     /// It is not durable any more.
     Forgotten,
-    /// So much the next call may ready, for what was due took the rest. Its arguments: `READY
-    /// STEPS`.
+    /// Number of messages that the next call may make ready; what was due took the rest. Its
+    /// arguments: `READY STEPS`.
     Budget,
 }
 

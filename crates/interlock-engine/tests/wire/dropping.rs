@@ -1,4 +1,4 @@
-//! Dropping a queue: what becomes of those who wait, of names, and of memory.
+//! Dropping a queue: its waiting calls, names, and memory.
 
 use interlock_engine::EngineSettings;
 

@@ -66,7 +66,7 @@ impl Bench {
         self.parks(call, None).expect("nothing is parked without a ticket")
     }
 
-    /// The strings of a reply that is no error; `-` stands for an empty argument.
+    /// The strings of a reply that is not an error; `-` means an empty argument.
     pub fn call(&mut self, call: &str) -> Vec<String> {
         self.told(call).unwrap_or_else(|refused| panic!("{call}: {refused}"))
     }
@@ -80,7 +80,7 @@ impl Bench {
         assert_eq!(self.parks(call, Some(ticket)), None, "{call} is parked");
     }
 
-    /// Time goes on, and what falls due is applied where somebody waits.
+    /// Advances the time, and applies what falls due where a call waits.
     pub fn tick(&mut self, by: u64) {
         self.now += by;
         while self.engine.next_due().is_some_and(|due| due <= self.now) {
@@ -88,7 +88,7 @@ impl Bench {
         }
     }
 
-    /// Time goes on while the queue is left alone; then another one is called.
+    /// Advances the time while the queue is left alone; then another one is called.
     pub fn rest(&mut self, by: u64) {
         self.now += by;
         let (mut out, none) = (Vec::new(), &[][..] as &[&str]);

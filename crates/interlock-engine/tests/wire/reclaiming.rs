@@ -195,7 +195,7 @@ fn names_of_consumers_who_find_nothing_are_kept_in_bounds() {
 
 #[test]
 fn watches_and_announcements_are_counted_bounded_and_given_back() {
-    // Who only reads takes an eighth of the memory, so puts go on.
+    // A client that only reads takes an eighth of the memory, so puts continue.
     for (text, most) in [("events - 1 60000000", 1 << 17), ("announce w 60000000 -", 1 << 20)] {
         let settings = EngineSettings { memory: 1 << 20, ..EngineSettings::default() };
         let mut bench = Bench::with(settings);
@@ -215,7 +215,7 @@ fn watches_and_announcements_are_counted_bounded_and_given_back() {
             let refused = names.find_map(|name| call(&mut bench, payer, &name, text).err());
             let refused = refused.expect("it is refused in the end");
             assert!(refused.starts_with("OOM"), "{text}: {refused}");
-            // What is there goes on.
+            // The existing one continues.
             call(&mut bench, payer, &format!("{prefix}{:0>200}", 0), text).unwrap();
         }
         assert!(guest.used() > 1 << 15 && guest.used() <= 1 << 16, "{}", guest.used());

@@ -157,7 +157,7 @@ fn a_queue_that_becomes_durable_takes_along_what_it_holds_and_is_forgotten_when_
 
     let (durable, engine, report) = start(&disk).unwrap();
     assert_eq!(engine.names(), [] as [Box<[u8]>; 0], "{report}");
-    // The name comes again, as another queue.
+    // The name is reused, as another queue.
     call(&engine, "put", "- 0 0 anew 0 0 0", START + 11).unwrap();
     durable.commit().unwrap();
     drop((durable, engine));
@@ -210,7 +210,7 @@ fn a_reply_that_is_given_again_is_as_safe_as_the_first() {
     assert_eq!(call(&engine, "stats", "", START).unwrap()[1], "1");
 }
 
-/// Whoever reads is answered from memory, where a record may still be on its way to the disk.
+/// Reads are answered from memory, where a record may still be on its way to the disk.
 #[test]
 fn what_a_read_tells_is_on_disk_before_it_is_told() {
     for (reads, text) in [("stats", ""), ("peek", "ID"), ("scan", "0 9"), ("configure", "")] {

@@ -87,7 +87,7 @@ fn what_is_out_no_more_is_left_out_of_a_reply_that_is_kept_in_short() {
     assert_eq!(again[..4], [&one[0], &one[1], "", "1"]);
     assert_eq!(again[4..], one[10..]);
     assert_eq!(bench.call("lease c1 1 0 2 900000000 any"), ["", "", "0", "0"]);
-    // It is no other call for that.
+    // It is the same call nevertheless.
     assert!(bench.refused("lease c1 0 0 2 900000000 any x").starts_with("BADARG"));
     assert_eq!(bench.count("leases"), 80);
 }

@@ -96,7 +96,8 @@ fn recorded_calls_make_the_same_state_again() {
     }
 }
 
-/// A lease ends where its payloads have so many bytes. A journal of another bound makes the same of it.
+/// A lease ends where its payloads reach this many bytes. A journal of another limit replays to the
+/// same result.
 #[test]
 fn what_was_recorded_of_a_lease_is_how_many_messages_it_was_handed() {
     let journal = Arc::new(Kept::default());

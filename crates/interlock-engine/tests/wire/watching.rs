@@ -116,7 +116,7 @@ fn numbers_tell_what_is_gone() {
     bench.call("put - 0 0 p 0 0 0");
     let told = bench.call(&format!("events {} 3 1000", id(5120)));
     assert_eq!(told, [id(10_000), "4880".into()]);
-    // And where they were ahead of the time, they go on.
+    // And where they were ahead of the time, they continue.
     let put = format!("put - 0 0{}", " p 0 0 0".repeat(1024));
     bench.call(&put);
     bench.now += 1000;
