@@ -146,8 +146,8 @@ def options(wire: Wire) -> str:
         "use interlock_core::queue::types::Then;",
         "",
         "use super::limits::*;",
-        "use crate::args::{Args, Read, Reader, What};",
-        "use crate::declare::{Durability, OneOf};",
+        "use crate::values::args::{Args, Read, Reader, What};",
+        "use crate::queue::declare::{Durability, OneOf};",
         "",
     ]
     lines += option_enum("QueueOption", "An option of a queue: `il1_configure`.", wire.queue)

@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use interlock_engine::{reply, Engine, EngineSettings, Function, Outcome};
+use interlock_engine::values::reply;
+use interlock_engine::{Engine, EngineSettings, Function, Outcome};
 
 const KEY: Option<&[u8]> = Some(b"il:{q}");
 

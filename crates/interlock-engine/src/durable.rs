@@ -403,7 +403,7 @@ impl Replay for Replayer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::durable::*;
     use crate::{Class, Function};
 
     #[test]

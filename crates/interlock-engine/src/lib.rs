@@ -2,6 +2,15 @@
 //! and time in, replies out. No sockets, no Python, no threads, no clock: the caller passes the
 //! time.
 //!
+//! | module | responsibility |
+//! |---|---|
+//! | [`values`] | arguments, replies, texts |
+//! | `wire` | generated from the declaration: functions, options, limits, records |
+//! | `queue` | a queue and its declaration, consumers, results and events; all queues of an engine |
+//! | `calls` | the functions |
+//! | [`waiting`] | calls that wait, and leases that the engine renews |
+//! | `durable` | the journal of calls; Linux only |
+//!
 //! ```
 //! use interlock_engine::{Engine, Function, Outcome, EngineSettings};
 //!
@@ -28,7 +37,7 @@
 //!
 //! - A reply is RESP, the same in RESP2 and RESP3: it is appended to `out`, and nothing is appended by a
 //!   call that was refused or parked. [`Outcome::Refused`] has the text of the error, for
-//!   [`reply::error`]. [`reply::parse`] takes a reply apart.
+//!   [`values::reply::error`]. [`values::reply::parse`] takes a reply apart.
 //! - Arguments are whatever implements [`Args`]: slices of slices do.
 //! - A call with a `WAIT` and a ticket may be [`Outcome::Parked`]. It is answered by a later call of
 //!   anybody's, or by [`Engine::tick`]: its ticket and its whole reply (an error too) are pushed to
@@ -40,55 +49,31 @@
 //! - `now` may be a little older than that of another thread's call: a queue's time does not fall.
 //! - Rights attach to [`Function::class_of`]; patterns are matched with [`queue_name`].
 
-mod args;
 mod calls;
-mod carry;
-mod consumers;
-mod declare;
-mod drop;
-mod dump;
 #[cfg(target_os = "linux")]
 pub mod durable;
-mod events;
-mod explain;
-mod history;
-mod lease;
-mod names;
-mod operate;
-mod put;
 mod queue;
-mod read;
-mod reclaim;
-pub mod renewals;
-mod replay;
-pub mod reply;
-mod results;
-mod room;
-mod roots;
-mod settle;
-mod shared;
-mod waiters;
+pub mod values;
+pub mod waiting;
 mod wire;
-mod words;
-mod workers;
 
 use std::sync::{atomic::Ordering, Arc};
 
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 
-pub use args::{Args, Refused};
-pub use declare::Durability;
-pub use shared::{Account, Accounts, EngineSettings, Journal};
-pub use waiters::{Served, Ticket};
+pub use queue::declare::Durability;
+pub use queue::shared::{Account, Accounts, EngineSettings, Journal};
+pub use values::args::{Args, Refused};
+pub use waiting::waiters::{Served, Ticket};
 pub use wire::functions::{Class, Function};
 pub use wire::records::Recorded;
 
-use args::{refuse, Read, Reader};
-use drop::Gone;
-use names::Names;
+use queue::drop::Gone;
+use queue::names::Names;
+use queue::shared::{Cell, Context, Shared};
 use queue::Queue;
-use shared::{Cell, Context, Shared};
+use values::args::{refuse, Read, Reader};
 use wire::codes::Code;
 use wire::limits::{LISTED, MAX_KEYS, MAX_LISTED, MAX_NAME};
 
@@ -190,7 +175,7 @@ impl Engine {
             if let Err(refused) = self.tell_names(args, |_| true, out) {
                 return Outcome::Refused(refused);
             }
-        } else if let Err(refused) = args::Reader::new(function.name(), args).end() {
+        } else if let Err(refused) = values::args::Reader::new(function.name(), args).end() {
             return Outcome::Refused(refused);
         } else {
             let settings = &self.shared.settings;
@@ -207,7 +192,7 @@ impl Engine {
             if settings.journal.is_some() {
                 told.push(b"journal");
             }
-            reply::texts(out, &told);
+            values::reply::texts(out, &told);
         }
         Outcome::Done
     }
@@ -250,7 +235,7 @@ impl Engine {
         shown: impl Fn(&[u8]) -> bool,
         out: &mut Vec<u8>,
     ) -> Result<(), Refused> {
-        let mut from = args::Reader::new(Function::Queues.name(), args);
+        let mut from = values::args::Reader::new(Function::Queues.name(), args);
         let queues = self.queues.read();
         if !from.more() {
             if queues.len() > MAX_LISTED {
@@ -260,13 +245,13 @@ impl Engine {
             let mut names: Vec<&[u8]> = queues.behind(0).map(|(_, name)| name).collect();
             names.retain(|name| shown(name));
             names.sort_unstable();
-            reply::texts(out, &names);
+            values::reply::texts(out, &names);
             return Ok(());
         }
-        let cursor = read::cursor(&mut from)?;
+        let cursor = calls::read::cursor(&mut from)?;
         from.end()?;
         let mut page = queues.behind(cursor);
-        let mut told = read::Strings::default();
+        let mut told = calls::read::Strings::default();
         let mut last = 0;
         for (number, name) in page.by_ref().take(LISTED) {
             last = number;
@@ -400,7 +385,7 @@ impl Engine {
         if weight != queue.counted {
             self.shared.count(queue, weight);
         }
-        let alarm = waiters::serve::alarm_of(queue);
+        let alarm = waiting::waiters::serve::alarm_of(queue);
         if alarm != queue.alarm {
             let mut alarms = self.shared.alarms.lock();
             alarms.remove(&(queue.alarm, queue.name.clone()));
@@ -495,7 +480,7 @@ impl Held<'_> {
         if function.only_reads() || function.is_ephemeral() {
             return Ok(());
         }
-        let growing = function.grows().then(|| args::recorded(args));
+        let growing = function.grows().then(|| values::args::recorded(args));
         journal.accepts(growing).or_else(|why| refuse(Code::CannotStore, function.name(), why))
     }
 

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use interlock_engine::durable::{Durable, Repair};
-use interlock_engine::{reply, Durability, Engine, EngineSettings, Function, Outcome};
+use interlock_engine::values::reply;
+use interlock_engine::{Durability, Engine, EngineSettings, Function, Outcome};
 use interlock_journal::storage::{disk::Disk, Fill};
 
 const FOLDER: &str = "INTERLOCK_ENGINE_FOLDER";

@@ -5,8 +5,8 @@
 use interlock_core::queue::types::Then;
 
 use super::limits::*;
-use crate::args::{Args, Read, Reader, What};
-use crate::declare::{Durability, OneOf};
+use crate::queue::declare::{Durability, OneOf};
+use crate::values::args::{Args, Read, Reader, What};
 
 /// An option of a queue: `il1_configure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -88,7 +88,7 @@ fn no_bytes_make_it_panic() {
         let mut out = Vec::new();
         match engine.call(function, key, &args[..], now, caller, &mut out, &mut served) {
             Outcome::Done => {
-                interlock_engine::reply::parse(&out).unwrap();
+                interlock_engine::values::reply::parse(&out).unwrap();
                 done += 1;
             }
             Outcome::Refused(refused) => assert!(refused.0.contains(' ')),

@@ -10,7 +10,8 @@ mod repeating;
 mod replaying;
 mod watching;
 
-use interlock_engine::{reply, Engine, EngineSettings, Function, Outcome, Served, Ticket};
+use interlock_engine::values::reply;
+use interlock_engine::{Engine, EngineSettings, Function, Outcome, Served, Ticket};
 
 /// An engine, a clock, and one queue.
 pub struct Bench {

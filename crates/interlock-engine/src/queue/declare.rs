@@ -1,0 +1,155 @@
+//! `il1_configure`: what a queue was declared as.
+
+use interlock_core::queue::types::{Options, Retry, Then};
+
+use crate::values::args::{refuse, Args, Read, Reader, What};
+use crate::values::reply;
+use crate::wire::codes::Code;
+pub use crate::wire::options::Declared;
+use crate::wire::options::QueueOption;
+
+/// The durability of a queue: whether what was answered survives the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing is stored.
+    #[default]
+    None,
+    /// Stored once a second.
+    EverySecond,
+    /// An answer means that it is stored.
+    Always,
+}
+
+impl Declared {
+    /// As the scheduler takes them.
+    pub fn options(&self) -> Options {
+        Options {
+            max_messages: self.max_size as usize,
+            max_bytes: self.max_bytes,
+            lease: None,
+            retry: Retry {
+                attempts: self.attempts,
+                first: self.first,
+                factor: self.factor as f64 / 1000.0,
+                longest: self.longest,
+                jitter: self.jitter,
+                then: self.then,
+            },
+            dedup_window: self.window,
+            max_dead: self.max_dead as usize,
+            dead_ttl: self.dead_ttl.unwrap_or(0),
+        }
+    }
+
+    pub fn tell(&self, out: &mut Vec<u8>) {
+        reply::array(out, 2 * QueueOption::ALL.len());
+        for option in QueueOption::ALL {
+            reply::text(out, option.name().as_bytes());
+            reply::text(out, self.told(option).as_bytes());
+        }
+    }
+}
+
+/// The value of an option that is one of a few words.
+pub trait OneOf: Sized {
+    fn name(self) -> &'static str;
+    fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Self>;
+}
+
+impl OneOf for Then {
+    fn name(self) -> &'static str {
+        match self {
+            Then::Dead => "dead",
+            Then::Hold => "hold",
+        }
+    }
+
+    fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Self> {
+        match from.take(what)? {
+            b"dead" => Ok(Then::Dead),
+            b"hold" => Ok(Then::Hold),
+            _ => from.bad(what, "is not dead or hold"),
+        }
+    }
+}
+
+impl OneOf for Durability {
+    fn name(self) -> &'static str {
+        match self {
+            Durability::None => "none",
+            Durability::EverySecond => "everysec",
+            Durability::Always => "always",
+        }
+    }
+
+    fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Self> {
+        match from.take(what)? {
+            b"always" => Ok(Durability::Always),
+            b"everysec" => Ok(Durability::EverySecond),
+            b"none" => Ok(Durability::None),
+            b"server" => {
+                let text = "DURABILITY is 'server'; here it is always, everysec or none";
+                refuse(Code::NotSupported, from.called, text)
+            }
+            _ => from.bad(what, "is not always, everysec, none or server"),
+        }
+    }
+}
+
+/// The declaration of a call.
+pub struct Declaration {
+    /// It changes a queue that was declared before, instead of being compared with it.
+    pub changes: bool,
+    pub declared: Declared,
+    /// The options that the call names, a bit each.
+    named: u32,
+}
+
+impl Declaration {
+    /// Returns the first named option that was declared otherwise, with its new and its old value.
+    pub fn differs(&self, before: &Declared) -> Option<(QueueOption, String, String)> {
+        let named = QueueOption::ALL.into_iter().filter(|one| self.named & 1 << *one as u32 != 0);
+        let mut each = named.map(|one| (one, self.declared.told(one), before.told(one)));
+        each.find(|(_, new, old)| new != old)
+    }
+}
+
+/// Reads the declaration of a call; `None`: it only asks. `before` is what holds so far. `journal`: there
+/// is one, so that queues can be durable.
+pub fn read<A: Args + ?Sized>(
+    from: &mut Reader<'_, A>,
+    before: &Declared,
+    default: Durability,
+    journal: bool,
+) -> Read<Option<Declaration>> {
+    if !from.more() {
+        return Ok(None);
+    }
+    let first = from.args.get(0);
+    let keeps = first == b"CHANGE";
+    let changes = keeps || first == b"REPLACE";
+    from.at += usize::from(changes);
+    let mut declared = if keeps { before.clone() } else { Declared::default_of(default) };
+    let mut named = 0u32;
+    let mut i = 0;
+    while from.more() {
+        i += 1;
+        let Some(option) = QueueOption::of_name(from.take(|| format!("options[{i}]"))?) else {
+            let text = format_args!("is not CHANGE, REPLACE, {}", QueueOption::TOLD);
+            return from.bad(|| format!("options[{i}]"), text);
+        };
+        let name = option.name();
+        if named & 1 << option as u32 != 0 {
+            return from.bad(|| format!("options[{i}]"), format_args!("is {name}, named twice"));
+        }
+        named |= 1 << option as u32;
+        declared.read(option, from, || name.to_string())?;
+        let stores = declared.durability != Durability::None;
+        if option == QueueOption::Durability && stores && !journal {
+            let durability = declared.durability.name();
+            let text = format_args!("DURABILITY is '{durability}'; this server has no journal");
+            return refuse(Code::NotSupported, from.called, text);
+        }
+    }
+    Ok(Some(Declaration { changes, declared, named }))
+}
