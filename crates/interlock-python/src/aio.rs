@@ -425,8 +425,8 @@ pub fn said<'a>(
 }
 
 impl Queue {
-    /// Returns what a consumer's look found: the consumer goes on while anything is unsettled,
-    /// which may come back to it.
+    /// Returns the result of a consumer's look: the consumer continues while anything is unsettled,
+    /// which may be redelivered.
     fn to_the_end(&self, found: Result<Found, Ended>) -> Result<Found, Ended> {
         match found {
             Err(Ended::ShutDown) if self.core.call(|s, _| s.unsettled()) > 0 => Ok(None),

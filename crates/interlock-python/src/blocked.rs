@@ -1,7 +1,7 @@
-//! Handlers that wait without an end: for a result, or for room. Here it is seen whether one would wait
-//! for itself (clause 25), directly or by way of others: it waits for a message that stands behind its
-//! own, or behind that of a handler that waits likewise; or for one that needs a worker, where all of
-//! them wait.
+//! Handlers that wait without an end: for a result, or for room. This finds out whether one would
+//! wait for itself (clause 25), directly or through others: it waits for a message that is behind
+//! its own, or behind that of a handler that waits likewise; or for one that needs a worker, where
+//! all of them wait.
 
 use std::sync::atomic::Ordering;
 use std::sync::Mutex;
@@ -207,8 +207,8 @@ fn chain_to(py: Python<'_>, queue: &Py<Queue>, id: u64, mine: &[Handled]) -> Opt
     None
 }
 
-/// Returns the number of workers, if with the caller none is left that could make what is waited
-/// for: `keyed` says that those for unkeyed messages are no help.
+/// Returns the number of workers, if with the caller none is left to handle the awaited message:
+/// `keyed` says that workers for unkeyed messages are no help.
 fn no_worker_left(py: Python<'_>, queue: &Queue, mine: &[Handled], keyed: bool) -> Option<u32> {
     // Relaxed: set before the first worker was started.
     let all = queue.crew.all.load(Ordering::Relaxed);

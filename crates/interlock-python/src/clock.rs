@@ -20,12 +20,12 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// The queue, or the engine, is told when the clock is moved.
+    /// Has the queue, or the engine, notified when the clock is moved.
     pub fn follow(&self, queue: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = queue.py();
         let reference = PyWeakrefReference::new(queue)?.unbind();
         let mut queues = self.queues.lock().expect("never poisoned");
-        // Where it is never moved, nobody else would forget those that are gone.
+        // If the clock is never moved, nothing else forgets queues that are gone.
         if queues.len() == queues.capacity() {
             queues.retain(|queue| queue.bind_borrowed(py).upgrade().is_some());
         }

@@ -1,12 +1,12 @@
 //! The coroutine that `AsyncQueue.put` and `get` give to be awaited.
 //!
-//! A coroutine of Python costs as much as the rest of the call. This one tries, when it is first sent
-//! into, what the queue can do at once; if that does not suffice it makes the coroutine written in
-//! Python and from then on stands for it. Nothing is done before it is awaited, as with every coroutine,
-//! so that one that is cancelled before it began has taken no message.
+//! A coroutine of Python costs as much as the rest of the call. This one tries, when it is first
+//! sent into, what the queue can do at once; if that does not suffice it makes the coroutine
+//! written in Python and delegates to it from then on. Nothing is done before it is awaited, as
+//! with every coroutine, so that one that is cancelled before it began has taken no message.
 //!
-//! What it buys: an awaited `put`, `get` and `ack` of one key take 438 ns, 812 with Python's coroutines in
-//! its place, measured as in [`hot`](crate::hot).
+//! Benefit: an awaited `put`, `get` and `ack` of one key take 438 ns, 812 with Python's coroutines
+//! in its place, measured as in [`hot`](crate::hot).
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 
@@ -27,8 +27,8 @@ const KEPT: usize = 64;
 pub enum Task {
     Put,
     Get,
-    /// Nothing: what it stands for was done by the call that gave it. There is one of these, awaited
-    /// any number of times.
+    /// Nothing: the call that returned it did everything. There is one of these, awaited any number
+    /// of times.
     Nothing,
 }
 
@@ -37,7 +37,7 @@ enum Stage {
     New,
     /// Somebody sends into it at this moment, or throws.
     Running,
-    /// `inner` goes on with it.
+    /// `inner` continues it.
     Handed,
     Ended,
 }
@@ -124,16 +124,16 @@ pub fn nothing(py: Python<'_>) -> *mut PyObject {
     nothing.clone_ref(py).into_ptr()
 }
 
-/// A coroutine that does `task`. It takes references of its own to face, payload and keys (which may
-/// be null). Null with an exception, if there is no memory.
+/// Returns a coroutine that does `task`. It takes references of its own to face, payload and keys
+/// (which may be null). Returns null with an exception if memory is short.
 ///
 /// # Safety
 /// The GIL is held; the pointers are null or objects.
 #[inline]
 pub unsafe fn new(py: Python<'_>, task: Task, holds: [*mut PyObject; 3]) -> *mut PyObject {
     let class = CLASS.get(py).expect("made with the module").0;
-    // SAFETY: memory of an object of `class`, which nobody refers to and the collector does not know: it
-    // is told once the coroutine is complete.
+    // SAFETY: memory of an object of `class`, with no other reference and unknown to the collector,
+    // which is notified once the coroutine is complete.
     unsafe {
         let made = match FREE.0.with_mut(py, Vec::pop) {
             Some(kept) => {
@@ -206,7 +206,7 @@ fn never_awaited(task: Task) {
     });
 }
 
-/// The collector's: what it holds goes, and with it what it could go on with.
+/// Called by the collector: drops the references, including the one to `inner`.
 unsafe extern "C" fn clear(object: *mut PyObject) -> c_int {
     // SAFETY: the interpreter's.
     unsafe {
@@ -356,7 +356,8 @@ unsafe fn end(slf: *mut Coroutine) {
     }
 }
 
-/// Borrows the coroutine that goes on with it, for a call into that; nobody else comes in meanwhile.
+/// Borrows the coroutine that it delegates to, for a call into that; no other call happens
+/// meanwhile.
 unsafe fn begin_inner(slf: *mut Coroutine) -> *mut PyObject {
     // SAFETY: it has handed itself on, so that there is one.
     unsafe {
@@ -500,7 +501,7 @@ unsafe extern "C" fn itself(object: *mut PyObject) -> *mut PyObject {
     object
 }
 
-/// Returns what it waits for, as a coroutine tells: the one that goes on with it.
+/// Returns what it waits for, in the form of coroutines: the one that it delegates to.
 unsafe extern "C" fn awaits(object: *mut PyObject, _: *mut c_void) -> *mut PyObject {
     // SAFETY: the interpreter's.
     unsafe {

@@ -14,8 +14,9 @@ use crate::queue::Queue;
 static HANDLES_HERE: Once<Py<PyAny>> = Once::new();
 
 impl Queue {
-    /// A look of a put: where it would sleep, for want of room and not because room is kept for another
-    /// put, `check` says whether that would ever end. What it raises is left in `stuck`.
+    /// A look of a put: where it would sleep, for want of room and not because room is kept for
+    /// another put, `check` finds out whether that would ever end. An exception of it is left in
+    /// `stuck`.
     pub fn unless_stuck<T>(
         &self,
         look: Look<T>,
@@ -76,9 +77,9 @@ impl Queue {
         )
     }
 
-    /// The message of this queue that the caller's context handles, if its lease still stands. Whoever
-    /// only holds a lease may have given it to another thread; inside `with`, or in the handler of a
-    /// consumer, it is the caller who must come to its end first.
+    /// The message of this queue that the caller's context handles, if its lease is still valid. A
+    /// mere holder of a lease may have given it to another thread; inside `with`, or in the handler
+    /// of a consumer, it is the caller who must finish first.
     fn handled(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         if let Some(id) = blocked::handles_of(self) {
             return Ok(Some(id));

@@ -1,8 +1,8 @@
 //! The engine of `memory://`: the functions of the wire, in this process.
 //!
-//! All calls are made with the GIL held, so that the engine's locks have nobody to wait for; only sleeping
-//! releases it. Of the threads that wait, one keeps the time: it sleeps until something falls due, and is
-//! woken when a call has made that nearer. When it leaves, another takes over.
+//! All calls are made with the GIL held, so that no thread ever waits for the engine's locks; only
+//! sleeping releases it. Of the threads that wait, one keeps the time: it sleeps until something
+//! falls due, and is woken when a call has made that nearer. When it leaves, another takes over.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -39,7 +39,7 @@ pub use error::EngineError;
 pub struct Engine {
     core: Core,
     renewals: Renewals,
-    /// Of what is held before a fork nothing is the child's.
+    /// A forked child owns nothing held before the fork.
     generation: u32,
     clock: Clock,
     tickets: AtomicU64,
@@ -64,7 +64,7 @@ struct Sleepers {
 }
 
 impl Sleepers {
-    /// Something falls due at that time: whoever keeps the time must know.
+    /// Something falls due at that time: the thread that keeps the time must know.
     fn due(&mut self, at: Time) {
         if let Some((number, until)) = self.timekeeper {
             if at < until {
@@ -160,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Wakes whoever was answered. Wakers are Python code: nothing is locked while they run.
+    /// Wakes callers that were answered. Wakers are Python code: nothing is locked while they run.
     fn deliver(&self, py: Python<'_>, served: Vec<Served>) {
         if served.is_empty() {
             return;
@@ -207,7 +207,8 @@ impl Engine {
         }
     }
 
-    /// Sleeps until there is an answer (`what` gives it), and keeps the time if nobody else does.
+    /// Sleeps until there is an answer (`what` returns it), and keeps the time if no other thread
+    /// does.
     fn wait<R>(
         &self,
         py: Python<'_>,
@@ -228,7 +229,7 @@ impl Engine {
                 continue;
             }
             let until = self.sleepers.lock().expect("never poisoned").sleeps(who, parker, due);
-            // What waits on a clock that is moved by hand is told when it is.
+            // A wait on a manual clock is notified when the clock moves.
             let left = (until != Time::MAX && !self.clock.is_manual())
                 .then(|| Duration::from_micros(until - now));
             if let Err(error) = sleep(py, parker, left, main) {
@@ -364,7 +365,7 @@ impl Engine {
     }
 }
 
-/// The engine's clock goes in steps, in µs: a lease may end by so much before its client thinks so.
+/// Step of the engine's clock, µs: a lease may end by this much before its client thinks so.
 const STEP: Time = 20_000;
 
 /// Leases that one client holds on an engine: `LeaseRenewals`, without a thread.

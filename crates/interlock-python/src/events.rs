@@ -30,7 +30,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Says that a call failed for good. What the log raises changes nothing of its end.
+    /// Logs that a call failed for good. An exception of the log does not change the call's end.
     #[cold]
     pub fn say_ended(&self, py: Python<'_>, id: u64, attempt: u32, error: &str) {
         let say = || {

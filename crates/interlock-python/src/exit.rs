@@ -25,8 +25,8 @@ type IsFinalizing = unsafe extern "C" fn() -> libc::c_int;
 
 thread_local! {
     static PREPARED: Cell<bool> = const { Cell::new(false) };
-    // On the heap: glibc tells what belongs to no frame by its address, and thread-local storage may
-    // lie in the same block of memory as the stack.
+    // On the heap: glibc identifies memory outside any frame by its address, and thread-local
+    // storage may be in the same block of memory as the stack.
     static CLEANUP: Box<UnsafeCell<Cleanup>> = Box::new(UnsafeCell::new(Cleanup {
         routine: None,
         argument: std::ptr::null_mut(),

@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub state: State,
     pub forks: u32,
     pub id: u64,
-    /// Of the lease under which it is handled; what an earlier one makes no longer counts.
+    /// Token of the lease under which it is handled; results under an earlier one no longer count.
     pub token: u64,
     pub queue: Option<Py<Queue>>,
     pub call: Option<Call>,
@@ -102,7 +102,7 @@ struct Ended {
     callbacks: Vec<Py<PyAny>>,
     parked: Vec<Waker>,
     _old: (Option<Call>, Option<Py<PyAny>>),
-    /// Whoever keeps a future keeps no queue, and not the pool behind it.
+    /// A reference to a future keeps neither a queue nor the pool behind it alive.
     _queue: Option<Py<Queue>>,
 }
 
@@ -212,7 +212,7 @@ impl Future {
         done
     }
 
-    /// As `finish_surely`; what interrupted a callback is told, once all is done.
+    /// As `finish_surely`; an exception that interrupted a callback is returned, once all is done.
     pub fn finish_telling(
         slf: &Bound<'_, Self>,
         outcome: Outcome,

@@ -167,7 +167,7 @@ impl Future {
         Ok(made)
     }
 
-    /// The list to which `wait` and `as_completed` add those that are to be told of its end.
+    /// The list to which `wait` and `as_completed` add the waiters to notify of its end.
     #[getter]
     fn _waiters(&self, py: Python<'_>) -> PyResult<Py<PyList>> {
         if !self.is_done() {

@@ -1,13 +1,14 @@
 //! Data that the GIL guards needs no lock of its own.
 //!
-//! Every call into a queue's core is made with the GIL held, and no call gives it up half-way: payloads
-//! are dropped, wakers called and Python objects made outside the core's lock. So the lock between
-//! threads, whose two atomic operations would be a fifth of what a `put` costs, has nobody to keep out.
-//! What stands in for it only notices a call made within a call, which would be a bug.
+//! Every call into a queue's core is made with the GIL held, and no call gives it up half-way:
+//! payloads are dropped, wakers called and Python objects made outside the core's lock. So the lock
+//! between threads, whose two atomic operations would be a fifth of what a `put` costs, has no
+//! other thread to keep out. Its replacement only notices a call made within a call, which would be
+//! a bug.
 //!
-//! So an interpreter without a GIL is refused: `interlock/__init__.py` says so at the import (it would not
-//! find this module, which is built for the stable ABI, and say nothing of why), and this file where the
-//! module is built for such an interpreter itself, as pip does where no wheel fits.
+//! So an interpreter without a GIL is refused: `interlock/__init__.py` does so at the import (it
+//! would not find this module, which is built for the stable ABI, and give no reason), and this
+//! file where the module is built for such an interpreter itself, as pip does where no wheel fits.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +32,8 @@ pub type GilMutex<T> = interlock_core::sync::Mutex<T, GilLock>;
 /// A queue as the binding holds it.
 pub type Core = interlock_core::queue::Queue<Py<PyAny>, GilLock>;
 
-// SAFETY: whoever comes here holds the GIL until it has unlocked, so that nobody else can; a call within
-// a call is refused. The flag is atomic for the type's sake alone: plain loads and stores.
+// SAFETY: the caller holds the GIL until it has unlocked, so that no other thread can; a call
+// within a call is refused. The flag is atomic for the type's sake alone: plain loads and stores.
 unsafe impl RawLock for GilLock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: GilLock = GilLock(AtomicBool::new(false));
@@ -57,9 +58,9 @@ unsafe impl RawLock for GilLock {
     }
 }
 
-/// Calls with PyO3 told that this thread holds the GIL, which whoever comes here does. `Python::attach`
-/// would ask the interpreter first, and that takes itself for one that was never started once it tears
-/// down its modules: when the last destructors still call us.
+/// Calls with proof for PyO3 that this thread holds the GIL, as every caller does. `Python::attach`
+/// would ask the interpreter first, and that considers itself never started once it tears down its
+/// modules: when the last destructors still call us.
 #[inline]
 pub fn told<R>(call: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     // SAFETY: the GIL is held, so that the interpreter is there.

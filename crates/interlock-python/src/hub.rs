@@ -23,7 +23,7 @@ pub struct HubServer {
     settings: Settings,
     server: std::sync::Mutex<Option<Server>>,
     addresses: std::sync::Mutex<Vec<String>>,
-    /// Of the started server; it stays when that has stopped.
+    /// State of the started server; it remains when the server has stopped.
     shared: OnceLock<Arc<Shared>>,
     /// The process whose hub it is.
     pid: u32,
@@ -48,7 +48,7 @@ impl HubServer {
             .collect()
     }
 
-    /// Returns why a path is no template of a store's files; `None`: it is one.
+    /// Returns why a path is not a template for a store's files; `None` if it is one.
     #[staticmethod]
     fn refused_path(path: &str, store: &str) -> Option<String> {
         hub_stores::refused(path, store)
@@ -123,8 +123,8 @@ impl HubServer {
         self.shared.get().map_or(-1, |shared| shared.events.descriptor())
     }
 
-    /// Returns what has happened since the last call, how many lines of the log found no room, and
-    /// whether lines were left out that a later call sums up; `last`: there is none.
+    /// Returns the events since the last call, the number of log lines dropped for lack of room,
+    /// and whether lines were left out that a later call sums up; `last`: there is no later call.
     #[pyo3(signature = (last = false))]
     fn events<'py>(
         &self,
@@ -173,7 +173,7 @@ impl HubServer {
         Ok(all)
     }
 
-    /// Returns the figures of at most so many queues, by their names, and how many queues there are.
+    /// Returns the figures of up to `most` queues, by their names, and the number of queues.
     fn queues<'py>(&self, py: Python<'py>, most: usize) -> PyResult<(Bound<'py, PyDict>, usize)> {
         let all = PyDict::new(py);
         let Some(shared) = self.shared.get() else { return Ok((all, 0)) };
@@ -239,7 +239,7 @@ impl HubServer {
 }
 
 impl Drop for HubServer {
-    /// In the child of a fork there are none of the threads, and the sockets are the parent's too.
+    /// A forked child has none of the threads, and shares the sockets with its parent.
     fn drop(&mut self) {
         if std::process::id() != self.pid {
             std::mem::forget(self.lock().take());

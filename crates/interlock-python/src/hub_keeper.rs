@@ -38,13 +38,14 @@ impl TableKeeper {
         self.keeper.descriptor()
     }
 
-    /// Takes up to so many calls, oldest first: who asks, the user's name, whether it speaks RESP3, and
-    /// the arguments.
+    /// Takes up to `most` calls, oldest first: the connection, the user's name, whether it speaks
+    /// RESP3, and the arguments.
     fn take<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         self.keeper.take(most).into_iter().map(|call| shown(py, call)).collect()
     }
 
-    /// Answers calls, with bytes as they go out. Who is gone, or was answered before, is passed over.
+    /// Answers calls, with bytes as they are sent. Calls that are gone or already answered are
+    /// skipped.
     fn answer(&self, replies: Vec<(u64, Bound<'_, PyBytes>)>) -> PyResult<()> {
         for (asker, reply) in &replies {
             let bytes = reply.as_bytes();
@@ -61,7 +62,8 @@ impl TableKeeper {
         Ok(())
     }
 
-    /// Reads of its tables are answered for so many seconds from now; None: for ever; 0: not any more.
+    /// Answers reads of its tables for this many seconds from now; None: without limit; 0: not at
+    /// all.
     fn set_fresh(&self, seconds: Option<f64>) -> PyResult<()> {
         let until = match seconds {
             None => None,

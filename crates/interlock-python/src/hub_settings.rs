@@ -117,9 +117,10 @@ type Given = (
     u64,
 );
 
-/// Of each: name, whether it needs no password, commands or `None` for all, and patterns of what it may
-/// publish to, subscribe to, of queues, and of tables; then the rules for its commands, how many passwords it has, and
-/// bytes that those queues may take, 0 for any number.
+/// Reads for each user: name, whether it needs no password, commands or `None` for all, and
+/// patterns of topics to publish to and subscribe to, of queues, and of tables; then the rules for
+/// its commands, the number of its passwords, and the bytes that those queues may take, 0 for any
+/// number.
 fn users(value: &Bound<'_, PyAny>) -> PyResult<Users> {
     let given: Vec<Given> = value.extract()?;
     let user = |given: Given| {

@@ -14,14 +14,14 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Reads those under the key `stores`; without it there are none.
+/// Reads the stores under the key `stores`, which may be missing.
 pub fn read(given: &Bound<'_, PyDict>) -> PyResult<Vec<StoreSettings>> {
     let Some(stores) = given.get_item("stores")? else { return Ok(Vec::new()) };
     let stores: Vec<Bound<'_, PyDict>> = stores.extract()?;
     stores.iter().map(one).collect()
 }
 
-/// Returns why a path is no template; the host's name may stand in it.
+/// Returns why a path is not a template; the host's name may appear in it.
 pub fn refused(path: &str, store: &str) -> Option<String> {
     Template::parse(path, "host", store, Zone::Utc).err()
 }

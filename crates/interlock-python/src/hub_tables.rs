@@ -1,5 +1,5 @@
-//! The tables that a hub is to serve: opened one by one before it is told of them, so that whoever asks for
-//! them learns of each why it cannot be served.
+//! The tables that a hub is to serve: opened one by one before the hub gets them, so that the
+//! caller learns for each why it cannot be served.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -26,7 +26,7 @@ impl JournalCopy {
         self.0.last()
     }
 
-    /// Of each file its name, how many bytes are to be copied, and how long it is.
+    /// For each file its name, the number of bytes to copy, and its length.
     #[getter]
     fn files(&self) -> Vec<(String, u64, u64)> {
         self.0.parts().iter().map(|part| (part.name.clone(), part.bytes, part.length)).collect()

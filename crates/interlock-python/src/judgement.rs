@@ -18,9 +18,9 @@ pub fn judged<'py>(
 
 /// The wish of a handler that raised RetryAfter or Reject, as they are meant.
 pub enum Steered {
-    /// After so many µs.
+    /// After this many µs.
     Retry(u64),
-    /// After so many µs, as if it had been no attempt.
+    /// After this many µs, without counting an attempt.
     Defer(u64),
     /// With the reason.
     Reject(String),

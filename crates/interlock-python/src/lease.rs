@@ -23,9 +23,9 @@ use crate::recycle::Recycler;
 
 /// A message's keys, each with whether it is shared.
 enum NamedKeys {
-    /// Most messages' only key lies in the lease itself.
+    /// Most messages' only key is in the lease itself.
     One([(Key, bool); 1]),
-    /// None, too, once it is known that there are none.
+    /// Also used for no keys, once that is known.
     Several(Vec<(Key, bool)>),
 }
 
@@ -147,8 +147,8 @@ impl Lease {
     #[inline]
     pub unsafe fn drop_settled(self) {
         let lease = ManuallyDrop::new(self);
-        // SAFETY: each is read once, and the lease is not used or dropped afterwards; the context is
-        // none.
+        // SAFETY: each is read once, and the lease is not used or dropped afterwards; it has no
+        // context.
         unsafe {
             drop(std::ptr::read(&lease.keys));
             ffi::Py_DECREF(std::ptr::read(&lease.payload).into_ptr());
@@ -223,7 +223,7 @@ impl Lease {
         self.state.store(OPEN, Ordering::Relaxed);
     }
 
-    /// It is shown to a handler, and whoever runs that settles it.
+    /// It is shown to a handler, whose caller settles it.
     pub fn lend(&self) {
         self.state.store(LENT, Ordering::Relaxed);
     }
@@ -332,7 +332,7 @@ impl Lease {
         })
     }
 
-    /// The message was not handled: it comes again, in its place, or is given up.
+    /// The message was not handled: it is retried, in its place, or given up.
     ///
     /// Args:
     ///     delay: seconds until then. Default: what the retry policy says.
@@ -384,7 +384,8 @@ impl Lease {
         queue.say(py)
     }
 
-    /// It cannot be handled now: the same place and attempt, so many seconds later.
+    /// It cannot be handled now: it is redelivered at the same place and attempt, this many seconds
+    /// later.
     fn _defer(&self, py: Python<'_>, delay: &Bound<'_, PyAny>) -> PyResult<()> {
         let delay = micros(delay, "defer(): delay")?;
         self.keep_keys(py);
@@ -393,7 +394,7 @@ impl Lease {
         queue.say(py)
     }
 
-    /// Sets the deadline to so many seconds from now. Raises LeaseLost as `ack` does.
+    /// Sets the deadline to this many seconds from now. Raises LeaseLost as `ack` does.
     pub fn extend(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let by = micros(seconds, "extend(): seconds")?;
         let queue = self.queue.get();
@@ -407,7 +408,7 @@ impl Lease {
         Lease::enter(slf)
     }
 
-    /// Acks on success; nacks on an exception and lets it through. What was settled inside stays so.
+    /// Acks on success; nacks on an exception and re-raises it. Settlements inside are final.
     #[pyo3(signature = (kind, error, _traceback))]
     fn __exit__(
         &self,
@@ -568,7 +569,7 @@ impl Drop for Lease {
     }
 }
 
-/// Says that the lease of a message, and those of so many more, were dropped without a word.
+/// Warns that the lease of a message, and `more` others, were dropped unsettled.
 pub fn warn_abandoned(py: Python<'_>, queue: &Queue, id: u64, more: usize) {
     // An exception may be on its way; the warning must not take its place.
     let raised = PyErr::take(py);

@@ -64,7 +64,7 @@ impl State {
         self.made.get(i).and_then(Option::as_ref)
     }
 
-    /// Takes note of what became of a message that was to be settled, in the order of their places.
+    /// Notes the outcomes of settled messages, in the order of their places.
     fn note(&mut self, py: Python<'_>, i: usize, settled: Result<KeysOf<'_>, LeaseLost>) {
         if let Some(lease) = self.made(i) {
             return lease.get().note_settled(py, settled);
@@ -250,8 +250,7 @@ impl LeaseBatch {
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // By index, until there is no more.
-        // SAFETY: an object, which has items by number.
+        // By index, until the end. SAFETY: an object, which has items by number.
         unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
     }
 
@@ -322,8 +321,8 @@ impl LeaseBatch {
 }
 
 impl Drop for LeaseBatch {
-    /// Dropped without a word: counts as a nack of each, never as an ack (clause 16). A lease that was
-    /// made says so for itself.
+    /// Dropped unsettled: counts as a nack of each, never as an ack (clause 16). Leases already
+    /// created report it themselves.
     fn drop(&mut self) {
         told(|py| {
             let open = self.end(py);

@@ -46,7 +46,7 @@ impl LogBridge {
         is_genesis(data)
     }
 
-    /// Waits for something to append, for so many seconds: a word for it, and its entries.
+    /// Waits up to this many seconds for something to append: its kind, and its entries.
     fn task<'py>(
         &self,
         py: Python<'py>,
@@ -64,7 +64,7 @@ impl LogBridge {
         }))
     }
 
-    /// Waits for something else to do, for so many seconds: a word for it, and its positions.
+    /// Waits up to this many seconds for something else to do: its kind, and its positions.
     fn chore(&self, py: Python<'_>, seconds: f64) -> Option<(&'static str, Vec<String>)> {
         let until = Instant::now() + duration(seconds).min(LONGEST);
         let places = |found: Vec<Position>| found.into_iter().map(position).collect();
@@ -81,8 +81,8 @@ impl LogBridge {
         self.far.skipped();
     }
 
-    /// The engine takes entries: the largest, and the setting that says so; and why nobody can have it trim the
-    /// log, if so.
+    /// The engine accepts entries: the largest size, and the setting that limits it; and the reason
+    /// if the log cannot be trimmed.
     fn opened(&self, largest: Option<(usize, String)>, untrimmed: Option<&str>) {
         let largest = largest.map(|(bytes, setting)| Largest { bytes, setting: setting.into() });
         self.far.opened(largest, untrimmed);
@@ -105,25 +105,26 @@ impl LogBridge {
         self.far.failed(trouble(kind, text));
     }
 
-    /// So many entries were cut off, or none for a reason.
+    /// Number of entries cut off, or the reason for none.
     fn trimmed(&self, count: u64, refused: Option<String>) {
         let done = refused.map_or(Ok(count), |text| Err(Trouble::new(Kind::Refused, text)));
         self.far.trimmed(done);
     }
 
-    /// The first and the last entry; None: there is none.
+    /// The first and the last entry; None if it is empty.
     fn ends(&self, ends: Option<(Given, Given)>) -> PyResult<()> {
         self.far.ends(both(ends)?);
         Ok(())
     }
 
-    /// Waits for so many seconds until there is something to be read.
+    /// Waits up to this many seconds until there is something to be read.
     fn order(&self, py: Python<'_>, seconds: f64) -> Wanted {
         let until = Instant::now() + duration(seconds).min(LONGEST);
         wanted(py.detach(|| self.far.order(until)))
     }
 
-    /// Brings what was read for an order; returns the order by which it goes on, None if another is wanted.
+    /// Brings the entries read for an order; returns the order to continue with, None if another is
+    /// wanted.
     fn read(
         &self,
         py: Python<'_>,

@@ -131,9 +131,9 @@ impl LogNode {
         self.running.news().into_iter().map(|one| self.told(one)).collect()
     }
 
-    /// The rows that somebody outside lacks who has those up to a position, its checksum, and the number of a
-    /// change, so many at most. Waits for a change so many seconds. None: the node has not caught up. `own`:
-    /// without those that another data centre has as they are.
+    /// Returns the rows that a reader lacks who has those up to a position, its checksum, and the
+    /// number of a change, up to `most`. Waits for a change for up to this many seconds. None: the
+    /// node has not caught up. `own`: without those that another data centre has in the same state.
     #[pyo3(signature = (since, most, seconds, own=false))]
     fn changed<'py>(
         &self,
@@ -146,8 +146,8 @@ impl LogNode {
         log_rows::changed(py, &self.running, since, most, duration(seconds).min(LONGEST), own)
     }
 
-    /// Has all nodes join rows; returns whether they are in this node's state within so many seconds. Where
-    /// they may not be, to append them again does no harm.
+    /// Has all nodes join rows; returns whether they are in this node's state within this many
+    /// seconds. If not, appending them again does no harm.
     fn append_states(&self, py: Python<'_>, rows: &BroughtRows, seconds: f64) -> bool {
         log_rows::append_states(py, &self.running, rows, duration(seconds).min(LONGEST))
     }
@@ -164,8 +164,8 @@ impl LogNode {
         log_rows::states_entry(py, &self.running, &rows, source, writers)
     }
 
-    /// Has nobody wait any longer for the checkpoints of a node; returns whether this node has read so within so
-    /// many seconds.
+    /// Stops waiting for the checkpoints of a node; returns whether this node has read so within
+    /// this many seconds.
     fn forget(&self, py: Python<'_>, node: &str, seconds: f64) -> bool {
         let until = Instant::now() + duration(seconds).min(LONGEST);
         py.detach(|| self.running.forget(node, until))
@@ -176,14 +176,14 @@ impl LogNode {
         self.running.release();
     }
 
-    /// Takes no more writes; returns whether those that it had are answered within so many seconds.
+    /// Stops taking writes; returns whether pending ones are answered within this many seconds.
     fn drain(&self, py: Python<'_>, seconds: f64) -> bool {
         let until = Instant::now() + duration(seconds).min(LONGEST);
         py.detach(|| self.running.drain(until))
     }
 
-    /// The file in its folder of its newest checkpoint that is in the log, the position and its checksum; if there
-    /// is none, one is made.
+    /// Returns the file, in its folder, of its newest checkpoint that is in the log, the position
+    /// and its checksum; makes one if necessary.
     fn checkpoint(&self) -> Option<(String, u64, u64)> {
         let (path, place) = self.running.checkpoint()?;
         Some((path, place.mark.position, place.mark.checksum))

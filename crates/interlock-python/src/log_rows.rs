@@ -170,7 +170,7 @@ pub struct RowsIterator {
 
 #[pymethods]
 impl RowsIterator {
-    /// Returns the next rows, so many at most.
+    /// Returns the next rows, up to `most`.
     fn take<'py>(&self, py: Python<'py>, most: usize) -> Vec<Row<'py>> {
         let rows: Vec<Held> = lock(&self.rows).by_ref().take(most).collect();
         rows.iter().map(|held| row(py, held)).collect()
@@ -258,5 +258,5 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes of rows in an entry from which on there are no more: every engine takes twice as many.
+/// Bytes of rows after which an entry is full: every engine takes twice as many.
 const MOST_BROUGHT: usize = 1 << 19;

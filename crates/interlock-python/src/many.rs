@@ -37,7 +37,7 @@ impl Queue {
     ///     dedup: a callable of each payload, which gives its name or None.
     ///
     /// Raises:
-    ///     Full: there was no room for the whole batch in time; nothing was put.
+    ///     Full: there was not enough room for the whole batch in time; nothing was put.
     ///     ValueError: the batch is larger than the bounds of the queue.
     ///     ShutDown: the queue is shut down.
     #[pyo3(
@@ -221,7 +221,8 @@ impl Queue {
             (None, Some(each)) => {
                 let each = Items::new(each).filter(|each| each.len() == count)?;
                 for i in 0..count {
-                    // Borrowed from a list that nobody can change until they are in the queue.
+                    // Borrowed from a list that no other code can change until they are in the
+                    // queue.
                     let value = each.get(i);
                     let known = match convert::quick_key(value) {
                         Some(key) => {
@@ -270,7 +271,7 @@ impl<'a, 'py> Items<'a, 'py> {
     #[inline(always)]
     fn get(&self, i: usize) -> Borrowed<'a, 'py, PyAny> {
         let at = i as ffi::Py_ssize_t;
-        // SAFETY: there are so many, of a list or tuple that is held.
+        // SAFETY: a list or tuple of this length, which is held.
         unsafe {
             match self {
                 Items::List(list) => {

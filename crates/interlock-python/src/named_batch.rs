@@ -58,7 +58,7 @@ enum Values<'py> {
 enum NamedKeys<'py> {
     Same(Keys<'py>),
     Each(Vec<Keys<'py>>),
-    /// Of the usual types, borrowed where they lie: `None` for none.
+    /// Of the usual types, borrowed in place: `None` for none.
     Usual(Vec<Option<Bound<'py, PyAny>>>),
 }
 
@@ -85,7 +85,7 @@ impl<'py> Values<'py> {
         }
     }
 
-    /// Keys as they are put with, `of` being asked where nothing is said.
+    /// Keys as they are put with; `of` is called where none are given.
     fn named(
         self,
         of: Option<&Py<PyAny>>,
@@ -141,7 +141,7 @@ fn said(value: Bound<'_, PyAny>) -> Option<Bound<'_, PyAny>> {
     (!value.is_none()).then_some(value)
 }
 
-/// One value for each of `count` payloads; of what gives more, no more is read than tells so.
+/// One value for each of `count` payloads; of a longer iterable, one more is read to notice it.
 fn listed<'py>(
     each: &Bound<'py, PyAny>,
     count: usize,
@@ -270,7 +270,7 @@ impl<'py> NamedBatch<'py> {
     }
 }
 
-/// Returns the part of all keys that is a message's: all, where there are no ends.
+/// Returns a message's part of all keys: all, if there are no ends.
 fn part<'a>(keys: &'a [KeyRef<'a>], ends: &[usize], i: usize) -> &'a [KeyRef<'a>] {
     match ends.get(i) {
         None => keys,

@@ -1,9 +1,9 @@
 //! A value that is made at its first use and kept as long as its place.
 //!
-//! PyO3's `PyOnceLock` gives up the GIL while it notes that the value is being made. Another thread may
-//! fork then: in the child nobody goes on with it, and whoever needs the value waits for ever. Here
-//! nobody waits. The making may run Python code, and so two threads, or a thread within its own making,
-//! may come to make it: the first that is done counts.
+//! PyO3's `PyOnceLock` gives up the GIL while it notes that the value is being made. Another thread
+//! may fork then: in the child nothing finishes it, and every user of the value waits for ever.
+//! Here no thread waits. Creating the value may run Python code, and so two threads, or a thread
+//! within its own creation, may do it at once: the first that finishes counts.
 
 use std::cell::UnsafeCell;
 

@@ -32,10 +32,10 @@ pub struct Queue {
     pub keys_of: Option<Py<PyAny>>,
     pub shared_of: Option<Py<PyAny>>,
     pub sizeof: Option<Py<PyAny>>,
-    /// Messages and bytes; 0 is no bound.
+    /// Limits of messages and bytes; 0: no limit.
     pub bounds: (usize, u64),
     name: String,
-    /// Of all queues that this process made, forked ones too.
+    /// Number among all queues that this process made, forked ones too.
     pub number: u64,
     /// No callables, no bound in bytes: a put that names only keys needs no more than those.
     pub plain: bool,
@@ -396,8 +396,8 @@ impl Queue {
         self.forks.store(fork::generation(), Ordering::Relaxed);
         self.getters.store(0, Ordering::Relaxed);
         self.getter.store(0, Ordering::Relaxed);
-        // Kept for ever: a destructor run here might undo what the parent still needs (a temporary file
-        // is deleted by whoever first forgets it).
+        // Never freed: a destructor run here might undo what the parent still needs (a temporary
+        // file is deleted by the first process that forgets it).
         std::mem::forget(self.core.start_afresh());
     }
 }

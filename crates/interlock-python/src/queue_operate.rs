@@ -120,15 +120,15 @@ impl Queue {
             .map_err(|refused| errors::refused(py, refused, self.bounds))
     }
 
-    /// Drops a dead letter. False: there is none of this id.
+    /// Drops a dead letter. Returns false if the id is unknown.
     fn discard(&self, py: Python<'_>, id: Id) -> bool {
         self.check_fork(py);
         let dropped = self.core.call(|scheduler, now| scheduler.discard(now, id.0));
         dropped.is_some()
     }
 
-    /// Some of the ids of the dead letters, or of what can be cancelled from a place on, and the place to go
-    /// on from; 0 behind the last.
+    /// Some of the ids of the dead letters, or of what can be cancelled from a place on, and the
+    /// place to continue from; 0 after the last.
     fn _purgeable(&self, py: Python<'_>, dead: bool, place: u64) -> (Vec<u64>, u64) {
         self.check_fork(py);
         self.core.call(|scheduler, now| {
@@ -214,7 +214,7 @@ impl Queue {
         letters.into_iter().map(letter).collect()
     }
 
-    /// The last error of a dead letter; `None`: there is none of this id.
+    /// The last error of a dead letter; `None` if the id is unknown.
     fn _dead_error(&self, py: Python<'_>, id: Id) -> Option<String> {
         self.check_fork(py);
         self.core.call(|scheduler, now| {
@@ -232,7 +232,7 @@ impl Queue {
         Ok(self.core.call(|scheduler, now| scheduler.pause(now, key)))
     }
 
-    /// Undoes a pause. False: there was none.
+    /// Undoes a pause. Returns false without one.
     #[pyo3(signature = (key = None))]
     fn resume(&self, py: Python<'_>, key: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.check_fork(py);
@@ -320,9 +320,9 @@ impl Queue {
         (held, paused, delayed, leased).into_pyobject(py)
     }
 
-    /// No more puts; gets go on until nothing unsettled is left. With `immediate`, what is not leased
-    /// is cancelled: (id, payload, keys, shared, priority, attempt) each, in the order of ids.
-    /// `at_once`: and gets do not wait for what is leased.
+    /// Refuses further puts; gets continue until everything is settled. With `immediate`, messages
+    /// that are not leased are cancelled: (id, payload, keys, shared, priority, attempt) each, in
+    /// the order of ids. `at_once`: gets do not wait for leased messages either.
     #[pyo3(signature = (immediate, at_once = false))]
     fn _shutdown<'py>(
         &self,
@@ -455,7 +455,7 @@ fn id_of(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
     Ok(value.extract::<u64>().unwrap_or(0))
 }
 
-/// Reads what becomes of a message whose lease is revoked.
+/// Reads the action on a message whose lease is revoked.
 fn revoke_then(then: &Bound<'_, PyAny>) -> PyResult<RevokeThen> {
     const ALLOWED: &str = "'retry', 'hold', 'dead', 'skip'";
     let Ok(text) = then.cast::<PyString>() else {
@@ -484,7 +484,7 @@ pub fn at_least_one(value: &Bound<'_, PyAny>, argument: &str) -> PyResult<usize>
     Ok(value.extract().unwrap_or(usize::MAX))
 }
 
-/// (what, attempt, after in seconds): what became of a message whose handling failed.
+/// Returns (outcome, attempt, delay in seconds) of a message whose handling failed.
 pub fn failed_to_python(failed: Failed) -> (&'static str, u32, f64) {
     match failed {
         Failed::Again { attempt, after } => ("again", attempt, after as f64 / 1e6),

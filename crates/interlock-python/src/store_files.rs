@@ -38,7 +38,7 @@ type Entry<'py> = (u64, u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64);
 /// A path, bytes, and the first position that they can have.
 type Trailing = (String, u64, (u64, u32));
 
-/// A path, and the reason why nobody can read it.
+/// A path, and the reason why it cannot be read.
 type Unreadable = (String, &'static str);
 
 #[pymethods]
@@ -54,7 +54,7 @@ impl StoreFiles {
         Ok(StoreFiles { read, folder, file })
     }
 
-    /// Returns the next messages, up to so many; none: there are none yet.
+    /// Returns the next messages, up to `most`; an empty list if there are none yet.
     fn next<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Vec<Entry<'py>>> {
         let found = py.detach(|| {
             let mut read = self.read();
@@ -84,7 +84,7 @@ impl StoreFiles {
         std::mem::take(&mut self.read().missing).into_iter().map(gap).collect()
     }
 
-    /// Returns the files that nobody can read, as far as `next` has looked.
+    /// Returns the unreadable files, as far as `next` has looked.
     fn unreadable(&self) -> Vec<Unreadable> {
         self.read().survey.unreadable()
     }

@@ -47,9 +47,9 @@ pub fn waker_of(parker: &Arc<Parker>) -> Waker {
     Waker::from(Arc::new(Sleeper(parker.clone())))
 }
 
-/// While it lives, the wakes of this thread are put off. Whoever is woken wants the GIL first of all: a
-/// thread that is about to give it up wakes them then, and they need not sleep a second time for it. It
-/// must not live while code of Python may run, which could wait for who was to be woken.
+/// While it lives, wakes by this thread are postponed. A woken thread first needs the GIL: a thread
+/// that is about to give it up wakes them then, and they need not sleep a second time for it. It
+/// must not live while code of Python may run, which could wait for a thread that was to be woken.
 pub struct Late;
 
 impl Late {

@@ -33,8 +33,8 @@ pub struct Handling {
 enum Shown {
     Lease(Py<Lease>),
     Grant(Grant, Py<PyAny>),
-    /// Nothing: the handler has returned. Those who are told of its end come before the next call on its
-    /// keys, and so must not wait for it.
+    /// Nothing: the handler has returned. Observers of its end are called before the next call on
+    /// its keys, and so must not wait for it.
     Nothing,
 }
 
@@ -42,7 +42,7 @@ enum Shown {
 #[derive(Default)]
 pub struct Crew {
     pub all: AtomicU32,
-    /// Those that take keyed messages too.
+    /// Number of workers that take keyed messages too.
     pub any: AtomicU32,
 }
 
@@ -89,9 +89,9 @@ pub fn current_grant(py: Python<'_>) -> PyResult<Option<Py<Lease>>> {
     Ok(Some(lease))
 }
 
-/// Handles messages until the queue is shut down and drained: False; or until a lease was lost while it
-/// was handled, so that somebody may have taken this thread's place: True. `on`: exceptions that are
-/// retried; `None`: there is no retry policy.
+/// Handles messages until the queue is shut down and drained: returns false; or until a lease was
+/// lost while it was handled, so that another thread may have taken over: returns true. `on`:
+/// exceptions that are retried; `None`: no retry policy.
 #[pyfunction]
 pub fn run_worker(
     queue: &Bound<'_, Queue>,
@@ -356,8 +356,8 @@ impl Queue {
         Ok(made)
     }
 
-    /// Keeps no dead letter of what is given up here: it is settled, and somebody else keeps what
-    /// became of it.
+    /// Keeps no dead letters of messages given up here: they are settled, and their outcome is kept
+    /// elsewhere.
     fn _keep_no_dead_letters(&self) {
         // Relaxed: set before anything is put.
         self.keeps_dead.store(false, Ordering::Relaxed);

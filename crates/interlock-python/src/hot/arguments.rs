@@ -132,8 +132,8 @@ impl Known {
         value.is_null() || value == self.none
     }
 
-    /// As `is_unsaid`, or the number 0. No other object is told by its value here: what is `False` or
-    /// `()` is no number, and the ordinary method says so.
+    /// As `is_unsaid`, or the number 0. No other object is recognised by its value here: `False`
+    /// and `()` are not numbers, and the ordinary method reports them.
     #[inline]
     pub fn is_zero(&self, value: *mut PyObject) -> bool {
         self.is_unsaid(value) || value == self.zero

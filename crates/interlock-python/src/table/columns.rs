@@ -15,11 +15,11 @@ use crate::errors::wrong_type;
 
 #[pymethods]
 impl Table {
-    /// Return one column of a row, or the default where there is no row.
+    /// Return one column of a row, or the default if the row is missing.
     ///
     /// Raises:
-    ///     KeyError: there is no row, and no default.
-    ///     ValueError: there is no such column.
+    ///     KeyError: the row is missing, and no default is given.
+    ///     ValueError: the column does not exist.
     #[pyo3(signature = (key, column, /, *default))]
     fn get_column<'py>(
         &self,
@@ -44,7 +44,7 @@ impl Table {
     /// Set one column of a row.
     ///
     /// Raises:
-    ///     KeyError: there is no row.
+    ///     KeyError: the row is missing.
     ///     TypeError, ValueError: the column cannot hold the value; the row is as before.
     #[pyo3(signature = (key, column, value, /))]
     fn set_column(
@@ -68,11 +68,11 @@ impl Table {
     ///
     /// Args:
     ///     by: by how much; less than 0 lowers it. Default 1.
-    ///     overflow: what becomes of a sum beyond the column's range: "raise" (the row is as before),
+    ///     overflow: how a sum beyond the column's range is treated: "raise" (the row is as before),
     ///         "wrap" or "saturate". Default "raise".
     ///
     /// Raises:
-    ///     KeyError: there is no row.
+    ///     KeyError: the row is missing.
     ///     OverflowError: the sum is beyond the column's range.
     #[pyo3(signature = (key, column, by=None, /, overflow=None))]
     fn incr<'py>(
@@ -100,7 +100,7 @@ impl Table {
     /// Set a column if it is as expected, and return whether it was; atomic over all processes.
     ///
     /// Raises:
-    ///     KeyError: there is no row.
+    ///     KeyError: the row is missing.
     ///     TypeError, ValueError: the column cannot hold one of the values.
     #[pyo3(signature = (key, column, expected, value, /))]
     fn compare_and_set(
@@ -202,7 +202,7 @@ pub fn value_of<'py>(
         Kind::Bytes(_) => Ok(column.bytes_of(words, |bytes| PyBytes::new(py, bytes)).into_any()),
         Kind::Str(_) => column.bytes_of(words, |bytes| match std::str::from_utf8(bytes) {
             Ok(text) => Ok(PyString::new(py, text).into_any()),
-            // Only whole strings are written; what is none was put there by another program.
+            // Only whole strings are written; anything else was put there by another program.
             Err(_) => String::from_utf8_lossy(bytes).into_bound_py_any(py),
         }),
         _ => number(py, column, words[0]),

@@ -65,7 +65,7 @@ pub fn no_column(name: &str, table: &Table) -> PyErr {
     PyValueError::new_err(format!("there is no column {name:?}; there are {}", names.join(", ")))
 }
 
-/// There is no row: as dict says it.
+/// A missing row, as dict reports it.
 #[cold]
 pub fn no_row(key: &Bound<'_, PyAny>) -> PyErr {
     PyKeyError::new_err(key.clone().unbind())

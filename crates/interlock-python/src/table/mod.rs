@@ -1,7 +1,7 @@
 //! A table of rows in shared memory, as Python sees it.
 //!
-//! What takes nanoseconds is done with the GIL held, and gives up where it would wait for a writer that
-//! lives and does not go on. Then the same is done again without the GIL, for as long as the table's
+//! Operations of nanoseconds run with the GIL held, and give up where they would wait for a writer
+//! that is alive but stuck. Then the same is done again without the GIL, for as long as the table's
 //! patience lasts.
 
 pub mod columns;
@@ -34,7 +34,7 @@ const UNHEARD: Duration = Duration::from_millis(50);
 
 #[pyclass(subclass, frozen, module = "interlock._core")]
 pub struct Table {
-    /// Gives up at once where a writer that lives does not go on.
+    /// Gives up at once on a writer that is alive but stuck.
     hasty: Shared,
     /// Waits for it.
     patient: Shared,
@@ -162,7 +162,7 @@ impl Table {
         (ttl != 0).then(|| ttl as f64 / 1e9)
     }
 
-    /// The fate of a new row when there is no room: "evict" or "raise".
+    /// The fate of a new row without room: "evict" or "raise".
     #[getter]
     fn on_full(&self) -> &'static str {
         match self.patient.made().evict {

@@ -1,10 +1,11 @@
 //! Rows as objects of the user's class: made of a row's words, and read into them.
 //!
-//! A row's class is a msgspec Struct. To call it costs two thirds of a read: CPython 3.11 calls a class whose
-//! metaclass is written in Python with a dict of its keywords. So where nothing of the class's own would run,
-//! the object is allocated as `object.__new__` does, and each column is stored through its slot; read back
-//! they are by the same slots. A class with `__post_init__`, `__new__` or `__init__`, or one whose columns are
-//! no slots, is called, and a subclass is asked for its attributes.
+//! A row's class is a msgspec Struct. To call it costs two thirds of a read: CPython 3.11 calls a
+//! class whose metaclass is written in Python with a dict of its keywords. So where nothing of the
+//! class's own would run, the object is allocated as `object.__new__` does, and each column is
+//! stored through its slot; read back they are by the same slots. A class with `__post_init__`,
+//! `__new__` or `__init__`, or one whose columns are not slots, is called, and a subclass is asked
+//! for its attributes.
 
 use std::ffi::c_void;
 

@@ -42,7 +42,7 @@ impl Table {
         })
     }
 
-    /// Return a row, or the default where there is none.
+    /// Return a row, or the default if it is missing.
     #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         &self,
@@ -53,10 +53,10 @@ impl Table {
         Ok(self.row(py, key)?.or(default))
     }
 
-    /// Delete a row and return it, or the default where there is none.
+    /// Delete a row and return it, or the default if it is missing.
     ///
     /// Raises:
-    ///     KeyError: there is no row, and no default.
+    ///     KeyError: the row is missing, and no default is given.
     #[pyo3(signature = (key, /, *default))]
     fn pop<'py>(
         &self,
@@ -76,7 +76,7 @@ impl Table {
     ///
     /// Args:
     ///     ttl: seconds that it lives. Default: as the table says.
-    ///     only: "absent" sets it only where there is none, "present" only over one. Default: always.
+    ///     only: "absent" sets only a missing row, "present" only an existing one. Default: always.
     #[pyo3(signature = (key, row, /, *, ttl=None, only=None))]
     fn set(
         &self,
@@ -103,7 +103,7 @@ impl Table {
         Ok(self.put(py, key, row, ttl, on)? != Written::Not)
     }
 
-    /// Return a row as the bytes in which the table keeps it, or the default where there is none.
+    /// Return a row as the bytes in which the table keeps it, or the default if it is missing.
     ///
     /// Columns of eight bytes come first, then those of four, two and one, then str and bytes, each with
     /// two bytes in front that say how many of it count; all little-endian, in the order of the class
@@ -169,7 +169,7 @@ impl Table {
         with_key(key, |bytes| self.call(py, |table| table.patch(bytes, &changes)))
     }
 
-    /// Have a row expire in so many seconds from now, and return whether it is there.
+    /// Have a row expire this many seconds from now, and return whether it exists.
     #[pyo3(signature = (key, ttl, /))]
     fn expire(
         &self,
@@ -190,7 +190,7 @@ impl Table {
     /// Return how many seconds a row has to live; None for ever.
     ///
     /// Raises:
-    ///     KeyError: there is no row.
+    ///     KeyError: the row is missing.
     #[pyo3(signature = (key, /))]
     fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
         let ttl = with_key(key, |bytes| self.call(py, |table| table.ttl(bytes)))?;
@@ -206,10 +206,10 @@ impl Table {
 
     /// Return how many seconds ago a row was accessed, to about an eighth of a second.
     ///
-    /// Asking is no access.
+    /// This does not count as an access.
     ///
     /// Raises:
-    ///     KeyError: there is no row.
+    ///     KeyError: the row is missing.
     #[pyo3(signature = (key, /))]
     fn idle(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<f64> {
         let idle = with_key(key, |bytes| self.call(py, |table| table.idle(bytes)))?;

@@ -52,7 +52,7 @@ impl Scanning {
         self.table.schema().words() * 8 + self.key_size()
     }
 
-    /// Up to so many rows; none at the end.
+    /// Up to `limit` rows; none at the end.
     pub fn next(&mut self, limit: usize) -> Vec<Found> {
         let mut rows = Vec::new();
         while rows.is_empty() && !self.ended {
@@ -71,8 +71,8 @@ impl Scanning {
     }
 }
 
-/// A walk over a table, for one caller at a time. Errors: another thread, or one that was at it when this
-/// process was forked, goes on with it.
+/// A walk over a table, for one caller at a time. Errors: another thread, or one that was using it
+/// when this process was forked, is still using it.
 pub fn alone(scanning: &Mutex<Scanning>) -> PyResult<MutexGuard<'_, Scanning>> {
     match scanning.try_lock() {
         Ok(scanning) => Ok(scanning),
@@ -105,7 +105,7 @@ impl TableScan {
         visit.call(&self.table)
     }
 
-    /// Return up to so many rows, none at the end: keys, rows, and when they expire (None: never).
+    /// Return up to `limit` rows, none at the end: keys, rows, and when they expire (None: never).
     fn next<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<Item<'py>>> {
         let found = py.detach(|| alone(&self.scanning).map(|mut rows| rows.next(limit)))?;
         let table = self.table.get();

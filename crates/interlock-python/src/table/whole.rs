@@ -14,7 +14,7 @@ use crate::errors::wrong_type;
 
 #[pymethods]
 impl Table {
-    /// Return the rows of keys in their order, or one column of each; None where there is no row.
+    /// Return the rows of keys in their order, or one column of each; None for missing rows.
     ///
     /// Each is read by itself: they may be of different moments.
     #[pyo3(signature = (keys, column=None, /))]
@@ -195,7 +195,8 @@ fn keys_of<'py>(given: &Bound<'py, PyAny>, name: &str) -> PyResult<Vec<KeyBytes<
     Ok(keys)
 }
 
-/// Removes a table's name; who has it open goes on with it. Returns whether there was one.
+/// Removes a table's name; processes that have it open continue with it. Returns whether it
+/// existed.
 #[pyfunction]
 #[pyo3(signature = (place, is_path))]
 pub fn remove_table(py: Python<'_>, place: std::path::PathBuf, is_path: bool) -> PyResult<bool> {

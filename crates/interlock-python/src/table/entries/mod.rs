@@ -1,10 +1,10 @@
 //! The calls of a table that a program makes most, entered straight from the interpreter, as those of a queue
 //! are in [`hot`](crate::hot).
 //!
-//! Here are the usual forms alone: a key that is a str, an int or bytes, a column by its interned name, a value
-//! of the column's very type. What is anything else, what fails, and what would wait goes to the ordinary
-//! method or slot of the base class, with the same arguments, and is told there. An entry has then changed
-//! nothing: a change that fails leaves the row as it was.
+//! Here are the usual forms alone: a key that is a str, an int or bytes, a column by its interned
+//! name, a value of the column's very type. Other forms, failures and waits go to the ordinary
+//! method or slot of the base class, with the same arguments, which reports them. An entry has then
+//! changed nothing: a change that fails leaves the row as it was.
 //!
 //! The class that users inherit is a subclass with nothing but these: a class that PyO3 makes cannot be given
 //! slots of one's own.
@@ -150,7 +150,7 @@ impl Call {
         }
     }
 
-    /// Returns whether so many were given, all by their place.
+    /// Returns whether this many were given, all by their place.
     #[inline(always)]
     fn has(&self, least: Py_ssize_t, most: Py_ssize_t) -> bool {
         self.names.is_null() && least <= self.count && self.count <= most
@@ -161,7 +161,7 @@ impl Call {
         attached(|py| {
             let ordinary = ORDINARY.get(py).expect("made with the class");
             let method = ordinary.methods[method].bind(py);
-            // SAFETY: the arguments of a call that goes on.
+            // SAFETY: the arguments of a call in progress.
             unsafe { call_in_full(method, Some(self.slf), self.args, self.count, self.names) }
         })
     }

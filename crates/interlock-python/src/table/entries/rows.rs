@@ -118,7 +118,7 @@ unsafe fn default_of(call: Call) -> *mut PyObject {
     }
 }
 
-/// A row, null with an exception if it cannot be made, or `Some(None)` where there is none.
+/// A row, null with an exception if it cannot be made, or `Some(None)` if it is missing.
 ///
 /// # Safety
 /// The caller has the key, and is attached.

@@ -1,7 +1,7 @@
 //! The Arrow C data and stream interfaces: their structures, filled from plain buffers.
 //!
-//! Whoever gets one owns it, may move it, and calls its `release` once. A structure without `release` has
-//! been released, or its content was moved elsewhere.
+//! The receiver owns a structure, may move it, and calls its `release` once. A structure without
+//! `release` has been released, or its content was moved elsewhere.
 
 use std::ffi::{c_char, c_int, c_void, CString};
 use std::ptr;
@@ -105,7 +105,7 @@ pub struct Buffer(Vec<u64>);
 
 impl From<&[u8]> for Buffer {
     fn from(bytes: &[u8]) -> Buffer {
-        // One word at least: a buffer without bytes is none, and not every reader takes that.
+        // At least one word: not every reader accepts a buffer without bytes.
         let mut words = vec![0_u64; bytes.len().div_ceil(8).max(1)];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
             let mut eight = [0; 8];
@@ -125,12 +125,13 @@ struct ArrayParts {
 }
 
 impl ArrowArray {
-    /// A column of so many values. The first buffer says which of them are there; without it all are.
+    /// A column of `length` values. The first buffer has a bit for each value that is present;
+    /// without it all are.
     pub fn column(length: usize, nulls: usize, buffers: Vec<Option<Buffer>>) -> ArrowArray {
         ArrowArray::new(length, nulls, buffers, Vec::new())
     }
 
-    /// A batch of so many records.
+    /// A batch of `length` records.
     pub fn record(length: usize, columns: Vec<ArrowArray>) -> ArrowArray {
         ArrowArray::new(length, 0, vec![None], columns)
     }

@@ -40,7 +40,7 @@ impl Scanning {
         self.next(limit)
     }
 
-    /// The next rows as Arrow has them; `None` at the end. Errors: a key that is no text.
+    /// The next rows as Arrow has them; `None` at the end. Errors: a key that is not text.
     pub fn arrow(&mut self, wanted: &Wanted) -> Result<Option<ArrowArray>, String> {
         let rows = self.batch();
         if rows.is_empty() {
@@ -61,8 +61,9 @@ impl Scanning {
         Ok(Some(ArrowArray::record(rows.len(), columns)))
     }
 
-    /// The next rows, one behind the other without gaps, as a packed record of NumPy lies: text in four bytes
-    /// a character; how many there are, 0 at the end. Errors: a key that is no text.
+    /// The next rows, one after the other without gaps, in the layout of a packed record of NumPy:
+    /// text in four bytes a character; returns their number, 0 at the end. Errors: a key that is
+    /// not text.
     pub fn records(&mut self, wanted: &Wanted) -> Result<(usize, Vec<u8>), String> {
         let rows = self.batch();
         let key_size = self.key_size();
@@ -128,7 +129,8 @@ fn array(column: &Column, rows: &[Found]) -> ArrowArray {
             let mut values = Values::default();
             for found in rows {
                 column.bytes_in(found.row.words(), |bytes| match column.kind {
-                    // Only whole strings are written; what is none was put there by another program.
+                    // Only whole strings are written; anything else was put there by another
+                    // program.
                     Kind::Str(_) => values.push(String::from_utf8_lossy(bytes).as_bytes()),
                     _ => values.push(bytes),
                 });

@@ -1,7 +1,7 @@
 //! All rows at once, for programs that look at columns: an Arrow stream by PyCapsules, records for NumPy.
 //!
-//! Whoever reads the stream may do so from any thread, without the GIL: it is the table's words that are
-//! read, and nothing of Python's.
+//! The stream may be read from any thread, without the GIL: only the table's words are read, and
+//! nothing of Python's.
 
 mod abi;
 mod batch;
@@ -172,7 +172,7 @@ fn capsule<'py, T>(
 
 /// SAFETY: to be called by Python with a capsule that holds a boxed schema.
 unsafe extern "C" fn drop_schema(capsule: *mut pyo3::ffi::PyObject) {
-    // SAFETY: by the caller's promise. Whoever moved it out has left it without a release.
+    // SAFETY: by the caller's promise. Moving it out has left it without a release.
     unsafe {
         let held = pyo3::ffi::PyCapsule_GetPointer(capsule, SCHEMA.as_ptr()).cast::<ArrowSchema>();
         if let Some(release) = (*held).release {
