@@ -181,7 +181,7 @@ test-threads:
 	@scripts/changed.sh crates/interlock-table || exit 0; \
 		RUSTFLAGS="--cfg loom $$RUSTFLAGS" CARGO_TARGET_DIR=target/loom $(BESIDE) $(ALONE) $(CARGO_TEST) --package interlock-table --lib
 
-PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) * 2)) --dist worksteal
+PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) + 2)) --dist worksteal
 
 # One after the other, and shown as they run.
 STREAMED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=none)

@@ -37,7 +37,12 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def heal(self) -> None:
-        """Everything passes again."""
+        """Everything passes again, but nothing that was sent while it was refused."""
+        if self.refuse:
+            # Who has connected may not be accepted yet. They are accepted in turn, this one last.
+            with socket.create_connection(("127.0.0.1", self.port)) as last:
+                last.recv(1)
+            self.connections -= 1
         self.requests = self.replies = _whole
         self.split = self.refuse = self.silent = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 import threading
@@ -398,7 +399,7 @@ def test_clients_of_one_name_in_memory_share_their_tables() -> None:
                                         [Same(app_id=6), Same(app_id=5)])  # fmt: skip
         with interlock.connect("memory://") as other:
             assert len(other.table("t", Same)) == 0
-    assert not list(Path("/dev/shm").glob("interlock.memory-*"))
+    assert not list(Path("/dev/shm").glob(f"interlock.memory-{os.getpid()}-*"))
 
 
 def test_a_redis_refuses_and_says_why(redis_port: int) -> None:

@@ -57,17 +57,18 @@ def ask(operator: Operator, *command: Argument) -> Any:
         address = (yield from server._primaries(session))[0]
         return (yield from _asked(address, server._engine.target.timeout, *command))
 
-    began = time.monotonic()
-    try:
-        return server._client._sessions.run(None, request)
-    except EngineUnavailable:
-        # A closed connection fails immediately; a new one is made.
-        if time.monotonic() - began > AT_ONCE:
-            raise
+    until = time.monotonic() + server._engine.target.timeout / 2
+    for _ in range(CLOSED):
+        try:
+            return server._client._sessions.run(None, request)
+        except EngineUnavailable:
+            # A closed connection fails immediately. The next may be closed too, or is new.
+            if time.monotonic() > until:
+                raise
     return server._client._sessions.run(None, request)
 
 
-AT_ONCE = 0.5
-"""Seconds."""
+CLOSED = 4
+"""Maximum connections that a server has closed and that one question tries."""
 KINDS = {"hub": "interlock_version", "valkey": "valkey_version", "redis": "redis_version"}
 """Lines of INFO that identify each kind; the first match counts."""

@@ -15,7 +15,7 @@ from interlock.dashboard.settings import Settings
 from interlock.runtime.installation import needs
 
 LACKING = f"the dashboard needs starlette and uvicorn: {needs('dashboard')}"
-END = 3
+END = 10
 """Seconds that requests have for finishing at the end."""
 DEAD = 60_000
 """Milliseconds after which the kernel closes a connection whose other end reads nothing."""
