@@ -254,6 +254,10 @@ class Chaos:
         node.stop()
         return node.go_on
 
+    def freeze(self, fault: Fault, node: Node) -> Undo | None:
+        self.counts["frozen 5"] += fault.lasts > 3 * node.settings.timeout
+        return self.stop(fault, node)
+
     def late_stream(self, fault: Fault, node: Node) -> Undo | None:
         """Delay what a node appends, and what it reads."""
         gate = self._cluster.gates.get(node.host)
@@ -341,6 +345,7 @@ class Chaos:
         old, new = pair
         if new.clocked and fault.draw < 0.6:
             new.set_clock(-SKEW)
+            self.counts["lower ids"] += 1
         network.cut(old.host, new.host)
 
         def undo() -> None:
@@ -400,10 +405,13 @@ class Chaos:
         network = self._cluster.network
         network.isolate(node.host)
         gate = self._cluster.gates.get(node.host)
+        read = (self._cluster.status(node) or {}).get("log_id")
 
         def undo() -> None:
             others = [one for one in self._cluster.of(fault.dc) if one is not node]
-            self._trimmed(fault.dc, others, int(fault.draw * 30))
+            first = self._trimmed(fault.dc, others, int(fault.draw * 30))
+            if read and first:
+                self.counts["read across a trim"] += order(read) < order(first)
             network.join(node.host)
             if gate is not None:
                 gate.cut()
@@ -425,39 +433,48 @@ class Chaos:
             one.start()
         return node.start
 
-    def _trimmed(self, dc: str, keepers: Sequence[Node], more: int) -> None:
-        """Cut the log before what these nodes keep, and so many entries."""
+    def _trimmed(self, dc: str, keepers: Sequence[Node], more: int) -> str:
+        """Cut the log before what these nodes keep, and so many entries. Returns the id of what is
+        the first then, or nothing."""
         engine = self._cluster.engines[dc][0]
         address = f"{self._cluster.network.address[engine.host]}:{ENGINE_PORT}"
         log = f"il:log:{{{TABLE}.{dc}}}"
 
-        def cut() -> None:
+        def cut() -> str:
             with Client(address, timeout=2) as client:
                 needed = [self._needed(client, log, one, more) for one in keepers]
-                if all(needed):
-                    oldest = min(needed, key=lambda id: tuple(map(int, id.split(b"-"))))
-                    client.call("XTRIM", log, "MINID", oldest)
+                if not all(needed):
+                    return ""
+                oldest = min(needed, key=order)
+                client.call("XTRIM", log, "MINID", oldest)
+                return oldest
 
         # The engine may be away, or refuse what writes: its disk is full, or was a moment ago.
         with suppress(OSError, ProtocolError, ReplyError):
-            self._cluster.within(engine.host, cut)
+            return self._cluster.within(engine.host, cut)
+        return ""
 
-    def _needed(self, client: Client, log: str, keeper: Node, more: int) -> bytes:
+    def _needed(self, client: Client, log: str, keeper: Node, more: int) -> str:
         """The id of the entry so far behind that of a node's newest checkpoint, which it needs to
         go on though it does not read the log now; empty if it has none that is in the log."""
         status = self._cluster.status(keeper)
         if not status or not status["serves"] or not status["checkpoint"]:
-            return b""
+            return ""
         behind = status["position"] - status["checkpoint"]
         entries = client.call("XREVRANGE", log, status["log_id"], "-", "COUNT", behind + 1 + more)
         assert isinstance(entries, list)
         is_there = len(entries) > behind and entries[0][0].decode() == status["log_id"]
-        return bytes(entries[-1][0]) if is_there else b""
+        return bytes(entries[-1][0]).decode() if is_there else ""
 
     def _again(self, node: Node, *, forget: bool) -> None:
         if forget:
             node.forget()
         node.start()
+
+
+def order(id: str) -> tuple[int, ...]:
+    """The order of ids of entries."""
+    return tuple(map(int, id.split("-")))
 
 
 KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
@@ -475,7 +492,7 @@ KINDS: dict[str, Callable[[Chaos, Fault, Node], Undo | None]] = {
     "drain": Chaos.drain,
     "kill all": Chaos.kill_all,
     "stop": Chaos.stop,
-    "frozen": Chaos.stop,
+    "frozen": Chaos.freeze,
     "late stream": Chaos.late_stream,
     "late appends": Chaos.late_appends,
     "unheard": Chaos.unheard,

@@ -239,8 +239,15 @@ def stale(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]
         if not one.reads and _kind(one.key) in WRITTEN:
             writes[one.key].append(one)
     for one in history:
-        # Shared memory refuses nobody.
-        if not one.reads or one.answer != OK or one.key not in writes or " of " in one.node:
+        # Of what an engine has lost, a node may know less than another did. Shared memory refuses
+        # nobody.
+        if (
+            one.dc in promise.lost
+            or not one.reads
+            or one.answer != OK
+            or one.key not in writes
+            or " of " in one.node
+        ):
             continue
         known = _states(writes[one.key])
         old = [

@@ -23,11 +23,15 @@ def library() -> Path | None:
     return made
 
 
+def needed() -> Path:
+    found = library()
+    assert found is not None, "no C compiler"
+    return found
+
+
 def environment(clock: Path) -> dict[str, str]:
     """Return the variables of a process whose clock is the one that a file says."""
-    found = library()
-    assert found is not None
-    return {"LD_PRELOAD": str(found), "INTERLOCK_TEST_CLOCK": str(clock)}
+    return {"LD_PRELOAD": str(needed()), "INTERLOCK_TEST_CLOCK": str(clock)}
 
 
 def set_clock(clock: Path, ahead: float) -> None:

@@ -120,6 +120,10 @@ class Cluster:
             words = [word for number in numbers for word in (f"pre-{number}", number)]
             self.ask(node, "TABLE", "MSET", rows.TABLE, 1, "last", *words, timeout=START_SECONDS)
 
+    def damaged(self) -> set[str]:
+        """The data centres of which an engine has lost some of its file."""
+        return {dc for dc, pair in self.engines.items() if any(one.damaged for one in pair)}
+
     def within(self, host: str, work: Callable[[], T]) -> T:
         """The result of a function that is called on a thread at a machine."""
         result: list[T] = []
@@ -207,6 +211,8 @@ class Cluster:
         for node in self.nodes.values():
             node.disk.free()
             node.set_clock(0.0)
+        for engine in (one for pair in self.engines.values() for one in pair):
+            engine.repair(time.monotonic() + 5)
 
     def close(self) -> None:
         """End and remove everything but the folder."""

@@ -11,10 +11,12 @@ from tests.engine.faults.report import Taken
 from tests.engine.kept_runs import ROOT
 
 SUMMARY = ROOT / "tests" / "cluster" / "FAULTS.md"
+PARTS = {"frozen": ("frozen 5",), "trim": ("read across a trim",), "promote": ("lower ids",)}
+"""Of some faults it is counted how often they were of a certain kind."""
 ROWS = (
     "runs",
     "runs with a violation",
-    *KINDS,
+    *(row for kind in KINDS for row in (kind, *PARTS.get(kind, ()))),
     "writes",
     "writes failed",
     "writes unknown",
@@ -38,6 +40,7 @@ NAMED = {
     "kill all": "all nodes of a data centre killed at once",
     "stop": "nodes stopped (SIGSTOP)",
     "frozen": "nodes stopped for 1, 2 or 5 times the timeout of a write",
+    "frozen 5": "of these 5 times",
     "late stream": "nodes with a slow connection to the log",
     "late appends": "nodes whose appends arrive after they have given them up",
     "unheard": "nodes whose connections broke before the append was confirmed",
@@ -47,6 +50,7 @@ NAMED = {
     "drain": "nodes drained and terminated",
     "resync": "nodes ordered to read their log again",
     "trim": "logs trimmed while a node could not read them",
+    "read across a trim": "of these beyond what the node had read",
     "trim away": "logs trimmed, with the only node that has read them absent",
     "tail lost": "engines that lost their tail, once or twice",
     "tails lost in turn": "tails lost repeatedly, with another node absent each time",
@@ -55,7 +59,8 @@ NAMED = {
     "engine killed": "engines killed and started again",
     "engine stopped": "engines stopped",
     "engine alone": "engines cut from everything",
-    "promote": "replicas of engines promoted without the last entries, some with lower ids",
+    "promote": "replicas of engines promoted without the last entries",
+    "lower ids": "of these with lower ids than were read before",
     "writes": "writes",
     "writes failed": "of these certainly not done",
     "writes unknown": "of these with an unknown outcome",
@@ -107,9 +112,10 @@ over the network and one in shared memory. Faults begin and end at random meanwh
 late write is never done after later writes of its client, that no reader goes back in time, that
 compare-and-sets form one chain, that linearizable reads are linearizable, that sums are exact, and
 that nodes at the same position have equal checksums. At the end all nodes and databases must have
-the same rows, and each node must report that it is healthy. The test suite makes a few runs without
-losses of engines, with a new seed.
+the same rows, and each node must report that it is healthy. The test suite makes one run or more,
+each with a new seed.
 
-Open: with two data centres and an engine that loses everything several times in a row, an increment
-is occasionally missing (seed 5022).
+Violations: the first two were in an early version. In seed 30321 a bit of a flags column, cleared
+by a later write, was set again when a lost one was restored (a known fault, excused since). In seed
+30761 an engine could not read its own file after its disk was full; it is repaired now.
 """

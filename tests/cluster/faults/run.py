@@ -218,9 +218,9 @@ def guests_of(cluster: Cluster, recorder: Recorder, known: Known, seed: int) -> 
 def promise_of(plan: Plan, cluster: Cluster) -> Promise:
     stale = plan.layout.max_staleness
     excused = {node.host for node in cluster.nodes.values() if LOSES in node.all_said()}
+    lost = cluster.damaged() | {fault.dc for fault in plan.faults if fault.kind in LOSING}
     return Promise(
-        lost=frozenset(fault.dc for fault in plan.faults if fault.kind in LOSING),
-        excused=frozenset(excused) if plan.loses else frozenset(),
-        # Of what an engine has lost, a node may know less than another did.
-        staleness=None if stale is None or plan.loses else stale + BEHIND,
+        lost=frozenset(lost),
+        excused=frozenset(excused) if lost else frozenset(),
+        staleness=None if stale is None else stale + BEHIND,
     )

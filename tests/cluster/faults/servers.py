@@ -148,6 +148,8 @@ class Engine(Server):
         self.clocked = clocked and library() is not None
         self.set_clock(0.0)
         self._saved = folder / "saved"
+        self.damaged = False
+        """It could not read its file to the end, and has lost what follows."""
 
     def set_clock(self, ahead: float) -> None:
         """Have its clock so many seconds ahead of the right time."""
@@ -190,6 +192,18 @@ class Engine(Server):
         self.forget()
         if self._saved.exists():
             shutil.copytree(self._saved, self._files)
+
+    def repair(self, deadline: float) -> None:
+        """Wait until it answers. A disk that was full may have left a file that it does not read:
+        that is cut where it can be read, as Redis tells operators to do."""
+        while self.ask("PING").strip() != b"PONG" and time.monotonic() < deadline:
+            if not self.runs and "Bad file format" in self.said():
+                self.damaged = True
+                fix = program_of(self.kind).replace("-server", "-check-aof")
+                (manifest,) = self._files.glob("*.manifest")
+                subprocess.run([fix, "--fix", manifest], input=b"y\n" * 9, check=True)
+                self.start()
+            time.sleep(0.02)  # Between two looks.
 
     @property
     def _files(self) -> Path:
