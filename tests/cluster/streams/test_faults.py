@@ -232,7 +232,7 @@ class Run:
 
     @contextmanager
     def _clock(self, who: str, folder: Path) -> Iterator[None]:
-        """What is started meanwhile has this clock."""
+        """Give this clock to what is started meanwhile."""
         before = dict(os.environ)
         if self._clocked:
             file = folder / f"{who}.clock"
