@@ -63,8 +63,9 @@ from interlock.worker.message.meter import BOUNDS, MOST_LOOKED_AT, MOST_TASKS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import metrics_words as words
-from scripts.app_words import (
+from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
+from scripts.reference_pages import metrics as words
+from scripts.reference_pages.app import (
     COMPLETION,
     CRON,
     CRON_TAIL,
@@ -76,7 +77,7 @@ from scripts.app_words import (
     WORKER,
     WORKER_TAIL,
 )
-from scripts.cluster_words import (
+from scripts.reference_pages.cluster import (
     CLUSTER,
     CLUSTER_COMMAND,
     CLUSTER_HEAD,
@@ -84,10 +85,9 @@ from scripts.cluster_words import (
     NODE,
     NODE_TAIL,
 )
-from scripts.hub_differences import DIFFERENCES, DIFFERENCES_HEAD
-from scripts.queue_words import QUEUE, QUEUE_HEAD, QUEUE_JSON, QUEUE_NAMES, QUEUE_TAIL
-from scripts.store_words import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
-from scripts.table_words import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
+from scripts.reference_pages.queue import QUEUE, QUEUE_HEAD, QUEUE_JSON, QUEUE_NAMES, QUEUE_TAIL
+from scripts.reference_pages.store import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
+from scripts.reference_pages.table import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 

@@ -2,7 +2,13 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
+
+import pytest
+
+from tests.packaging.imports import MODULES as PACKAGE
+from tests.packaging.imports import cycles, imported, longest_chain
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(
@@ -51,3 +57,102 @@ def test_a_module_below_the_public_names_does_not_import_them() -> None:
         if name.name not in submodules
     ]
     assert not imports
+
+
+# -- Folders ---------------------------------------------------------------------------------------
+
+MOST_FILES = 20
+LONGEST_CHAIN = 8
+CROWDED = {
+    # Six are the types of the native module.
+    "src/interlock": 22,
+    "tests/cluster": 40,
+    "tests/engine": 68,
+    "tests/hub": 78,
+    "tests/unit": 53,
+    "tests/worker": 50,
+}
+"""Folders with more files, and how many they may have. Entries may only be removed."""
+
+CYCLES: dict[str, set[str]] = {
+    "interlock": {"aio", "consumer", "queue"},
+    "interlock.app": {"app", "invocation", "job", "middleware", "place", "process_setup", "task"},
+    "interlock.client.faces": {
+        *("aio_client", "aio_lease", "aio_queue", "aio_table", "batch", "client", "consumed_batch"),
+        *("consumer", "leader", "lease", "lost_messages", "queue", "table"),
+    },
+    "interlock.client.requests": {
+        *("lease_renewal", "lease_state", "queue_admin", "queue_handle", "queue_reports"),
+        "result_wait",
+    },
+    "interlock.dashboard.polling": {"engine_access", "roster", "track", "watcher"},
+    "interlock.hub.serve": {"control", "server"},
+    "interlock.table": {"table", "views"},
+    "interlock.top": {"application", "queue", "queues", "view", "workers"},
+    "interlock.worker.message": {"execution", "meter", "source"},
+    "interlock.worker.pools": {"loop_pool", "pool", "process_pool", "thread_pool"},
+}
+"""Modules of a folder that import one another, most of them for types alone. Entries may only be
+removed."""
+
+CYCLES_OF_FOLDERS = {
+    *(f"interlock.client.{name}" for name in ("admin", "faces", "requests", "rows")),
+    *(f"interlock.client.{name}" for name in ("connection", "lua", "wire")),
+    *(f"interlock.worker.{name}" for name in ("loop", "message", "pools", "reports")),
+}
+"""Folders that import one another for types alone. Entries may only be removed."""
+
+
+def test_no_folder_has_too_many_files() -> None:
+    python = [
+        path.relative_to(ROOT).parent.as_posix()
+        for path in SOURCES
+        if path.relative_to(ROOT).parts[0] in ("src", "tests", "examples", "scripts", "benchmarks")
+    ]
+    over = {
+        folder: count
+        for folder, count in Counter(python).items()
+        if count > CROWDED.get(folder, MOST_FILES)
+    }
+    assert not over, "group the files, as CONTRIBUTING.md says"
+
+
+def folder_of(module: str) -> str:
+    path = PACKAGE[module]
+    return module if path.name == "__init__.py" else module.rpartition(".")[0]
+
+
+def within(folder: str, types: bool) -> dict[str, set[str]]:
+    """Return the imports among the modules of one folder, without its __init__.py."""
+    inside = {one for one in PACKAGE if folder_of(one) == folder and one != folder}
+    return {one: imported(one, types) & inside for one in inside}
+
+
+FOLDERS = sorted({folder_of(module) for module in PACKAGE})
+
+
+def test_chains_of_imports_within_a_folder_are_short() -> None:
+    chains = {folder: longest_chain(within(folder, types=False)) for folder in FOLDERS}
+    assert not {folder: chain for folder, chain in chains.items() if len(chain) > LONGEST_CHAIN}
+
+
+def test_modules_of_a_folder_import_one_another_in_no_new_cycle() -> None:
+    found = {
+        folder: {one.rpartition(".")[2] for group in groups for one in group}
+        for folder in FOLDERS
+        if (groups := cycles(within(folder, types=True)))
+    }
+    new = {folder: found[folder] - set(CYCLES.get(folder, set())) for folder in found}
+    assert not {folder: names for folder, names in new.items() if names}
+
+
+@pytest.mark.parametrize("types", [False, True])
+def test_folders_import_one_another_in_no_new_cycle(types: bool) -> None:
+    graph: dict[str, set[str]] = {folder: set() for folder in FOLDERS}
+    for module in PACKAGE:
+        here = folder_of(module)
+        for there in map(folder_of, imported(module, types)):
+            if not f"{here}.".startswith(f"{there}.") and not f"{there}.".startswith(f"{here}."):
+                graph[here].add(there)
+    known = CYCLES_OF_FOLDERS if types else set()
+    assert not [group for group in cycles(graph) if not set(group) <= known]

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from interlock.client.request import Request
-from interlock.client.transport.thread_link import Link
 
 if TYPE_CHECKING:
     from interlock.client.requests.lease_renewal import LeaseRenewer
+    from interlock.client.transport.thread_link import Link
 
 
 class AnyLink(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
-from interlock.client.connection.loop_calls import LoopSessions
 from interlock.client.faces.aio_queue import AsyncRemoteQueue
 from interlock.client.faces.aio_table import AsyncRemoteTable
+from interlock.client.requests.loop_calls import LoopSessions
 from interlock.client.requests.queue_handle import Handle
 from interlock.retry import Seconds
 from interlock.table.row import Row
@@ -14,7 +14,7 @@ from interlock.table.row import Row
 if TYPE_CHECKING:
     from interlock.client.faces.client import Client
     from interlock.client.faces.options import QueueOptions
-    from interlock.client.rows.rows import OnFull
+    from interlock.client.row_requests import OnFull
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Row)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 # threads: from collections.abc import ItemsView, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from interlock.client.rows.rows import NONE, Only, Overflow, Rows
+from interlock.client.row_requests import NONE, Only, Overflow, Rows
 from interlock.client.rows.table_arguments import check_batch, check_word, given_key, given_keys
 from interlock.message import Key
 from interlock.retry import Seconds, seconds

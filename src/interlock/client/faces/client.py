@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from interlock.client import url as urls
 from interlock.client.connection.call import Engine
-from interlock.client.connection.thread_calls import ThreadSessions
 from interlock.client.faces.leader import TTL, Leader
 from interlock.client.faces.options import QueueOptions
 from interlock.client.faces.queue import RemoteQueue
@@ -19,12 +18,13 @@ from interlock.client.faces.table import RemoteTable
 from interlock.client.requests.queue_admin import Operations
 from interlock.client.requests.queue_handle import Handle
 from interlock.client.requests.queue_reports import Watch
+from interlock.client.requests.thread_calls import ThreadSessions
+from interlock.client.row_requests import OnFull, Rows
 from interlock.client.rows.cluster_rows import ClusterRows
 from interlock.client.rows.hub_rows import WireRows
 from interlock.client.rows.members import Members
-from interlock.client.rows.memory_rows import MemoryRows, TableOptions
-from interlock.client.rows.rows import OnFull, Rows
 from interlock.client.rows.table_arguments import check_name
+from interlock.client.transport.memory_rows import MemoryRows, TableOptions
 from interlock.client.wire.codec import Codec
 from interlock.client.wire.declaration import Declaration, check_count
 from interlock.retry import Retry, Seconds, seconds

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.client.connection import refusals
 from interlock.client.request import Abandoned, Argument, Ask, Broken, Nap, Refused, Request
+from interlock.client.row_requests import NONE, Only, Overflow
 from interlock.client.rows.row_text import RowText, column_text, column_value, increment
-from interlock.client.rows.rows import NONE, Only, Overflow
 from interlock.client.wire.bad_reply import nonsense
 from interlock.errors import (
     EngineUnavailable,

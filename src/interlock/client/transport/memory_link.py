@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock import _core
 from interlock.client.request import Argument, Broken, Refused, Reply
-from interlock.client.rows.memory_rows import MemoryTables
+from interlock.client.transport.memory_rows import MemoryTables
 from interlock.runtime.green_threads import refuse_green_threads
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from interlock.dashboard.login.engine_access import Access
 from interlock.dashboard.paths import decoded
+from interlock.dashboard.polling.engine_access import Access
 from interlock.dashboard.refusal import Refusal
 from interlock.runtime.limits import MAX_NAME
 

@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from interlock.dashboard.login.engine_access import Access
 from interlock.dashboard.login.sessions import Session
+from interlock.dashboard.polling.engine_access import Access
 from interlock.dashboard.polling.server_sent_event import frame
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

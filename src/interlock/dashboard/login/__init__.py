@@ -1,1 +1,1 @@
-"""Users of the dashboard: their sessions, and each one's access to the engine."""
+"""Users of the dashboard: who they are, their sessions, and the checks of each request."""

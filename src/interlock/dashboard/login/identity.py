@@ -16,8 +16,8 @@ from interlock.client.admin.server import Server
 from interlock.client.connection.call import Engine
 from interlock.client.faces.client import Client
 from interlock.dashboard.facts import ask, facts
-from interlock.dashboard.login.engine_access import Access
 from interlock.dashboard.login.sessions import INTERVAL, Brake, Session, Sessions
+from interlock.dashboard.polling.engine_access import Access
 from interlock.dashboard.refusal import Refusal, is_stranger
 from interlock.dashboard.settings import Settings
 from interlock.errors import EngineUnavailable, InterlockError

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from interlock.dashboard.login.engine_access import Access
+from interlock.dashboard.polling.engine_access import Access
 
 MOST = 64
 """Maximum sessions; the least recently used one is dropped for a new one."""

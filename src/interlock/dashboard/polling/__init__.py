@@ -1,1 +1,1 @@
-"""The poller of the engine for open pages: queues, workers, and events of one queue."""
+"""Access to an engine, and its poller for open pages: queues, workers, events of one queue."""

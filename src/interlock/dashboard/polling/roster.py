@@ -13,7 +13,7 @@ from interlock.dashboard.polling.server_sent_event import frame
 from interlock.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.dashboard.login.engine_access import Access
+    from interlock.dashboard.polling.engine_access import Access
 
 _log = logging.getLogger("interlock.dashboard")
 

@@ -21,7 +21,7 @@ from interlock.explanation import key_names
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
     from interlock.client.wire.events import Events
-    from interlock.dashboard.login.engine_access import Access
+    from interlock.dashboard.polling.engine_access import Access
 
 _log = logging.getLogger("interlock.dashboard")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock import _core
 from interlock.client.request import Request
-from interlock.client.rows.rows import NONE, OnFull, Only, Overflow
+from interlock.client.row_requests import NONE, OnFull, Only, Overflow
 from interlock.errors import SchemaMismatch
 from interlock.table.row import Row
 from interlock.table.schema import Schema

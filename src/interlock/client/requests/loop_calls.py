@@ -21,8 +21,8 @@ from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.watch import log
 
 if TYPE_CHECKING:
-    from interlock.client.connection.thread_calls import ThreadSessions
     from interlock.client.requests.queue_handle import Handle
+    from interlock.client.requests.thread_calls import ThreadSessions
 
 P = ParamSpec("P")
 R = TypeVar("R")
