@@ -20,11 +20,14 @@ import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
 DEFAULT_SECONDS = 60.0
+LONG_SECONDS = 100.0
+"""A test that may take longer is begun first."""
 STDERR = pytest.StashKey[int]()
 SEED = os.environ.get("INTERLOCK_SEED")
 
@@ -48,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What is collected stays: to look through it again and again costs seconds in each process.
+    gc.disable()
     # Output is captured while a test runs, and would be lost with the process.
     config.stash[STDERR] = os.dup(2)
 
@@ -55,17 +60,39 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With INTERLOCK_SHARES=1, keep one case in n of a test marked `share(n)`, by the seed."""
-    if not os.environ.get("INTERLOCK_SHARES"):
-        return
-    left = {item for item in items if not chosen(item)}
+    left = {item for item in items if os.environ.get("INTERLOCK_SHARES") and not chosen(item)}
     if left:
         config.hook.pytest_deselected(items=list(left))
-        items[:] = [item for item in items if item not in left]
+    kept = [item for item in items if item not in left]
+    items[:] = long_first(kept, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 def chosen(item: pytest.Item) -> bool:
     marker = item.get_closest_marker("share")
     return not marker or (zlib.crc32(item.nodeid.encode()) + int(SEED or 0)) % marker.args[0] == 0
+
+
+def long_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Return the tests with modules that have a long one where each process of pytest-xdist begins.
+
+    Begun last, a long test would run alone.
+    """
+    long: dict[Path, list[pytest.Item]] = {
+        item.path: [] for item in items if limit_of(item) > LONG_SECONDS
+    }
+    rest: list[pytest.Item] = []
+    for item in items:
+        long.get(item.path, rest).append(item)
+    modules = [long[path] for path in sorted(long)]
+    found: list[pytest.Item] = []
+    for process in range(processes):
+        for module in modules[process::processes]:
+            found += module
+        # It gets so many in all.
+        left = max(0, len(items) * (process + 1) // processes - len(found))
+        found += rest[:left]
+        del rest[:left]
+    return found + rest
 
 
 @pytest.hookimpl(trylast=True)
@@ -85,6 +112,7 @@ def pytest_collection_finish() -> None:
     # What was imported stays to the end: a test that collects garbage need not go through it.
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -147,10 +175,14 @@ def what_a_log_record_carries_is_json() -> Iterator[None]:
     assert not machine.unreadable
 
 
+def limit_of(item: pytest.Item) -> float:
+    marker = item.get_closest_marker("watchdog")
+    return float(marker.args[0]) if marker else DEFAULT_SECONDS
+
+
 @contextmanager
 def watched(item: pytest.Item, *, call: bool = False) -> Iterator[None]:
-    marker = item.get_closest_marker("watchdog")
-    limit = float(marker.args[0]) if marker else DEFAULT_SECONDS
+    limit = limit_of(item)
     if not call:  # a shorter limit is for what the test itself does
         limit = max(limit, DEFAULT_SECONDS)
 
