@@ -138,10 +138,12 @@ ALONE := env -u MAKEFLAGS -u MFLAGS
 # What is chosen by chance follows from this number, which repeats a run: schedules, input, and which
 # shares of the long tests are run.
 ANY_SEED := $${INTERLOCK_SEED:-$$(date +%s)}
+# Of what is no case of a test: runs of a cluster under faults, and messages on one key.
+SHARES := INTERLOCK_SHARES=1 INTERLOCK_CLUSTER_RUNS=$${INTERLOCK_CLUSTER_RUNS:-1} INTERLOCK_HOT_PUTS=$${INTERLOCK_HOT_PUTS:-400000}
 
 .PHONY: test test-long
 test: $(DEVELOP_TOOLS) $(if $(INTERLOCK_LONG),$(SITE_TOOLS)) ## everything; of what takes seconds a share that INTERLOCK_SEED chooses
-	@export INTERLOCK_SEED=$(ANY_SEED) INTERLOCK_SHARES=1 && \
+	@export INTERLOCK_SEED=$(ANY_SEED) $(SHARES) && \
 		echo "interlock: INTERLOCK_SEED=$$INTERLOCK_SEED; tests, compilers and linters at once, each shown when it has ended" && \
 		INTERLOCK_TESTED=1 $(MAKE) $(AT_ONCE) test-pythons lint test-rust $(if $(INTERLOCK_LONG),docs-site)
 	$(if $(INTERLOCK_LONG),,@echo "interlock: left to the CI, or to INTERLOCK_LONG=1: clients in other languages, most tests on Valkey, thread schedules")
@@ -168,7 +170,7 @@ test-crates: | $(if $(INTERLOCK_TESTED),tested-wheel)
 	@scripts/prepare.sh rust
 	$(call step,cargo test)
 	@$(BESIDE) $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests --no-run
-	@INTERLOCK_OPS=$${INTERLOCK_OPS:-2000000} $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests
+	@INTERLOCK_OPS=$${INTERLOCK_OPS:-1000000} $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests
 	@$(BESIDE) $(ALONE) $(CARGO_TEST) $(PACKAGES) --doc
 
 test-threads:
@@ -186,11 +188,13 @@ PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) + 2)) --dist worksteal
 # One after the other, and shown as they run.
 STREAMED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=none)
 
-# Made before the crates' tests, which lock what it is made from.
+# Made before the crates' tests, which lock what it is made from; and from the core as it is, whatever its kind.
 .PHONY: tested-wheel
+tested-wheel: BUILT_KIND = $(shell cat $(BUILT))
 tested-wheel: $(BUILT)
 	@rm -rf target/tested
-	@$(ALONE) $(PY) -m maturin build --release --locked --quiet --out target/tested
+	@$(ALONE) $(if $(filter tested,$(BUILT_KIND)),,$(foreach setting,$(TESTED),-u $(firstword $(subst =, ,$(setting))))) \
+		$(PY) -m maturin build --profile $(if $(filter dev,$(BUILT_KIND)),quick,release) --locked --quiet --out target/tested
 
 .PHONY: test-pythons
 test-pythons: $(BUILT) $(DEVELOP_TOOLS) tested-wheel
