@@ -11,7 +11,7 @@ use pyo3::{Borrowed, IntoPyObjectExt};
 
 use super::rows::one_default;
 use super::{failure, with_key, Table, Words};
-use crate::errors::wrong_type;
+use crate::runtime::errors::wrong_type;
 
 #[pymethods]
 impl Table {
@@ -161,7 +161,7 @@ fn how(given: &Bound<'_, PyAny>) -> PyResult<Overflow> {
         Some("saturate") => Ok(Overflow::Saturate),
         _ => {
             let allowed = "'raise', 'wrap', 'saturate'";
-            Err(crate::errors::wrong_value("incr(): overflow", given, allowed))
+            Err(crate::runtime::errors::wrong_value("incr(): overflow", given, allowed))
         }
     }
 }
@@ -319,7 +319,7 @@ pub fn given<'a>(column: &Column, value: &'a Bound<'_, PyAny>) -> PyResult<Value
                     let (least, most) = column.range().unwrap_or_default();
                     let allowed = format!("{least} to {most}");
                     let name = format!("column {}", column.name);
-                    Err(crate::errors::wrong_value(&name, value, &allowed))
+                    Err(crate::runtime::errors::wrong_value(&name, value, &allowed))
                 }
             },
         },

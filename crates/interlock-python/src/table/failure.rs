@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::Table;
-use crate::errors::raise;
-use crate::once::Once;
+use crate::runtime::errors::raise;
+use crate::runtime::once::Once;
 
 static NOT_A_TABLE: Once<Py<PyType>> = Once::new();
 static ROW_BUSY: Once<Py<PyType>> = Once::new();

@@ -4,6 +4,7 @@
 //! that is alive but stuck. Then the same is done again without the GIL, for as long as the table's
 //! patience lasts.
 
+pub mod admin;
 pub mod columns;
 pub mod entries;
 pub mod export;
@@ -11,7 +12,6 @@ pub mod failure;
 mod records;
 mod rows;
 pub mod scan;
-pub mod whole;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,8 +22,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use smallvec::SmallVec;
 
-use crate::convert::{self, KeyBytes};
-use crate::once::Once;
+use crate::runtime::convert;
+use crate::runtime::convert::KeyBytes;
+use crate::runtime::once::Once;
 use records::Rows;
 
 /// The words of a row on their way: on the stack as long as it is not large.
@@ -229,7 +230,7 @@ impl Table {
     #[cold]
     fn column_by_name(&self, name: &Bound<'_, PyAny>) -> PyResult<&Column> {
         let Ok(text) = name.cast::<PyString>() else {
-            return Err(crate::errors::wrong_type("column", name, "str"));
+            return Err(crate::runtime::errors::wrong_type("column", name, "str"));
         };
         let text = text.to_string_lossy();
         self.patient.schema().column(&text).ok_or_else(|| failure::no_column(&text, self))

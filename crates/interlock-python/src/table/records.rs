@@ -139,7 +139,11 @@ impl Rows {
         let class = self.class.bind(py);
         if !row.is_instance(class)? {
             let name = class.qualname()?;
-            return Err(crate::errors::wrong_type("the row", row, &name.to_string_lossy()));
+            return Err(crate::runtime::errors::wrong_type(
+                "the row",
+                row,
+                &name.to_string_lossy(),
+            ));
         }
         let values = self.values.bind(py).call1((row,))?;
         let values = values

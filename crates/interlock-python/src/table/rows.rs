@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use super::{columns, failure, with_key, Table, Words};
-use crate::convert;
+use crate::runtime::convert;
 
 #[pymethods]
 impl Table {
@@ -137,7 +137,7 @@ impl Table {
     ) -> PyResult<()> {
         let schema = self.patient.schema();
         let Ok(row) = row.cast::<PyBytes>() else {
-            return Err(crate::errors::wrong_type("set_bytes(): row", row, "bytes"));
+            return Err(crate::runtime::errors::wrong_type("set_bytes(): row", row, "bytes"));
         };
         let mut words = Words::from_elem(0, schema.words());
         schema.fill(&mut words, row.as_bytes()).map_err(|error| failure::raised(py, error))?;

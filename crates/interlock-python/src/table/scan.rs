@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use interlock_table::row::Row;
-use interlock_table::{clock, Table as Shared};
+use interlock_table::clock;
+use interlock_table::layout::row::Row;
+use interlock_table::Table as Shared;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

@@ -7,7 +7,7 @@ use pyo3::Borrowed;
 
 use super::key::{new_reference, with_quick_key};
 use super::{enter, Call, GET_COLUMN, INCR, SET_COLUMN};
-use crate::hot::or_raised;
+use crate::fast::or_raised;
 use crate::table::columns::{self, plain, whole};
 use crate::table::Words;
 

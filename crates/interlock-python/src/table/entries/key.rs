@@ -4,7 +4,7 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::Borrowed;
 
-use crate::convert;
+use crate::runtime::convert;
 use crate::table::columns::whole;
 
 /// Calls with the bytes of a key that is a str, bytes or an int, and of no subclass. `None`: look closer.

@@ -1,5 +1,5 @@
 //! The calls of a table that a program makes most, entered straight from the interpreter, as those of a queue
-//! are in [`hot`](crate::hot).
+//! are in [`hot`](crate::fast).
 //!
 //! Here are the usual forms alone: a key that is a str, an int or bytes, a column by its interned
 //! name, a value of the column's very type. Other forms, failures and waits go to the ordinary
@@ -23,8 +23,8 @@ use pyo3::types::PyType;
 use pyo3::Borrowed;
 
 use super::Table;
-use crate::hot::{attached, call_in_full, guarded, replace};
-use crate::once::Once;
+use crate::fast::{attached, call_in_full, guarded, replace};
+use crate::runtime::once::Once;
 
 /// The base class's own, for whatever is not usual.
 struct Ordinary {

@@ -9,7 +9,7 @@ use pyo3::Borrowed;
 
 use super::key::{new_reference, with_quick_key};
 use super::{enter, table_of, Call, GET, GET_BYTES, ORDINARY, SET, SET_BYTES};
-use crate::hot::{guarded, or_raised, unpanicked};
+use crate::fast::{guarded, or_raised, unpanicked};
 use crate::table::{Table, Words};
 
 pub unsafe extern "C" fn get(

@@ -1,0 +1,199 @@
+//! The arguments of a put, taken from Python before any lock: user code (an iterator of keys, a
+//! callable of the payload) may run here and nowhere later.
+
+use interlock_core::limits::MAX_KEYS;
+use interlock_core::queue::scheduler::Put;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
+
+use crate::queue::Queue;
+use crate::runtime::convert;
+use crate::runtime::convert::{flag, Argument, KeyRefs, Keys, Of};
+use crate::runtime::errors::{wrong_type, wrong_value};
+use crate::runtime::exit;
+
+/// The keyword arguments of a put, as they came; `None` is as if not given.
+#[derive(Default)]
+pub struct PutArguments<'a, 'py> {
+    pub keys: Option<&'a Bound<'py, PyAny>>,
+    pub shared: Option<&'a Bound<'py, PyAny>>,
+    pub priority: Option<&'a Bound<'py, PyAny>>,
+    pub delay: Option<&'a Bound<'py, PyAny>>,
+    pub dedup: Option<&'a Bound<'py, PyAny>>,
+    pub barrier: Option<&'a Bound<'py, PyAny>>,
+    pub quiet: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// The same, checked and canonical.
+pub struct Named<'py> {
+    keys: Keys<'py>,
+    shared: Keys<'py>,
+    priority: i8,
+    delay: u64,
+    dedup: Option<Bound<'py, PyString>>,
+    barrier: bool,
+    quiet: bool,
+    size: u64,
+}
+
+impl<'py> Named<'py> {
+    #[inline]
+    pub fn new(
+        queue: &Queue,
+        call: &str,
+        payload: &Bound<'py, PyAny>,
+        put: &PutArguments<'_, 'py>,
+    ) -> PyResult<Self> {
+        exit::prepare();
+        let keys = named_keys(put.keys, queue.keys_of.as_ref(), payload, call, "keys")?;
+        let shared = named_keys(put.shared, queue.shared_of.as_ref(), payload, call, "shared")?;
+        let barrier = flag(put.barrier, call, "barrier")?;
+        let (keys, shared) = match barrier {
+            // A barrier holds everything already. Callables of the payload are for the other puts.
+            true if put.keys.is_none() && put.shared.is_none() => (Keys::new(), Keys::new()),
+            true if !keys.is_empty() || !shared.is_empty() => {
+                return Err(PyValueError::new_err(format!(
+                    "{call}: a barrier with keys; a barrier holds every key. To hold up one room, \
+                     take its key alone (keys=) where the others share it (shared=)"
+                )))
+            }
+            _ => (keys, shared),
+        };
+        check_keys(keys.len() + shared.len(), call)?;
+        Ok(Named {
+            keys,
+            shared,
+            priority: priority(put.priority, call)?,
+            delay: delay(put.delay, call)?,
+            dedup: dedup(put.dedup, || format!("{call}: dedup"))?,
+            barrier,
+            quiet: flag(put.quiet, call, "quiet")?,
+            size: if queue.bounds.1 > 0 { size(queue, payload, || call.to_owned())? } else { 0 },
+        })
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn refs(&self) -> (KeyRefs<'_>, KeyRefs<'_>) {
+        (convert::refs(&self.keys), convert::refs(&self.shared))
+    }
+
+    pub fn put<'a, 'b: 'a>(&'a self, refs: &'a (KeyRefs<'b>, KeyRefs<'b>)) -> Put<'a> {
+        Put {
+            keys: &refs.0,
+            shared: &refs.1,
+            priority: self.priority,
+            delay: self.delay,
+            dedup: self.dedup.as_ref().map(|text| text.to_str().unwrap_or_default()),
+            barrier: self.barrier,
+            size: self.size,
+            quiet: self.quiet,
+            ..Put::default()
+        }
+    }
+}
+
+#[inline]
+fn named_keys<'py>(
+    given: Option<&Bound<'py, PyAny>>,
+    of: Option<&Py<PyAny>>,
+    payload: &Bound<'py, PyAny>,
+    call: &str,
+    name: &str,
+) -> PyResult<Keys<'py>> {
+    match (given, of) {
+        (Some(keys), _) => convert::keys(keys, Argument { call, name, of: Of::Call }),
+        (None, None) => Ok(Keys::new()),
+        (None, Some(of)) => {
+            let keys = called(of.bind(payload.py()), payload)?;
+            convert::keys(&keys, Argument { call, name, of: Of::Payload })
+        }
+    }
+}
+
+/// A callable's answer for a payload.
+pub fn called<'py>(
+    callable: &Bound<'py, PyAny>,
+    payload: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // The call of the stable ABI that makes no tuple.
+    // SAFETY: objects, and a null at their end.
+    unsafe {
+        let end = std::ptr::null_mut::<ffi::PyObject>();
+        let value = ffi::PyObject_CallFunctionObjArgs(callable.as_ptr(), payload.as_ptr(), end);
+        Bound::from_owned_ptr_or_err(payload.py(), value)
+    }
+}
+
+/// Checks how many keys a message names in all.
+pub fn check_keys(count: usize, call: &str) -> PyResult<()> {
+    if count <= MAX_KEYS {
+        return Ok(());
+    }
+    let text = format!("{call}: keys and shared name {count} keys; allowed: {MAX_KEYS} in all");
+    Err(PyValueError::new_err(text))
+}
+
+pub fn priority(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<i8> {
+    let Some(value) = value else { return Ok(0) };
+    let name = || format!("{call}: priority");
+    if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
+        return Err(wrong_type(&name(), value, "int from -100 to 100"));
+    }
+    match value.extract::<i64>() {
+        Ok(number @ -100..=100) => Ok(number as i8),
+        _ => Err(wrong_value(&name(), value, "-100 to 100")),
+    }
+}
+
+/// µs.
+pub fn delay(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<u64> {
+    value.map_or(Ok(0), |value| convert::micros(value, &format!("{call}: delay")))
+}
+
+pub fn dedup<'py>(
+    value: Option<&Bound<'py, PyAny>>,
+    name: impl Fn() -> String,
+) -> PyResult<Option<Bound<'py, PyString>>> {
+    let Some(value) = value else { return Ok(None) };
+    let Ok(text) = value.cast::<PyString>() else {
+        return Err(wrong_type(&name(), value, "str or None"));
+    };
+    if text.to_str().is_err() {
+        let error = format!("{} holds a lone surrogate; allowed: what encodes as UTF-8", name());
+        return Err(PyValueError::new_err(error));
+    }
+    Ok(Some(text.clone()))
+}
+
+/// Returns the size of the payload, as it counts against `maxbytes`.
+pub fn size(queue: &Queue, payload: &Bound<'_, PyAny>, call: impl Fn() -> String) -> PyResult<u64> {
+    if let Some(sizeof) = &queue.sizeof {
+        let size = called(sizeof.bind(payload.py()), payload)?;
+        let name = || format!("{}: sizeof(payload)", call());
+        if !size.is_instance_of::<PyInt>() {
+            return Err(wrong_type(&name(), &size, "int, bytes"));
+        }
+        let bytes = size.extract::<u64>();
+        return bytes.map_err(|_| wrong_value(&name(), &size, "0 or more bytes"));
+    }
+    if let Ok(text) = payload.cast::<PyString>() {
+        return Ok(text.to_str().map_or(0, str::len) as u64);
+    }
+    let sized = payload.is_instance_of::<PyBytes>()
+        || payload.is_instance_of::<PyByteArray>()
+        || payload.is_instance_of::<PyMemoryView>();
+    if sized {
+        return Ok(payload.len()? as u64);
+    }
+    Err(PyTypeError::new_err(format!(
+        "{}: the queue is bounded by bytes, and the payload is {}; allowed: bytes, str, or any \
+         type where the queue is made with sizeof=",
+        call(),
+        payload.get_type().name()?
+    )))
+}

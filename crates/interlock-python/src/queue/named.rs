@@ -1,0 +1,84 @@
+//! The arguments of a put, for Python code that sends it elsewhere: checked by the very code that
+//! checks it for a queue in this process.
+
+use interlock_core::key::KeyRef;
+use interlock_core::queue::scheduler::Put;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::queue::arguments::{Named, PutArguments};
+use crate::queue::named_batch::{BatchArguments, NamedBatch};
+use crate::queue::Queue;
+
+/// Keys, shared keys, priority, seconds of delay, dedup string, whether it is a barrier, and quiet.
+type Names<'py> = (Bound<'py, PyTuple>, Bound<'py, PyTuple>, i8, f64, Option<String>, bool, bool);
+
+#[pymethods]
+impl Queue {
+    /// The keys and shared keys that many calls will be put with.
+    fn _named<'py>(
+        slf: &Bound<'py, Self>,
+        call: &str,
+        keys: &Bound<'py, PyAny>,
+        shared: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        quiet: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)> {
+        let keys = Some(keys);
+        let put = PutArguments { keys, shared, priority, quiet, ..PutArguments::default() };
+        let named = Named::new(slf.get(), call, slf.as_any(), &put)?;
+        let (keys, shared) = named.refs();
+        Ok((tuple(slf.py(), &keys)?, tuple(slf.py(), &shared)?))
+    }
+
+    /// Returns what a put of this queue would name.
+    #[allow(clippy::too_many_arguments)]
+    fn _named_put<'py>(
+        &self,
+        call: &str,
+        payload: &Bound<'py, PyAny>,
+        keys: Option<&Bound<'py, PyAny>>,
+        shared: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        delay: Option<&Bound<'py, PyAny>>,
+        dedup: Option<&Bound<'py, PyAny>>,
+        barrier: Option<&Bound<'py, PyAny>>,
+        quiet: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Names<'py>> {
+        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
+        let named = Named::new(self, call, payload, &put)?;
+        let refs = named.refs();
+        names(payload.py(), &named.put(&refs))
+    }
+
+    /// Returns what each put of a batch would name.
+    #[allow(clippy::too_many_arguments)]
+    fn _named_many<'py>(
+        &self,
+        py: Python<'py>,
+        payloads: Vec<Bound<'py, PyAny>>,
+        keys: Option<&Bound<'py, PyAny>>,
+        shared: Option<&Bound<'py, PyAny>>,
+        each_keys: Option<&Bound<'py, PyAny>>,
+        each_shared: Option<&Bound<'py, PyAny>>,
+        priority: Option<&Bound<'py, PyAny>>,
+        delay: Option<&Bound<'py, PyAny>>,
+        dedup: Option<&Bound<'py, PyAny>>,
+        quiet: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Names<'py>>> {
+        let put =
+            BatchArguments { keys, shared, each_keys, each_shared, priority, delay, dedup, quiet };
+        let named = NamedBatch::new(self, &payloads, &put)?;
+        named.with_puts(|puts| puts.iter().map(|put| names(py, put)).collect())
+    }
+}
+
+fn names<'py>(py: Python<'py>, put: &Put<'_>) -> PyResult<Names<'py>> {
+    let (keys, shared) = (tuple(py, put.keys)?, tuple(py, put.shared)?);
+    let (delay, dedup) = (put.delay as f64 / 1e6, put.dedup.map(str::to_owned));
+    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet))
+}
+
+fn tuple<'py>(py: Python<'py>, keys: &[KeyRef<'_>]) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, keys.iter().map(|key| PyBytes::new(py, key.bytes)))
+}

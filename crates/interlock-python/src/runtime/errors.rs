@@ -1,0 +1,117 @@
+//! Errors of the core as exceptions. The tree is written in Python and looked up once.
+
+use interlock_core::queue::scheduler::NoRoom;
+use interlock_core::queue::Ended;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::runtime::once::Once;
+
+static FULL: Once<Py<PyType>> = Once::new();
+static EMPTY: Once<Py<PyType>> = Once::new();
+static SHUT_DOWN: Once<Py<PyType>> = Once::new();
+static LEASE_LOST: Once<Py<PyType>> = Once::new();
+static WOULD_DEADLOCK: Once<Py<PyType>> = Once::new();
+
+pub fn raise(py: Python<'_>, cell: &Once<Py<PyType>>, name: &str, text: String) -> PyErr {
+    match cell.import(py, "interlock.errors", name) {
+        Ok(class) => PyErr::from_type(class.clone(), (text,)),
+        Err(error) => error,
+    }
+}
+
+pub fn full(py: Python<'_>, most: usize, bytes: u64) -> PyErr {
+    let bound = match (most, bytes) {
+        (most, 0) => format!("maxsize={most}"),
+        (0, bytes) => format!("maxbytes={bytes}"),
+        (most, bytes) => format!("maxsize={most}, maxbytes={bytes}"),
+    };
+    raise(py, &FULL, "Full", format!("the queue is full ({bound}; leased messages count)"))
+}
+
+pub fn empty(py: Python<'_>) -> PyErr {
+    raise(py, &EMPTY, "Empty", "no message is ready".to_owned())
+}
+
+pub fn shut_down(py: Python<'_>) -> PyErr {
+    raise(py, &SHUT_DOWN, "ShutDown", "the queue is shut down".to_owned())
+}
+
+pub fn would_deadlock(py: Python<'_>, text: String) -> PyErr {
+    raise(py, &WOULD_DEADLOCK, "WouldDeadlock", text)
+}
+
+pub fn lease_lost(py: Python<'_>, id: u64, token: u64) -> PyErr {
+    let text = format!(
+        "the lease of message {id} (token {token}) was settled, ran out or was revoked; \
+         nothing was changed"
+    );
+    raise(py, &LEASE_LOST, "LeaseLost", text)
+}
+
+/// A call's own lease: what settles it is the end of the call.
+pub fn lease_lent(py: Python<'_>, id: u64) -> PyErr {
+    let text = format!(
+        "the lease of message {id} is the executor's to settle, when the call returns or raises; \
+         nothing was changed"
+    );
+    raise(py, &LEASE_LOST, "LeaseLost", text)
+}
+
+pub fn lease_lost_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    LEASE_LOST.import(py, "interlock.errors", "LeaseLost")
+}
+
+/// Makes the exception with which a future ends whose message was given up before its handling came
+/// to an end.
+pub fn given_up(py: Python<'_>, id: u64) -> PyErr {
+    let text = format!("message {id} was given up while it was handled: its lease was revoked");
+    raise(py, &LEASE_LOST, "LeaseLost", text)
+}
+
+pub fn too_large(most: usize, bytes: u64) -> PyErr {
+    PyValueError::new_err(format!(
+        "the put is larger than the queue's bound and would never find room \
+         (maxsize={most}, maxbytes={bytes}; 0 is no bound)"
+    ))
+}
+
+pub fn refused(py: Python<'_>, refused: NoRoom, bounds: (usize, u64)) -> PyErr {
+    match refused {
+        NoRoom::Full => full(py, bounds.0, bounds.1),
+        NoRoom::TooLarge => too_large(bounds.0, bounds.1),
+    }
+}
+
+/// A put that ended without its message being queued.
+pub fn put_ended(py: Python<'_>, ended: Ended, bounds: (usize, u64)) -> PyErr {
+    match ended {
+        Ended::ShutDown => shut_down(py),
+        // Only a get is ever stuck.
+        Ended::TimedOut | Ended::Stuck => full(py, bounds.0, bounds.1),
+        Ended::TooLarge => too_large(bounds.0, bounds.1),
+    }
+}
+
+/// A get that ended without a message.
+pub fn get_ended(py: Python<'_>, ended: Ended) -> PyErr {
+    match ended {
+        Ended::ShutDown => shut_down(py),
+        _ => empty(py),
+    }
+}
+
+/// `put(): keys[1] is float; allowed: str, bytes, int`
+pub fn wrong_type(argument: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
+    let name = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("{argument} is {name}; allowed: {allowed}"))
+}
+
+/// `put(): priority is 101; allowed: -100 to 100`
+pub fn wrong_value(argument: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
+    // A class may not print itself, nor the interpreter an int of thousands of digits.
+    let shown = value.repr().map(|text| text.to_string_lossy().into_owned());
+    let shown = shown.unwrap_or_else(|_| "out of range".to_owned());
+    PyValueError::new_err(format!("{argument} is {shown}; allowed: {allowed}"))
+}
