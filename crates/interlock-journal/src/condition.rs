@@ -16,7 +16,7 @@ pub enum JournalError {
     /// The next segment cannot be made, mostly for want of room. What makes the queue smaller is still
     /// taken, while the segment in use lasts.
     Short(Arc<str>),
-    /// There is no room at all. It goes on by itself when there is some again.
+    /// No room at all. It continues by itself when there is room again.
     Full(Arc<str>),
     /// A write or a sync failed, and nothing is known of what it was to write: nothing is called
     /// durable any more. An operator has to look at the disk, and to start the program again.

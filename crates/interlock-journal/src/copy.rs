@@ -1,9 +1,9 @@
 //! A copy of a journal while it is written to: the last snapshot, the segments behind it, and of the last
 //! one what was written until now. All that a commit had confirmed before is in it.
 //!
-//! The files are opened at once and read later: what a snapshot removes meanwhile can still be read. With
-//! them goes what a journal leaves that was closed, so that of a copy which was cut, or is not whole yet,
-//! it is known what is missing: whoever writes it down writes that file first.
+//! The files are opened at once and read later: what a snapshot removes meanwhile can still be
+//! read. The copy includes the file that a cleanly closed journal leaves, which reveals what is
+//! missing from a truncated or unfinished copy: write that file first.
 
 use std::io;
 
@@ -91,7 +91,7 @@ impl<S: Storage> Journal<S> {
     pub fn copy(&self) -> io::Result<Copy<S::File>> {
         let storage = &self.storage;
         let time = self.time();
-        // Files go only after whoever removes them has taken this lock and told so.
+        // Files are removed only by a holder of this lock, after announcing it.
         let writer = self.writer.lock();
         let mut names = Vec::new();
         let snapshots = storage.names()?;
@@ -113,7 +113,7 @@ impl<S: Storage> Journal<S> {
 ///
 /// # Errors
 ///
-/// If there is no journal, if it is damaged or of another version, or if the disk fails.
+/// Fails if there is no journal, if it is damaged or of another version, or if the disk fails.
 pub fn of<S: Storage>(storage: &S) -> io::Result<Copy<S::File>> {
     let mut tries = TRIES;
     loop {
@@ -205,7 +205,7 @@ struct Walked {
     length: u64,
 }
 
-/// Reads a segment up to where its records end. Of the last one that is where its writer was.
+/// Reads a segment up to where its records end. For the last one that is where its writer was.
 fn walk<S: Storage>(
     storage: &S,
     name: &str,

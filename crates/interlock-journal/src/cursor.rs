@@ -50,8 +50,8 @@ impl<F> Cursor<F> {
 }
 
 impl<S: Storage> Journal<S> {
-    /// Gives `take` the records from the cursor on that were written, in their order, until it says
-    /// `false`: that record is not passed, and comes again. Records that were forgotten are passed over.
+    /// Passes the written records from the cursor on to `take`, in order, until it returns `false`:
+    /// that record is not passed, and is given again. Forgotten records are skipped.
     ///
     /// # Errors
     ///

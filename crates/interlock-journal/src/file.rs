@@ -78,7 +78,7 @@ impl Closed {
     }
 }
 
-/// The reason why a file's head is none.
+/// The reason why a file's head is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHead {
     /// Written by another program, or by nobody.

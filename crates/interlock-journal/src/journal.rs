@@ -1,9 +1,10 @@
 //! The journal that is written: appending, group commit, and the tick of each second.
 //!
-//! Records of one queue are appended under that queue's lock, so that they lie in the order in which
-//! its calls were made. An append copies into a buffer, and never waits for the disk. A commit takes
-//! all that was appended by then, by whomever, writes it at once and syncs it; whoever comes meanwhile
-//! waits, and mostly finds its own records on disk with those of the others.
+//! Records of one queue are appended under that queue's lock, so that they are in the order in
+//! which its calls were made. An append copies into a buffer, and never waits for the disk. A
+//! commit takes everything appended by then, by any thread, writes it at once and syncs it; a
+//! commit that comes meanwhile waits, and mostly finds its own records on disk with those of the
+//! others.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -69,7 +70,7 @@ pub struct Journal<S: Storage> {
     pub(crate) condition: Condition,
     pending: Mutex<Pending>,
     pub(crate) writer: Mutex<Writer<S::File>>,
-    /// Held while a file is synced: of two that sync at once only one would be told of an error.
+    /// Held while a file is synced: of two concurrent syncs only one would get an error.
     syncing: Mutex<()>,
     /// Held while a segment is prepared, or a snapshot made.
     preparing: Mutex<()>,
@@ -123,11 +124,11 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Tells whether records are taken: to be asked before the call is made. `growing`: the call
-    /// makes the queue larger, as a put does, and its arguments have so many bytes.
+    /// Returns whether records are accepted: to be asked before the call is made. `growing`: the
+    /// call makes the queue larger, as a put does, and its arguments have this many bytes.
     ///
-    /// What makes a queue larger leaves a quarter of a segment to what makes it smaller. Where calls are
-    /// faster than whoever [`prepare`](Self::prepare)s, the next segment is made here.
+    /// Calls that make a queue larger leave a quarter of a segment to those that make it smaller.
+    /// Where calls are faster than [`prepare`](Self::prepare), the next segment is made here.
     ///
     /// # Errors
     ///
@@ -195,7 +196,7 @@ impl<S: Storage> Journal<S> {
                 self.note_room(&writer);
                 Ok(())
             }
-            // Shorter ones may have room: it is no word on these.
+            // Shorter ones may have room: this does not decide on them.
             Err(error) => {
                 writer.drop_spare();
                 self.note_room(&writer);
@@ -263,8 +264,8 @@ impl<S: Storage> Journal<S> {
         self.pending.lock().last
     }
 
-    /// The latest time of any record, of this life or before, µs since 1970: what goes on must not go
-    /// on from before it.
+    /// The latest time of any record, of this process or before, µs since 1970: time must not
+    /// continue from before it.
     pub fn time(&self) -> u64 {
         self.pending.lock().time
     }
@@ -336,7 +337,7 @@ impl<S: Storage> Journal<S> {
             self.check_name(&writer)?;
             (Arc::clone(writer.file()), writer.last())
         };
-        // Not under the writer's lock: commits that need no sync go on meanwhile.
+        // Not under the writer's lock: commits that need no sync continue meanwhile.
         self.sync_file(&*file, last)?;
         // What was taken though room is short is as safe as the rest.
         prepared
@@ -373,8 +374,8 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Writes, syncs, and takes nothing any more. Of a journal that was closed it is known what has to be
-    /// there when it is opened again.
+    /// Writes, syncs, and accepts nothing further. A closed journal records what must exist when it
+    /// is opened again.
     ///
     /// # Errors
     ///
@@ -409,7 +410,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     ///
-    /// [`JournalError::Short`] where there is no room for it.
+    /// [`JournalError::Short`] without room for it.
     pub fn prepare(&self) -> Result<bool, JournalError> {
         let _preparing = self.preparing.lock();
         if self.writer.lock().has_spare() {
@@ -516,7 +517,7 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// The part of a segment, one in so many, that is left to calls that make queues smaller.
+/// The part of a segment, one in this many, that is left to calls that make queues smaller.
 const RESERVED: u64 = 4;
 
 /// An error of the disk, with what was being done.

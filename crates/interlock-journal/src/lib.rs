@@ -1,9 +1,9 @@
 //! The journal: what makes queues durable (clause 18).
 //!
-//! It knows bytes, records, segments and snapshots, and not what a call means. Whoever keeps queues
-//! appends a record for each call that changes one, commits at the end of a turn, and lets the replies
-//! of that turn leave when the commit says so. After a restart the same calls are replayed, in their
-//! order, upon the last snapshot.
+//! It knows bytes, records, segments and snapshots, and not what a call means. Its user appends a
+//! record for each call that changes a queue, commits at the end of a turn, and sends the replies
+//! of that turn after the commit. After a restart the same calls are replayed, in their order, upon
+//! the last snapshot.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -25,19 +25,19 @@
 //! the machine if a sync came in between. Records come back in the order in which they were appended,
 //! each once, without a gap: what is behind a gap is not replayed.
 //!
-//! **How a torn tail is told from damage.** Each record says up to where the journal was on disk when
-//! it was appended. If a record cannot be read and one behind it says that it was on disk, the disk has
-//! lost what it had confirmed: that is damage, and recovery stops. Else it was never confirmed: the
-//! write was under way when the machine stopped, and the tail is cut and reported. Of the last records of
-//! all nothing behind them says it: for that a tick leaves a mark after a pause. Damage to them in the
-//! second before is taken for a torn tail.
+//! **How a torn tail differs from damage.** Each record says up to where the journal was on disk
+//! when it was appended. If a record cannot be read and a later one says that it was on disk, the
+//! disk has lost what it had confirmed: that is damage, and recovery stops. Else it was never
+//! confirmed: the write was under way when the machine stopped, and the tail is cut and reported.
+//! No later record covers the very last ones: for that a tick leaves a mark after a pause. Damage
+//! to them in the second before is taken for a torn tail.
 //!
-//! **After a clean stop** there is a file that says which record was the last one. With less than that the
-//! journal is not opened, whatever became of its files; nor is it with a last segment that is shorter than
-//! it was made, after a crash too. A copy that was made while it was written to has such a file as well.
+//! **After a clean stop** a file names the last record. With fewer records the journal is not
+//! opened, whatever happened to its files; nor is it with a last segment that is shorter than it
+//! was made, after a crash too. A copy that was made during writes has such a file as well.
 //!
-//! **Time.** The latest time of any record is known when it is opened, so that whoever keeps queues goes on
-//! from there: a clock that was set back between two lives must not stop what is due.
+//! **Time.** The latest time of any record is known when it is opened, so that the queues continue
+//! from there: a clock that was set back between two processes must not stop what is due.
 //!
 //! **Room.** What makes a queue larger is refused while there is still room for what makes it smaller: a
 //! quarter of a segment, however fast calls come. See [`Journal::accepts`].

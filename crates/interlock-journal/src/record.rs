@@ -9,12 +9,12 @@
 //! | 24 to 27 | number of the queue |
 //! | 28 to 31 | how many of the records before it were not known to be on disk when it was appended |
 //! | 32 | kind |
-//! | 33 | the function, by the number that whoever appends it gave it |
+//! | 33 | the function, as a number chosen by the caller |
 //! | 34, 35 | 0 |
 //! | from 36 | the body: the arguments, each behind its length (4 bytes), and zeroes up to a multiple of 4 |
 //!
-//! Numbers have their lowest byte first. The salt is a random number: without knowing it, nobody can
-//! send a payload in which a recovery that looks behind a torn tail would see a record.
+//! Numbers have their lowest byte first. The salt is a random number: without knowing it, nobody
+//! can send a payload in which a recovery that reads past a torn tail would see a record.
 
 /// Bytes of a record before its body.
 pub const HEAD: usize = 36;
@@ -128,14 +128,14 @@ pub fn arguments<'a>(out: &mut Vec<u8>, arguments: impl IntoIterator<Item = &'a 
     }
 }
 
-/// The reason why there is no record.
+/// The reason why a record is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
     /// The bytes end before the record does.
     Short,
     /// The checksum is another one.
     Checksum,
-    /// The checksum is right, and the kind is none that is known.
+    /// The checksum is right, and the kind is unknown.
     Kind(u8),
 }
 

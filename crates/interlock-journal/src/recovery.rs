@@ -18,23 +18,23 @@ pub trait Replay {
     ///
     /// # Errors
     ///
-    /// What is wrong with it: the journal is not opened.
+    /// An error describes the fault: the journal is not opened.
     fn snapshot(&mut self, queue: u32, state: &[u8]) -> Result<(), String>;
 
     /// A call that was made upon that.
     ///
     /// # Errors
     ///
-    /// What is wrong with it: the journal is not opened.
+    /// An error describes the fault: the journal is not opened.
     fn call(&mut self, record: &Record<'_>) -> Result<(), String>;
 }
 
 /// The treatment of what cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Nothing: it is said what is wrong.
+    /// Nothing: the error is reported.
     Refuse,
-    /// It is renamed, and the journal goes on with what is before it.
+    /// It is renamed, and the journal continues with what precedes it.
     SetAside,
 }
 
@@ -53,7 +53,7 @@ pub enum OpenError {
         why: String,
     },
     Damaged(Damage),
-    /// A record that the journal holds is no call, or not of this queue.
+    /// A record of the journal is not a call, or not of this queue.
     Replay {
         file: String,
         sequence: u64,

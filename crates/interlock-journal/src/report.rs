@@ -40,7 +40,7 @@ pub struct Torn {
     pub first: u64,
     /// Whole records behind the first one, which went with it.
     pub whole: u64,
-    /// Sequence of the last one of these; where there is none, `first`.
+    /// Sequence of the last one of these, or `first`.
     pub last: u64,
 }
 

@@ -9,7 +9,7 @@ pub struct Behind {
     pub bytes: u64,
     /// Whole records among them.
     pub records: u64,
-    /// Sequence of the last of these; 0 where there is none.
+    /// Sequence of the last of these, or 0.
     pub last: u64,
     /// Up to which sequence these say that all was on disk.
     pub durable: u64,
@@ -22,7 +22,7 @@ pub fn behind(bytes: &[u8], salt: u32, expected: u64) -> Behind {
     let mut at = 0;
     while at < length {
         let here = &bytes[at..];
-        // A checksum of each place would take its square; most places are told by this number.
+        // A checksum of each place would take its square; this number excludes most places.
         let plausible = record::sequence_of(here)
             .is_some_and(|sequence| (expected..expected.saturating_add(FAR)).contains(&sequence));
         match plausible.then(|| record::decode(here, salt)) {
@@ -52,7 +52,7 @@ fn without_zeroes(bytes: &[u8]) -> usize {
 }
 
 const PIECE: usize = 4096;
-/// No segment has so many records.
+/// No segment has this many records.
 const FAR: u64 = 1 << 40;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     ///
-    /// If the disk fails or is full: the journal goes on as it was.
+    /// Fails if the disk fails or is full: the journal continues as before.
     pub fn snapshot(&self) -> io::Result<Snapshot<'_, S>> {
         let one = self.snapshotting.lock();
         let floor = self.last();

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 
-/// The reason why messages were not written, or are not known to be on disk. They stay with the store,
-/// which tries again when it is told to.
+/// The reason why messages were not written, or are not known to be on disk. They stay with the
+/// store, which retries on request.
 #[derive(Debug)]
 pub struct StoreError {
     /// The work that failed, and the path it was about: "writing /var/log/hub/a.log".

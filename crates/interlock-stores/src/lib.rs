@@ -18,10 +18,10 @@
 //! | [`spool`] | messages that wait to be delivered |
 //! | `network` | the client that delivers them to another hub, or to a Redis |
 //!
-//! **What is promised.** A message whose commit returned under [`file::Fsync::Always`] is there after any
-//! crash, once, in the order of its topic; under the others it is there after a crash of the process, and
-//! after a crash of the machine if a sync came in between. A message of an origin that comes again is
-//! stored once.
+//! **What is promised.** A message whose commit returned under [`file::Fsync::Always`] survives any
+//! crash, once, in the order of its topic; under the others it survives a crash of the process, and
+//! a crash of the machine if a sync came in between. A repeated message of an origin is stored
+//! once.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the stores run on Linux only");
@@ -54,7 +54,7 @@ mod tests {
         number("INTERLOCK_SEED", 1)
     }
 
-    /// So many of what is tried at random: `INTERLOCK_STORES` is how many times as many.
+    /// Number of random trials: `INTERLOCK_STORES` multiplies it.
     pub fn share(count: u64) -> u64 {
         count * number("INTERLOCK_STORES", 1)
     }

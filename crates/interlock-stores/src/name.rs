@@ -1,8 +1,8 @@
 //! Safe names: a topic as a name of a file or a folder, and back.
 //!
-//! `A-Za-z0-9_-.` stay as they are; any other byte is `%` and two hexadecimal digits, and so is a dot at
-//! the beginning. The empty topic is `%`. What would be longer than [`LONGEST`] is its own beginning,
-//! `%~` and 128 bits of its SHA-256; the whole of such a topic stands in the index of its file.
+//! `A-Za-z0-9_-.` are kept; any other byte is `%` and two hexadecimal digits, and so is a dot at
+//! the beginning. The empty topic is `%`. A name longer than [`LONGEST`] becomes its own beginning,
+//! `%~` and 128 bits of its SHA-256; the index of its file has the full topic.
 
 /// Most bytes of a name.
 pub const LONGEST: usize = 180;

@@ -1,8 +1,8 @@
 //! Path templates: where the messages of a topic go, at a time.
 //!
-//! `[topic]`, `[date]` (2026-11-23), `[time]` (142359), `[hour]`, `[minute]`, `[host]`, `[store]`, and
-//! text. A path is a folder, which has nothing in brackets, and below it what differs: a topic cannot
-//! leave that folder, for its name has no separator in it and is no dot.
+//! `[topic]`, `[date]` (2026-11-23), `[time]` (142359), `[hour]`, `[minute]`, `[host]`, `[store]`,
+//! and text. A path is a folder, which has nothing in brackets, and below it the variable part: a
+//! topic cannot leave that folder, for its name has no separator in it and is not a dot.
 
 use std::fmt::Write as _;
 
@@ -38,11 +38,11 @@ const SHORT: usize = 64;
 const OWN: [&str; 4] = ["idx", "zst", "new", "lock"];
 
 impl Template {
-    /// Reads a template; `host` and `store` are what stands for these from now on.
+    /// Reads a template; `host` and `store` replace these placeholders for good.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what is allowed.
+    /// Errors name what is wrong, and what is allowed.
     pub fn parse(text: &str, host: &str, store: &str, zone: Zone) -> Result<Template, String> {
         let wrong = |why: String| Err(format!("path = {text:?}: {why}"));
         if text.contains('\0') {
@@ -155,7 +155,7 @@ impl Template {
         self.parts.len()
     }
 
-    /// Returns the name of a topic's folder, so many folders down, if there is but one.
+    /// Returns the name of a topic's folder at this depth, if there is only one.
     pub fn only(&self, depth: usize, topic: Option<&[u8]>) -> Option<String> {
         let part = self.parts.get(depth).filter(|_| depth + 1 < self.parts.len())?;
         let mut name = String::new();
@@ -169,8 +169,9 @@ impl Template {
         Some(name)
     }
 
-    /// Returns whether what has this name, so many folders down, may hold what is of `topic`; `None` is
-    /// any topic. Of a file only the beginning is looked at, for things are added to its name.
+    /// Returns whether a file or folder of this name, at this depth, may hold messages of `topic`;
+    /// `None` is any topic. For a file only the beginning is compared, because suffixes are added
+    /// to its name.
     pub fn may_hold(&self, depth: usize, name: &str, topic: Option<&[u8]>) -> bool {
         let Some(part) = self.parts.get(depth) else { return false };
         let mut rest = name;
@@ -178,7 +179,7 @@ impl Template {
         for (n, piece) in part.iter().enumerate() {
             let fixed = match piece {
                 Piece::Text(text) if last && n + 1 == part.len() => {
-                    // The moment of a rotation stands before the ending.
+                    // The moment of a rotation precedes the ending.
                     let stem = text.rsplit_once('.').map_or(&text[..], |(stem, _)| stem);
                     return rest.starts_with(stem);
                 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use interlock_table::fault;
-use interlock_table::schema::Column;
+use interlock_table::layout::schema::Column;
 use interlock_table::table::{Options, Ttl, Where};
 use interlock_table::{remove, By, Error, Location, Overflow, Schema, Table, Value};
 

@@ -1,4 +1,4 @@
-//! Errors, and what is said of them.
+//! Errors, and their messages.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub enum Error {
-    /// A row, or the right to insert one, was held by a writer that lives and does not go on.
+    /// A row, or the right to insert one, was held by a writer that is alive but stuck.
     RowBusy {
         pid: u32,
     },
@@ -17,9 +17,9 @@ pub enum Error {
         rows: u64,
         capacity: u64,
     },
-    /// The table was resized under a call, which goes on in the new one: no call returns it.
+    /// The table was resized under a call, which continues in the new one: no call returns it.
     Moved,
-    /// A call that may take long was told to give up.
+    /// A long call was asked to give up.
     Interrupted,
     /// As many threads write as there are places for them.
     TooManyWriters {
@@ -170,7 +170,7 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// Before a name in /dev/shm, so that whoever looks there knows whose it is.
+/// Prefix of names in /dev/shm, which identifies our files there.
 pub const PREFIX: &str = "interlock.";
 
 impl std::error::Error for Error {

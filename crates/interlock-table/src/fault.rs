@@ -118,14 +118,15 @@ pub use armed::{arm, pass, EXEC};
 
 #[cfg(feature = "faults")]
 mod armed {
-    use super::Step;
+    use crate::fault::Step;
     use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering::*};
 
     static STEP: AtomicU32 = AtomicU32::new(0);
     static LEFT: AtomicI64 = AtomicI64::new(0);
     static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-    /// In place of a signal, of which 0 is none: the process becomes another program, which stops itself.
+    /// In place of a signal (0 is not one): the process becomes another program, which stops
+    /// itself.
     pub const EXEC: i32 = 0;
 
     /// Has this process send itself the signal when it has passed the step this often; 0 disarms.

@@ -8,17 +8,17 @@ use loom::thread;
 
 use crate::error::Error;
 use crate::fault::Step;
-use crate::hash::Key;
-use crate::insert::New;
+use crate::layout::hash::Key;
 use crate::memory::Memory;
-use crate::migration::{Migration, Resized};
+use crate::protocol::insert::New;
+use crate::protocol::migration::{Migration, Resized};
+use crate::protocol::writer::{Wait, Writer};
 use crate::sync::{AtomicU64, Ordering::*};
-use crate::writer::{Wait, Writer};
 
 const SECRET: [u64; 2] = [1, 2];
 
-/// Goes through all orders with up to so many preemptions: once with all that weaker processors may do,
-/// and once with others going on at every step.
+/// Goes through all orders with up to this many preemptions: once with all that weaker processors
+/// may do, and once with other threads running at every step.
 fn check(preemptions: usize, model: impl Fn(bool) + Sync + Send + 'static) {
     let model = std::sync::Arc::new(model);
     for stepped in [false, true] {
@@ -97,7 +97,7 @@ fn with_row(word: u64, stepped: bool) -> Arc<Memory> {
 
 fn nothing_is_held(memory: &Memory) {
     for bucket in 0..memory.geometry.buckets() {
-        assert!(crate::state::State(memory.insert_lock(bucket).load(Relaxed)).is_open());
+        assert!(crate::layout::state::State(memory.insert_lock(bucket).load(Relaxed)).is_open());
         for index in 0..crate::geometry::SLOTS {
             assert!(memory.state(memory.geometry.slot(bucket, index)).is_open());
         }
@@ -234,7 +234,7 @@ fn moves(dies_at: Option<Step>) {
         let shared = memory.clone();
         let other = thread::spawn(move || {
             let writer = writer(&shared, 1, dies_at);
-            match crate::insert::move_for_model(&writer, &key("row")) {
+            match crate::protocol::insert::move_for_model(&writer, &key("row")) {
                 Ok(moved) => assert!(moved),
                 Err(error) => assert!(matches!(error, Error::Died)),
             }

@@ -7,7 +7,7 @@ pub use loom::sync::atomic::{fence, AtomicU64};
 #[cfg(not(loom))]
 pub use std::sync::atomic::{fence, AtomicU64};
 
-/// Lets others go on, in a loop that waits for a word to change.
+/// Lets other threads run, in a loop that waits for a word to change.
 #[inline]
 pub fn spin() {
     #[cfg(loom)]

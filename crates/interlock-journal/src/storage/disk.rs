@@ -36,7 +36,7 @@ impl Disk {
         Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned(), only_read: false })
     }
 
-    /// A folder that is there, to be read; whoever may read it may do that.
+    /// An existing folder, for reading; read permission is enough.
     pub fn read(folder: &Path) -> io::Result<Self> {
         Ok(Disk { handle: fs::File::open(folder)?, folder: folder.to_owned(), only_read: true })
     }
@@ -117,7 +117,7 @@ impl Storage for Disk {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
-            // A name that is no text is none of the journal's.
+            // Names that are not text do not belong to the journal.
             names.extend(entry?.file_name().into_string());
         }
         names.sort();

@@ -27,8 +27,8 @@ pub trait Storage: Send + Sync + 'static {
     /// Takes the folder for this process; `None`: another one has it.
     fn lock(&self) -> io::Result<Option<Self::Lock>>;
 
-    /// A new file of so many bytes, all zero, and on disk so; one of this name is replaced. Where there
-    /// is no room the error is [`io::ErrorKind::StorageFull`] or `QuotaExceeded`, and nothing is there.
+    /// Creates a file of this length, all zero, and on disk; an existing one is replaced. Without
+    /// room the error is [`io::ErrorKind::StorageFull`] or `QuotaExceeded`, and nothing remains.
     fn create(&self, name: &str, length: u64, fill: Fill) -> io::Result<Self::File>;
 
     fn open(&self, name: &str) -> io::Result<Self::File>;
@@ -80,14 +80,13 @@ pub fn read_all(file: &impl File, bytes: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether an error says that there is no room.
+/// Returns whether an error means a lack of room.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Returns whether a file that could not be made may be made later, with nothing to be mended by
-/// anybody: there is no room, or the process has no descriptor or memory left, as when too many
-/// have connected.
+/// Returns whether a file that could not be made may be made later, without repair: there is no
+/// room, or the process has no descriptor or memory left, as when too many have connected.
 pub fn may_pass(error: &io::Error) -> bool {
     let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
     is_full(error) || error.raw_os_error().is_some_and(|code| short.contains(&code))

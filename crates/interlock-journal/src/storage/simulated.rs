@@ -152,7 +152,7 @@ impl Disk {
         match &mut self.faults.stop_in {
             Some(0) => {
                 self.stopped = true;
-                // It is done, and nobody is told; or it is not.
+                // It is done but not reported; or it is not done.
                 if self.rng.bool() {
                     Ok(true)
                 } else {

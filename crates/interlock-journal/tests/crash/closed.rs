@@ -29,7 +29,7 @@ fn segments(disk: &Simulated) -> Vec<String> {
     disk.list().into_iter().filter(|name| name.starts_with("segment-")).collect()
 }
 
-/// Returns what is said of it; then what is left of it with a repair, which goes on.
+/// Returns its error; then the remains after a repair, which continues.
 fn repaired(disk: &Simulated, queues: &Queues) -> (String, u64) {
     let Err(error) = reopen(disk.clone(), SETTINGS, Repair::Refuse) else { panic!("opened") };
     let (journal, report, mut found) = reopen(disk.clone(), SETTINGS, Repair::SetAside).unwrap();
@@ -81,7 +81,7 @@ fn a_last_file_that_is_cut_at_any_byte_is_refused_with_what_is_missing() {
             }
             disk.set_content(&name, &less);
             match reopen(disk.clone(), SETTINGS, Repair::Refuse) {
-                // Only zeroes went, with which the last record may end: they are there again.
+                // Only zeroes were lost, with which the last record may end: they are restored.
                 Ok((_, report, found)) => {
                     assert!(padded, "cut at {cut}");
                     assert_eq!((report.last, &found), (11, &queues), "cut at {cut}");

@@ -14,7 +14,7 @@ use crate::queues::{append, reopen, Queues};
 const SETTINGS: JournalSettings =
     JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
 
-/// Writes a copy down, in pieces; of the last file only so many bytes less.
+/// Writes a copy to a disk, in pieces; the last file lacks `less` bytes.
 fn written<F: File>(copy: &Copy<F>, less: u64) -> Simulated {
     let disk = Simulated::new(7);
     for (n, part) in copy.parts().iter().enumerate() {
@@ -69,7 +69,7 @@ fn a_copy_at_any_moment_has_what_was_confirmed_and_says_what_is_missing_of_it() 
                 reopen(written(copied, 0), SETTINGS, Repair::Refuse).unwrap();
             assert_eq!(found, *queues.lock().unwrap(), "{report}");
             assert_eq!((report.last, report.time, again.last()), (last, journal.time(), last));
-            // One that is not whole is no shorter journal.
+            // An incomplete one is not a shorter journal.
             for less in [1, 40] {
                 let cut = reopen(written(copied, less), SETTINGS, Repair::Refuse);
                 let Err(OpenError::Damaged(damage)) = cut else { panic!("{less} bytes less") };

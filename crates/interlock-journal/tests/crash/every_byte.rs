@@ -1,4 +1,4 @@
-//! The last records cut and changed at every byte: what is whole is kept, and it is said what is not.
+//! The last records cut and changed at every byte: intact ones are kept, and the rest is reported.
 
 use interlock_journal::storage::simulated::Simulated;
 use interlock_journal::storage::Fill;
@@ -91,7 +91,7 @@ fn a_byte_changed_in_what_was_confirmed_is_refused_and_else_cut_off_and_told() {
                     assert_eq!((report.last, &found), (hit as u64, &queues.up_to(hit as u64)));
                     let aside = report.aside.unwrap();
                     assert_eq!(disk.content(&aside.files[0]), changed);
-                    // And it goes on from there.
+                    // And it continues from there.
                     let mut found = found;
                     let next = append(&journal, &mut found, 0, b"next").unwrap();
                     journal.commit(next, Durability::Always).unwrap();

@@ -59,7 +59,7 @@ fn a_cursor_reads_what_was_written_and_goes_on() {
         let rest: Vec<_> = all.iter().filter(|(sequence, _)| *sequence >= from).cloned().collect();
         assert_eq!(read(&journal, from), rest);
     }
-    // A record that is refused comes again.
+    // A refused record is given again.
     let mut cursor = Cursor::new(1);
     for _ in 0..2 {
         journal.read(&mut cursor, |record| record.sequence < all[5].0).unwrap();
@@ -79,7 +79,7 @@ fn what_is_forgotten_is_gone_with_its_segments_and_the_rest_is_there() {
     let mut cursor = Cursor::new(1);
     let made = journal.forget(all[24].0).unwrap();
     assert!(made.removed.len() > 3 && made.queues == 0, "{made:?}");
-    // Whoever was behind goes on with what is there.
+    // A cursor that was behind continues with what exists.
     let mut first = None;
     journal
         .read(&mut cursor, |record| {

@@ -59,7 +59,7 @@ fn child() {
         scope.spawn(|| loop {
             journal.prepare().unwrap();
             {
-                // It may append a mark, and whoever appends knows the next number before.
+                // It may append a mark, and whichever appends knows the next number before.
                 let _nobody = queues.lock().unwrap();
                 journal.tick().unwrap();
             }

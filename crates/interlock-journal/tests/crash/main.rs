@@ -8,7 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `queues` | queues that only collect what they are told, to be compared |
+//! | `queues` | queues that only collect their records, to be compared |
 //! | `lives` | a journal on a bad disk, through many crashes |
 //! | `copies` | copies made while it is written to |
 //! | `forget` | records that are forgotten, or read while others are written |

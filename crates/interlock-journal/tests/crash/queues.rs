@@ -1,4 +1,4 @@
-//! Queues that only collect what they are told: a lost, doubled or misplaced record shows at once.
+//! Queues that only collect their records: a lost, doubled or misplaced record shows at once.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use interlock_journal::record::Record;
 use interlock_journal::storage::Storage;
 use interlock_journal::{open, Entry, Journal, JournalSettings, OpenError, Repair, Replay, Report};
 
-/// The values that each queue was told, each with the record's sequence.
+/// The values of each queue, each with the record's sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queues {
     pub told: BTreeMap<u32, Vec<(u64, Vec<u8>)>>,
@@ -17,7 +17,7 @@ impl Queues {
         self.told.entry(queue).or_default().push((sequence, value.to_vec()));
     }
 
-    /// Returns what a queue was told, as its state in a snapshot.
+    /// Returns a queue's values, as its state in a snapshot.
     pub fn state(&self, queue: u32) -> Vec<u8> {
         let mut state = Vec::new();
         for (sequence, value) in &self.told[&queue] {
@@ -59,7 +59,7 @@ impl Replay for Queues {
     }
 }
 
-/// Appends what a queue is told. The sequence must be the next one, for the time says it too.
+/// Appends a value to a queue. The sequence must be the next one, because the time repeats it.
 pub fn append<S: Storage>(
     journal: &Journal<S>,
     queues: &mut Queues,

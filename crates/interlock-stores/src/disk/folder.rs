@@ -39,7 +39,8 @@ impl Folder {
     }
 }
 
-/// Returns a file that is no pipe and no device: a pipe in its place would hold up the store for ever.
+/// Returns a file that is neither a pipe nor a device: a pipe in its place would hold up the store
+/// for ever.
 fn plain(file: fs::File) -> io::Result<fs::File> {
     let kind = file.metadata()?.file_type();
     if !kind.is_file() && !kind.is_dir() {
@@ -68,7 +69,7 @@ impl Disk for Folder {
 
     fn open(&self, path: &str, access: Access) -> io::Result<fs::File> {
         let mut options = fs::OpenOptions::new();
-        // No link leads elsewhere: whoever may write in the folder could have files overwritten by it.
+        // Follow no links: a user who may write in the folder could have other files overwritten.
         let options = options.read(true).mode(0o640);
         let options = options.custom_flags(libc::O_NOFOLLOW | WITHOUT_WAITING);
         let options = match access {
@@ -108,7 +109,7 @@ impl Disk for Folder {
         let mut entries = Vec::new();
         for entry in fs::read_dir(self.path(path))? {
             let entry = entry?;
-            // A name that is no text is none of a store's.
+            // Names that are not text do not belong to a store.
             let Ok(name) = entry.file_name().into_string() else { continue };
             entries.push(Entry { name, is_folder: entry.file_type()?.is_dir() });
         }

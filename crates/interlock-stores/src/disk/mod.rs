@@ -20,7 +20,7 @@ pub enum Access {
     Read,
     /// To be read and written; it is there.
     Write,
-    /// To be read and written; one that is there already is an error.
+    /// For reading and writing; an existing file is an error.
     Create,
 }
 
@@ -45,7 +45,7 @@ pub trait Disk: Clone + Send + Sync + 'static {
     /// not on disk before they are synced.
     fn make_folder(&self, path: &str) -> io::Result<Vec<String>>;
 
-    /// The names in a folder, in no order. One that is no text is left out.
+    /// The names in a folder, in no order. Names that are not text are left out.
     fn list(&self, path: &str) -> io::Result<Vec<Entry>>;
 
     /// Renames within a folder, where the new name is free.

@@ -14,13 +14,13 @@ pub struct Backward<D: Disk> {
     source: Source<D>,
     from: Position,
     to: Position,
-    /// Those that were not read yet.
+    /// Files that were not read yet.
     files: Vec<Listed>,
     file: Option<Back<D::File>>,
     /// The sequence of what was read last, the last position that what is before it can have, and why that
     /// is missing, if it is.
     above: Option<(u64, Position, &'static str)>,
-    /// Of the file that was read last, for what is missing before it.
+    /// Path of the file that was read last, to report what is missing before it.
     path: String,
     is_last: bool,
     missing: Option<Missing>,
@@ -178,7 +178,7 @@ impl<D: Disk> Backward<D> {
                 continue;
             };
             let failed = |error| source.failed(&listed.path, error);
-            // One more, which tells what is missing before it.
+            // One more, to report what is missing before it.
             let place = opened.seek(self.to.next()).map_err(failed)?;
             let place = (place + 1).min(opened.frames().map_err(failed)?);
             let (limit, buffer, from) = (listed.limit, Vec::new(), place);

@@ -1,7 +1,7 @@
 //! A chain: the files of one topic, or of all where they share them, in the order they were begun.
 //!
-//! What the files of a chain hold is in one order, and what a crash leaves of it is a beginning. So the
-//! last number of an origin in a chain says that all before it are there: this is not so across chains.
+//! The files of a chain are in one order, and a crash leaves a beginning of it. So the last number
+//! of an origin in a chain proves that all before it exist: this is not so across chains.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct Chain<F> {
     pub number: u64,
     /// The moment in the name of the last file that was renamed, and which one of that second it was.
     pub renamed: Option<(String, u32)>,
-    /// The last message that was written, and that is kept whatever becomes of those that wait.
+    /// The last message that was written, which is kept whatever happens to the waiting ones.
     pub kept: Cursor,
     /// The last message of all up to which everything is on disk.
     pub durable: u64,
@@ -78,7 +78,7 @@ pub struct One {
     pub ticket: u64,
     pub time: u64,
     topic: Range<usize>,
-    /// Of the payload; the newline is behind it.
+    /// Range of the payload; the newline is after it.
     pub payload: Range<usize>,
     crc: u32,
     origin: u128,
@@ -193,7 +193,7 @@ impl<F> Chain<F> {
         self.segment = None;
     }
 
-    /// Gives up what waits and is not written; returns the tickets. What is written is kept.
+    /// Gives up messages that wait to be written; returns their tickets. Written ones are kept.
     pub fn withdraw(&mut self) -> Vec<u64> {
         let written = self.waiting.written;
         let given: Vec<One> = self.waiting.messages.drain(written..).collect();

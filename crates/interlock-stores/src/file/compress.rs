@@ -1,8 +1,8 @@
 //! Compression of closed files: zstd frames of a mebibyte each, and a table of them at the end.
 //!
-//! It is the form that zstd calls seekable: `zcat` and `zstdcat` read it, and whoever wants a message in
-//! the midst of it unpacks one frame. It is made in slices, so that writing goes on between them, under a
-//! name of its own, and has its place once it is on disk.
+//! The format is zstd's seekable one: `zcat` and `zstdcat` read it, and to read one message only
+//! one frame is unpacked. It is made in slices, so that writing continues between them, under a
+//! name of its own, and takes its place once it is on disk.
 
 use std::io;
 

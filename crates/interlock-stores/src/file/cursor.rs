@@ -1,6 +1,6 @@
 //! The place of a reader in the files of a chain, and the step from one message to the next: forward.
 //!
-//! What the [rule](super::reader) of all readers says is decided here.
+//! This file implements the [rule](super::reader) of all readers.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub struct Cursor<D: Disk> {
     /// No other file is wanted.
     is_alone: bool,
     file: Option<Opened<D::File>>,
-    /// Of the file that is open, or was last.
+    /// Head of the file that is open, or was last.
     head: Option<Head>,
     /// The file that was seen first of each number: another one was begun anew.
     seen: HashMap<u64, Head>,
@@ -39,7 +39,7 @@ pub struct Cursor<D: Disk> {
     /// The sequence of what comes next, and the first position that it can have.
     expected: Option<u64>,
     after: Position,
-    /// The end of the data that is told of so far.
+    /// The end of the data reported so far.
     end: u64,
     /// Its data was to be made: to be opened again.
     again: bool,
@@ -53,7 +53,7 @@ pub struct Cursor<D: Disk> {
 /// A look at a frame.
 enum Here {
     Message(Stored),
-    /// Nothing to be told.
+    /// Nothing to report.
     Passed,
     /// Nothing more, or what is being written.
     End,
@@ -165,8 +165,8 @@ impl<D: Disk> Cursor<D> {
         self.seen.get(&head.number) == Some(head)
     }
 
-    /// Returns whether the files were begun anew, be it that those of the lower numbers are gone again: a file
-    /// that comes after positions that nobody has read has a later sequence than those.
+    /// Returns whether the files were begun anew, even if those of the lower numbers are gone
+    /// again: a file that follows unread positions has a later sequence than those.
     fn is_of_another_chain(&self, head: &Head, passed: u64) -> bool {
         let is_known = self.seen.contains_key(&head.number);
         let is_early = self.expected.is_some_and(|expected| head.first <= expected);
@@ -185,7 +185,7 @@ impl<D: Disk> Cursor<D> {
         }
     }
 
-    /// Opens the next file; `false`: there is none.
+    /// Opens the next file; `false` if there is none.
     fn open_next(&mut self, look: &mut Look<'_>) -> Result<bool, StoreError> {
         let (mut files, mut doubted) = (look(false)?, None);
         loop {
@@ -289,7 +289,7 @@ impl<D: Disk> Cursor<D> {
         let mut frames = Frames::new(&file.index, self.place);
         let Some(&bytes) = frames.next()? else { return Ok(Here::End) };
         let Ok(frame) = frame::decode(&bytes, salt) else {
-            // Damage, if anything whole is behind it. What it was shows there.
+            // Damage, if anything intact follows. Its extent shows there.
             while let Some(bytes) = frames.next()? {
                 if frame::decode(bytes, salt).is_ok() {
                     self.place += 1;

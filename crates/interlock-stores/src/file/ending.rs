@@ -46,7 +46,7 @@ impl End {
 pub fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
     let index = disk.open(&(newest.path.clone() + INDEX), Access::Read)?;
     let (first, salt) = (u64::from(newest.known.head.frames), newest.known.head.salt);
-    // What can be read in order, and what is said behind it.
+    // The records readable in order, and those after them.
     let (mut known, mut all) = (newest.known.clone(), newest.known.clone());
     let mut frames = Frames::new(&index, first);
     let mut ended = false;
@@ -70,7 +70,7 @@ pub fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
                 // It was given up, and the one behind it never came to the disk.
                 true => disk.open(&(newest.path.clone() + COMPRESSED), Access::Read)?,
                 false if all.durable >= newest.known.next => return Ok(End::Missing(all)),
-                // It was being made, or its name was: nobody was told that it is on disk.
+                // The file, or its name, was being made: its presence on disk was never reported.
                 false => disk.open(&newest.path, Access::Create)?,
             }
         }
@@ -141,7 +141,7 @@ fn known_end(index: &impl File, first: u64, salt: u32, head: &Known) -> io::Resu
     }
 }
 
-/// Cuts off what was torn; what is no more than zeroes is not kept.
+/// Cuts off a torn end; an end of zeroes is not kept.
 pub fn cut<D: Disk>(
     disk: &D,
     path: &str,

@@ -25,7 +25,7 @@ pub struct Files {
     all: BTreeMap<Key, Closed>,
     by_path: HashMap<String, Key>,
     bytes: u64,
-    /// Those that are to be compressed.
+    /// Files to be compressed.
     raw: BTreeSet<Key>,
 }
 

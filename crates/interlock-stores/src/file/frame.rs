@@ -17,8 +17,8 @@
 //! | 6 mark | sequence of the next message, end of the data, time of the last message, and its n (4): all before is on disk |
 //! | 7 closed | the same: the file is never written to again |
 //!
-//! Numbers have eight bytes where nothing else is said, the lowest first. Topics and origins of a file are
-//! numbered from 1, in the order in which they come; no origin is 0.
+//! Numbers have eight bytes unless stated otherwise, the lowest first. Topics and origins of a file
+//! are numbered from 1, in the order in which they appear; no origin is 0.
 
 /// Bytes of a frame.
 pub const FRAME: usize = 64;
@@ -40,7 +40,7 @@ pub struct Head {
     /// Time of the message before, µs since 1970, and which one of its millisecond it was.
     pub time: u64,
     pub n: u32,
-    /// Frames before the first one that tells of a message.
+    /// Frames before the first one about a message.
     pub frames: u32,
     /// True if all messages of the chain have the same topic.
     pub by_topic: bool,
@@ -97,7 +97,7 @@ pub enum Frame<'a> {
     Closed(Mark),
 }
 
-/// The reason why there is no frame.
+/// The reason why a frame is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
     Checksum,

@@ -23,13 +23,13 @@ pub struct Known {
     pub next: u64,
     /// The end of the data.
     pub end: u64,
-    /// Of the last message.
+    /// Time of the last message.
     pub time: u64,
     pub n: u32,
-    /// Time of the first message in this file; 0: there is none.
+    /// Time of the first message in this file, or 0.
     pub begun: u64,
     pub messages: u64,
-    /// All up to this sequence is said to be on disk.
+    /// All up to this sequence is reported to be on disk.
     pub durable: u64,
     pub closed: bool,
     /// The pieces of a name so far, and how many these are.
@@ -169,10 +169,10 @@ impl Known {
     }
 }
 
-/// No file lacks so many declarations and is worth reading.
+/// No file lacks this many declarations and is worth reading.
 const FAR: usize = 1 << 16;
 
-/// The reason why a file is no index.
+/// The reason why a file is not an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoIndex {
     Damaged,
@@ -227,7 +227,7 @@ impl<'a, F: File> Frames<'a, F> {
         (self.end - (self.buffer.len() - self.at) as u64) / FRAME as u64
     }
 
-    /// Returns the next whole one; `None`: there is none.
+    /// Returns the next complete one, or `None`.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> io::Result<Option<&[u8; FRAME]>> {
         if self.at == self.buffer.len() {

@@ -40,7 +40,7 @@ impl Missing {
         };
     }
 
-    /// Takes in what stands before.
+    /// Merges the gap before it.
     pub fn extend_back(&mut self, before: &Missing) {
         let to = self.to;
         self.extend(before);

@@ -5,7 +5,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`settings`] | what a store is told |
+//! | [`settings`] | a store's settings |
 //! | [`frame`] | 64 bytes of an index |
 //! | [`index`] | what an index says, read from its beginning |
 //! | [`report`] | what was found when a store was opened |
@@ -23,7 +23,7 @@
 //! | [`recovery`] | opening |
 //! | `cursor`, `backward` | from one message to the next, and to the one before |
 //! | [`reader`] | the rule of all readers; a topic, forward and backward |
-//! | [`survey`] | all that lies in a folder |
+//! | [`survey`] | all files in a folder |
 //! | `verify` | all of a file compared with its checksums |
 //!
 //! **On disk.** Data is written, then the index. A record says up to where all was on disk when it was

@@ -21,7 +21,7 @@ pub struct Opened<F> {
     topics: Vec<Option<Vec<u8>>>,
     origins: Vec<u128>,
     name: Vec<u8>,
-    /// So many frames were read for these.
+    /// Number of frames read for these.
     declared: u64,
 }
 
@@ -32,7 +32,7 @@ pub enum Data<F> {
     Packed(Unpacked<F>),
     /// It is gone, and its index is still there.
     Gone,
-    /// It is about to be made, and its index is there already.
+    /// It is about to be made, and its index exists already.
     ToBeMade,
 }
 
@@ -150,12 +150,12 @@ impl<F: File> Opened<F> {
         Ok(())
     }
 
-    /// Returns whether there was no data when it was opened, for messages that were there.
+    /// Returns whether there was no data when it was opened, although it had messages.
     pub fn is_gone(&self) -> bool {
         matches!(self.data, Data::Gone)
     }
 
-    /// Returns whether there were no data and no messages when it was opened: to be opened again.
+    /// Returns whether there were neither data nor messages when it was opened: to be opened again.
     pub fn is_to_be_made(&self) -> bool {
         matches!(self.data, Data::ToBeMade)
     }
@@ -249,7 +249,7 @@ impl<F: File> Opened<F> {
 }
 
 impl<F: File> Data<F> {
-    /// Of a file that is compressed, or is not.
+    /// Wraps a file that is compressed, or is not.
     pub fn of(file: F, packed: bool) -> io::Result<Self> {
         Ok(if packed { Data::Packed(Unpacked::open(file)?) } else { Data::Raw(file) })
     }

@@ -8,8 +8,8 @@
 //!    files were listed is neither missed nor read twice. A file that two looks do not show is gone.
 //! 3. Sequences have no gaps, so what lacks one is missing: it is reported in its place, with the positions
 //!    between which it was and how many messages it had, and what is behind it is delivered.
-//! 4. Nothing is missing before the oldest file for whoever reads from the first position on: the oldest
-//!    files are removed by age. Whoever reads from a place that is older than that is told.
+//! 4. For readers from the first position, nothing counts as missing before the oldest file: the
+//!    oldest files are removed by age. A reader from an older place gets a report.
 //! 5. Behind the last record of the newest file nothing is missing while a store may be writing it.
 //!
 //! Forward it is decided in [`Cursor`](super::cursor), backward in [`Backward`](super::backward).
@@ -65,7 +65,7 @@ impl<D: Disk> Reader<D> {
         Backward::new(self.source.clone(), from, to)
     }
 
-    /// Returns the position of the last message, whether it can be read or not; `None`: there is none.
+    /// Returns the position of the last message, readable or not, or `None`.
     ///
     /// # Errors
     ///

@@ -21,9 +21,9 @@ impl<D: Disk> FileStore<D> {
     ///
     /// # Errors
     ///
-    /// If another process has a store of this name there, if the disk fails, or if a later version wrote
-    /// what is there. What is damaged is no error: it is set aside, or left out by whoever reads, and
-    /// stands in the report.
+    /// Fails if another process has a store of this name there, if the disk fails, or if a later
+    /// version wrote the files. Damage is not an error: it is set aside, or skipped by readers, and
+    /// appears in the report.
     pub fn open(disk: D, settings: Settings, now: u64) -> Result<(Self, Report), StoreError> {
         let at =
             |doing: &str, path: &str, error| StoreError::new(doing, &disk.describe(path), error);
@@ -104,7 +104,7 @@ impl<D: Disk> FileStore<D> {
             self.disk.remove(&one.path).map_err(at)?;
         }
         let Some(data) = packed.or(raw) else {
-            // Nothing is left that it could tell of.
+            // It describes nothing any longer.
             self.disk.remove(&(one.path.clone() + INDEX)).map_err(at)?;
             return Ok(());
         };
@@ -121,7 +121,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Finds the end of the newest file of a chain, and goes on there.
+    /// Finds the end of the newest file of a chain, and continues there.
     fn take_newest(
         &mut self,
         place: usize,

@@ -22,7 +22,7 @@ pub struct Torn {
     pub bytes: u64,
     /// Messages of which the index tells, and that were not whole.
     pub messages: u64,
-    /// The file that has these bytes now; `None`: there were none, or they were zeroes.
+    /// The file that has these bytes now; `None`: it was empty, or had only zeroes.
     pub kept: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct Damage {
     pub why: String,
     /// Messages that cannot be read any more, as far as that is known.
     pub messages: u64,
-    /// New names of what was set aside; where there are none, what is whole in the file is read.
+    /// New names of files that were set aside; if empty, the intact part of the file is read.
     pub aside: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ impl<D: Disk> FileStore<D> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Files with messages in them that are such take no more, and are to be closed.
+    /// Marks files with messages that match as ended: they take no more, and are to be closed.
     pub(super) fn end(&mut self, is_such: impl Fn(&Segment<D::File>, u64) -> bool) {
         for (place, chain) in self.chains.iter_mut().enumerate() {
             let last = chain.kept.time;
@@ -134,7 +134,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Gives what has this path already another name: it is no file that is written to any more.
+    /// Renames a file in the way at this path: it is no longer written to.
     fn displace(&mut self, path: &str, now: u64) -> Result<(), StoreError> {
         let index = path.to_owned() + INDEX;
         let at = |error| StoreError::new("looking at", &self.disk.describe(path), error);
@@ -248,7 +248,7 @@ struct Whose {
     chain: Option<usize>,
 }
 
-/// Reads an index up to its first message; `None`: it is none.
+/// Reads an index up to its first message; `None` if it is not one.
 fn first_message(file: &impl File) -> io::Result<Option<Known>> {
     let Ok(mut known) = index::read_head(file)? else { return Ok(None) };
     let mut frames = index::Frames::new(file, u64::from(known.head.frames));

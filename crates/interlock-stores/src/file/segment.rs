@@ -30,7 +30,7 @@ pub struct Segment<F> {
     pub dirty: bool,
     /// The index says that all is on disk.
     pub marked: bool,
-    /// It takes no more messages, and is to be closed.
+    /// It takes no further messages, and is to be closed.
     pub ended: bool,
     /// Behind its end there may be what was written in vain.
     tainted: bool,

@@ -16,7 +16,7 @@ pub const LONGEST_TOPIC: usize = 64 << 10;
 /// Most bytes of a payload.
 pub const LONGEST_PAYLOAD: usize = 1 << 30;
 
-/// A store that keeps messages in files. One thread uses it; whoever reads has a
+/// A store that keeps messages in files. One thread uses it; others read with a
 /// [`Reader`](super::Reader), in any process.
 ///
 /// Messages are [taken](Self::append), and written by a [commit](Self::commit). If that fails they stay
@@ -62,7 +62,7 @@ pub struct FileStore<D: Disk> {
 
 /// Times of messages may be ahead of the time of day by this much before names no longer follow them, µs.
 const AHEAD: u64 = 60_000_000;
-/// Files that a tick syncs or closes, and no more: the rest in pieces, between messages.
+/// Most files that a tick syncs or closes; the rest is done in pieces, between messages.
 pub(super) const AT_ONCE: usize = 64;
 
 /// Work of a chain that is due.
@@ -222,8 +222,8 @@ impl<D: Disk> FileStore<D> {
         let chain = &mut self.chains[place];
         if chain.knows(message) {
             self.counters.known += 1;
-            // The process before may have written it and not synced: nobody was told of it then, and
-            // somebody will be now.
+            // The previous process may have written it without syncing or reporting it; now it is
+            // reported.
             let dirty = chain.segment.as_ref().is_some_and(|segment| segment.dirty);
             if dirty && !std::mem::replace(&mut chain.listed, true) {
                 self.listed.push(place);
@@ -240,7 +240,7 @@ impl<D: Disk> FileStore<D> {
         Ok(Taken::Waits(self.tickets))
     }
 
-    /// The chain of a topic, which is made if there is none.
+    /// Returns the chain of a topic, creating it if necessary.
     pub(super) fn chain_of(&mut self, topic: &[u8]) -> usize {
         let by_topic = self.settings.template.by_topic();
         let known = if by_topic { self.by_topic.get(topic).copied() } else { self.shared };
@@ -261,7 +261,7 @@ impl<D: Disk> FileStore<D> {
         self.listed.iter().map(|place| self.chains[*place].waiting.messages.len()).sum()
     }
 
-    /// Returns whether a message is here, or waits: one that comes again is not stored again.
+    /// Returns whether a message is stored, or waits: a repeated one is not stored again.
     pub fn knows(&self, message: &Message<'_>) -> bool {
         let by_topic = self.settings.template.by_topic();
         let place = if by_topic { self.by_topic.get(message.topic).copied() } else { self.shared };
@@ -372,7 +372,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Returns whether a chain's file takes a message of so many bytes, newline included.
+    /// Returns whether a chain's file takes a message of this size, newline included.
     fn fits(&self, place: usize, period: (i64, i64), bytes: u64) -> bool {
         let Some(segment) = &self.chains[place].segment else { return false };
         let most = self.settings.rotation.size.unwrap_or(u64::MAX);

@@ -1,5 +1,5 @@
-//! All that lies in a folder, whatever store wrote it and by whatever template: for those who look at
-//! files without a configuration.
+//! All files in a folder, whatever store wrote them and by whatever template: for viewing files
+//! without a configuration.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -224,7 +224,7 @@ fn is_moved<D: Disk>(disk: &D, known: &BTreeSet<&str>, path: &str) -> io::Result
     Ok(known.contains(&*before) && !is_there)
 }
 
-/// Adds a file by its index; false: that is none.
+/// Adds a file by its index; returns false if that is not one.
 fn add<D: Disk>(
     disk: &D,
     path: &str,

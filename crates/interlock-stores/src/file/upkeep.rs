@@ -15,8 +15,8 @@ const SECOND: u64 = 1_000_000;
 const PIECE: usize = 8;
 
 impl<D: Disk> FileStore<D> {
-    /// To be called each second: what was written is synced where the policy says so, and the files of a
-    /// period that is over are closed. Of very many, some are left to [`Self::upkeep`].
+    /// To be called each second: written messages are synced if the policy says so, and the files
+    /// of a past period are closed. With very many, some are left to [`Self::upkeep`].
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl<D: Disk> FileStore<D> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Does so much of what is due.
+    /// Does at most `most` of what is due.
     pub(super) fn work(&mut self, most: usize, failed: &mut Option<StoreError>) {
         // What fails is due again with the next tick.
         for _ in 0..most.min(self.due.len()) {
@@ -69,7 +69,8 @@ impl<D: Disk> FileStore<D> {
         }
     }
 
-    /// Brings what is written of a chain to the disk; where nothing came since it was, the index says so.
+    /// Syncs the written messages of a chain to disk; if nothing was added since, the index records
+    /// so.
     fn sync_or_mark(&mut self, place: usize) -> Result<(), StoreError> {
         let chain = &self.chains[place];
         if chain.segment.as_ref().is_some_and(|segment| segment.dirty) {
@@ -147,7 +148,7 @@ impl<D: Disk> FileStore<D> {
         Ok(true)
     }
 
-    /// The file that has to go first. Those that are written to stay.
+    /// The file to remove first. Files being written stay.
     fn oldest(&self, now: u64) -> Option<Closed> {
         let mut retention = self.settings.retention;
         if !self.ages {
@@ -180,8 +181,8 @@ impl<D: Disk> FileStore<D> {
     }
 
     fn retire(&mut self, closed: Closed) -> Result<(), StoreError> {
-        // The last numbers of origins stand in the newest file of a chain: that has to be on disk, and
-        // another one.
+        // The newest file of a chain has the last numbers of origins: it must be another one, and
+        // on disk.
         let chain = &self.chains[closed.chain];
         if chain.segment.is_none() {
             let time = self.dated(self.time.max(closed.time));
@@ -214,7 +215,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Brings everything to the disk and says so in the indexes, before the store is dropped.
+    /// Syncs everything to disk and records so in the indexes, before the store is dropped.
     ///
     /// # Errors
     ///

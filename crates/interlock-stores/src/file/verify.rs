@@ -53,7 +53,7 @@ pub struct AllVerified {
     pub files: Vec<Verified>,
     /// Gaps between files.
     pub missing: Vec<Missing>,
-    /// Files that nobody can read, and why.
+    /// Unreadable files, and the reasons.
     pub unreadable: Vec<(String, &'static str)>,
 }
 
@@ -143,7 +143,7 @@ fn files_now<D: Disk>(
 ///
 /// # Errors
 ///
-/// If the disk fails, if it is not there, or if the index is none.
+/// Fails if the disk fails, if the file does not exist, or if the index is invalid.
 pub fn verify<D: Disk>(disk: &D, path: &str) -> Result<Verified, StoreError> {
     let opened = || {
         let index = disk.open(&(path.to_owned() + INDEX), Access::Read)?;

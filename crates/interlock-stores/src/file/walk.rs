@@ -1,4 +1,5 @@
-//! The files of a store that lie in its folder: told from foreign ones, renames ended, what has no head set aside.
+//! Finds a store's files in its folder: distinguishes them from foreign ones, ends renames, sets
+//! files without a head aside.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -158,7 +159,7 @@ impl<D: Disk> Walk<'_, D> {
         let what = if torn { "torn" } else { "damaged" };
         let (mut aside, index_length) = (Vec::new(), file.length()?);
         for one in [path.to_owned(), packed, name] {
-            // The index is no more in what is left to be looked at.
+            // Its index is already removed from the remaining files.
             if files.remove(&one) || one.ends_with(INDEX) {
                 let to = free_name(self.disk, &one, what)?;
                 self.disk.rename(&one, &to)?;

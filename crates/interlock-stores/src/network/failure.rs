@@ -42,7 +42,7 @@ pub fn broken(settings: &Settings, doing: &str, error: io::Error) -> StoreError 
     StoreError::advised(doing, &place, error, advice)
 }
 
-/// It said something that is no reply.
+/// It sent something that is not a reply.
 pub fn garbled(settings: &Settings, doing: &str) -> StoreError {
     let error = io::Error::new(io::ErrorKind::InvalidData, "it does not speak the Redis protocol");
     broken(settings, doing, error)

@@ -1,9 +1,9 @@
 //! Renews leases for a client that cannot do so itself: its interpreter or its event loop is held by a handler.
 //!
-//! The client renews each lease when a third of its time is over, and says so here. A lease of which nothing
-//! was said until half of its time is over is renewed by a thread, which has connections of its own and
-//! needs nothing of the client. It ends with the process, stands still where that is frozen, and never
-//! renews beyond the time that the handler has.
+//! The client renews each lease after a third of its time, and reports that here. A lease without a
+//! report for half of its time is renewed by a thread, which has connections of its own and needs
+//! nothing from the client. It ends with the process, stops while that is frozen, and never renews
+//! beyond the handler's time.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ struct State {
     used: bool,
     /// Renewals that it made.
     renewed: u64,
-    /// Errors that nobody has asked for yet.
+    /// Errors not fetched yet.
     errors: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ impl Renewals {
             if state.has_thread {
                 shared.changed.notify_one();
             } else {
-                // Where there is no room for a thread the client renews alone, as it usually does.
+                // If no thread can be created the client renews alone, as it usually does.
                 state.has_thread = spawn(shared.clone());
             }
         }
@@ -375,7 +375,7 @@ struct Due {
     queue: Box<str>,
     token: u64,
     seconds: f64,
-    /// Of the lease, and then of what it is asked for.
+    /// Deadline of the lease, and then of its request.
     deadline: f64,
     until: f64,
 }
@@ -399,8 +399,8 @@ fn hear(stream: &mut Stream, patience: Patience<'_>) -> Result<Answer, String> {
     }
 }
 
-/// The answer at the beginning of these bytes and its length; `None`: it is not whole yet. A function
-/// answers with a list whose first text says what became of the lease.
+/// The answer at the beginning of these bytes and its length; `None` if it is incomplete. A
+/// function answers with a list whose first text is the outcome.
 fn answer(bytes: &[u8]) -> Result<Option<(Answer, usize)>, wire::Garbage> {
     let Some(b'*') = bytes.first() else {
         return Ok(wire::reply(bytes)?.map(|(reply, length)| match reply {

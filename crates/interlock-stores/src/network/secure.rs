@@ -20,7 +20,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// If one of them is none; the text says which.
+    /// Fails if one of them is invalid; the text says which.
     pub fn new(
         server: &str,
         authorities: Option<&[u8]>,
@@ -87,7 +87,8 @@ fn read(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// The meaning of an error for whoever runs the server or the client. The text is the same each time.
+/// The meaning of an error for the server's or the client's operator. The text is the same each
+/// time.
 fn meaning(error: Error) -> String {
     use CertificateError as Wrong;
     let Error::InvalidCertificate(wrong) = error else {

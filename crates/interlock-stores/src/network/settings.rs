@@ -28,7 +28,7 @@ pub enum Protocol {
     /// A hub's RELAY: each message once, acknowledged when it is as safe as the hub makes it.
     #[default]
     Relay,
-    /// PUBLISH: whoever is subscribed gets it, at least once.
+    /// PUBLISH: every subscriber gets it, at least once.
     Publish,
     /// XADD: a stream for each topic, with the fields `payload`, `time`, `origin` and `number`.
     Xadd,

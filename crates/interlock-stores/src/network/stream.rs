@@ -1,4 +1,4 @@
-//! A connection to an upstream, which never waits but where it is told until when.
+//! A connection to an upstream, which never waits without a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -280,7 +280,7 @@ fn tcp(address: &str, patience: Patience<'_>) -> io::Result<TcpStream> {
 }
 
 fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the value is as long as it is said to be.
+    // SAFETY: the descriptor is open, and the value has the given length.
     let done = unsafe {
         libc::setsockopt(fd, level, option, (&raw const value).cast(), size_of::<i32>() as u32)
     };

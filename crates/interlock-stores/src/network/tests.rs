@@ -14,12 +14,12 @@ use crate::network::{Protocol, Settings, Undelivered, Upstream};
 /// An answer of a server to a request.
 enum Act {
     Say(&'static str),
-    /// Nothing, now or ever: it reads no more either.
+    /// Nothing, now or ever: it stops reading too.
     Freeze,
     Cut,
 }
 
-/// A server of so many connections, each of which `script` begins.
+/// A server of `connections` connections, each of which `script` begins.
 fn server<F>(connections: usize, mut script: impl FnMut(usize) -> F + Send + 'static) -> Server
 where
     F: FnMut(&[Vec<u8>]) -> Act + Send,

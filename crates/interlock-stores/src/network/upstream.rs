@@ -47,7 +47,7 @@ type Key = (u128, u64);
 /// A message under way.
 struct Flying {
     key: Key,
-    /// Of its request; 0: it was not sent, for the upstream has it.
+    /// Bytes of its request; 0: it was not sent, for the upstream has it.
     bytes: usize,
 }
 
@@ -90,7 +90,7 @@ impl Upstream {
         if messages.peek().is_none() {
             return Ok(());
         }
-        // One that was closed while nothing was sent is no failure.
+        // A connection closed while nothing was sent is not a failure.
         if self.stream.as_mut().is_some_and(|stream| !stream.is_quiet()) {
             self.stream = None;
         }
@@ -137,7 +137,7 @@ impl Upstream {
                 };
                 let key = (message.origin, message.number);
                 let before = stream.out.len();
-                // One of no origin cannot be told from another.
+                // Messages without origin cannot be distinguished.
                 if message.origin == 0 || !self.ahead.remove(&key) {
                     wire::carry(&mut stream.out, settings.protocol, &message);
                     counters.sent += 1;

@@ -69,7 +69,7 @@ pub enum Reply {
     Refused(String),
 }
 
-/// The reason why bytes are no reply.
+/// The reason why bytes are not a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Garbage;
 

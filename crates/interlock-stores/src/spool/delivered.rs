@@ -1,10 +1,11 @@
 //! The file `delivered`: the place up to which messages are delivered, written each second without a sync.
 //!
-//! The journal forgets whole segments and syncs them. This file survives the process: after a kill, messages
-//! of the last second are sent again, and no more.
+//! The journal forgets whole segments and syncs them. This file survives the process: after a kill,
+//! only messages of the last second are sent again.
 //!
-//! After a crash of the machine it may be older than the journal, which costs nothing, or name a place that
-//! the journal has lost. Whoever opens the spool writes and syncs it before a message gets that place.
+//! After a crash of the machine it may be older than the journal, which costs nothing, or name a
+//! place that the journal has lost. Opening the spool writes and syncs it before a message gets
+//! that place.
 
 use std::io;
 
@@ -22,7 +23,8 @@ pub struct Delivered<F> {
     place: u64,
 }
 
-/// Returns the place in the file of the spool of this origin; 0: there is none, or it is not whole.
+/// Returns the place in the file of the spool of this origin; 0 if the file is missing or
+/// incomplete.
 pub fn read_delivered(storage: &impl Storage, origin: u128) -> io::Result<u64> {
     let mut bytes = Vec::new();
     match storage.open(DELIVERED).and_then(|file| read_all(&file, &mut bytes)) {

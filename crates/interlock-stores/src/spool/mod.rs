@@ -1,9 +1,9 @@
 //! The spool: messages that wait to be delivered, on a journal, which forgets those that are.
 //!
-//! A message of no origin gets that of the spool, which is random and for life, and a number above all that
-//! the spool ever gave: whoever receives it twice knows it by these. What is forgotten may come back after
-//! a crash: of the process what was forgotten since the last tick, of the machine more. What is not forgotten
-//! is lost by none.
+//! A message without origin gets that of the spool, which is random and for life, and a number
+//! above all that the spool ever gave: by these a receiver recognises repeats. Forgotten messages
+//! may be delivered again after a crash: of the process those forgotten since the last tick, of the
+//! machine more. Messages that are not forgotten are never lost.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -84,7 +84,7 @@ pub struct Spooled {
 /// The reason why a message was not taken, or is not on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolError {
-    /// So many bytes wait, and no more may.
+    /// The waiting bytes, and their limit.
     Full {
         bytes: u64,
         most: u64,
@@ -139,8 +139,9 @@ impl<S: Storage> Spool<S> {
     ///
     /// # Errors
     ///
-    /// If another process has it, if the disk fails, or if a later version wrote it. What is damaged is
-    /// no error: what is whole is taken over, the rest set aside, and the report has it.
+    /// Fails if another process has it, if the disk fails, or if a later version wrote it. Damage
+    /// is not an error: the intact part is taken over, the rest set aside, and the report describes
+    /// it.
     pub fn open(
         storage: S,
         settings: Settings,
@@ -164,7 +165,8 @@ impl<S: Storage> Spool<S> {
             read_origin(journal.storage()).map_err(|error| disk("reading the origin in", error))?;
         report.renamed = renamed;
         let (origin, number) = known.unwrap_or((fresh.max(1), 0));
-        // More than any life gives, so that no number is given twice whatever became of the last ones.
+        // More than any process assigns, so that no number is given twice even if the last ones
+        // were lost.
         let number = now.max(number.saturating_add(1 << 36));
         write_origin(journal.storage(), origin, number)
             .map_err(|error| disk("writing the origin in", error))?;
@@ -201,7 +203,7 @@ impl<S: Storage> Spool<S> {
     ///
     /// # Errors
     ///
-    /// If there is no room for it, in the bound or on the disk: it was not taken.
+    /// Fails without room for it, in the bound or on the disk: it was not taken.
     pub fn append(&mut self, message: &Message<'_>) -> Result<u64, SpoolError> {
         let (bytes, most) = (size(message), self.settings.bytes);
         if self.sizes.bytes.saturating_add(bytes) > most && self.sizes.messages > 0 {
@@ -212,8 +214,8 @@ impl<S: Storage> Spool<S> {
         Ok(self.put(&numbered)?)
     }
 
-    /// Gives a message the origin and the next number of the spool, unless it has some: for whoever may
-    /// have to append it twice.
+    /// Gives a message the origin and the next number of the spool, unless it has some: for callers
+    /// that may append it twice.
     pub fn numbered<'a>(&mut self, message: &Message<'a>) -> Message<'a> {
         if message.origin != 0 {
             return *message;
@@ -273,7 +275,7 @@ impl<S: Storage> Spool<S> {
         Ok(read)
     }
 
-    /// All messages up to this place are delivered. After a crash some may come again.
+    /// Marks all messages up to this place as delivered. After a crash some may be delivered again.
     pub fn forget(&mut self, place: u64) {
         self.forgotten = self.forgotten.max(place.min(self.journal.last()));
         self.sizes.forget(self.forgotten);
@@ -287,7 +289,7 @@ impl<S: Storage> Spool<S> {
     /// If the disk fails, or is full: it is tried again.
     pub fn tick(&mut self) -> Result<(), SpoolError> {
         let ticked = self.journal.tick();
-        // If it cannot be written, more messages come again after a kill; the spool is as good.
+        // If it cannot be written, more messages are repeated after a kill; the spool is as good.
         let _ = self.delivered.note(self.forgotten);
         // Not for a few messages: it is a sync, and most of a segment stays.
         let all = self.sizes.messages == 0 && self.forgotten > self.persisted;

@@ -1,5 +1,6 @@
-//! Readers beside a store that writes, begins, renames, compresses and removes files. Who is next is decided
-//! before each operation on the disk, at random; each may stand still while the other does a thousand.
+//! Readers beside a store that writes, begins, renames, compresses and removes files. The next to
+//! run is chosen before each operation on the disk, at random; each may pause while the other does
+//! a thousand.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +51,7 @@ impl Turns {
     }
 }
 
-/// The other one goes on alone, also where this one panics.
+/// The other one continues alone, also if this one panics.
 struct Leaves(Arc<Turns>, usize);
 
 impl Drop for Leaves {

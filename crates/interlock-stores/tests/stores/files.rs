@@ -171,7 +171,7 @@ fn closed_files_are_compressed_by_slices_and_read_as_before() {
     let mut slices = 0;
     while store.upkeep(NOON).unwrap() {
         slices += 1;
-        // Writing goes on between them.
+        // Writing continues between them.
         put(&mut store, "meanwhile", NOON + 1_000);
     }
     assert!(slices > 2, "{slices}");
@@ -361,7 +361,7 @@ fn a_crash_at_every_operation_and_one_at_every_operation_of_the_next_opening_los
                 }
                 disk = disk.restart();
             }
-            // It goes on, and what comes again is known.
+            // It continues, and repeats are recognised.
             let (mut store, report) =
                 FileStore::open(disk.clone(), settings.clone(), NOON).unwrap();
             assert!(report.damaged.iter().all(|one| one.messages == 0), "{stop}: {report}");

@@ -20,7 +20,7 @@ use crate::{number, seed};
 
 const FOLDER: &str = "INTERLOCK_STORES_FOLDER";
 const TOPICS: u64 = 5;
-/// Of everything that is given the number is the payload, so that what is read tells what it was.
+/// Each payload is the message's number, so that reads can be identified.
 const ORIGIN: u128 = 9;
 
 fn store_settings() -> Settings {

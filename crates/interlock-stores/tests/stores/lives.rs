@@ -91,7 +91,7 @@ impl Life {
 
     /// Works until the machine stops, or it is enough.
     fn work(&mut self, disk: &Simulated, store: &mut FileStore<Simulated>, seen: &mut Seen) {
-        // What was given and not confirmed comes again, as a forwarding agent sends it.
+        // Unconfirmed messages are sent again, as by a forwarding agent.
         let again = std::mem::take(&mut self.again);
         for (topic, given) in again {
             self.give(store, topic, given, seen);
@@ -226,7 +226,7 @@ impl Life {
         }
     }
 
-    /// Somebody removes everything, after it was acknowledged: the store goes on.
+    /// Removes all files after they were acknowledged: the store continues.
     fn remove_all(&mut self, disk: &Simulated, store: &FileStore<Simulated>, seen: &mut Seen) {
         if store.waiting() > 0 {
             return;
@@ -238,7 +238,7 @@ impl Life {
         }
     }
 
-    /// Takes back what waits, as if it went elsewhere; here it comes again.
+    /// Takes back waiting messages, as if they went elsewhere; here they are sent again.
     fn withdraw(&mut self, store: &mut FileStore<Simulated>, seen: &mut Seen) {
         let count = store.withdraw().len();
         seen.withdrawn += count as u64;
@@ -315,7 +315,7 @@ impl Life {
         }
     }
 
-    /// Compares what is there with what was given; what is lost comes again.
+    /// Compares the stored messages with the given ones; lost ones are sent again.
     fn compare(&mut self, disk: &Simulated, killed: bool, report: &Report) {
         let seed = self.seed;
         for (place, name) in TOPICS.iter().enumerate() {
@@ -387,7 +387,7 @@ impl Life {
             if self.unsure {
                 // Some in the midst may be lost: those a sync was not able to bring to the disk.
                 let mut rest = given.iter();
-                // Nor need it be known of whom they were: that stands in the file before them.
+                // Their origin may be unknown: it is in the file before them.
                 let same = |one: &Given, other: &Given| {
                     let origin = one.origin == 0 || one.origin == other.origin;
                     origin && (one.number, &one.payload) == (other.number, &other.payload)

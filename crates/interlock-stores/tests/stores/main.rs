@@ -14,7 +14,7 @@
 //! | `damage` | files that something changed |
 //! | `missing` | files that are missing, by every way and for every reader |
 //! | `beside` | readers beside a store, one operation on the disk after the other |
-//! | `stalled` | readers that stop for a while, and what becomes of the files meanwhile |
+//! | `stalled` | readers that stop for a while, and changes to the files meanwhile |
 //! | `kills` | a process that is killed, on the real disk |
 //! | `spooled` | the spool |
 //! | `everyday` | what a user of the file store sees |
@@ -39,7 +39,7 @@ fn seed() -> u64 {
     number("INTERLOCK_SEED", 1)
 }
 
-/// So many of what is tried at random.
+/// Number of random trials.
 fn share(count: u64) -> u64 {
     count * number("INTERLOCK_STORES", 1)
 }

@@ -173,7 +173,7 @@ fn split(survey: &mut Survey<Folder>) -> (Vec<Stored>, Vec<Missing>) {
     parts(|| survey.next().unwrap())
 }
 
-/// Messages, and what is missing, which has to stand in its place.
+/// Messages and gaps; gaps must be in the place of what is missing.
 fn parts(mut next: impl FnMut() -> Option<Found>) -> (Vec<Stored>, Vec<Missing>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     while let Some(next) = next() {
@@ -199,7 +199,8 @@ fn check(path: &str, way: Way, place: usize) {
     let lost = files.damage(way, place);
     let left: Vec<Stored> = all.iter().filter(|one| !lost.contains(one)).cloned().collect();
     let what = format!("{path}: {way:?} of file {place}");
-    // Nothing tells how much there was behind the newest file's last record, or before the oldest file.
+    // No information survives about the end of the newest file after its last record, or before the
+    // oldest file.
     let no_index = [IndexRemoved, IndexEmpty, IndexHeadChanged, BothRemoved].contains(&way);
     let cut = [IndexCut, IndexCutInRecord].contains(&way);
     let untold = no_index && (is_first || is_last) || cut && is_last;
@@ -263,7 +264,7 @@ fn check(path: &str, way: Way, place: usize) {
         && verified.unreadable.is_empty();
     assert_eq!(is_whole, lost.is_empty() || removed, "{what}: {verified:?}");
 
-    // The next store goes on behind it, and what is missing stays told.
+    // The next store continues after it, and the gap is still reported.
     if way == IndexEmpty && is_last {
         return; // It is taken for one that was being made.
     }

@@ -37,10 +37,11 @@ pub struct Model {
 #[derive(Clone, Debug, Default)]
 pub struct Topic {
     pub given: Vec<Given>,
-    /// So many from the first on survive a crash of the machine, and so many one of the process.
+    /// Number of messages at the beginning that survive a crash of the machine; `written`: of the
+    /// process.
     pub safe: usize,
     pub written: usize,
-    /// So many were removed from the beginning.
+    /// Number removed from the beginning.
     pub removed: usize,
 }
 

@@ -52,7 +52,7 @@ fn what_was_committed_is_read_in_order_until_it_is_forgotten() {
     assert_eq!(found.iter().map(|one| one.place).collect::<Vec<_>>(), places);
     assert!(found.windows(2).all(|two| two[0].number + 1 == two[1].number));
     assert!(found.iter().all(|one| one.origin == 77 && one.topic == b"topic" && one.time == 5));
-    // A cursor goes on where it was; of one read at most so many bytes.
+    // A cursor continues where it was; a read returns at most this many bytes.
     assert_eq!(spool.read(&mut cursor, 120).unwrap(), found[..2]);
     assert_eq!(spool.read(&mut cursor, 1).unwrap(), found[2..3]);
     let segments =
@@ -151,7 +151,7 @@ fn a_full_spool_says_so_and_loses_nothing() {
     spool.forget(found.last().unwrap().place);
     assert_eq!(spool.waiting(), (0, 0));
     spool.append(&message(b"t", b"more")).unwrap();
-    // A full disk is told of, and what was taken is written when there is room.
+    // A full disk is reported, and taken messages are written when there is room.
     drop(spool);
     let disk = Simulated::new(2);
     let (mut spool, _) = open(&disk, 1);
@@ -245,7 +245,7 @@ struct Life {
     rng: Rng,
     /// All that was taken and not known to be delivered, in order.
     waits: Vec<(u64, Vec<u8>)>,
-    /// So many of them are on disk, and so many at the beginning are delivered.
+    /// Numbers of them on disk, and of the delivered ones at the beginning.
     safe: usize,
     delivered: usize,
     highest: u64,
@@ -274,7 +274,7 @@ fn live(seed: u64, seen: &mut [u64; 5]) {
                 assert!(report.aside.is_empty(), "seed {seed}: {report}");
                 let found: Vec<_> =
                     all(&spool).into_iter().map(|one| (one.number, one.payload)).collect();
-                // Some that were delivered may come again; none that is on disk is missing.
+                // Some delivered ones may be repeated; none that is on disk is missing.
                 let begins = match found.first() {
                     Some((_, first)) => life.waits.iter().position(|(_, one)| one == first),
                     None => Some(life.delivered),

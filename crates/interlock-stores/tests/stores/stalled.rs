@@ -1,5 +1,5 @@
-//! Readers that stop for a while, beside a store that goes on: each message is delivered once and in order,
-//! or it is missing and this is reported.
+//! Readers that stop for a while, beside a store that continues: each message is delivered once and
+//! in order, or it is missing and this is reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ struct Told {
 }
 
 impl Told {
-    /// Reads up to so many; returns whether there may be more.
+    /// Reads up to `most`; returns whether there may be more.
     fn read(&mut self, most: usize, next: &mut dyn FnMut() -> Option<Found>) -> bool {
         for _ in 0..most {
             match next() {
@@ -173,7 +173,7 @@ fn run(seed: u64, destroys: bool) {
             _ => {}
         }
     }
-    // Behind what is written last nothing can be told to be missing.
+    // After the last written message a loss cannot be detected.
     run.put(&mut store, 1);
     let _ = store.rotate();
     run.put(&mut store, 1);

@@ -1,4 +1,5 @@
-//! Writers that are killed or stopped in the midst of their work, while readers and other writers go on.
+//! Writers that are killed or stopped in the midst of their work, while readers and other writers
+//! continue.
 //!
 //! The children are this program once more. Every row says by itself whether it is whole: a stamp, and
 //! words that follow from key and stamp. Each child writes down, in memory that it shares with its parent,

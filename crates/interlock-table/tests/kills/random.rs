@@ -97,7 +97,8 @@ fn writers_killed_or_stopped_at_any_moment_leave_every_row_whole() {
                 signal(&children[writer], libc::SIGSTOP);
                 await_change(&children[writer]);
                 check_own(&table, &ledger, writer as u64);
-                // Whatever it holds, others go on; they are refused in time where it is in the way.
+                // Whatever it holds, others continue; they are refused in time where it is in the
+                // way.
                 for n in 0..FILLERS {
                     match count_up(&impatient, filler_key(n)) {
                         Ok(_) => {}

@@ -77,7 +77,7 @@ pub fn filler_key(n: u64) -> u64 {
     1 << 33 | n
 }
 
-/// Operations that were begun and that have ended: words in a file, which outlive whoever wrote them.
+/// Operations that were begun and that have ended: words in a file, which outlive their writer.
 pub struct Ledger {
     words: &'static [AtomicU64],
     path: String,
@@ -164,7 +164,7 @@ pub fn attach_unused(name: &str) -> Table {
     attach(name, Duration::from_secs(20))
 }
 
-/// Conditions that hold of a writer that is no more, or does nothing: each own row is the last one begun, or,
+/// Conditions that hold for a writer that is dead, or idle: each own row is the last one begun, or,
 /// if that has not ended, the one before.
 pub fn check_own(table: &Table, ledger: &Ledger, writer: u64) {
     for n in 0..OWN {

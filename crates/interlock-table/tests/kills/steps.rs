@@ -57,8 +57,8 @@ fn ended_at_any_step(how: i32) {
             let (killed, stopped) = (libc::WIFSIGNALED(status), libc::WIFSTOPPED(status));
             assert!(if how == EXEC { stopped } else { killed }, "{step:?}: {status}");
             check_own(&table, &ledger, 0);
-            // Whoever comes upon what it held goes on at once; what nobody comes upon is freed by the next
-            // who opens the table.
+            // A writer that finds its lock continues at once; the rest is freed by the next process
+            // that opens the table.
             for n in 0..SHARED {
                 assert!(count_up(&table, shared_key(n)).unwrap().is_some(), "{step:?}");
                 ledger.begin_count(1, n);
@@ -169,8 +169,8 @@ fn a_recoverer_killed_at_any_step_is_recovered_in_turn() {
     }
 }
 
-/// As behind a restart of the machine, or in the next container: nobody has it open, and no pid means
-/// anything any more.
+/// As after a reboot of the machine, or in the next container: no process has it open, and pids no
+/// longer mean anything.
 #[test]
 fn what_a_writer_left_before_a_restart_is_finished_by_who_opens_it_first() {
     let mut rng = Rng::with_seed(seed());

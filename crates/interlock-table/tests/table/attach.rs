@@ -42,7 +42,7 @@ fn what_one_sets_another_reads_and_it_stays_when_both_have_closed_it() {
         assert_eq!(third.get(b"key").unwrap(), Some(set));
         assert_eq!(third.statistics().writers, 0);
         assert!(remove(&place.0).unwrap() && !remove(&place.0).unwrap());
-        // Whoever has it open goes on, and the name is free.
+        // Processes that have it open continue, and the name is free.
         assert!(third.contains(b"key").unwrap());
         assert!(!place.open(SCHEMA, &small()).contains(b"key").unwrap());
         let gone = file("none");

@@ -1,7 +1,8 @@
 //! Sums at the ends of their range.
 
 use crate::common::Place;
-use interlock_table::change::Overflow::{self, Refuse, Saturate, Wrap};
+use interlock_table::table::change::Overflow;
+use interlock_table::table::change::Overflow::{Refuse, Saturate, Wrap};
 use interlock_table::table::Options;
 use interlock_table::{By, Error, Row, Value};
 

@@ -154,7 +154,7 @@ fn a_change_that_is_out_of_place_or_beyond_a_column_changes_nothing() {
     assert_eq!(table.get(b"k").unwrap(), before);
 }
 
-/// Threads raise, delete and rewrite rows; each counts what it was told.
+/// Threads raise, delete and rewrite rows; each counts the results it got.
 #[test]
 fn what_was_decided_holds_when_it_is_written() {
     let place = Place::new("decide");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::{manual, number, row, seed, Place};
 use fastrand::Rng;
-use interlock_table::change::{By, Overflow};
+use interlock_table::table::change::{By, Overflow};
 use interlock_table::table::{Options, Ttl, Where, Written};
 use interlock_table::{Error, Row, Table, Value};
 

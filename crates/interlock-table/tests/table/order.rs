@@ -1,4 +1,4 @@
-//! The imports of the crate point one way, as the table of its `lib.rs` claims.
+//! The imports of the crate point one way, as the tables of its folders claim.
 
 #[path = "../../../interlock-core/tests/imports/table.rs"]
 mod table;
@@ -6,4 +6,6 @@ mod table;
 #[test]
 fn a_module_imports_only_what_stands_above_it() {
     table::check(env!("CARGO_MANIFEST_DIR"), "src/lib.rs");
+    table::check(env!("CARGO_MANIFEST_DIR"), "src/layout/mod.rs");
+    table::check(env!("CARGO_MANIFEST_DIR"), "src/protocol/mod.rs");
 }

@@ -106,7 +106,7 @@ fn fewer_than_there_are_is_refused_unless_the_oldest_are_to_be_dropped() {
     let (clock, now) = manual();
     let table = place.open(SCHEMA, &Options { capacity: 4000, clock, ..Options::default() });
     (0..4000).for_each(|n| set(&table, n, n));
-    // What lies in front was touched last, so that the others come to a table that is full.
+    // The rows in front were touched last, so that the others come to a table that is full.
     for n in (0..4000u64).rev() {
         now.fetch_add(1, Relaxed);
         assert!(table.touch(&n.to_le_bytes()).unwrap());

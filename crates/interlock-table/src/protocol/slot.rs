@@ -4,10 +4,10 @@
 //! is read from the image in the owner's scratch row, which is complete: a writer that stopped in the midst
 //! of it, or died, holds up nobody.
 
-use crate::geometry::{KEY, KEY_LENGTH};
-use crate::hash::Key;
+use crate::layout::geometry::{KEY, KEY_LENGTH};
+use crate::layout::hash::Key;
+use crate::layout::state::State;
 use crate::memory::{Memory, Place};
-use crate::state::State;
 use crate::sync::{fence, AtomicU64, Ordering::*};
 
 impl Memory {
@@ -92,7 +92,7 @@ impl Memory {
         if whole {
             return Ok(taken);
         }
-        self.count(crate::geometry::control::RETRIES);
+        self.count(crate::layout::geometry::control::RETRIES);
         Err(self.state(slot))
     }
 
@@ -109,7 +109,7 @@ impl Memory {
     }
 }
 
-/// Copies words, each whole. Relaxed: the state tells whether they belong together.
+/// Copies words, each whole. Relaxed: the state shows whether they belong together.
 #[inline]
 pub fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
     for (from, to) in from.iter().zip(to) {

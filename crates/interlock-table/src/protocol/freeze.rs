@@ -8,18 +8,19 @@
 //! | not live | another memory is the table; of this one nothing changes any more |
 //! | 0 | not even that can be read here any more |
 //!
-//! Whoever resizes freezes each row, and the right to insert, by a compare-and-swap from the unlocked word,
-//! as any lock: so writers look at nothing that they do not look at anyway, and readers go on. A frozen
-//! word has no owner. Who comes upon one asks the resize word. A word is thawed, or frozen anew for
-//! another resize, with the next version, so that whoever thaws late thaws nothing of a later resize.
+//! A resize freezes each row, and the right to insert, by a compare-and-swap from the unlocked
+//! word, as any lock: so writers look at nothing that they do not look at anyway, and readers
+//! continue. A frozen word has no owner. A writer that finds one asks the resize word. A word is
+//! thawed, or frozen anew for another resize, with the next version, so that a late thaw changes
+//! nothing of a later resize.
 
 use crate::error::Error;
 use crate::fault::Step;
-use crate::geometry::{control, SLOTS};
+use crate::layout::geometry::{control, SLOTS};
+use crate::layout::state::{Kind, State};
 use crate::memory::Memory;
-use crate::state::{Kind, State};
+use crate::protocol::writer::{Wait, Writer};
 use crate::sync::{fence, AtomicU64, Ordering::*};
-use crate::writer::{Wait, Writer};
 
 impl Memory {
     /// The resize word. Acquire: if it says that a resize was given up, no freezing of it is yet to come.
@@ -146,7 +147,7 @@ impl Writer<'_> {
             if resize.owner() != 0 {
                 self.wait_for_resizer(resize, wait)?;
             } else if !memory.thaw_each(&|step| self.at(step))? {
-                // What a resize has left is thawed before this is said: the memory was damaged.
+                // Remains of a resize are thawed before this is reported: the memory was damaged.
                 memory.free_stray(word, seen);
             }
         }

@@ -1,12 +1,12 @@
 //! Buckets: sixteen tags compared at once, and the slots behind them.
 //!
-//! A tag only says where to look. It is written by whoever holds its slot, before the slot is live, and
-//! taken away by whoever deletes; where a writer died in between it stands above a free slot, which costs
-//! a look and no more. That is why recovery never writes one: a recoverer that was overtaken could write
-//! it into another's row.
+//! A tag only says where to look. It is written by the holder of its slot, before the slot is live,
+//! and cleared by the deleter; where a writer died in between it is above a free slot, which costs
+//! a look and nothing else. That is why recovery never writes one: a recoverer that was overtaken
+//! could write it into another's row.
 
-use crate::geometry::{Geometry, LEVELS, SLOTS};
-use crate::hash::Key;
+use crate::layout::geometry::{Geometry, LEVELS, SLOTS};
+use crate::layout::hash::Key;
 use crate::memory::{Memory, Place};
 use crate::sync::{AtomicU64, Ordering::*};
 
@@ -97,7 +97,7 @@ pub const ALL: u32 = (1 << SLOTS) - 1;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
+    use crate::protocol::bucket::*;
 
     #[test]
     fn every_tag_is_found_in_its_place_and_no_other() {

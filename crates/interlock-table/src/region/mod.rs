@@ -1,9 +1,12 @@
 //! Making a table, finding one, and being one of those who have it open.
 //!
-//! A table is built as a file without a name and then linked to its name, so that nobody ever sees half
-//! of one, a creator that dies leaves nothing, and of two creators one finds the other's. Whoever has it
-//! open holds a shared lock on the file, which the kernel takes away from the dead: who gets it alone
-//! knows that no writer is left, in whatever container or before whatever restart it was.
+//! A table is built as a file without a name and then linked to its name, so that half of one is
+//! never visible, a creator that dies leaves nothing, and of two creators one finds the other's.
+//! Processes that have it open hold a shared lock on the file, which the kernel releases when they
+//! die: an exclusive lock proves that no writer is left, in any container or from before a reboot.
+
+mod file;
+pub(super) mod participant;
 
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
@@ -11,15 +14,15 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::clock;
 use crate::error::{Error, PREFIX};
-use crate::file::{self, failed, Held};
-use crate::geometry::control;
-use crate::header::Header;
-use crate::mapping::{with_huge_pages, Mapping};
+use crate::layout::geometry::control;
+use crate::layout::header::Header;
+use crate::layout::state::State;
+use crate::memory::clock;
+use crate::memory::mapping::{with_huge_pages, Mapping};
+use crate::memory::process;
 use crate::memory::Memory;
-use crate::process;
-use crate::state::State;
+use crate::region::file::{failed, Held};
 use crate::sync::Ordering::*;
 
 /// The place of a table.
@@ -34,7 +37,7 @@ pub enum Location {
 const SHARED_MEMORY: &str = "/dev/shm";
 
 impl Location {
-    /// Errors: a name that is none. It has 1 to 200 bytes, no slash, and does not begin with a point.
+    /// Errors: an invalid name. It has 1 to 200 bytes, no slash, and does not begin with a point.
     pub fn path(&self) -> Result<PathBuf, Error> {
         match self {
             Location::Path(path) => Ok(path.clone()),
@@ -69,7 +72,7 @@ pub struct Wanted<'a> {
 }
 
 impl Region {
-    /// Opens the table that is there; `None` if there is none.
+    /// Opens the existing table; `None` if it does not exist.
     pub fn attach(path: &Path, wanted: &Wanted) -> Result<Option<Region>, Error> {
         let mut at = path.to_owned();
         loop {
@@ -334,11 +337,11 @@ impl Region {
         Ok(())
     }
 
-    /// Writes down from where it is open, and how its time goes on.
+    /// Records where it is open, and how its time continues.
     fn stamp(&self, file: bool) {
         let set = |word, value| self.memory.control(word).store(value, Release);
         if file {
-            // Time goes on from the latest that was seen, if the clock was set back meanwhile.
+            // Time continues from the latest that was seen, if the clock was set back meanwhile.
             let latest = self.read(control::LATEST).saturating_add(clock::COARSEST);
             let now = clock::real().max(latest);
             set(control::OFFSET, now.wrapping_sub(clock::boot()));
@@ -381,7 +384,8 @@ pub fn random() -> u64 {
     RandomState::new().hash_one((clock::real(), std::process::id()))
 }
 
-/// Removes a table's name; who has it open goes on with it. Returns whether there was one.
+/// Removes a table's name; processes that have it open continue with it. Returns whether it
+/// existed.
 pub fn remove(location: &Location) -> Result<bool, Error> {
     let path = location.path()?;
     match fs::remove_file(&path) {

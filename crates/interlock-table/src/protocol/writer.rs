@@ -1,7 +1,8 @@
 //! A thread that writes: its number, its intents, and the locks it takes.
 //!
-//! Whoever locks says so first, in an intent, and locks by a compare-and-swap from exactly the unlocked
-//! word it has seen. So whoever finds it dead finds by the intents all that it held.
+//! A writer notes a lock first, in an intent, and locks by a compare-and-swap from exactly the
+//! unlocked word it has seen. So a process that finds it dead finds by the intents all that it
+//! held.
 
 use std::time::Duration;
 #[cfg(not(loom))]
@@ -9,11 +10,11 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::fault::Step;
-use crate::geometry::INTENTS;
-use crate::hash::Key;
+use crate::layout::geometry::INTENTS;
+use crate::layout::hash::Key;
+use crate::layout::state::{Kind, State};
 use crate::memory::{Memory, Place};
-use crate::slot;
-use crate::state::{Kind, State};
+use crate::protocol::slot;
 use crate::sync::{fence, spin, AtomicU64, Ordering::*};
 
 /// Things that an intent names.
@@ -158,8 +159,8 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 
-    /// Finds the slot that holds the key, and the state under which it does. It may be locked. Errors:
-    /// `Moved`, if this memory is no more: then what is not there says nothing.
+    /// Finds the slot that holds the key, and the state under which it does. It may be locked.
+    /// Errors: `Moved`, if this memory was replaced: then a missing row proves nothing.
     #[inline]
     pub fn find(&self, key: &Key) -> Result<Option<(Place, State)>, Error> {
         let found = self.memory.find(key);
@@ -204,7 +205,7 @@ impl<'a> Writer<'a> {
             }
             spin();
         }
-        // In a memory that is no more locks mean nothing, and nobody frees them.
+        // In replaced memory locks mean nothing, and nothing frees them.
         if self.memory.resize().0 == 0 {
             return Err(Error::Moved);
         }
@@ -235,7 +236,7 @@ const UNHEARD: Duration = Duration::from_millis(50);
 
 #[cfg(not(loom))]
 fn is_vacant(who: u64) -> bool {
-    crate::process::pid(who) == 0
+    crate::memory::process::pid(who) == 0
 }
 #[cfg(loom)]
 fn is_vacant(who: u64) -> bool {
@@ -291,7 +292,7 @@ impl Wait {
     pub fn pause(&mut self, patience: Duration, who: u64) -> Result<(), Error> {
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() >= patience {
-            return Err(Error::RowBusy { pid: crate::process::pid(who) });
+            return Err(Error::RowBusy { pid: crate::memory::process::pid(who) });
         }
         self.listen()?;
         // First it may only have been pushed off its core; later it sleeps.

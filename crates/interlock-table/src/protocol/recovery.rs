@@ -9,12 +9,12 @@
 
 use crate::error::Error;
 use crate::fault::Step;
-use crate::geometry::{control, INTENTS, WHO};
+use crate::layout::geometry::{control, INTENTS, WHO};
+use crate::layout::state::{Kind, State};
 use crate::memory::{Memory, Place};
-use crate::slot;
-use crate::state::{Kind, State};
+use crate::protocol::slot;
+use crate::protocol::writer::{Intent, Writer};
 use crate::sync::{AtomicU64, Ordering::*};
-use crate::writer::{Intent, Writer};
 
 /// Intents: slots that a participant said it was about to hold.
 struct Intents {
@@ -87,9 +87,9 @@ impl Memory {
         vacated
     }
 
-    /// Frees a lock of a number that nobody has, if it is exactly this one still. A number is given back
-    /// behind its last lock, so that only damaged memory has one, as of a file after a power failure. A row
-    /// whose whole was elsewhere goes.
+    /// Frees a lock of a vacant number, if it is still exactly this one. A number is given back
+    /// after its last lock, so that only damaged memory has one, such as a file after a power
+    /// failure. A row whose full image was elsewhere is deleted.
     pub fn free_stray(&self, word: &AtomicU64, seen: State) {
         let in_place = !seen.has_image() && !seen.is(Kind::Claim) && !seen.is(Kind::Moved);
         let free = seen.next(seen.is_live() && in_place);
@@ -97,16 +97,16 @@ impl Memory {
         let _ = word.compare_exchange(seen.0, free.0, AcqRel, Relaxed);
     }
 
-    /// Gives a number back: nobody has it, and the next who gets it is another.
+    /// Gives a number back: it is vacant, and its next owner is another.
     pub fn vacate(&self, id: u64, who: u64) -> bool {
         let Some(at) = self.geometry.participant(id) else { return false };
-        // Release: whoever gets the number next has seen that its locks are free.
+        // Release: the next owner of the number has seen that its locks are free.
         self.word(at + WHO).compare_exchange(who, vacant(who), AcqRel, Relaxed).is_ok()
     }
 }
 
 #[cfg(not(loom))]
-use crate::process::vacant;
+use crate::memory::process::vacant;
 #[cfg(loom)]
 fn vacant(_who: u64) -> u64 {
     0
@@ -148,7 +148,8 @@ impl Writer<'_> {
 }
 
 impl Memory {
-    /// Copies a half-copied row of a dead participant in place, when nobody else has the table open.
+    /// Copies a half-copied row of a dead participant in place, when no other process has the table
+    /// open.
     #[cfg(not(loom))]
     pub fn redo_alone(&self, id: u64) {
         let Some(place) = self.intents(id).slot else { return };

@@ -8,14 +8,14 @@
 
 use crate::error::Error;
 use crate::fault::Step;
-use crate::geometry::{ACCESS, HASH, KEY, KEY_LENGTH, LEVELS, SLOTS};
-use crate::hash::{tag, Key};
-use crate::insert::{expired, New};
+use crate::layout::geometry::{ACCESS, HASH, KEY, KEY_LENGTH, LEVELS, SLOTS};
+use crate::layout::hash::{tag, Key};
+use crate::layout::state::State;
 use crate::memory::{Memory, Place};
-use crate::slot;
-use crate::state::State;
+use crate::protocol::insert::{expired, New};
+use crate::protocol::slot;
+use crate::protocol::writer::{Wait, Writer};
 use crate::sync::Ordering::*;
-use crate::writer::{Wait, Writer};
 
 /// Fate of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Resized {
     pub moved: u64,
     /// Rows that had expired.
     pub expired: u64,
-    /// Live rows for which there was no room.
+    /// Live rows that did not fit.
     pub dropped: u64,
 }
 
@@ -51,7 +51,7 @@ impl Known {
 
 pub struct Migration<'a> {
     from: &'a Writer<'a>,
-    /// Writer of the memory that nobody else knows.
+    /// Writer of the memory that is not published yet.
     to: &'a Writer<'a>,
     /// True if the live may be dropped, the least recently accessed first.
     drop: bool,
@@ -85,7 +85,7 @@ impl<'a> Migration<'a> {
         Ok(())
     }
 
-    /// Freezes everything, and copies the rest. Returns what has become of the rows.
+    /// Freezes everything, and copies the rest. Returns the counts of rows.
     pub fn finish(&mut self, now: u64, wait: &mut Wait) -> Result<Resized, Error> {
         let memory = self.from.memory;
         let (mut live, mut expired) = (0, 0);
@@ -140,10 +140,11 @@ impl<'a> Migration<'a> {
         Ok(true)
     }
 
-    /// Deletes what the new memory holds of this hash, if the table has it no more.
+    /// Deletes the new memory's row of this hash, if the table has none any longer.
     fn forget(&mut self, hash: u64) -> Result<(), Error> {
         let mut hashes = vec![hash];
-        // Each next one is of a row that moved just now; they go on for ever if hashes are damaged.
+        // Each next one is of a row that moved just now; they would never end if hashes are
+        // damaged.
         for _ in 0..CHAIN {
             let Some(hash) = hashes.pop() else { return Ok(()) };
             self.forget_one(hash, &mut hashes)?;
@@ -166,7 +167,7 @@ impl<'a> Migration<'a> {
                 let bytes = to.key_in(place.at);
                 match from.find(&Key::hashed(&bytes, hash)) {
                     None => drop(self.to.free(place, before)?),
-                    // It is elsewhere by now. Whatever becomes of it there is seen there.
+                    // It has moved. Changes to it are seen there.
                     Some((found, _)) => {
                         let known = &mut self.known[found.intent() as usize - 1];
                         if known.state.is_live() && known.hash == hash {

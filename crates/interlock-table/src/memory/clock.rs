@@ -1,5 +1,6 @@
-//! The table's time, in nanoseconds: the boot clock, so that nothing expires or lives on because somebody
-//! set a clock. A table in a file adds an offset, by which its time goes on after a restart of the machine.
+//! The table's time, in nanoseconds: the boot clock, so that setting a clock neither expires a row
+//! nor keeps it. A table in a file adds an offset, which continues its time after a reboot of the
+//! machine.
 //!
 //! It is read at the resolution of the kernel's tick (1 to 10 ms), which takes a fifth of the time.
 
@@ -27,7 +28,7 @@ pub struct Clock {
 
 /// The longest tick of a kernel, ns: as far the time that is read may be behind.
 pub const COARSEST: u64 = 10_000_000;
-/// Time that a measured difference is trusted: after a sleep rows live on for so long.
+/// Time that a measured difference is trusted: after a sleep rows live on for this long.
 const TRUSTED: u64 = 10_000_000;
 
 impl Clone for Clock {
@@ -90,7 +91,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::memory::clock::*;
 
     #[test]
     fn time_is_that_since_the_boot_and_the_offset_and_does_not_fall() {

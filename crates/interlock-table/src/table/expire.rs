@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::geometry::ACCESS;
-use crate::insert::expired;
+use crate::layout::geometry::ACCESS;
+use crate::protocol::insert::expired;
 use crate::sync::Ordering::*;
 use crate::table::{Table, Ttl};
 
 impl Table {
-    /// Has a row expire in so long from now. Returns whether it is there.
+    /// Has a row expire after this duration. Returns whether it exists.
     pub fn expire(&self, key: &[u8], ttl: Duration) -> Result<bool, Error> {
         let expiry = self.expiry(Ttl::For(ttl), self.now());
         Ok(self.change_word(key, 0, |_| Ok((expiry, ())))?.is_some())
     }
 
-    /// As `expire`, where `when` allows it for what the row has to live, `None` for ever. Returns whether it
-    /// was done; `None` if there is no row.
+    /// As `expire`, if `when` allows it for the row's remaining time, `None` for ever. Returns
+    /// whether it was done; `None` if the row is missing.
     pub fn expire_when(
         &self,
         key: &[u8],
@@ -37,7 +37,7 @@ impl Table {
         Ok(self.change_word(key, 0, |expiry| Ok((0, expiry != 0)))?.unwrap_or(false))
     }
 
-    /// Time that a row has to live, `None` within for ever; `None` if there is no row.
+    /// Remaining time of a row, `None` within for ever; `None` if the row is missing.
     pub fn ttl(&self, key: &[u8]) -> Result<Option<Option<Duration>>, Error> {
         let (key, now) = (self.key(key)?, self.now());
         let read = self.read(&key, |value| value[0].load(Relaxed))?;
@@ -59,8 +59,8 @@ impl Table {
         Ok(true)
     }
 
-    /// Time since a row was accessed, to about an eighth of a second; `None` if there is no row. Asking
-    /// is no access.
+    /// Time since a row was accessed, to about an eighth of a second; `None` if the row is missing.
+    /// Asking is not an access.
     pub fn idle(&self, key: &[u8]) -> Result<Option<Duration>, Error> {
         let (key, now) = (self.key(key)?, self.now());
         let read = self.read(&key, |value| value[0].load(Relaxed))?;

@@ -1,13 +1,20 @@
 //! The words that all processes share, by name: nothing here changes more than one of them.
 
 #[cfg(not(loom))]
-use crate::geometry::IMAGE;
-use crate::geometry::{control, Geometry, STATE, TAG_WORDS, WHO};
-use crate::state::State;
+pub mod clock;
+#[cfg(not(loom))]
+pub(super) mod mapping;
+#[cfg(not(loom))]
+pub(super) mod process;
+
+#[cfg(not(loom))]
+use crate::layout::geometry::IMAGE;
+use crate::layout::geometry::{control, Geometry, STATE, TAG_WORDS, WHO};
+use crate::layout::state::State;
 use crate::sync::{fence, AtomicU64, Ordering::*};
 
 #[cfg(not(loom))]
-pub type Words = crate::mapping::Mapping;
+pub type Words = crate::memory::mapping::Mapping;
 #[cfg(loom)]
 pub type Words = Box<[AtomicU64]>;
 
@@ -17,9 +24,9 @@ pub struct Memory {
     /// Participants whose thread has stopped for good, one bit each.
     #[cfg(loom)]
     pub dead: AtomicU64,
-    /// True if every step is a moment at which another thread may go on. The model checker looks for such
-    /// moments where two threads meet at a word, and forgets one who has only read it before the other
-    /// reads and writes it.
+    /// True if every step is a moment at which another thread may run. The model checker looks for
+    /// such moments where two threads meet at a word, and forgets one who has only read it before
+    /// the other reads and writes it.
     #[cfg(loom)]
     pub stepped: bool,
 }
@@ -62,7 +69,7 @@ impl Memory {
         let _ = at;
     }
 
-    /// Acquire: what was written before the state is seen by whoever has seen the state.
+    /// Acquire: a reader of the state sees everything written before it.
     #[inline]
     pub fn state(&self, slot: usize) -> State {
         State(self.word(slot + STATE).load(Acquire))
@@ -94,10 +101,10 @@ impl Memory {
         self.range(slot + self.geometry.value, self.geometry.value_words)
     }
 
-    /// The scratch row in which the value is, if this state says so and names a participant.
+    /// The scratch row that has the value, if this state says so and names a participant.
     #[inline]
     pub fn image(&self, state: State) -> Option<&[AtomicU64]> {
-        let redo = state.is(crate::state::Kind::Redo);
+        let redo = state.is(crate::layout::state::Kind::Redo);
         let at = self.geometry.scratch(state.owner(), redo)?;
         Some(self.range(at, self.geometry.value_words))
     }
@@ -134,18 +141,18 @@ impl Memory {
         let number = intent.checked_sub(1).filter(|n| *n < self.geometry.slots())? as usize;
         Some(Place::new(
             &self.geometry,
-            number / crate::geometry::SLOTS,
-            number % crate::geometry::SLOTS,
+            number / crate::layout::geometry::SLOTS,
+            number % crate::layout::geometry::SLOTS,
         ))
     }
 
-    /// Returns whether whoever wrote this word about itself is gone.
+    /// Returns whether the process that wrote this word about itself is gone.
     #[cfg(not(loom))]
     pub fn is_dead(&self, id: u64, who: u64) -> bool {
         // Behind `who`: it goes with this generation of it, or says nothing.
         let image =
             self.geometry.participant(id).map_or(0, |at| self.word(at + IMAGE).load(Acquire));
-        crate::process::is_dead(who, image)
+        crate::memory::process::is_dead(who, image)
     }
 
     #[cfg(loom)]
@@ -168,10 +175,10 @@ impl Place {
         Place { bucket, index, at: geometry.slot(bucket, index) }
     }
 
-    /// The word by which an intent names it; 0 is none.
+    /// The word by which an intent names it, or 0.
     #[inline]
     pub fn intent(self) -> u64 {
-        (self.bucket * crate::geometry::SLOTS + self.index) as u64 + 1
+        (self.bucket * crate::layout::geometry::SLOTS + self.index) as u64 + 1
     }
 }
 
@@ -189,8 +196,8 @@ impl Memory {
         memory
     }
 
-    /// A moment at which another thread may go on. Relaxed; but fences on both sides of it would do what
-    /// fences are to do elsewhere, so that those are looked at without it.
+    /// A moment at which another thread may run. Relaxed; but fences on both sides of it would do
+    /// what fences are to do elsewhere, so that those are looked at without it.
     pub fn step(&self) {
         if self.stepped {
             self.dead.fetch_or(0, Relaxed);

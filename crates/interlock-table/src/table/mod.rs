@@ -1,25 +1,34 @@
 //! A table: opening it, and rows as a whole.
 
+mod batch;
+pub mod change;
+pub mod decide;
+mod expire;
+pub(super) mod resize;
+pub(super) mod scan;
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicPtr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{self, Clock, Source};
 use crate::error::Error;
-use crate::geometry::{self, control, ACCESS};
-use crate::hash::Key;
-use crate::header::Header;
-use crate::insert::{expired, New};
+use crate::layout::geometry;
+use crate::layout::geometry::{control, ACCESS};
+use crate::layout::hash::Key;
+use crate::layout::header::Header;
+use crate::layout::row::Row;
+use crate::layout::schema::Schema;
+use crate::memory::clock;
+use crate::memory::clock::{Clock, Source};
 use crate::memory::Memory;
-use crate::participant::Shared;
+use crate::protocol::insert::{expired, New};
+use crate::protocol::slot;
+use crate::protocol::writer::{Wait, Writer};
+use crate::region::participant::Shared;
 use crate::region::{self, Location, Region, Wanted};
-use crate::row::Row;
-use crate::schema::Schema;
-use crate::slot;
 use crate::sync::{AtomicU64, Ordering::*};
-use crate::writer::{Wait, Writer};
 
 /// Settings by which a table is made, and by which this process uses it.
 #[derive(Clone, Debug)]
@@ -36,10 +45,10 @@ pub struct Options {
     pub writers: u32,
     /// Rights of those who may open it; a table with more rights is not opened.
     pub mode: u32,
-    /// Time that a call waits for a writer that lives and does not go on.
+    /// Time that a call waits for a writer that is alive but stuck.
     pub patience: Duration,
     pub clock: Source,
-    /// This process is the node that alone writes rows: from now on nobody else can.
+    /// This process is the node that alone writes rows: no other process can from now on.
     pub keeper: bool,
 }
 
@@ -73,7 +82,7 @@ pub enum Ttl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     Anywhere,
-    /// Only where there is none.
+    /// Only a missing row.
     Absent,
     /// Only over one that is there.
     Present,
@@ -109,7 +118,7 @@ const TRIES: u32 = 100;
 const ACCESS_GRAIN: u64 = 1 << 27;
 
 impl Table {
-    /// Opens the table that is there, or makes it. What is there keeps its own capacity, time to live and
+    /// Opens the table, or creates it. An existing one keeps its own capacity, time to live and
     /// rule for when it is full; schema and key size must be the same.
     pub fn open(location: &Location, schema: &Schema, options: &Options) -> Result<Table, Error> {
         let path = location.path()?;
@@ -197,7 +206,7 @@ impl Table {
         Table { first, latest, schema, clock, patience, is_made_here, keeps }
     }
 
-    /// The same open table, for calls that wait longer or less for a writer that does not go on.
+    /// The same open table, for calls that wait longer or less for a stuck writer.
     pub fn with_patience(&self, patience: Duration) -> Table {
         let (first, schema) = (self.first.clone(), self.schema.clone());
         let mut table = Table::of(first, schema, self.clock.clone(), patience);
@@ -356,7 +365,8 @@ impl Table {
         now.checked_add(ttl).map_or(0, |expiry| expiry.max(1))
     }
 
-    /// Notes that a row was accessed. Relaxed, and whoever has the slot by now looks a little younger.
+    /// Notes that a row was accessed. Relaxed; if the slot has changed hands, its new row looks a
+    /// little younger.
     #[inline]
     pub(crate) fn accessed(&self, memory: &Memory, slot: usize, now: u64) {
         let access = memory.word(slot + ACCESS);
@@ -405,7 +415,7 @@ impl Table {
         Ok(self.get_into(key, row.words_mut())?.then_some(row))
     }
 
-    /// Returns whether there is a row; that is no access.
+    /// Returns whether a row exists; this is not an access.
     pub fn contains(&self, key: &[u8]) -> Result<bool, Error> {
         let (key, now) = (self.key(key)?, self.now());
         let expiry = self.read(&key, |value| value[0].load(Relaxed))?;

@@ -1,15 +1,15 @@
 //! Inserting: a free slot in the order of the rows, else one move, else the oldest of the candidates.
 
-use crate::bucket::ALL;
 use crate::error::Error;
 use crate::fault::Step;
-use crate::geometry::{control, ACCESS, HASH, KEY, KEY_LENGTH, LEVELS, SLOTS};
-use crate::hash::{tag, Key};
+use crate::layout::geometry::{control, ACCESS, HASH, KEY, KEY_LENGTH, LEVELS, SLOTS};
+use crate::layout::hash::{tag, Key};
+use crate::layout::state::{Kind, State};
 use crate::memory::{Memory, Place};
-use crate::slot;
-use crate::state::{Kind, State};
+use crate::protocol::bucket::ALL;
+use crate::protocol::slot;
+use crate::protocol::writer::{Intent, Wait, Writer};
 use crate::sync::{fence, Ordering::*};
-use crate::writer::{Intent, Wait, Writer};
 
 /// Facts that an insert needs.
 pub struct New<'a> {
@@ -43,7 +43,7 @@ pub fn expired(expiry: u64, now: u64) -> bool {
 }
 
 impl Writer<'_> {
-    /// Inserts a row, unless one of this key is there already: then returns false.
+    /// Inserts a row, unless one of this key exists already: then returns false.
     pub fn insert(&self, new: &New, wait: &mut Wait) -> Result<bool, Error> {
         let home = self.memory.geometry.candidate(0, new.key.hash);
         let lock = self.lock_insert(home, wait)?;
@@ -215,7 +215,8 @@ impl Writer<'_> {
         self.copy(memory.range(from, words), memory.range(to, words), Step::TargetHalfCopied)?;
         memory.set_tag(target, tag(memory.word(source.at + HASH).load(Relaxed)));
         self.at(Step::TargetTagged)?;
-        // From here on whoever finds this writer dead publishes the target, before it drops the copy.
+        // From here on, a process that finds this writer dead publishes the target, before it drops
+        // the copy.
         memory.publish(source.at, before.held(self.id, Kind::Moved));
         self.at(Step::SourceMoved)?;
         memory.publish(target.at, held.next(true));

@@ -15,10 +15,11 @@
 //! Little-endian. It is read by calls and checked before the memory is mapped, so that nothing that is in
 //! a file can make a program fail other than by an error.
 
-use crate::geometry::{self, Geometry, LEVELS};
-use crate::hash::{hash, Secret, MAX_KEY};
-use crate::schema::Schema;
-use crate::state::OWNERS;
+use crate::layout::geometry;
+use crate::layout::geometry::{Geometry, LEVELS};
+use crate::layout::hash::{hash, Secret, MAX_KEY};
+use crate::layout::schema::Schema;
+use crate::layout::state::OWNERS;
 
 /// The version of the layout that this crate writes, and the only one that it reads.
 pub const VERSION: u32 = 3;
@@ -27,7 +28,7 @@ pub const FIRST: usize = 128;
 const PAGE: usize = 4096;
 const MAGIC: &[u8; 8] = b"ILTABLE\0";
 const CHECKSUM: usize = 96;
-/// Public: a checksum is against damage, and not against whoever may write the file.
+/// Public: the checksum detects damage, and does not protect against those who may write the file.
 const CHECK: Secret = [0x1057_AB1E, 0];
 /// The longest head: a schema of a thousand columns with long names.
 const MAX_HEAD: usize = 32 * PAGE;
@@ -54,7 +55,7 @@ pub struct Header {
     pub file: bool,
 }
 
-/// The reason why a head is none.
+/// The reason why a head is invalid.
 #[derive(Debug, PartialEq)]
 pub enum BadHeader {
     Version(u32),
@@ -208,7 +209,7 @@ fn eight(bytes: &[u8], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::layout::header::*;
 
     fn header() -> Header {
         Header {

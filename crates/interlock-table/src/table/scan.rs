@@ -1,14 +1,14 @@
 //! All rows, and what there is to know of a table.
 
 use crate::error::Error;
-use crate::geometry::{control, CANDIDATES, KEY, KEY_LENGTH, LEVELS, SLOTS};
-use crate::insert::expired;
+use crate::layout::geometry::{control, CANDIDATES, KEY, KEY_LENGTH, LEVELS, SLOTS};
+use crate::layout::row::Row;
 use crate::memory::{Memory, Place};
-use crate::row::Row;
-use crate::slot;
+use crate::protocol::insert::expired;
+use crate::protocol::slot;
+use crate::protocol::writer::Wait;
 use crate::sync::Ordering::*;
 use crate::table::Table;
-use crate::writer::Wait;
 
 /// Bits of a cursor that are a slot's number; in eight above them is how often the table was resized.
 const NUMBER_BITS: u32 = 40;
@@ -76,7 +76,8 @@ impl Table {
         self.scan_within(cursor, limit, u64::MAX, each)
     }
 
-    /// As `scan`, over so many slots at most: of a table that is nearly empty it ends with few rows or none.
+    /// As `scan`, over at most `slots` slots: in a table that is nearly empty it ends with few rows
+    /// or none.
     pub fn scan_within(
         &self,
         cursor: u64,
@@ -97,8 +98,8 @@ impl Table {
         })
     }
 
-    /// Goes over so many slots from the cursor on, until `each` refuses one. Returns the next cursor, 0 at
-    /// the end.
+    /// Visits `slots` slots from the cursor on, until `each` refuses one. Returns the next cursor,
+    /// 0 at the end.
     fn slots_from(
         &self,
         cursor: u64,
@@ -123,8 +124,8 @@ impl Table {
         }
     }
 
-    /// Counts the live rows in so many slots from the cursor on; returns them with the next cursor, 0 at the
-    /// end. If the table was resized since, it begins again.
+    /// Counts the live rows in `slots` slots from the cursor on; returns them with the next cursor,
+    /// 0 at the end. If the table was resized since, it begins again.
     pub fn count_within(&self, cursor: u64, slots: u64) -> (u64, u64) {
         let mut rows = 0;
         let next = self.slots_from(cursor, slots, |memory, place, now| {
@@ -211,7 +212,7 @@ impl Table {
         for bucket in 0..geometry.buckets() {
             let (slots, live) = &mut statistics.levels[geometry.level_of(bucket)];
             *slots += SLOTS as u64;
-            let lock = crate::state::State(memory.insert_lock(bucket).load(Relaxed));
+            let lock = crate::layout::state::State(memory.insert_lock(bucket).load(Relaxed));
             statistics.held += u64::from(lock.owner() != 0);
             for index in 0..SLOTS {
                 let slot = geometry.slot(bucket, index);
@@ -225,11 +226,12 @@ impl Table {
             }
         }
         let who = (1..=geometry.participants).map(|id| memory.who(id));
-        statistics.writers = who.filter(|who| crate::process::pid(*who) != 0).count() as u64;
+        statistics.writers =
+            who.filter(|who| crate::memory::process::pid(*who) != 0).count() as u64;
         statistics
     }
 
-    /// Deletes all rows, and returns how many. Those that are inserted meanwhile may be left.
+    /// Deletes all rows, and returns their number. Rows that are inserted meanwhile may remain.
     pub fn reset(&self) -> Result<u64, Error> {
         let mut deleted = 0;
         self.reset_on(&mut deleted)?;

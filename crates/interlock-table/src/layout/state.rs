@@ -1,9 +1,9 @@
 //! The word that says what a slot is: version 48 bits, owner 12, kind 3, live 1.
 //!
-//! It is the only lock of a slot, and the only word that a reader has to compare. Taking the lock leaves
-//! version and liveness as they are, so that a reader beside a writer of one word, or beside one that has
-//! stopped, goes on; leaving it raises the version. Versions never fall, so that a compare-and-swap from
-//! a word that was seen means that nothing happened in between.
+//! It is the only lock of a slot, and the only word that a reader has to compare. Taking the lock
+//! leaves version and liveness as they are, so that a reader beside a writer of one word, or beside
+//! one that has stopped, continues; leaving it raises the version. Versions never fall, so that a
+//! compare-and-swap from a word that was seen means that nothing happened in between.
 
 const LIVE: u64 = 1;
 const KIND_AT: u32 = 1;
@@ -26,14 +26,14 @@ pub enum Kind {
     Row = 2,
     /// As `Row`, by one who finishes what a dead owner began: in the scratch row kept for that.
     Redo = 3,
-    /// Nobody's yet, or no more: to be freed.
+    /// Not owned yet, or no longer: to be freed.
     Claim = 4,
     /// The row is being copied to a slot of a later row: the copy is to be dropped.
     Moving = 5,
     /// The copy is whole: it is to be published, and this one freed.
     Moved = 6,
     /// Nobody writes it any more, for the table is being resized. It has no owner: the table's
-    /// [resize word](crate::resize) says for whom it waits.
+    /// [resize word](crate::table::resize) says for whom it waits.
     Frozen = 7,
 }
 
@@ -87,7 +87,7 @@ impl State {
         State(kept | owner << OWNER_AT | (kind as u64) << KIND_AT)
     }
 
-    /// The word as this owner holds it while there is no row.
+    /// The word as this owner holds it while the row is missing.
     #[inline]
     pub fn claimed(self, owner: u64) -> State {
         State(self.held(owner, Kind::Claim).0 & !LIVE)
@@ -123,7 +123,7 @@ impl std::fmt::Debug for State {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
+    use crate::layout::state::*;
 
     #[test]
     fn a_lock_keeps_version_and_liveness_and_its_end_raises_the_version() {

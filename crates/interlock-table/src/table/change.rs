@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use crate::error::Error;
-use crate::insert::expired;
-use crate::row::Value;
-use crate::schema::{Column, Kind};
-use crate::slot;
+use crate::layout::row::Value;
+use crate::layout::schema::{Column, Kind};
+use crate::protocol::insert::expired;
+use crate::protocol::slot;
+use crate::protocol::writer::Wait;
 use crate::sync::Ordering::*;
 use crate::table::Table;
-use crate::writer::Wait;
 
 /// By how much a column is raised.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub enum Overflow {
 }
 
 impl Table {
-    /// Reads one column; `None` if there is no row.
+    /// Reads one column; `None` if the row is missing.
     pub fn get_column(&self, key: &[u8], column: &Column) -> Result<Option<Value<'static>>, Error> {
         if !column.kind.is_sized() {
             return Ok(self.get_word(key, column)?.map(|word| column.decode(word)));
@@ -41,7 +41,7 @@ impl Table {
         Ok(there.then(|| column.value_of(&found)))
     }
 
-    /// Reads the word in which a column lies; `None` if there is no row.
+    /// Reads the word that contains a column; `None` if the row is missing.
     #[inline]
     pub fn get_word(&self, key: &[u8], column: &Column) -> Result<Option<u64>, Error> {
         let (key, now, word) = (self.key(key)?, self.now(), 1 + column.at / 8);
@@ -87,8 +87,8 @@ impl Table {
         Ok(changed.is_some())
     }
 
-    /// Raises a column, and returns what it is then; `None` if there is no row. Errors: a column of
-    /// another type, and, if so told, a sum beyond its range.
+    /// Adds to a column, and returns the new value; `None` if the row is missing. Errors: a column
+    /// of another type, and, if `overflow` says so, a sum beyond its range.
     pub fn incr(
         &self,
         key: &[u8],
@@ -103,7 +103,8 @@ impl Table {
         })
     }
 
-    /// Sets a column if it is as expected, to the bit. Returns whether it was; `None` if there is no row.
+    /// Sets a column if it is as expected, to the bit. Returns whether it was; `None` if the row is
+    /// missing.
     pub fn compare_and_set(
         &self,
         key: &[u8],
@@ -125,7 +126,7 @@ impl Table {
         })
     }
 
-    /// Changes one word of a value, of which 0 is the expiry; `None` if there is no row.
+    /// Changes one word of a value, of which 0 is the expiry; `None` if the row is missing.
     #[inline]
     pub(crate) fn change_word<R>(
         &self,
@@ -156,8 +157,8 @@ impl Table {
         })
     }
 
-    /// Changes a row as a whole by what it is; `None` if there is none. `change` may be called again, with
-    /// the row as it is by then, and says whether there is something to write.
+    /// Changes a row as a whole depending on its content; `None` if it is missing. `change` may be
+    /// called again, with the row as it is then, and returns whether there is something to write.
     pub(crate) fn change_row<R>(
         &self,
         key: &[u8],

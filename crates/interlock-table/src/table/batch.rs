@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use crate::error::Error;
-use crate::hash::Key;
+use crate::layout::hash::Key;
+use crate::layout::row::Row;
 use crate::memory::Place;
-use crate::row::Row;
 use crate::table::{Table, Ttl, Where, Written};
 
 /// Keys whose memory is asked for at once: more than the processor keeps in mind is of no use.
@@ -53,8 +53,8 @@ impl Table {
         Ok(written)
     }
 
-    /// As `set_many`, from behind those that were set already: none is set twice. What was done is added as
-    /// it goes, whether or not it gets to the end.
+    /// As `set_many`, after those that were set already: none is set twice. Progress is added as it
+    /// goes, whether or not it finishes.
     pub fn set_many_on(
         &self,
         rows: &[(&[u8], &[u64])],

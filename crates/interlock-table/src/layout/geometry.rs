@@ -2,7 +2,7 @@
 //!
 //! | part | words |
 //! |---|---|
-//! | head | what [`header`](crate::header) says |
+//! | head | what [`header`](crate::layout::header) says |
 //! | control | [`control`]: namespaces, clock, counters |
 //! | participants | who, thread, three intents, image, two scratch rows |
 //! | tags | of all buckets of the four rows, one bucket behind the other |
@@ -16,9 +16,9 @@
 //! A slot: state, access time, hash, length of the key, key, expiry, row. Expiry and row together are the
 //! *value*: what a whole-row write changes, and what a scratch row holds.
 //!
-//! The rows have prime numbers of buckets in the ratio 70/20/7/3, and a key has one candidate bucket in
-//! each, by the remainder of the same half of its hash. That the first live row is overwritten at a load
-//! of 99.3 % is due to this: what does not fit the large row goes on to smaller ones.
+//! The rows have prime numbers of buckets in the ratio 70/20/7/3, and a key has one candidate
+//! bucket in each, by the remainder of the same half of its hash. This is why the first live row is
+//! overwritten only at a load of 99.3 %: keys that do not fit the large row use the smaller ones.
 
 #[cfg(not(loom))]
 pub const SLOTS: usize = 16;
@@ -58,7 +58,7 @@ pub mod control {
     pub const OFFSET: usize = 4;
     /// The table's latest time that any process has noted.
     pub const LATEST: usize = 5;
-    /// Tells if this is the table still, and who resizes it: see [`resize`](crate::resize).
+    /// Tells if this is the table still, and who resizes it: see [`resize`](crate::table::resize).
     pub const RESIZE: usize = 6;
     /// A random number in the name under which the next one is linked, before it gets this one's.
     pub const NEXT: usize = 7;
@@ -140,7 +140,7 @@ impl Geometry {
         let participant_words = (SCRATCH + 2 * value_words).next_multiple_of(LINE);
         let participants_at = head_words + control::WORDS;
         let room = usize::try_from(participants).ok()?.checked_mul(participant_words)?;
-        // A page's beginning, so that no bucket's tags lie on two lines of the cache.
+        // Begin at a page, so that no bucket's tags cross two lines of the cache.
         let tags_at = participants_at.checked_add(room)?.next_multiple_of(PAGE);
         let mut first = 0;
         let levels = buckets.map(|buckets| {
@@ -199,7 +199,7 @@ impl Geometry {
         self.slots_at + (bucket * SLOTS + index) * self.slot_words
     }
 
-    /// The place of a participant; `None` if there is none of this number.
+    /// The place of a participant; `None` for an unknown number.
     #[inline]
     pub fn participant(&self, id: u64) -> Option<usize> {
         let known = (1..=self.participants).contains(&id);
@@ -244,7 +244,7 @@ fn prime(from: u32) -> Option<u32> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
+    use crate::layout::geometry::*;
 
     #[test]
     fn rows_are_primes_in_the_ratio_and_hold_the_capacity() {

@@ -18,7 +18,7 @@ pub const MAX_KEY: usize = 1024;
 pub struct Key<'a> {
     pub bytes: &'a [u8],
     pub hash: u64,
-    /// The first two words of it, zeroes behind its last byte: most keys have no more.
+    /// The first two words of it, padded with zeroes: most keys are not longer.
     pub head: [u64; 2],
 }
 
@@ -90,7 +90,7 @@ pub fn hash(bytes: &[u8], [first, second]: Secret) -> u64 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
+    use crate::layout::hash::*;
 
     #[test]
     fn a_key_is_words_with_zeroes_behind_it() {
@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    /// Whoever sees which keys meet, by rows that were overwritten, learns nothing about other keys or
-    /// about the secret.
+    /// Observing which keys collide, by rows that were overwritten, reveals nothing about other
+    /// keys or about the secret.
     #[test]
     fn from_keys_that_meet_nothing_follows_for_others() {
         const BUCKETS: u64 = 1009;

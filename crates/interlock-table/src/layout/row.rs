@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::schema::{Column, Kind, Schema};
+use crate::layout::schema::{Column, Kind, Schema};
 
 /// The value of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ impl Row {
         &self.schema
     }
 
-    /// `None` if there is no such column.
+    /// Returns `None` if the column does not exist.
     pub fn get(&self, name: &str) -> Option<Value<'static>> {
         Some(self.schema.column(name)?.read(&self.words))
     }
@@ -75,7 +75,8 @@ impl Schema {
         call(&all[..self.bytes()])
     }
 
-    /// Fills a row's words from its bytes. Errors: they are not so many, or nothing that a row could be.
+    /// Fills a row's words from its bytes. Errors: a wrong number of bytes, or values that no row
+    /// can have.
     pub fn fill(&self, words: &mut [u64], bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() != self.bytes() {
             let why = format!("a row of {} bytes; the table's have {}", bytes.len(), self.bytes());
@@ -100,7 +101,7 @@ impl Column {
     pub fn value_of(&self, words: &[u64]) -> Value<'static> {
         match self.kind {
             Kind::Str(_) => {
-                // Only whole strings are written; what is none was put there by another program.
+                // Only whole strings are written; anything else was put there by another program.
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 Value::Str(self.bytes_of(words, text).into())
             }
@@ -160,7 +161,7 @@ impl Column {
         Ok(())
     }
 
-    /// Refuses so many bytes, of a column that has a size.
+    /// Refuses too many bytes, for a column that has a size.
     pub fn check_size(&self, bytes: usize) -> Result<(), Error> {
         match self.kind.bytes() - 2 {
             limit if bytes > limit => {
@@ -292,7 +293,7 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::layout::row::*;
 
     #[test]
     fn every_value_comes_back_and_leaves_the_others_alone() {

@@ -4,18 +4,19 @@
 //! |---|---|
 //! | the resize word names who resizes | the old table, as it was |
 //! | the new one is built, without a name | so too |
-//! | the rows are copied, while others write; then each is frozen, and what has changed copied | so too: whoever comes upon a frozen row, or opens the table, thaws it |
+//! | the rows are copied, while others write; then each is frozen, and changes copied | the same: a process that finds a frozen row, or opens the table, thaws it |
 //! | the new one is linked under a name that begins with a point | so too; the next to open it removes that |
 //! | **the resize word says that the old one has ended** | the new one is the table |
-//! | the new one is renamed to the table's name | whoever comes to the old one does this first |
+//! | the new one is renamed to the table's name | the first process that uses the old one does this |
 //!
-//! So the resize word decides, and it changes once, by a compare-and-swap that fails if the resize was
-//! given up. Every call looks at that word first, in a line of the cache that is hardly ever written. A
-//! read that began before the end may still return what the old one held then, which nothing has changed
-//! since. A write needs a lock, and there is none to be had in what is frozen.
+//! So the resize word decides, and it changes once, by a compare-and-swap that fails if the resize
+//! was given up. Every call looks at that word first, in a line of the cache that is hardly ever
+//! written. A read that began before the end may still return what the old one held then, which
+//! nothing has changed since. A write needs a lock, and frozen rows cannot be locked.
 //!
-//! Who has followed gives the old memory back, though others of its threads may be reading there: they then
-//! find zeroes, in the resize word too, and so know that what they did not find says nothing.
+//! A process that has followed gives the old memory back, though others of its threads may be
+//! reading there: they then find zeroes, in the resize word too, and so know that a missing row
+//! proves nothing.
 //!
 //! Both tables have one secret, by which they are known as the same, and so a key one hash.
 
@@ -23,14 +24,14 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::fault::Step;
-use crate::geometry;
-use crate::header::Header;
-use crate::migration::{Migration, Resized};
-use crate::participant::Shared;
+use crate::layout::geometry;
+use crate::layout::header::Header;
+use crate::layout::state::State;
+use crate::protocol::migration::{Migration, Resized};
+use crate::protocol::writer::{Ask, Wait, Writer};
+use crate::region::participant::Shared;
 use crate::region::Region;
-use crate::state::State;
 use crate::table::Table;
-use crate::writer::{Ask, Wait, Writer};
 
 /// Gives the resize up, if it does not come to its end.
 struct Begun<'a> {
@@ -48,16 +49,18 @@ impl Drop for Begun<'_> {
 }
 
 impl Table {
-    /// Makes room for more rows or for fewer, while all go on that have the table open. Writers wait while
-    /// the last rows are copied, for longer than their patience in a very large table. Errors: `TooSmall`,
-    /// if it holds more live rows and none are to be dropped; `NoRoom`, for both are there for a while;
-    /// `RowBusy`, if a writer that lives does not go on, or another resizes; the file's, which must belong
-    /// to this user. With an error the table is as it was.
+    /// Makes room for more rows or for fewer, while all processes that have the table open
+    /// continue. Writers wait while the last rows are copied, for longer than their patience in a
+    /// very large table. Errors: `TooSmall`, if it holds more live rows and none are to be dropped;
+    /// `NoRoom`, for both exist for a while; `RowBusy`, if a writer is alive but stuck, or another
+    /// resize runs; the file's, which must belong to this user. With an error the table is as it
+    /// was.
     pub fn resize(&self, capacity: u64, drop: bool) -> Result<Resized, Error> {
         self.resize_unless(capacity, drop, || false)
     }
 
-    /// As `resize`; gives up with `Interrupted` where `ask`, called a few times a second, says so.
+    /// As `resize`; gives up with `Interrupted` when `ask`, called a few times a second, requests
+    /// it.
     pub fn resize_unless(&self, capacity: u64, drop: bool, ask: Ask) -> Result<Resized, Error> {
         let buckets = geometry::buckets(capacity).filter(|_| capacity > 0);
         let buckets = buckets.ok_or_else(|| Error::Invalid(format!("a capacity of {capacity}")))?;
@@ -106,7 +109,7 @@ impl Table {
             return Err(Error::RowBusy { pid: 0 });
         }
         writer.at(Step::ResizeEnded)?;
-        // What fails here is done by whoever comes to the old one.
+        // If this fails, the next process that uses the old one does it.
         let _ = old.publish_next();
         writer.at(Step::ResizePublished)?;
         begun.old.follow(new);

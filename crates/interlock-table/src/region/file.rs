@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering::AcqRel, Ordering::Acquire};
 
 use crate::error::Error;
-use crate::header::{BadHeader, Header, FIRST, VERSION};
+use crate::layout::header::{BadHeader, Header, FIRST, VERSION};
 
 /// An open file, which can be closed while others have it.
 pub struct Held(AtomicI32);

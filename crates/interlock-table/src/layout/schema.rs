@@ -1,7 +1,7 @@
 //! Columns: their types, their order in a row, and the text that two programs compare.
 //!
-//! A row lies in whole 64-bit words: columns of eight bytes first, then four, two, one, then what has a
-//! size. So no number lies across two words, and one word is all that changes when one is set.
+//! A row has whole 64-bit words: columns of eight bytes first, then four, two, one, then those with
+//! a size. So no number crosses two words, and setting one changes one word.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -91,7 +91,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// The word of the row in which it lies, if it lies in one.
+    /// The word of the row that contains it, if one does.
     #[inline]
     pub fn word(&self) -> Option<usize> {
         let last = (self.at + self.kind.bytes() - 1) / 8;
@@ -119,7 +119,7 @@ pub const MAX_ROW: usize = 65_536;
 const MAX_NAME: usize = 64;
 
 impl Schema {
-    /// Errors: no column, a name that is none or is there twice, a size beyond the limit.
+    /// Errors: no column, an invalid or repeated name, a size beyond the limit.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Kind)>) -> Result<Schema, Error> {
         let columns = columns.into_iter();
         let mut columns: Vec<_> =
@@ -202,7 +202,7 @@ impl fmt::Display for Schema {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::layout::schema::*;
 
     #[test]
     fn a_schema_is_read_as_it_is_written_and_numbers_keep_to_a_word() {

@@ -1,8 +1,9 @@
 //! Participants that threads are: a place for its intents and scratch rows, from its first write to its
 //! end.
 //!
-//! A forked child is another participant, for it has another life; a thread gives its number back when it
-//! ends, or when the table is closed. What a killed process had is given back by whoever finds it.
+//! A forked child is another participant, for it has another life; a thread gives its number back
+//! when it ends, or when the table is closed. The first process that finds a killed one's numbers
+//! frees them.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
@@ -10,12 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::geometry::{IMAGE, INTENTS, THREAD, WHO};
+use crate::layout::geometry::{IMAGE, INTENTS, THREAD, WHO};
+use crate::memory::process;
 use crate::memory::Memory;
-use crate::process;
+use crate::protocol::writer::Writer;
 use crate::region::{Region, Wanted};
 use crate::sync::Ordering::{AcqRel, Acquire, Release};
-use crate::writer::Writer;
 
 /// A table that this process has open.
 pub struct Shared {
@@ -54,8 +55,8 @@ impl Shared {
         Arc::new_cyclic(|own| Shared { region, serial, taken, next, own: own.clone() })
     }
 
-    /// The table that has taken this one's place; opens it, if nobody has yet. Errors: it cannot be opened,
-    /// or its name was removed since.
+    /// The table that has replaced this one; opens it on first use. Errors: it cannot be opened, or
+    /// its name was removed since.
     #[cold]
     pub fn next(&self) -> Result<&Shared, Error> {
         if let Some(next) = self.known_next() {
@@ -90,7 +91,7 @@ impl Shared {
         match set {
             // Behind the exchange: who finds nothing here finds where to go.
             Ok(_) => self.region.give_back(),
-            // SAFETY: the one that was just made of an `Arc`, which nobody has seen.
+            // SAFETY: just made of an `Arc`, and not shared.
             Err(_) => drop(unsafe { Arc::from_raw(next) }),
         }
         self.known_next().expect("set just now, or before")
@@ -162,7 +163,7 @@ impl Shared {
     }
 
     /// In a forked child the lock may be held by a thread of the parent, for ever: then a number is
-    /// given back when its thread ends, or by whoever finds the process dead.
+    /// given back when its thread ends, or by the first process that finds this one dead.
     fn with_taken(&self, change: impl FnOnce(&mut Vec<Claim>)) {
         for _ in 0..10_000 {
             match self.taken.try_lock() {
@@ -209,7 +210,7 @@ impl Drop for Mine {
 }
 
 impl Memory {
-    /// Takes a number, if nobody has it.
+    /// Takes a number if it is vacant.
     fn sit(&self, id: u64) -> bool {
         let Some(at) = self.geometry.participant(id) else { return false };
         let seen = self.who(id);

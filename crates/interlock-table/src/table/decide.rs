@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::hash::Key;
-use crate::insert::{expired, New};
+use crate::layout::hash::Key;
+use crate::layout::row::Value;
+use crate::layout::schema::Column;
+use crate::layout::state::State;
 use crate::memory::Place;
-use crate::row::Value;
-use crate::schema::Column;
-use crate::slot;
-use crate::state::State;
+use crate::protocol::insert::{expired, New};
+use crate::protocol::slot;
+use crate::protocol::writer::{Wait, Writer};
 use crate::sync::{AtomicU64, Ordering::*};
 use crate::table::Table;
-use crate::writer::{Wait, Writer};
 
 /// A column, by its place in the schema, and a value that it can hold.
 pub type Given<'a> = (usize, Value<'a>);
@@ -20,9 +20,10 @@ pub type Given<'a> = (usize, Value<'a>);
 /// A change of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<'a> {
-    /// Makes a row where there is none; columns that are not given are zero or empty. `expires_at`: 0 never.
+    /// Makes a row if it is missing; columns that are not given are zero or empty. `expires_at`: 0
+    /// never.
     Create { given: &'a [Given<'a>], expires_at: u64 },
-    /// Makes a row where there is none by raising one column from zero.
+    /// Makes a missing row by raising one column from zero.
     CreateBy { column: usize, value: Value<'static>, expires_at: u64 },
     /// Sets the row that is there as a whole.
     Replace { given: &'a [Given<'a>], expires_at: u64 },
@@ -40,7 +41,7 @@ pub enum Change<'a> {
 /// ever was, what was decided by it is dropped, and it is looked at again.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Expiry and row; `None`: there is no row.
+    /// Expiry and row; `None` if the row is missing.
     value: Option<&'a [AtomicU64]>,
     /// The table's time.
     pub now: u64,
@@ -61,7 +62,7 @@ impl<'a> Seen<'a> {
         self.value.is_some()
     }
 
-    /// The value of a column; zero or nothing where there is no row.
+    /// The value of a column; zero or empty if the row is missing.
     #[inline]
     pub fn value(&self, column: &Column) -> Value<'static> {
         if column.kind.is_sized() {
@@ -113,7 +114,7 @@ impl Table {
     /// but the row. Errors: a change of a row that is there where none is, a value that its column cannot
     /// hold, and as [`write`](Table::write).
     ///
-    /// What changes is said in place, for to hand it on costs more than to decide it.
+    /// The change is computed in place, because passing it on costs more than deciding it.
     #[inline]
     pub fn decide<'c>(
         &self,

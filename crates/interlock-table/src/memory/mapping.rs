@@ -29,8 +29,8 @@ const MOST_HUGE: u64 = 1 << 30;
 const COLLAPSE: libc::c_int = 25;
 
 impl Mapping {
-    /// The file must be at least this long, and not be shortened while it is mapped: touching what is
-    /// no more there ends the process.
+    /// The file must be at least this long, and not be shortened while it is mapped: touching the
+    /// missing part ends the process.
     pub fn new(file: &File, words: usize) -> io::Result<Mapping> {
         let bytes = words * 8;
         // Room for a huge page more, in which one begins where the file is to begin: only so can its huge
@@ -46,7 +46,7 @@ impl Mapping {
         let before = if room == bytes { 0 } else { start.align_offset(HUGE) };
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: within the room, which is nobody else's, and the file is open.
+        // SAFETY: within the room, which has no other user, and the file is open.
         let at = unsafe {
             libc::mmap(start.byte_add(before), bytes, rights, flags, file.as_raw_fd(), 0)
         };

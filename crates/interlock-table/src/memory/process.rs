@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
 
-use crate::hash::hash;
+use crate::layout::hash::hash;
 
 const PID_BITS: u32 = 22;
 const START_BITS: u32 = 26;
@@ -35,12 +35,12 @@ pub fn pid(who: u64) -> u32 {
     (who & PIDS) as u32
 }
 
-/// The word of a number that nobody has, behind this one.
+/// The next word of a vacant number, after this one.
 pub fn vacant(who: u64) -> u64 {
     (who >> (PID_BITS + START_BITS)).wrapping_add(1) << (PID_BITS + START_BITS)
 }
 
-/// The word of this process, in a number that nobody has.
+/// The word of this process, in a number that was vacant.
 pub fn this(vacant: u64) -> u64 {
     let pid = std::process::id();
     // 0 if /proc is not there: then only the pid counts.
@@ -84,8 +84,8 @@ pub fn is_dead(who: u64, image: u64) -> bool {
     if pid == 0 {
         return true;
     }
-    // A file descriptor of the process tells what /proc may hide, and a zombie from the living. Of a pid
-    // that is a mere thread's by now it says EINVAL.
+    // A file descriptor of the process shows what /proc may hide, and distinguishes a zombie from a
+    // living process. For a pid that is a mere thread's by now the result is EINVAL.
     match open(pid) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
             return true
@@ -94,7 +94,7 @@ pub fn is_dead(who: u64, image: u64) -> bool {
         Ok(_) => {}
         // Not to be had: an old kernel, or too many files.
         Err(_) => {
-            // SAFETY: takes no pointer; signal 0 is none.
+            // SAFETY: takes no pointer; signal 0 sends nothing.
             let failed = unsafe { libc::kill(pid as i32, 0) } != 0;
             if failed && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
                 return true;
@@ -113,7 +113,7 @@ fn open(pid: u32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just opened, and is nobody else's.
+    // SAFETY: it was just opened, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -168,8 +168,8 @@ pub fn boot() -> [u64; 2] {
     [number as u64, (number >> 64) as u64]
 }
 
-/// A number that differs on the two sides of a fork, for one load: it lies in a page that the kernel
-/// wipes in a child, however the child came about.
+/// A number that differs on the two sides of a fork, for one load: it is in a page that the kernel
+/// wipes in a child, however the child was made.
 pub fn life() -> u64 {
     static PAGE: OnceLock<&'static AtomicU64> = OnceLock::new();
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -206,7 +206,7 @@ fn wiped_page() -> &'static AtomicU64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::memory::process::*;
 
     #[test]
     fn a_process_lives_until_it_ends_and_a_zombie_is_dead() {
