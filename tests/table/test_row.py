@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 import pytest
 
-from interlock.table.row import F32, F64, I8, I64, U8, U32, Row, RowType, Size
-from interlock.table.schema import Schema
+from interlock.table.kinds import KINDS, Kind
+from interlock.table.row import F32, F64, I8, I64, U8, U32, Number, Row, RowType, Size
+from interlock.table.schema import Column, Schema
 
 
 class Presence(Row):
@@ -201,3 +202,24 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
         ValueError, match="no column 'tokens'; there are app_id, background, unread"
     ):
         schema.column("tokens")
+
+
+@pytest.mark.parametrize("kind", ["decimal", "U128", "I7", "F16", "u32", ""])
+def test_an_unknown_kind_is_refused_and_never_taken_for_an_int(kind: Any) -> None:
+    with pytest.raises(ValueError, match=f"the kind of a column is {kind!r}; allowed: U8, U16, "):
+        Column("total", kind)
+    hinted: Any = RowType(
+        "Hinted", (Row,), {"__annotations__": {"total": Annotated[int, Number(kind)]}}
+    )
+    with pytest.raises(ValueError, match="the kind of a column is"):
+        Schema.of(hinted)
+
+
+def test_the_kinds_are_those_of_the_annotations_and_of_the_text_of_a_schema() -> None:
+    assert set(KINDS) == {kind for part in get_args(Kind) for kind in (get_args(part) or (part,))}
+    sized = {"str": "[4]", "bytes": "[4]"}
+    text = ", ".join(f"c{n}: {kind}{sized.get(kind, '')}" for n, kind in enumerate(KINDS))
+    schema = Schema.parse(text)
+    assert str(schema) == str(Schema.of(schema.row())) == text
+    for column in schema.columns:
+        assert type(column.rule.zero) is column.rule.python

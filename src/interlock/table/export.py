@@ -109,12 +109,4 @@ def key_name(schema: Schema) -> str:
 
 def _field(column: Column) -> str:
     """Return a column's type as NumPy writes it."""
-    match column.kind:
-        case "str":
-            return f"U{column.size}"
-        case "bytes":
-            return f"S{column.size}"
-        case "bool":
-            return "?"
-        case kind:
-            return f"{kind[0].lower()}{int(kind[1:]) // 8}"
+    return f"{column.rule.numpy}{column.size or ''}"

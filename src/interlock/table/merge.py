@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 from typing import Annotated, Any, ClassVar, Literal
 
+from interlock.table.kinds import KINDS
 from interlock.table.row import Row
 from interlock.table.schema import Schema
 
@@ -104,10 +105,10 @@ def _marker(extra: Any) -> type[Merge] | None:
     return extra if isinstance(extra, type) and issubclass(extra, Merge) else None
 
 
-_UNSIGNED = {"U8", "U16", "U32", "U64"}
-_NUMBERS = _UNSIGNED | {"I8", "I16", "I32", "I64", "F32", "F64"}
+_UNSIGNED = {kind for kind, rule in KINDS.items() if rule.python is int and not rule.least}
+_NUMBERS = {kind for kind, rule in KINDS.items() if rule.python in (int, float)}
 _KINDS: dict[MergeKind, set[str]] = {
-    "last": _NUMBERS | {"bool", "str", "bytes"},
+    "last": set(KINDS),
     "sum": _NUMBERS,
     "max": _NUMBERS | {"bool"},
     "flags": _UNSIGNED,

@@ -11,25 +11,36 @@ import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 
+from interlock.table.kinds import KINDS, Kind, Rule, rule
 from interlock.table.row import MOST_BYTES, Number, NumberKind, Row, RowType, Size
 
 __all__ = ["Column", "Schema"]
 
-Kind = NumberKind | Literal["bool", "str", "bytes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table."""
+    """A column of a table.
+
+    Raises:
+        ValueError: its kind is unknown.
+    """
 
     name: str
     kind: Kind
     size: int = 0
     """Maximum bytes of a ``str`` or ``bytes``; 0 for all others."""
+
+    def __post_init__(self) -> None:
+        rule(self.kind)
+
+    @property
+    def rule(self) -> Rule:
+        """Properties of its kind."""
+        return KINDS[self.kind]
 
     def __str__(self) -> str:
         size = f"[{self.size}]" if self.size else ""
@@ -153,7 +164,7 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
         return Column(name, "bool")
     if plain is float and not numbers:
         return Column(name, "F64")
-    if numbers and plain is (float if numbers[0].kind.startswith("F") else int):
+    if numbers and plain is rule(numbers[0].kind).python:
         return Column(name, numbers[0].kind)
     if plain is int:
         raise TypeError(
@@ -173,7 +184,8 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
 
 def _check_default(place: str, column: Column, default: Any) -> None:
     kind, name = column.kind, type(default).__name__
-    right = _TYPES.get(kind, (float, int) if kind.startswith("F") else (int,))
+    rule = column.rule
+    right = (float, int) if rule.python is float else rule.python
     if not issubclass(type(default), right) or (name == "bool") != (kind == "bool"):
         raise TypeError(f"{place} has a default that is {name}; allowed: {kind}")
     if kind == "str" and not default.isascii():
@@ -187,13 +199,12 @@ def _check_default(place: str, column: Column, default: Any) -> None:
         size = len(default)
         if size > column.size:
             raise ValueError(f"{place} has a default of {size} bytes; its size is {column.size}")
-    elif kind[0] in "UI":
-        bits = int(kind[1:])
-        least = 0 if kind[0] == "U" else -(2 ** (bits - 1))
-        if not least <= default < least + 2**bits:
-            most = least + 2**bits - 1
-            raise ValueError(f"{place} has a default of {default}; allowed: {least} to {most}")
-    elif kind[0] == "F":
+    elif rule.python is int:
+        if not rule.least <= default <= rule.most:
+            raise ValueError(
+                f"{place} has a default of {default}; allowed: {rule.least} to {rule.most}"
+            )
+    elif rule.python is float:
         try:
             struct.pack("<f" if kind == "F32" else "<d", float(default))
         except OverflowError:
@@ -229,17 +240,12 @@ def _annotation(column: Column) -> Any:
     match column.kind:
         case "bool":
             return bool
-        case "str":
-            return Annotated[str, Size(column.size)]
-        case "bytes":
-            return Annotated[bytes, Size(column.size)]
-        case "F32" | "F64":
-            return Annotated[float, Number(column.kind)]
+        case "str" | "bytes":
+            return Annotated[column.rule.python, Size(column.size)]
         case kind:
-            return Annotated[int, Number(kind)]
+            return Annotated[column.rule.python, Number(kind)]
 
 
-_TYPES: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "bytes": (bytes,)}
 _KINDS = ", ".join((*typing.get_args(NumberKind), "bool"))
 _COLUMN = re.compile(
     rf"(?P<name>\w+)\s*:\s*(?P<kind>{_KINDS.replace(', ', '|')}|str|bytes)"

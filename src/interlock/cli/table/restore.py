@@ -179,7 +179,7 @@ def cell(column: Column, given: Record, spelled: bool) -> Any:
     """Return the value of a column from a file's value."""
     found = as_value(given.get(column.name))
     if found is None:
-        return {"str": "", "bytes": b"", "bool": False}.get(column.kind, 0)
+        return column.rule.zero
     if not isinstance(found, str):
         return found
     return value(column, found) if spelled or column.kind != "bytes" else found.encode()

@@ -102,7 +102,7 @@ def set_(given: argparse.Namespace) -> int:
             raise ValueError(f"column {name} is there twice")
         changes[name] = value(columns.column(name), text)
     while not opened.patch(key, **changes):
-        zeroes = {column.name: ZEROES.get(column.kind, 0) for column in columns.columns}
+        zeroes = {column.name: column.rule.zero for column in columns.columns}
         row = opened.row(**zeroes | changes)
         # With its time to live, so that the row never exists without it.
         if opened.set(key, row, ttl=given.ttl, only="absent"):
@@ -160,4 +160,3 @@ def scan(given: argparse.Namespace) -> int:
 
 SCREEN = 1000
 """Number of rows whose columns are made equally wide."""
-ZEROES: dict[str, Any] = {"str": "", "bytes": b"", "bool": False}

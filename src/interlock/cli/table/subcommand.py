@@ -137,10 +137,11 @@ def value(column: Column, text: str) -> Any:
             return False
         raise ValueError(f"column {column.name} is {text!r}; allowed: true, false")
     try:
-        return float(text) if column.kind.startswith("F") else int(text)
+        number = column.rule.python(text)
     except ValueError:
-        allowed = "a number" if column.kind.startswith("F") else "a whole number"
+        allowed = "a number" if column.rule.python is float else "a whole number"
         raise ValueError(f"column {column.name} is {text!r}; allowed: {allowed}") from None
+    return number
 
 
 def key_of(text: str) -> str | bytes:

@@ -56,12 +56,13 @@ def column_text(column: Column, value: object) -> bytes:
     Raises:
         TypeError, ValueError: the column cannot hold it.
     """
-    match column.kind:
+    rule = column.rule
+    match rule.python.__name__:
         case "bool":
             if not isinstance(value, bool):
                 raise _wrong_type(column, value, "bool")
             return b"1" if value else b"0"
-        case "F32" | "F64":
+        case "float":
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise _wrong_type(column, value, "float")
             try:
@@ -82,15 +83,13 @@ def column_text(column: Column, value: object) -> bytes:
             if not isinstance(value, bytes | bytearray):
                 raise _wrong_type(column, value, "bytes")
             return _sized(column, bytes(value))
-        case kind:
+        case _:
             if isinstance(value, bool) or not isinstance(value, int):
                 raise _wrong_type(column, value, "int")
-            bits = int(kind[1:])
-            least, most = (0, 2**bits - 1) if kind[0] == "U" else (
-                -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)  # fmt: skip
-            if not least <= value <= most:
+            if not rule.least <= value <= rule.most:
                 shown = str(value) if value.bit_length() < 200 else "a larger number"
-                raise ValueError(f"column {column.name} is {shown}; allowed: {least} to {most}")
+                allowed = f"{rule.least} to {rule.most}"
+                raise ValueError(f"column {column.name} is {shown}; allowed: {allowed}")
             return b"%d" % value
 
 
@@ -108,10 +107,8 @@ def column_value(column: Column, text: Any) -> Any:
                 return bytes(text).decode()
             case "bool":
                 return {b"0": False, b"1": True}[text]
-            case "F32" | "F64":
-                return float(text)
             case _:
-                return int(text)
+                return column.rule.python(text)
     except (ValueError, TypeError, KeyError):
         raise nonsense(text) from None
 
@@ -127,7 +124,7 @@ def increment(column: Column, by: object) -> bytes:
     name = f"incr(): by of column {column.name}"
     if isinstance(by, bool) or not isinstance(by, int | float):
         raise TypeError(f"{name} is {type(by).__name__}; allowed: a number")
-    if column.kind in ("F32", "F64"):
+    if column.rule.python is float:
         try:
             return repr(float(by)).encode()
         except OverflowError:
