@@ -208,7 +208,7 @@ test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every s
 
 # But not what a stub answers in place of a server.
 # In the CI a fifth of the engine's tests, another one with each seed; in test-long all.
-ENGINE_TESTS := $(filter-out %/test_nonsense.py %/test_random_schedules.py,$(sort $(wildcard tests/engine/test_*.py)))
+ENGINE_TESTS := $(filter-out %/test_bad_reply.py %/test_random_schedules.py,$(sort $(wildcard tests/engine/test_*.py tests/engine/storage/test_*.py tests/client/*/test_*.py)))
 VALKEY_TESTS := tests/contract/test_redis.py tests/engine/test_random_schedules.py $(if $(INTERLOCK_LONG),\
 	$(shell printf '%s\n' $(ENGINE_TESTS) | awk -v seed="$${INTERLOCK_SEED:-0}" -v all="$${INTERLOCK_SHARES:-all}" 'all == "all" || NR % 5 == seed % 5'))
 

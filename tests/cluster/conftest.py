@@ -10,7 +10,7 @@ import pytest
 import interlock
 from tests.cluster.nodes import NodeCluster, node_cluster
 from tests.hub.servers import needs_hub, redis_server
-from tests.hub.tables import new_name
+from tests.hub.tables.tables import new_name
 
 
 @pytest.fixture(scope="module", autouse=True)

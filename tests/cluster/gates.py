@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from tests.engine.stub import Stub
+from tests.client.connection.stub import Stub
 
 Spoken = tuple[socket.socket, IO[bytes]]
 

@@ -22,7 +22,7 @@ from tests.cluster.naive.stamps import HybridClock
 from tests.cluster.naive.state import TableRules
 from tests.cluster.rows import Merged
 from tests.cluster.script import Script
-from tests.hub.tables import Presence
+from tests.hub.tables.tables import Presence
 
 PLACE = Path(__file__).parents[2] / "crates/interlock-rows/tests/golden/calls.txt"
 BASE_MS = 1_700_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from tests.hub.tables import Presence
+from tests.hub.tables.tables import Presence
 
 
 class Script:

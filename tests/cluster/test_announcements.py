@@ -12,7 +12,7 @@ import redis
 import interlock
 from interlock.client.rows.announcements import Announcement, announce, announcements, withdraw
 from interlock.errors import EngineUnavailable, NotATable
-from tests.engine.nodes import cluster as redis_cluster
+from tests.client.connection.nodes import cluster as redis_cluster
 
 A1 = Announcement(
     id="a1",

@@ -27,7 +27,7 @@ import redis
 from tests.cluster.nodes import NodeProcess, eventually
 from tests.cluster.test_node import Nodes, client
 from tests.hub.servers import needs_hub
-from tests.worker.postgresql import Server
+from tests.worker.process.postgresql import Server
 
 KINDS = ["sqlite", "postgresql", "postgresql hash:4", "postgresql time:day"]
 KEYS = [f"k{number}" for number in range(8)]

@@ -16,7 +16,7 @@ from tests.cluster.nodes import NodeProcess, eventually
 from tests.cluster.test_node import Nodes, client, has, increased
 from tests.cluster.test_operating import figure, status
 from tests.hub.servers import needs_hub
-from tests.worker.postgresql import Server, postgresql
+from tests.worker.process.postgresql import Server, postgresql
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.cluster.faults.run import plan_of
 from tests.cluster.faults.servers import ENGINE_PORT, Engine
 from tests.cluster.faults.workload import Known, Place, Reader, Writer
 from tests.hub.servers import hub_process, missing
-from tests.hub.tables import new_name
+from tests.hub.tables.tables import new_name
 
 SECONDS = 20.0
 HOSTS = {"east": ["a", "b"], "west": ["c"]}

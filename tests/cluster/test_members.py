@@ -27,9 +27,9 @@ from interlock.errors import EngineUnavailable, SchemaMismatch
 from interlock.hub import passwords
 from interlock.table.row import U8
 from tests.cluster.gates import Gate, gate, says, unanswered, unheard
-from tests.hub.certificates import Authority
+from tests.hub.protocol.certificates import Authority
 from tests.hub.servers import needs_hub
-from tests.hub.tables import Presence, entry
+from tests.hub.tables.tables import Presence, entry
 
 ONE, TWO = Presence(app_id=1), Presence(app_id=2)
 HOUR = 3_600_000

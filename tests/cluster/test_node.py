@@ -21,7 +21,7 @@ from redis.retry import Retry
 from interlock import SharedTable
 from interlock.cli import main
 from tests.cluster.nodes import NodeProcess, Presence, eventually
-from tests.hub.manager import manager
+from tests.hub.operating.manager import manager
 from tests.hub.servers import INTERLOCK, needs_hub, redis_server
 
 

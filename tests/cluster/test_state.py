@@ -18,7 +18,7 @@ from tests.cluster.naive.stamps import HybridClock
 from tests.cluster.naive.state import TableRules
 from tests.cluster.rows import OPERATIONS, Merged, Time
 from tests.cluster.test_merge import AllRow, operation
-from tests.hub.tables import Presence
+from tests.hub.tables.tables import Presence
 
 NOW = 1_700_000_000_000
 AGE_MS = 4000

@@ -15,7 +15,7 @@ from tests.cluster.nodes import NodeProcess, Presence, eventually
 from tests.cluster.test_node import Nodes, client, nodes
 from tests.cluster.test_operating import page
 from tests.cluster.test_snapshots import first, status
-from tests.hub.certificates import Authority, Pair
+from tests.hub.protocol.certificates import Authority, Pair
 from tests.hub.servers import free_port, needs_hub, redis_server
 
 __all__ = ["nodes"]

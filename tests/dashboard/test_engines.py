@@ -13,9 +13,9 @@ import pytest
 import redis
 
 from interlock.client.faces.client import connect
+from tests.client.connection.nodes import meet
 from tests.dashboard.conftest import Serve
 from tests.dashboard.test_live import counts_of, listening, wait_until
-from tests.engine.nodes import meet
 from tests.hub.servers import free_port, missing, redis_server
 
 

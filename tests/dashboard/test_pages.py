@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hub.foreign_builds import LacksError, node
+from tests.hub.protocol.foreign_builds import LacksError, node
 from tests.hub.servers import missing
 
 STATIC = Path(str(files("interlock.dashboard") / "static"))

@@ -1,50 +1,5 @@
-"""One Redis for the tests of the engine, with the library, and a queue of its own for each test."""
+"""The fixtures of the engine; see ``fixtures``."""
 
-from __future__ import annotations
+from tests.engine.fixtures import connection, engine_port, hub_url, queue, redis_url, timed
 
-import uuid
-from collections.abc import Iterator
-
-import pytest
-import redis
-
-import interlock
-from interlock.client.lua.library import Library
-from tests.engine.calls import Queue
-from tests.engine.timed import TimedQueue
-from tests.hub.servers import needs_hub, redis_server
-
-
-@pytest.fixture(scope="session")
-def engine_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with redis_server(tmp_path_factory.mktemp("engine")) as (_, port):
-        yield port
-
-
-@pytest.fixture
-def connection(engine_port: int) -> Iterator[redis.Redis]:
-    with redis.Redis(port=engine_port) as opened:
-        Library().load(opened)
-        yield opened
-
-
-@pytest.fixture
-def queue(connection: redis.Redis) -> Queue:
-    return Queue(connection, uuid.uuid4().hex)
-
-
-@pytest.fixture
-def timed(connection: redis.Redis) -> TimedQueue:
-    return TimedQueue(connection, uuid.uuid4().hex)
-
-
-@pytest.fixture
-def redis_url(engine_port: int) -> str:
-    return f"redis://127.0.0.1:{engine_port}"
-
-
-@pytest.fixture
-def hub_url() -> Iterator[str]:
-    needs_hub()
-    with interlock.Hub(port=0, workers=1) as hub:
-        yield f"interlock://{hub.addresses[0]}"
+__all__ = ["connection", "engine_port", "hub_url", "queue", "redis_url", "timed"]

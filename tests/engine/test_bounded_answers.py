@@ -12,9 +12,9 @@ import redis
 import interlock
 from interlock.client.admin.server import Server
 from tests.engine.calls import Argument, Queue, message
-from tests.engine.model import LEASED, Spec
-from tests.engine.model_read import NAMED, NAMED_BYTES
-from tests.engine.model_watch import WatchedModel
+from tests.engine.naive.model import LEASED, Spec
+from tests.engine.naive.read import NAMED, NAMED_BYTES
+from tests.engine.naive.watch import WatchedModel
 from tests.engine.schedules.compare import difference
 from tests.engine.schedules.director import Director
 from tests.engine.schedules.servers import Servers, both

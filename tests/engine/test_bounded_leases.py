@@ -10,8 +10,8 @@ import pytest
 
 import interlock
 from interlock import connect
-from tests.engine.model import LEASED, Spec
-from tests.engine.model_watch import WatchedModel
+from tests.engine.naive.model import LEASED, Spec
+from tests.engine.naive.watch import WatchedModel
 from tests.engine.schedules.compare import difference
 from tests.engine.schedules.director import Director
 from tests.engine.schedules.servers import Servers, both

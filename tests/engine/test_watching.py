@@ -21,13 +21,13 @@ from interlock.client.wire.failures import Failure, Failures
 from interlock.client.wire.messages import deferring
 from interlock.errors import InterlockError
 from interlock.runtime.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
+from tests.client.connection.stub import array, is_version, stub, version
 from tests.engine.calls import Queue, message
-from tests.engine.model import Spec
-from tests.engine.model_watch import WatchedModel
+from tests.engine.naive.model import Spec
+from tests.engine.naive.watch import WatchedModel
 from tests.engine.schedules.compare import difference
 from tests.engine.schedules.director import Director
 from tests.engine.schedules.servers import Servers, both
-from tests.engine.stub import array, is_version, stub, version
 
 AT_ONCE = Retry(attempts=3, first=0)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from tests.hub.foreign_builds import SPOKEN, build
+from tests.hub.protocol.foreign_builds import SPOKEN, build
 from tests.hub.servers import needs_hub, redis_server
 
 

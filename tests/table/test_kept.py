@@ -14,7 +14,7 @@ import interlock
 from interlock import U32, InterlockError, Row, SharedTable
 from interlock.errors import TableKept
 from tests.hub.servers import needs_hub
-from tests.hub.tables import new_name
+from tests.hub.tables.tables import new_name
 
 
 class Kept(Row):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 import interlock
-from tests.worker import shop
+from tests.worker.apps import shop
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = str(Path(interlock.__file__).parent) + os.sep
@@ -90,7 +90,9 @@ class Workers:
         self.shop = shop.made(str(folder / "shop.db"))
         """Stays open: who closes a database last empties its log, and others meet that."""
 
-    def start(self, *flags: str, app: str = "tests.worker.shop:app", **more: str) -> WorkerProcess:
+    def start(
+        self, *flags: str, app: str = "tests.worker.apps.shop:app", **more: str
+    ) -> WorkerProcess:
         environment = {
             **os.environ,
             "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",

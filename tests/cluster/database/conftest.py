@@ -12,7 +12,7 @@ import pytest
 
 from interlock.cluster.database import Database, open_database
 from tests.cluster.database.rows import RULES
-from tests.worker.postgresql import postgresql
+from tests.worker.process.postgresql import postgresql
 
 _numbers = itertools.count(1)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from tests.cluster.faults.chaos import KINDS
 from tests.engine.faults.report import Taken
-from tests.engine.kept_runs import ROOT
+from tests.engine.storage.kept_runs import ROOT
 
 SUMMARY = ROOT / "tests" / "cluster" / "FAULTS.md"
 PARTS = {"frozen": ("frozen 5",), "trim": ("read across a trim",), "promote": ("lower ids",)}

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from tests.client.connection.proxy import Proxy, proxied
 from tests.cluster.nodes import NodeProcess
 from tests.cluster.streams.engines import Engine, Kafka, eventually
 from tests.cluster.streams.engines import Redis as EngineRedis
 from tests.cluster.streams.test_logs import delete
 from tests.cluster.streams.test_nodes import dc, has, raised, rows
-from tests.engine.proxy import Proxy, proxied
 from tests.hub.servers import needs_hub, redis_server
 
 __all__ = ["dc"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tests.engine.faults.servers import ENGINES
-from tests.engine.kept_runs import ROOT, machine, one_run
+from tests.engine.storage.kept_runs import ROOT, machine, one_run
 
 SUMMARY = ROOT / "tests" / "engine" / "CRASHES.md"
 ROWS = (

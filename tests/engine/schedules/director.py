@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.engine.model import BACKING_OFF, HELD, LEASED, QUEUED, Entry, Refused, Spec
-from tests.engine.model_watch import WatchedModel
+from tests.engine.naive.model import BACKING_OFF, HELD, LEASED, QUEUED, Entry, Refused, Spec
+from tests.engine.naive.watch import WatchedModel
 from tests.engine.schedules.steps import Pick, Step
 from tests.engine.timed import START
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from tests.engine.kept_runs import one_run, redis_version
+from tests.engine.storage.kept_runs import one_run, redis_version
 
 SUMMARY = Path(__file__).parents[1] / "SCHEDULES.md"
 COUNTED = {

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.engine.model import Spec
+from tests.engine.naive.model import Spec
 
 KEYS = ("a", "b", "c", "d", "e", "f")
 CONSUMERS = ("one", "two", "three", "")

@@ -30,8 +30,8 @@ from pathlib import Path
 from interlock.hub import passwords
 from interlock.hub.client import Client
 from interlock.hub.resp import command
-from tests.hub.certificates import Authority
 from tests.hub.faults.measures import MIB, Measured
+from tests.hub.protocol.certificates import Authority
 from tests.hub.servers import HubProcess, hub_process
 
 PUBLISHERS = 3

@@ -12,8 +12,8 @@ from tests.hub.faults.churn import reset
 from tests.hub.faults.measures import MIB, measured_hub
 from tests.hub.faults.talks import Talk, talk
 from tests.hub.faults.witness import Witness
+from tests.hub.protocol.wire import MASKS, masked
 from tests.hub.servers import redis_server
-from tests.hub.wire import MASKS, masked
 
 AT_ONCE = 16
 REQUESTS = 60

@@ -1,7 +1,7 @@
 // Usage: clients PORT PROTOCOL NAME
 //
 // A client of the hub by go-redis: commands come in by lines, replies and events go out by lines.
-// tests/hub/foreign.py says which.
+// tests/hub/protocol/foreign.py says which.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // What both clients of Node share: commands come in by lines, replies and events go out by lines.
-// tests/hub/foreign.py says which.
+// tests/hub/protocol/foreign.py says which.
 "use strict";
 
 const readline = require("node:readline");

@@ -7,7 +7,7 @@ import java.util.List;
 
 /**
  * {@code Main jedis|lettuce PORT PROTOCOL NAME}: commands come in by lines, replies and events go out
- * by lines. tests/hub/foreign.py says which.
+ * by lines. tests/hub/protocol/foreign.py says which.
  */
 public final class Main {
   public static void main(String[] arguments) throws IOException {

@@ -1,0 +1,177 @@
+"""The naive model of a queue: what an operator does to it."""
+
+from __future__ import annotations
+
+from tests.engine.naive.model import (
+    BACKING_OFF,
+    DEFAULTS,
+    HELD,
+    LEASED,
+    POLICY,
+    QUEUED,
+    Entry,
+    Model,
+    Refused,
+    Spec,
+)
+
+
+class OperatedModel(Model):
+    def configure(self, arguments: list[str]) -> list[str]:
+        self.apply_due()
+        mode = arguments[0] if arguments[:1] in (["CHANGE"], ["REPLACE"]) else None
+        given = arguments[mode is not None :]
+        named = dict(zip(given[::2], given[1::2], strict=True))
+        if arguments and self.declared and mode is None:
+            if self.options != self.options | named:
+                raise Refused("OPTIONSMISMATCH")
+        elif arguments:
+            self.options = (self.options if mode == "CHANGE" else DEFAULTS) | named
+            self.declared = True
+        return [part for pair in self.options.items() for part in pair]
+
+    def cancel(self, id: str) -> list[str]:
+        self.apply_due()
+        return [str(int(self._cancel(self.find(id))))]
+
+    def _cancel(self, entry: Entry | None) -> bool:
+        if entry is None or entry.state == LEASED:
+            return False
+        self.counts["cancelled"] += 1
+        self.happened("cancel", entry)
+        self.keep(entry, "cancelled")
+        self.end(entry)
+        self.named.pop(entry.options.get("DEDUP", ""), None)
+        return True
+
+    def revoke(self, id: str, then: str, token: str | None = None) -> list[str]:
+        self.apply_due()
+        entry = self.find(id)
+        if entry is None or entry.state != LEASED or token not in (None, str(entry.token)):
+            return ["0"]
+        self.counts["revoked"] += 1
+        if then == "retry":
+            self.fail(entry, None, "revoked")
+        elif then == "skip":
+            self._skip(entry, entry.token)
+        else:
+            self.give_up(entry, "revoked", then)
+        return ["1"]
+
+    def _skip(self, entry: Entry, token: int = 0) -> None:
+        self.counts["skipped"] += 1
+        self.happened("skip", entry, token)
+        self.keep(entry, "skipped")
+        self.end(entry)
+
+    def _stopped(self, id: str) -> Entry | None:
+        self.apply_due()
+        entry = self.find(id)
+        return entry if entry and entry.state in (HELD, BACKING_OFF) else None
+
+    def retry(self, id: str) -> list[str]:
+        if entry := self._stopped(id):
+            entry.attempt += entry.state == HELD
+            entry.state = QUEUED
+            self.happened("readied", entry)
+        return [str(int(entry is not None))]
+
+    def skip(self, id: str) -> list[str]:
+        if entry := self._stopped(id):
+            self._skip(entry)
+        return [str(int(entry is not None))]
+
+    def bury(self, id: str) -> list[str]:
+        entry = self._stopped(id)
+        if entry is None or len(self.dead) >= int(self.options["MAXDEAD"]):
+            return ["0"]
+        self.happened("dead", entry)
+        self.bury_entry(entry)
+        return ["1"]
+
+    def requeue(
+        self, id: str, edited: str | None = None, exclusive: str = "", *rest: str
+    ) -> list[str]:
+        self.apply_due()
+        entry = next((entry for entry in self.dead if str(entry.id) == id), None)
+        if entry is None:
+            return []
+        keys, shared = tuple(entry.exclusive), tuple(entry.shared)
+        if exclusive:
+            keys, shared = rest[1 : 1 + int(exclusive)], rest[1 + int(exclusive) :]
+            if (keys or shared) and entry.options.get("BARRIER") == "1":
+                raise Refused("BADARG")
+        if self.sealed:
+            raise Refused("SEALED")
+        payload = entry.payload if edited is None else edited
+        self.room(1, len(payload))
+        self.dead.remove(entry)
+        self.counts["requeued"] += 1
+        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
+        options = tuple((name, text) for name, text in entry.options.items() if name in stays)
+        spec = Spec(payload, keys, shared, options)
+        return [str(self.enter(spec))]
+
+    def discard(self, id: str) -> list[str]:
+        self.apply_due()
+        before = len(self.dead)
+        self.dead = [entry for entry in self.dead if str(entry.id) != id]
+        return [str(int(len(self.dead) < before))]
+
+    def forget(self, id: str) -> list[str]:
+        self.apply_due()
+        return [str(int(self.kept.pop(int(id), None) is not None))]
+
+    def join(self, _: str, id: str | None = None) -> list[str]:
+        self.apply_due()
+        left = len(self.unsettled()) if id is None else int(self.find(id) is not None)
+        return [str(left), self.next_due() if left else ""]
+
+    def purge(self, what: str) -> list[str]:
+        self.apply_due()
+        if what == "dead":
+            count = len(self.dead)
+            self.dead = []
+        else:
+            before = self.last_event
+            count = sum(self._cancel(entry) for entry in self.unsettled())
+            new = self.last_event - before
+            # Told by id, for the servers come to them in no order.
+            self.events[len(self.events) - new :] = sorted(
+                self.events[len(self.events) - new :], key=lambda event: event[2]
+            )
+        return [str(count)]
+
+    def pause(self, keys: list[str]) -> list[str]:
+        self.apply_due()
+        if not keys:
+            before, self.halted = self.halted, True
+            return [str(int(not before))]
+        reply = []
+        for key in keys:
+            reply.append(str(int(key not in self.paused)))
+            self.paused += [key] if key not in self.paused else []
+        return reply
+
+    def resume(self, keys: list[str]) -> list[str]:
+        self.apply_due()
+        if not keys:
+            before, self.halted = self.halted, False
+            return [str(int(before))]
+        reply = []
+        for key in keys:
+            reply.append(str(int(key in self.paused)))
+            self.paused = [one for one in self.paused if one != key]
+            for entry in self.line:
+                entry.parked = None if entry.parked == key else entry.parked
+        return reply
+
+    def seal(self) -> list[str]:
+        self.apply_due()
+        before, self.sealed = self.sealed, True
+        return [str(int(not before))]
+
+    def reopen(self) -> list[str]:
+        self.apply_due()
+        before, self.sealed = self.sealed, False
+        return [str(int(before))]

@@ -1,0 +1,351 @@
+"""A handler of an executor that would wait for itself gets WouldDeadlock (clause 25)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+import pytest
+
+from interlock import KeyedExecutor, WouldDeadlock, current_lease
+from tests.executor.executors import LONG, Gate, busy
+
+
+def told(ask: Callable[[], object]) -> str:
+    with pytest.raises(WouldDeadlock) as caught:
+        ask()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ask", ["result", "exception"])
+def test_a_result_behind_the_handlers_own_key(ask: str) -> None:
+    with KeyedExecutor(4) as executor:
+
+        def call() -> tuple[str, futures.Future[int]]:
+            behind = executor.submit_keyed("a", int)
+            return told(getattr(behind, ask)), behind
+
+        text, behind = executor.submit_keyed("a", call).result(LONG)
+        assert "message 2" in text and "(2 behind 1)" in text
+        assert behind.result(LONG) == 0
+
+
+def test_a_result_behind_it_by_several_hops() -> None:
+    with KeyedExecutor(4) as executor:
+
+        def call() -> tuple[str, str]:
+            executor.submit_keyed(["a", "b"], int)
+            executor.submit_keyed(["b", "c"], int)
+            reader = executor.keyed("d", shared="c").submit(int)
+            last = executor.submit_keyed(["d", "e"], int)
+            return told(reader.result), told(last.result)
+
+        near, far = executor.submit_keyed("a", call).result(LONG)
+        assert "(4 behind 3 behind 2 behind 1)" in near
+        assert "(5 behind 4 behind 3 behind 2 behind 1)" in far
+
+
+def test_a_result_behind_it_by_twenty_thousand_hops() -> None:
+    with KeyedExecutor(4) as executor:
+
+        def call() -> str:
+            hops = [executor.submit_keyed([f"{n}", f"{n + 1}"], int) for n in range(20_000)]
+            return told(hops[-1].result)
+
+        text = executor.submit_keyed("0", call).result(LONG)
+        assert "(20001 behind 20000 behind " in text
+        assert " behind 19981 others behind " in text
+        assert text.count(" behind 2 behind 1)") == 1
+
+
+def test_a_result_behind_what_is_not_the_first_on_its_key() -> None:
+    """Another message stands in front; what stands between is what waits for the handler's own."""
+    with KeyedExecutor(4) as executor:
+        gate = Gate()
+
+        def call() -> str:
+            executor.submit_keyed(["a", "b"], int)
+            return told(executor.submit_keyed("b", int).result)
+
+        front = executor.submit_keyed("b", gate)
+        text = executor.submit_keyed("a", call).result(LONG)
+        assert "(4 behind 3 behind 2)" in text
+        gate.open.set()
+        front.result(LONG)
+
+
+def test_its_own_result() -> None:
+    with KeyedExecutor(2) as executor:
+        own: list[futures.Future[Any]] = []
+        gate = Gate()
+
+        def call() -> str:
+            gate()
+            return told(own[0].result)
+
+        own.append(executor.submit_keyed("a", call))
+        gate.open.set()
+        assert "message 1" in own[0].result(LONG)
+
+
+def test_two_handlers_that_wait_for_each_other() -> None:
+    # One waits for what stands behind the other, which then would wait for what stands behind it.
+    with KeyedExecutor(4) as executor:
+        both = threading.Barrier(2)
+        behind: dict[str, futures.Future[Any]] = {}
+        texts: list[str] = []
+
+        def call(mine: str, other: str) -> None:
+            both.wait(LONG)
+            behind[mine] = executor.submit_keyed(mine, str, mine)
+            both.wait(LONG)
+            try:
+                behind[other].result()
+            except WouldDeadlock as error:
+                texts.append(str(error))
+
+        pairs = [("a", "b"), ("b", "a")]
+        calls = [executor.submit_keyed(mine, call, mine, other) for mine, other in pairs]
+        futures.wait(calls, LONG)
+        assert len(texts) == 1 and "behind" in texts[0]
+        assert [behind[key].result(LONG) for key in "ab"] == ["a", "b"]
+
+
+def test_a_ring_over_two_executors() -> None:
+    texts: list[str] = []
+
+    def ask(future: futures.Future[Any]) -> None:
+        # Whoever comes last is told.
+        try:
+            future.result()
+        except WouldDeadlock as error:
+            texts.append(str(error))
+
+    with KeyedExecutor(2) as one, KeyedExecutor(2) as two:
+
+        def outer() -> None:
+            ask(two.submit_keyed("b", inner))
+
+        def inner() -> None:
+            ask(one.submit_keyed("a", int))
+
+        one.submit_keyed("a", outer).result(LONG)
+    assert len(texts) == 1 and "behind" in texts[0]
+
+
+def test_a_result_that_another_worker_makes_is_waited_for() -> None:
+    with KeyedExecutor(2) as executor:
+
+        def call() -> int:
+            return executor.submit_keyed("b", abs, -5).result()
+
+        assert executor.submit_keyed("a", call).result(LONG) == 5
+
+
+def test_a_wait_that_ends_by_itself_is_no_deadlock() -> None:
+    with KeyedExecutor(1) as executor:
+
+        def call() -> str:
+            behind = executor.submit_keyed("a", int)
+            for timeout in (0, 0.01):
+                with pytest.raises(futures.TimeoutError):
+                    behind.result(timeout)
+            return "went on"
+
+        assert executor.submit_keyed("a", call).result(LONG) == "went on"
+
+
+def test_a_result_that_is_there_needs_no_wait() -> None:
+    with KeyedExecutor(1) as executor:
+        done = executor.submit_keyed("a", int)
+        assert executor.submit_keyed("a", done.result).result(LONG) == 0
+
+
+def test_outside_of_a_handler_nothing_is_a_deadlock() -> None:
+    with KeyedExecutor(1) as executor, busy(executor, "a") as (gate,):
+        behind = executor.submit_keyed("a", int)
+        threading.Timer(0, gate.open.set).start()
+        assert behind.result() == 0
+
+
+# -- No worker left -------------------------------------------------------------------------------
+
+
+def test_the_only_worker_cannot_wait_for_another_call() -> None:
+    with KeyedExecutor(1) as executor:
+
+        def call() -> tuple[str, futures.Future[int]]:
+            other = executor.submit(int)
+            return told(other.result), other
+
+        text, other = executor.submit(call).result(LONG)
+        assert "all 1 workers" in text and executor.queue.name in text
+        assert other.result(LONG) == 0
+
+
+def test_the_last_of_all_workers_cannot_wait_either() -> None:
+    with KeyedExecutor(3) as executor:
+        together = threading.Barrier(3)
+
+        def call(_: int) -> bool:
+            together.wait(LONG)
+            try:
+                return executor.submit(int).result() == 0
+            except WouldDeadlock:
+                return False
+
+        # One is told, returns, and makes what the others wait for.
+        assert sorted(executor.map(call, range(3))) == [False, True, True]
+
+
+def test_workers_for_unkeyed_calls_are_no_help_to_a_keyed_one() -> None:
+    with KeyedExecutor(3, unkeyed_workers=2) as executor:
+
+        def call() -> tuple[str, int]:
+            return told(executor.submit_keyed("b", int).result), executor.submit(int).result()
+
+        text, unkeyed = executor.submit_keyed("a", call).result(LONG)
+        assert "all 3 workers" in text and unkeyed == 0
+
+
+def test_a_submit_into_a_full_executor_that_only_the_caller_drains() -> None:
+    with KeyedExecutor(1, maxsize=2) as executor:
+
+        def call() -> str:
+            executor.submit(int)
+            return told(lambda: executor.submit(int))
+
+        assert "is full" in executor.submit_keyed("a", call).result(LONG)
+
+
+def test_a_submit_for_which_another_worker_makes_room() -> None:
+    with KeyedExecutor(2, maxsize=2) as executor:
+        other = Gate()
+        first = executor.submit_keyed("b", other)
+        assert other.running.wait(LONG)
+
+        def call() -> int:
+            threading.Timer(0, other.open.set).start()
+            return executor.submit_keyed("c", abs, -7).result()
+
+        assert executor.submit_keyed("a", call).result(LONG) == 7
+        first.result(LONG)
+
+
+def test_all_workers_that_wait_for_room() -> None:
+    with KeyedExecutor(2, maxsize=2) as executor:
+        together = threading.Barrier(2)
+
+        def call(_: int) -> bool:
+            together.wait(LONG)
+            try:
+                executor.submit(int)
+            except WouldDeadlock:
+                return False
+            return True
+
+        assert sorted(executor.map(call, range(2))) == [False, True]
+
+
+# -- In a callback --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("ask", ["result", "shutdown", "join"])
+def test_a_callback_that_waits_for_what_comes_after_it(ask: str, pooled: bool) -> None:
+    # It runs before the next call on its key.
+    with futures.ThreadPoolExecutor(4) as pool:
+        executor = KeyedExecutor(4, pool=pool if pooled else None)
+        gate = Gate()
+        first = executor.submit_keyed("a", gate)
+        behind = executor.submit_keyed("a", int)
+        asks: dict[str, Callable[[], object]] = {
+            "result": behind.result,
+            "shutdown": executor.shutdown,
+            "join": executor.queue.join,
+        }
+        said: futures.Future[str] = futures.Future()
+
+        def call_back(_: futures.Future[Any]) -> None:
+            try:
+                said.set_result(repr(asks[ask]()))
+            except WouldDeadlock as error:
+                said.set_result(str(error))
+
+        first.add_done_callback(call_back)
+        gate.open.set()
+        text = said.result(LONG)
+        assert "(2 behind 1)" in text if ask == "result" else "handling message 1" in text
+        assert behind.result(LONG) == 0
+        executor.shutdown()
+
+
+def test_a_callback_on_the_only_worker() -> None:
+    with KeyedExecutor(1) as executor:
+        gate = Gate()
+        first = executor.submit(gate)
+        said: futures.Future[str] = futures.Future()
+        first.add_done_callback(lambda _: said.set_result(told(executor.submit(int).result)))
+        gate.open.set()
+        assert "all 1 workers" in said.result(LONG)
+
+
+def test_a_callback_may_wait_for_what_others_make_and_has_no_lease() -> None:
+    with KeyedExecutor(2) as executor:
+        gate = Gate()
+        first = executor.submit_keyed("a", gate)
+        said: futures.Future[int] = futures.Future()
+
+        def call_back(_: futures.Future[Any]) -> None:
+            with pytest.raises(LookupError):
+                current_lease()
+            said.set_result(executor.submit_keyed("b", abs, -5).result())
+
+        first.add_done_callback(call_back)
+        gate.open.set()
+        assert said.result(LONG) == 5
+
+
+# -- Its own end ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_handler_that_shuts_down_its_own_executor(workers: int) -> None:
+    executor = KeyedExecutor(workers)
+    text = executor.submit_keyed("a", lambda: told(executor.shutdown)).result(LONG)
+    assert "message 1" in text
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(int)
+    executor.shutdown()
+
+
+def test_a_handler_that_joins_the_queue_beneath() -> None:
+    with KeyedExecutor(2) as executor:
+        text = executor.submit_keyed("a", lambda: told(executor.queue.join)).result(LONG)
+        assert "message 1" in text
+
+
+def test_what_a_revoked_handler_waits_for_holds_nobody_up() -> None:
+    with KeyedExecutor(2) as executor:
+        executor.queue.pause("paused")
+        waits = threading.Event()
+        ended = threading.Event()
+
+        def hung() -> None:
+            inner = executor.submit_keyed("paused", int)
+            waits.set()
+            inner.result()
+            ended.set()
+
+        def call() -> int:
+            return executor.submit_keyed("b", int).result()
+
+        future: Any = executor.submit_keyed("a", hung)
+        assert waits.wait(LONG)
+        assert executor.queue.revoke(future.id, then="skip")
+        # Of the workers that count only one waits now.
+        assert executor.submit_keyed("a", call).result(LONG) == 0
+        executor.queue.resume("paused")
+        assert ended.wait(LONG)

@@ -1,0 +1,185 @@
+"""Uses of an executor by users of ``concurrent.futures``, beyond the common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import pickle
+import threading
+import typing
+import weakref
+from concurrent import futures
+from typing import Any
+
+import pytest
+
+from interlock import Future, KeyedExecutor, current_lease
+from tests.executor.executors import LONG, Gate, processes
+
+
+@pytest.mark.parametrize("chunksize", [1, 3, 100])
+def test_map_takes_a_chunksize(chunksize: int) -> None:
+    with KeyedExecutor(2) as executor:
+        assert list(executor.map(pow, [1, 2, 3], [2, 2, 2], timeout=LONG, chunksize=chunksize)) == [
+            1,
+            4,
+            9,
+        ]
+        assert list(executor.keyed("a").map(abs, [-1, -2], chunksize=chunksize)) == [1, 2]
+
+
+def test_as_completed_and_wait_take_futures_of_several_kinds() -> None:
+    with KeyedExecutor(2) as ours, futures.ThreadPoolExecutor(2) as theirs:
+        gate = Gate(3)
+        both: list[futures.Future[Any]] = [
+            ours.submit_keyed("a", abs, -1),
+            theirs.submit(abs, -2),
+            ours.submit_keyed("a", gate),
+            theirs.submit(gate),
+        ]
+        ended = futures.as_completed(both, LONG)
+        assert sorted(next(ended).result() for _ in range(2)) == [1, 2]
+        done, not_done = futures.wait(both, LONG, futures.FIRST_COMPLETED)
+        assert (done, not_done) == (set(both[:2]), set(both[2:]))
+        gate.open.set()
+        assert [future.result() for future in ended] == [3, 3]
+
+
+def test_one_future_named_twice_is_one() -> None:
+    with KeyedExecutor(1) as executor:
+        future = executor.submit(int)
+        assert list(futures.as_completed([future, future], LONG)) == [future]
+        assert futures.wait([future, future], LONG).done == {future}
+
+
+def test_each_cancel_is_a_cancel_or_a_result() -> None:
+    with KeyedExecutor(4) as executor:
+        for n in range(1000):
+            future = executor.submit_keyed(n % 3, abs, -n)
+            if future.cancel():
+                assert future.cancelled() and future.done() and not future.running()
+            else:
+                assert future.result(LONG) == n
+        executor.queue.join(LONG)
+
+
+def test_threads_that_cancel_one_call_agree() -> None:
+    with KeyedExecutor(1) as executor:
+        for _ in range(50):
+            gate = Gate()
+            executor.submit_keyed("a", gate)
+            behind = executor.submit_keyed("a", int)
+            together = threading.Barrier(3)
+            said: list[bool] = []
+
+            def cancel(
+                future: futures.Future[int] = behind,
+                together: threading.Barrier = together,
+                said: list[bool] = said,
+            ) -> None:
+                together.wait(LONG)
+                said.append(future.cancel())
+
+            threads = [threading.Thread(target=cancel) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(LONG)
+            assert said == [True] * 3
+            gate.open.set()
+
+
+def test_the_default_executor_of_a_library_that_only_knows_executors() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        variable = contextvars.ContextVar("variable", default=0)
+        variable.set(5)
+        context = contextvars.copy_context()
+        with KeyedExecutor(2) as executor:
+            assert await loop.run_in_executor(executor, context.run, variable.get) == 5
+            gate = Gate()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(loop.run_in_executor(executor, gate), 0.01)
+            gate.open.set()
+
+    asyncio.run(main())
+
+
+def test_a_context_copied_in_a_call_has_no_lease_outside() -> None:
+    with KeyedExecutor(1) as executor:
+        context = executor.submit_keyed("a", contextvars.copy_context).result(LONG)
+        with pytest.raises(LookupError, match="no message is being handled here"):
+            context.run(current_lease)
+
+
+def test_executors_within_executors() -> None:
+    with (
+        KeyedExecutor(2) as one,
+        KeyedExecutor(2, pool=one) as two,
+        KeyedExecutor(2, pool=two.keyed("x")) as three,
+    ):
+        calls = [three.submit_keyed("a", abs, -n) for n in range(10)]
+        assert [call.result(LONG) for call in calls] == list(range(10))
+
+
+def test_an_exception_in_the_block_waits_for_the_calls_and_goes_on() -> None:
+    calls: list[futures.Future[int]] = []
+
+    def submit_and_fail() -> None:
+        with KeyedExecutor(1) as executor:
+            calls.append(executor.submit_keyed("a", abs, -1))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        submit_and_fail()
+    assert calls[0].result(0) == 1
+
+
+class Refuses:
+    def __reduce__(self) -> Any:
+        raise RuntimeError("not to be pickled")
+
+
+def refuses() -> Refuses:
+    return Refuses()
+
+
+def test_what_cannot_be_pickled_says_why() -> None:
+    with processes(1) as pool, KeyedExecutor(1, pool=pool) as executor:
+        given = executor.submit_keyed("a", str, Refuses())
+        made = executor.submit_keyed("a", refuses)
+        for future in (given, made):
+            assert "not to be pickled" in repr(future.exception(LONG))
+        assert executor.submit_keyed("a", int).result(LONG) == 0
+
+
+def test_it_says_what_it_is() -> None:
+    with KeyedExecutor(2, thread_name_prefix="mail") as executor:
+        gate = Gate()
+        executor.submit_keyed("a", gate)
+        assert repr(executor) == "<KeyedExecutor 'mail', 2 workers, 1 calls>"
+        view = executor.keyed("a", shared="b")
+        assert repr(view) == f"<{executor!r} under keys [b'a'], shared [b'b']>"
+        gate.open.set()
+
+
+def test_a_subclass_and_its_arguments() -> None:
+    class Mail(KeyedExecutor):
+        def __init__(self, room: str) -> None:
+            super().__init__(2, thread_name_prefix=room)
+            self.room = room
+
+    with Mail("room") as executor:
+        assert executor.submit(int).result(LONG) == 0
+        assert executor.room == "room" and repr(executor).startswith("<Mail 'room'")
+
+
+def test_weak_references_and_type_arguments_and_no_pickling() -> None:
+    with KeyedExecutor(1) as executor:
+        future = executor.submit(int)
+        assert weakref.ref(executor)() is executor and weakref.ref(future)() is future
+        assert typing.get_origin(Future[int]) is Future
+        with pytest.raises(TypeError, match="lives in this one"):
+            pickle.dumps(executor)
+        with pytest.raises(TypeError, match="pickle"):
+            pickle.dumps(future)
