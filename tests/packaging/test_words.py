@@ -70,7 +70,7 @@ def shown_names() -> Iterator[str]:
     for action in actions(parser()):
         assert isinstance(action, argparse.Action)
         yield from (flag.lstrip("-") for flag in action.option_strings)
-    for path in (ROOT / "src/interlock/cli/queue").glob("*.py"):
+    for path in (ROOT / "src/interlock/cli/queue").rglob("*.py"):
         yield from json_fields(ast.parse(path.read_text(encoding="utf-8")))
 
 

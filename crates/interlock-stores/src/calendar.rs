@@ -73,7 +73,7 @@ fn civil(days: i64) -> (i64, u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::calendar::*;
 
     fn text(time: u64) -> String {
         let Moment { year, month, day, hour, minute, second } = Zone::Utc.moment(time);

@@ -72,7 +72,7 @@ const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::name::*;
     use fastrand::Rng;
     use std::collections::HashMap;
 

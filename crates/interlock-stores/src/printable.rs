@@ -27,7 +27,7 @@ fn is_odd(char: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::printable::*;
 
     #[test]
     fn what_moves_a_cursor_is_escaped_and_the_rest_stays() {

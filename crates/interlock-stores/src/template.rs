@@ -273,7 +273,7 @@ fn pieces(part: &str, host: &str, store: &str) -> Result<Vec<Piece>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::template::*;
 
     fn parse(text: &str) -> Result<Template, String> {
         Template::parse(text, "web.1", "keep all", Zone::Utc)

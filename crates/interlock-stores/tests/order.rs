@@ -7,4 +7,6 @@ mod table;
 fn a_module_imports_only_what_stands_above_it() {
     table::check(env!("CARGO_MANIFEST_DIR"), "src/lib.rs");
     table::check(env!("CARGO_MANIFEST_DIR"), "src/file/mod.rs");
+    table::check(env!("CARGO_MANIFEST_DIR"), "src/file/reading/mod.rs");
+    table::check(env!("CARGO_MANIFEST_DIR"), "src/file/writing/mod.rs");
 }

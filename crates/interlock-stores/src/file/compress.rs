@@ -219,8 +219,8 @@ fn find_frames(file: &impl File) -> io::Result<Vec<(u32, u32)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::disk::simulated::Simulated;
+    use crate::file::compress::*;
     use crate::file::files::Closed;
 
     fn compressed(length: usize) -> (Simulated, Vec<u8>) {

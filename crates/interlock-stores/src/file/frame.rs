@@ -257,7 +257,7 @@ fn eight(bytes: &[u8; FRAME], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::file::frame::*;
 
     fn samples() -> Vec<Frame<'static>> {
         let head = Head { salt: 7, number: 2, first: 3, time: 4, n: 5, frames: 6, by_topic: true };

@@ -472,7 +472,7 @@ const MOST_ERRORS: usize = 10;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::network::renewal::*;
 
     #[test]
     fn an_answer_is_taken_when_it_is_whole_and_says_what_became_of_the_lease() {

@@ -3,7 +3,8 @@
 
 use fastrand::Rng;
 use interlock_stores::disk::simulated::Simulated;
-use interlock_stores::file::{verify, FileStore, Fsync, Rotation, Settings};
+use interlock_stores::file::verify;
+use interlock_stores::file::{FileStore, Fsync, Rotation, Settings};
 use interlock_stores::Position;
 
 use crate::everyday::{message, settings, NOON, SECOND};

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
+use interlock_stores::file::verify;
 use interlock_stores::file::{
-    verify, FileStore, Found, Fsync, Reader, Retention, Rotation, Settings, Survey,
+    FileStore, Found, Fsync, Reader, Retention, Rotation, Settings, Survey,
 };
 use interlock_stores::{name, Message, Position};
 

@@ -7,12 +7,12 @@ use std::io;
 use crate::disk::{join, Access, Disk, File};
 use crate::error::StoreError;
 use crate::file::compress::COMPRESSED;
-use crate::file::cursor::Cursor;
 use crate::file::frame::FRAME;
 use crate::file::index::{self, GOING, INDEX};
-use crate::file::listing::{holes, merged, Listed};
-use crate::file::missing::Found;
-use crate::file::opened::rotation;
+use crate::file::reading::cursor::Cursor;
+use crate::file::reading::listing::{holes, merged, Listed};
+use crate::file::reading::missing::Found;
+use crate::file::reading::opened::rotation;
 use crate::message::Position;
 
 /// All that was found.

@@ -8,7 +8,7 @@ use crate::file::compress::{Compression, COMPRESSED};
 use crate::file::files::Closed;
 use crate::file::index::{self, GOING, INDEX};
 use crate::file::settings::Fsync;
-use crate::file::store::{Due, FileStore, AT_ONCE};
+use crate::file::writing::store::{Due, FileStore, AT_ONCE};
 
 const SECOND: u64 = 1_000_000;
 /// Files that a piece of upkeep syncs or closes: each may cost the disk milliseconds.
@@ -47,7 +47,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Does at most `most` of what is due.
-    pub(super) fn work(&mut self, most: usize, failed: &mut Option<StoreError>) {
+    pub(in crate::file) fn work(&mut self, most: usize, failed: &mut Option<StoreError>) {
         // What fails is due again with the next tick.
         for _ in 0..most.min(self.due.len()) {
             let done = match self.due.pop_front() {

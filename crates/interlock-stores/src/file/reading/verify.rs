@@ -8,10 +8,10 @@ use crate::disk::{Access, Disk};
 use crate::error::StoreError;
 use crate::file::frame::{self, Frame, Mark};
 use crate::file::index::{self, Frames, INDEX};
-use crate::file::listing::Listed;
-use crate::file::missing::{Missing, FILES_GONE};
-use crate::file::opened::{head_position, open_listed, position, Opened};
-use crate::file::survey::{survey, Chain, NO_HEAD, NO_INDEX};
+use crate::file::reading::listing::Listed;
+use crate::file::reading::missing::{Missing, FILES_GONE};
+use crate::file::reading::opened::{head_position, open_listed, position, Opened};
+use crate::file::reading::survey::{survey, Chain, NO_HEAD, NO_INDEX};
 use crate::message::Position;
 
 /// The findings in one file.

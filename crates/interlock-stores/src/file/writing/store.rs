@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::disk::{parent, Disk};
 use crate::error::StoreError;
-use crate::file::chain::Chain;
 use crate::file::compress::Compression;
 use crate::file::files::{Closed, Files};
-use crate::file::segment::{Batch, Waiting};
 use crate::file::settings::{Fsync, Settings};
+use crate::file::writing::chain::Chain;
+use crate::file::writing::segment::{Batch, Waiting};
 use crate::message::Message;
 
 /// Most bytes of a topic.
@@ -17,57 +17,57 @@ pub const LONGEST_TOPIC: usize = 64 << 10;
 pub const LONGEST_PAYLOAD: usize = 1 << 30;
 
 /// A store that keeps messages in files. One thread uses it; others read with a
-/// [`Reader`](super::Reader), in any process.
+/// [`Reader`](crate::file::Reader), in any process.
 ///
 /// Messages are [taken](Self::append), and written by a [commit](Self::commit). If that fails they stay
 /// here, and the next commit tries again; a caller that has another place for them can have them
 /// [back](Self::withdraw).
 #[derive(Debug)]
 pub struct FileStore<D: Disk> {
-    pub(super) disk: D,
-    pub(super) settings: Settings,
-    pub(super) chains: Vec<Chain<D::File>>,
-    pub(super) by_topic: HashMap<Vec<u8>, usize>,
-    pub(super) shared: Option<usize>,
+    pub(in crate::file) disk: D,
+    pub(in crate::file) settings: Settings,
+    pub(in crate::file) chains: Vec<Chain<D::File>>,
+    pub(in crate::file) by_topic: HashMap<Vec<u8>, usize>,
+    pub(in crate::file) shared: Option<usize>,
     /// Chains with messages that wait, and those of which something may not be on disk.
     listed: Vec<usize>,
-    pub(super) unsynced: Vec<usize>,
+    pub(in crate::file) unsynced: Vec<usize>,
     /// Work that is due, and done piece by piece: thousands of files must not hold up the next message.
-    pub(super) due: VecDeque<Due>,
+    pub(in crate::file) due: VecDeque<Due>,
     /// Chains of which files are open.
-    pub(super) open: Vec<usize>,
-    pub(super) uses: u64,
+    pub(in crate::file) open: Vec<usize>,
+    pub(in crate::file) uses: u64,
     /// Folders with names in them that may not be on disk.
-    pub(super) folders: BTreeSet<String>,
+    pub(in crate::file) folders: BTreeSet<String>,
     /// Files that were to get another name, and may have it by halves.
-    pub(super) renames: BTreeMap<String, (String, u64)>,
+    pub(in crate::file) renames: BTreeMap<String, (String, u64)>,
     /// The latest time of any message: none is before it.
-    pub(super) time: u64,
+    pub(in crate::file) time: u64,
     /// The time of day, for the dates in names; see [`FileStore::set_clock`].
     present: u64,
     /// Files may go by their age.
-    pub(super) ages: bool,
+    pub(in crate::file) ages: bool,
     tickets: u64,
-    pub(super) files: Files,
-    pub(super) compression: Option<Compression<D::File>>,
+    pub(in crate::file) files: Files,
+    pub(in crate::file) compression: Option<Compression<D::File>>,
     /// The times of the last sync, and of the last look for old files.
-    pub(super) synced: u64,
-    pub(super) aged: u64,
-    pub(super) period: (i64, i64),
+    pub(in crate::file) synced: u64,
+    pub(in crate::file) aged: u64,
+    pub(in crate::file) period: (i64, i64),
     /// The minute that is the same period, and which one.
     known_period: Option<(u64, (i64, i64))>,
-    pub(super) counters: Counters,
-    pub(super) _lock: D::Lock,
+    pub(in crate::file) counters: Counters,
+    pub(in crate::file) _lock: D::Lock,
 }
 
 /// Times of messages may be ahead of the time of day by this much before names no longer follow them, µs.
 const AHEAD: u64 = 60_000_000;
 /// Most files that a tick syncs or closes; the rest is done in pieces, between messages.
-pub(super) const AT_ONCE: usize = 64;
+pub(in crate::file) const AT_ONCE: usize = 64;
 
 /// Work of a chain that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(in crate::file) enum Due {
     Sync(usize),
     /// Its file has ended.
     Close(usize),
@@ -142,7 +142,7 @@ impl Counters {
 }
 
 impl<D: Disk> FileStore<D> {
-    pub(super) fn new(disk: D, settings: Settings, lock: D::Lock, now: u64) -> Self {
+    pub(in crate::file) fn new(disk: D, settings: Settings, lock: D::Lock, now: u64) -> Self {
         let period = settings.period(now);
         FileStore {
             disk,
@@ -190,7 +190,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// The time that the name of a file is to have for a message of this time.
-    pub(super) fn dated(&self, time: u64) -> u64 {
+    pub(in crate::file) fn dated(&self, time: u64) -> u64 {
         if time > self.present.saturating_add(AHEAD) {
             return self.present;
         }
@@ -241,7 +241,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Returns the chain of a topic, creating it if necessary.
-    pub(super) fn chain_of(&mut self, topic: &[u8]) -> usize {
+    pub(in crate::file) fn chain_of(&mut self, topic: &[u8]) -> usize {
         let by_topic = self.settings.template.by_topic();
         let known = if by_topic { self.by_topic.get(topic).copied() } else { self.shared };
         known.unwrap_or_else(|| {
@@ -321,7 +321,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Keeps what was written of a chain.
-    pub(super) fn settle(&mut self, place: usize) {
+    pub(in crate::file) fn settle(&mut self, place: usize) {
         let chain = &mut self.chains[place];
         let written = &chain.waiting.messages[..chain.waiting.written];
         self.counters.bytes += written.iter().map(|one| one.payload.len() as u64).sum::<u64>();
@@ -442,7 +442,7 @@ impl<D: Disk> FileStore<D> {
 
     /// Opens the file of a chain, and closes the one that was not used for longest if there are too many;
     /// `false`: it is gone.
-    pub(super) fn open_segment(&mut self, place: usize) -> Result<bool, StoreError> {
+    pub(in crate::file) fn open_segment(&mut self, place: usize) -> Result<bool, StoreError> {
         self.uses += 1;
         let Some(segment) = &mut self.chains[place].segment else { return Ok(false) };
         segment.used = self.uses;
@@ -464,7 +464,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Makes sure that two more files can be open.
-    pub(super) fn make_way(&mut self) {
+    pub(in crate::file) fn make_way(&mut self) {
         let chains = &self.chains;
         let is_open = |place: &usize| {
             chains[*place].segment.as_ref().is_some_and(|segment| segment.handles.is_some())
@@ -482,7 +482,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// A chain's file is lost, or nothing is known of it any more: the next message begins another one.
-    pub(super) fn give_up(&mut self, place: usize) {
+    pub(in crate::file) fn give_up(&mut self, place: usize) {
         let chain = &mut self.chains[place];
         if let Some(segment) = chain.segment.take() {
             self.counters.given_up += 1;
@@ -506,7 +506,7 @@ impl<D: Disk> FileStore<D> {
     ///
     /// If it is not there. After a failed sync nothing is known of a file: what waits is written anew,
     /// into another one, and what does not wait any more is counted as unsure.
-    pub(super) fn sync(&mut self, place: usize) -> Result<(), StoreError> {
+    pub(in crate::file) fn sync(&mut self, place: usize) -> Result<(), StoreError> {
         let there = match self.chains[place].segment.as_ref().map(|segment| segment.dirty) {
             Some(true) => self.open_segment(place)?,
             // What was there before was synced when it was closed.
@@ -550,7 +550,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Brings the name of a file to the disk, if it is `fresh`, and those of folders that were made.
-    pub(super) fn sync_names(&mut self, path: &str, fresh: bool) -> std::io::Result<()> {
+    pub(in crate::file) fn sync_names(&mut self, path: &str, fresh: bool) -> std::io::Result<()> {
         if fresh {
             self.disk.sync_folder(parent(path))?;
         }

@@ -6,15 +6,15 @@ use std::io;
 use crate::disk::{parent, Access, Disk, File};
 use crate::error::StoreError;
 use crate::file::compress::COMPRESSED;
-use crate::file::ending::{close_damaged, cut, find_end, End};
 use crate::file::files::Closed;
 use crate::file::index::INDEX;
-use crate::file::opened::rotation;
+use crate::file::reading::opened::rotation;
 use crate::file::report::{Damage, Report};
-use crate::file::segment::Segment;
 use crate::file::settings::Settings;
-use crate::file::store::FileStore;
-use crate::file::walk::{Found, Walk};
+use crate::file::writing::ending::{close_damaged, cut, find_end, End};
+use crate::file::writing::segment::Segment;
+use crate::file::writing::store::FileStore;
+use crate::file::writing::walk::{Found, Walk};
 
 impl<D: Disk> FileStore<D> {
     /// Opens a store, in a folder that is made if it is not there. `now` in µs since 1970.
@@ -61,7 +61,7 @@ impl<D: Disk> FileStore<D> {
             let place = if current {
                 self.chain_of(topic.as_deref().unwrap_or_default())
             } else {
-                self.chains.push(crate::file::chain::Chain::new(topic));
+                self.chains.push(crate::file::writing::chain::Chain::new(topic));
                 self.chains.len() - 1
             };
             let renamed = files.iter().filter_map(|one| rotation(&one.path));

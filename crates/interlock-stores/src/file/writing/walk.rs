@@ -9,10 +9,10 @@ use crate::error::StoreError;
 use crate::file::compress::{COMPRESSED, NEW};
 use crate::file::frame::{self, FRAME};
 use crate::file::index::{self, Known, NoIndex, GOING, INDEX};
-use crate::file::opened::moved_data;
+use crate::file::reading::opened::moved_data;
 use crate::file::report::{Damage, Report, Torn};
 use crate::file::settings::Settings;
-use crate::file::upkeep;
+use crate::file::writing::upkeep;
 
 /// A file that was found.
 pub struct Found {

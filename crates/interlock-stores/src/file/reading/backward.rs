@@ -3,9 +3,10 @@
 use crate::disk::{Disk, File};
 use crate::error::StoreError;
 use crate::file::frame::{self, Frame, Record, FRAME};
-use crate::file::listing::{Listed, Source};
-use crate::file::missing::{self, Found, Missing};
-use crate::file::opened::{head_position, open_listed, position, stored, Opened};
+use crate::file::reading::listing::{Listed, Source};
+use crate::file::reading::missing;
+use crate::file::reading::missing::{Found, Missing};
+use crate::file::reading::opened::{head_position, open_listed, position, stored, Opened};
 use crate::message::{Position, Stored};
 
 /// Reads a topic against its order, from what there was when it was begun.
@@ -39,7 +40,11 @@ struct Back<F> {
 }
 
 impl<D: Disk> Backward<D> {
-    pub(super) fn new(source: Source<D>, from: Position, to: Position) -> Result<Self, StoreError> {
+    pub(in crate::file) fn new(
+        source: Source<D>,
+        from: Position,
+        to: Position,
+    ) -> Result<Self, StoreError> {
         let files = source.list()?;
         Ok(Backward {
             source,

@@ -8,9 +8,10 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::frame::{self, Frame, Head, Record};
 use crate::file::index::Frames;
-use crate::file::listing::Listed;
-use crate::file::missing::{self, Found, Missing};
-use crate::file::opened::{head_position, open_listed, position, stored, Opened};
+use crate::file::reading::listing::Listed;
+use crate::file::reading::missing;
+use crate::file::reading::missing::{Found, Missing};
+use crate::file::reading::opened::{head_position, open_listed, position, stored, Opened};
 use crate::message::{Position, Stored};
 
 /// Gives the files of the chain; `true`: by a look that is begun now.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::file::frame::{Mark, Record};
-use crate::file::segment::Segment;
+use crate::file::writing::segment::Segment;
 use crate::message::Message;
 
 #[derive(Debug)]

@@ -16,13 +16,13 @@
 
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::file::backward::Backward;
-use crate::file::cursor::Cursor;
 use crate::file::frame::{self, Frame, Record};
 use crate::file::index::Frames;
-use crate::file::listing::Source;
-use crate::file::missing::Found;
-use crate::file::opened::{open_listed, Opened};
+use crate::file::reading::backward::Backward;
+use crate::file::reading::cursor::Cursor;
+use crate::file::reading::listing::Source;
+use crate::file::reading::missing::Found;
+use crate::file::reading::opened::{open_listed, Opened};
 use crate::message::Position;
 use crate::template::Template;
 

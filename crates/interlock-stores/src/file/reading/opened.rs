@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::file::compress::{Unpacked, COMPRESSED};
 use crate::file::frame::{self, Frame, Head, Mark, Record, FRAME};
 use crate::file::index::{self, Frames, Known, GOING, INDEX};
-use crate::file::listing::Listed;
+use crate::file::reading::listing::Listed;
 use crate::message::{Position, Stored};
 
 /// A file that is open to be read.
@@ -443,7 +443,7 @@ pub fn rotation(path: &str) -> Option<(String, &str, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::file::reading::opened::*;
     use crate::template::Template;
 
     #[test]

@@ -6,9 +6,9 @@ use crate::disk::{parent, read_at, Access, Disk, File};
 use crate::file::compress::COMPRESSED;
 use crate::file::frame::{self, Frame, Mark, FRAME};
 use crate::file::index::{self, Frames, Known, INDEX};
-use crate::file::opened::Data;
+use crate::file::reading::opened::Data;
 use crate::file::report::Torn;
-use crate::file::walk::{free_name, Found};
+use crate::file::writing::walk::{free_name, Found};
 
 /// The state of the newest file of a chain.
 pub enum End {

@@ -8,8 +8,8 @@ use crate::file::compress::COMPRESSED;
 use crate::file::files::Closed;
 use crate::file::frame::{Head, FRAME};
 use crate::file::index::{self, Known, GOING, INDEX};
-use crate::file::segment::Segment;
-use crate::file::store::{Due, FileStore, AT_ONCE};
+use crate::file::writing::segment::Segment;
+use crate::file::writing::store::{Due, FileStore, AT_ONCE};
 use crate::template::Template;
 
 impl<D: Disk> FileStore<D> {
@@ -26,7 +26,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Marks files with messages that match as ended: they take no more, and are to be closed.
-    pub(super) fn end(&mut self, is_such: impl Fn(&Segment<D::File>, u64) -> bool) {
+    pub(in crate::file) fn end(&mut self, is_such: impl Fn(&Segment<D::File>, u64) -> bool) {
         for (place, chain) in self.chains.iter_mut().enumerate() {
             let last = chain.kept.time;
             let Some(segment) = &mut chain.segment else { continue };
@@ -38,7 +38,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Closes the file of a chain: all of it is on disk then, and it is never written to again.
-    pub(super) fn close_segment(&mut self, place: usize) -> Result<(), StoreError> {
+    pub(in crate::file) fn close_segment(&mut self, place: usize) -> Result<(), StoreError> {
         if self.chains[place].segment.is_none() {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl<D: Disk> FileStore<D> {
     }
 
     /// Begins a file for messages of a chain from `time` on.
-    pub(super) fn begin(
+    pub(in crate::file) fn begin(
         &mut self,
         place: usize,
         time: u64,
