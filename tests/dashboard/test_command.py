@@ -76,7 +76,9 @@ def test_it_serves_until_it_is_told_to_end(redis_url: str, number: int) -> None:
             said = json.loads(it.stdout.readline())
             header = {"Authorization": f"Bearer {said['token']}"}
             with (
-                httpx.Client(base_url=said["url"], headers=header, verify=False) as client,
+                httpx.Client(
+                    base_url=said["url"], headers=header, verify=False, timeout=30
+                ) as client,
                 client.stream("GET", "/api/live", timeout=30) as stream,
             ):
                 assert client.get("/api/server").json()["login"] == "token"
