@@ -15,9 +15,9 @@ from redis import ResponseError
 
 import interlock
 from interlock.errors import EngineUnavailable
+from tests.cluster.node.test_node import Nodes, client, increased
+from tests.cluster.node.test_operating import figure, status
 from tests.cluster.nodes import NodeProcess, Presence, eventually
-from tests.cluster.test_node import Nodes, client, increased
-from tests.cluster.test_operating import figure, status
 from tests.hub.servers import needs_hub
 
 ACK = ("--ack", "1", "--timeout", "0.5")

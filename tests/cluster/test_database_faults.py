@@ -24,8 +24,8 @@ from typing import Any
 import pytest
 import redis
 
+from tests.cluster.node.test_node import Nodes, client
 from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_node import Nodes, client
 from tests.hub.servers import needs_hub
 from tests.worker.process.postgresql import Server
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.node.test_node import Nodes, client, has, increased
+from tests.cluster.node.test_operating import figure, status
 from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_node import Nodes, client, has, increased
-from tests.cluster.test_operating import figure, status
 from tests.hub.servers import needs_hub
 from tests.worker.process.postgresql import Server, postgresql
 

@@ -13,9 +13,9 @@ from redis import Redis
 
 from interlock import SharedTable
 from tests.client.connection.proxy import Proxy, proxied
+from tests.cluster.node.test_node import client, increased
+from tests.cluster.node.test_operating import page
 from tests.cluster.nodes import NodeProcess, Presence, eventually
-from tests.cluster.test_node import client, increased
-from tests.cluster.test_operating import page
 from tests.hub.servers import needs_hub, redis_server
 
 OTHERS = {"east": "west", "west": "east"}

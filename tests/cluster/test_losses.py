@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.node.test_node import Nodes, client, has, increased
 from tests.cluster.nodes import eventually
-from tests.cluster.test_node import Nodes, client, has, increased
 from tests.hub.servers import needs_hub
 
 

@@ -30,10 +30,10 @@ import interlock
 from interlock.errors import EngineUnavailable
 from tests import seeds
 from tests.cluster.faults import clock
+from tests.cluster.node.test_node import client
 from tests.cluster.nodes import NodeProcess, Presence
 from tests.cluster.streams.engines import ENGINES, LONG, Engine, eventually
 from tests.cluster.streams.test_nodes import places, rows, status
-from tests.cluster.test_node import client
 from tests.hub.servers import needs_hub, redis_server
 
 KEYS = [f"k{number}" for number in range(8)]

@@ -1,6 +1,6 @@
 //! Commands on rows that merge, as the first implementation, which was in Python, answered them: the same
-//! replies and the same states, byte for byte. How the lines are made says tests/cluster/golden_calls.py;
-//! a longer run: `python -m tests.cluster.golden_calls 100000 calls.txt`, and the test with
+//! replies and the same states, byte for byte. How the lines are made says tests/cluster/state/golden_calls.py;
+//! a longer run: `python -m tests.cluster.state.golden_calls 100000 calls.txt`, and the test with
 //! INTERLOCK_CALLS=.../calls.txt.
 
 mod call;

@@ -15,10 +15,10 @@ from redis import ResponseError
 
 from interlock.cli import main
 from interlock.cluster.pacing import PACE
+from tests.cluster.node.test_node import Nodes, client, has, increased, nodes
+from tests.cluster.node.test_operating import page
+from tests.cluster.node.test_snapshots import status
 from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_node import Nodes, client, has, increased, nodes
-from tests.cluster.test_operating import page
-from tests.cluster.test_snapshots import status
 
 __all__ = ["nodes"]
 

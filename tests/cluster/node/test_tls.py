@@ -11,10 +11,10 @@ import pytest
 import interlock
 from interlock.cli import main
 from interlock.cluster.pacing import PACE
+from tests.cluster.node.test_node import Nodes, client, nodes
+from tests.cluster.node.test_operating import page
+from tests.cluster.node.test_snapshots import first, status
 from tests.cluster.nodes import NodeProcess, Presence, eventually
-from tests.cluster.test_node import Nodes, client, nodes
-from tests.cluster.test_operating import page
-from tests.cluster.test_snapshots import first, status
 from tests.hub.protocol.certificates import Authority, Pair
 from tests.hub.servers import free_port, needs_hub, redis_server
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock import Row
-from tests.cluster.model import Event, Model, View
 from tests.cluster.naive.commands import Commands
 from tests.cluster.naive.stamps import NEVER, Stamp, hybrid
 from tests.cluster.naive.state import TableRules
-from tests.cluster.rows import Time
+from tests.cluster.state.model import Event, Model, View
+from tests.cluster.state.rows import Time
 
 KEY = b"k"
 Operation = tuple[Any, ...]

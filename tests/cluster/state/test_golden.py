@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster import golden, golden_calls
+from tests.cluster.state import golden, golden_calls
 
 
 def test_golden_histories_are_those_of_this_implementation() -> None:

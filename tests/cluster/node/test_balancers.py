@@ -21,7 +21,7 @@ from interlock.hub.resp import ReplyError
 from tests.cluster.nodes import NodeCluster, Presence, eventually
 from tests.hub.servers import free_port, missing
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples/cluster"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples/cluster"
 MODULE = "ngx_stream_module.so"
 MODULES = Path(os.environ.get("INTERLOCK_NGINX_MODULES") or "/usr/lib/nginx/modules")
 

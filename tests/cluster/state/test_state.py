@@ -13,11 +13,11 @@ import pytest
 
 from interlock import F32, I8, U8, U16, U32, U64, Flags, Max, Row, Size, Sum
 from tests import seeds
-from tests.cluster.histories import Centre, History
 from tests.cluster.naive.stamps import HybridClock
 from tests.cluster.naive.state import TableRules
-from tests.cluster.rows import OPERATIONS, Merged, Time
-from tests.cluster.test_merge import AllRow, operation
+from tests.cluster.state.histories import Centre, History
+from tests.cluster.state.rows import OPERATIONS, Merged, Time
+from tests.cluster.state.test_merge import AllRow, operation
 from tests.hub.tables.tables import Presence
 
 NOW = 1_700_000_000_000

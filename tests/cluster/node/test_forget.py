@@ -12,10 +12,10 @@ from redis import Redis
 
 from interlock.cli import main
 from interlock.cluster.pacing import PACE
+from tests.cluster.node.test_node import Nodes, has, increased
+from tests.cluster.node.test_operating import status
 from tests.cluster.nodes import eventually
 from tests.cluster.test_acks import on
-from tests.cluster.test_node import Nodes, has, increased
-from tests.cluster.test_operating import status
 from tests.hub.servers import needs_hub
 
 STREAM = "il:log:{presence.main}"

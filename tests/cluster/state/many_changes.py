@@ -1,7 +1,7 @@
 """Many changes through two data centres that are cut apart and joined again.
 
-    python -m tests.cluster.many_changes 10000000               so many, as fast as they go
-    python -m tests.cluster.many_changes 10000000 --seconds 600 and no more after that
+    python -m tests.cluster.state.many_changes 10000000               so many, as fast as they go
+    python -m tests.cluster.state.many_changes 10000000 --seconds 600 and no more after that
 
 Each data centre has two nodes. Clients write at all four with pipelines: increments of rows that
 all of them write, of rows of their own, and values of these. In the end all nodes have the same
@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.node.test_node import client
 from tests.cluster.nodes import NodeProcess, eventually
 from tests.cluster.test_links import OTHERS, Two
-from tests.cluster.test_node import client
 
 SHARED = 100
 """Rows that everybody increments."""
@@ -210,7 +210,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster.many_changes")
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.state.many_changes")
     parser.add_argument("changes", type=int)
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--every", type=float, default=3.0, help="seconds from a cut to its end")

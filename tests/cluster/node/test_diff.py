@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from redis import ResponseError
 
+from tests.cluster.node.test_operating import client, run
 from tests.cluster.nodes import NodeCluster, NodeProcess, node_cluster
-from tests.cluster.test_operating import client, run
 
 
 def differ(

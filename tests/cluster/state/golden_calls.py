@@ -1,8 +1,8 @@
 """Golden calls on rows: random commands with a fixed seed, and what a node in Python answers.
 
-``python -m tests.cluster.golden_calls`` writes crates/interlock-rows/tests/golden/calls.txt, by
-which the Rust form of commands is compared with this one; ``... NUMBER FILE`` writes another number
-of calls elsewhere, which the test reads where INTERLOCK_CALLS names the file.
+``python -m tests.cluster.state.golden_calls`` writes crates/interlock-rows/tests/golden/calls.txt,
+by which the Rust form of commands is compared with this one; ``... NUMBER FILE`` writes another
+number of calls elsewhere, which the test reads where INTERLOCK_CALLS names the file.
 
 ``T TTL SCHEMA; KINDS; AGE`` begins a table, whose rows live TTL ms (0: for ever). Each further line
 is a call: the time in ms, 2 or 3 for the protocol, its words, ``=``, the reply, and a hash of all
@@ -20,11 +20,11 @@ from interlock import Row
 from tests.cluster.naive.commands import Commands
 from tests.cluster.naive.stamps import HybridClock
 from tests.cluster.naive.state import TableRules
-from tests.cluster.rows import Merged
-from tests.cluster.script import Script
+from tests.cluster.state.rows import Merged
+from tests.cluster.state.script import Script
 from tests.hub.tables.tables import Presence
 
-PLACE = Path(__file__).parents[2] / "crates/interlock-rows/tests/golden/calls.txt"
+PLACE = Path(__file__).parents[3] / "crates/interlock-rows/tests/golden/calls.txt"
 BASE_MS = 1_700_000_000_000
 CALLS = 400
 

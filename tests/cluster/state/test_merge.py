@@ -11,8 +11,8 @@ import pytest
 
 from interlock import I8, U8, U16, Flags, Last, Max, Row, Sum
 from tests import seeds
-from tests.cluster.histories import Centre, History, Operation
-from tests.cluster.rows import OPERATIONS
+from tests.cluster.state.histories import Centre, History, Operation
+from tests.cluster.state.rows import OPERATIONS
 
 HISTORIES = 150 * OPERATIONS
 

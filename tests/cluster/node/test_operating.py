@@ -148,11 +148,11 @@ def test_who_asks_for_a_primary_is_told_that_there_is_none(
 
 def refused(*flags: str) -> str:
     done = subprocess.run(
-        [INTERLOCK, "node", "--table", f"p={Path(__file__).with_name('nodes.py')}:Presence",
+        [INTERLOCK, "node", "--table", f"p={Path(__file__).parents[1] / 'nodes.py'}:Presence",
          "--cluster", "redis://127.0.0.1:1", "--port", "0", *flags],
         capture_output=True, text=True, timeout=60,
         env={"PATH": "/usr/bin", "STATE_DIRECTORY": os.environ["STATE_DIRECTORY"],
-             "PYTHONPATH": str(Path(__file__).parents[2])},
+             "PYTHONPATH": str(Path(__file__).parents[3])},
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     return done.stderr.removeprefix("interlock: ").rstrip()

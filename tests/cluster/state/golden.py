@@ -1,8 +1,8 @@
 """Golden cases of states: random histories with a fixed seed, and what Python makes of them.
 
-``python -m tests.cluster.golden`` writes crates/interlock-log/tests/golden/histories.txt, by which
-the Rust form of states is compared with this one, byte by byte. A line is a step in one of three
-data centres; it ends with a hash of the change's bytes, the state's, and all that is seen of it:
+``python -m tests.cluster.state.golden`` writes crates/interlock-log/tests/golden/histories.txt, by
+which the Rust form of states is compared with this one, byte by byte. A line is a step in one of
+three data centres; it ends with a hash of the change's bytes, the state's, and what is seen of it:
 
 ``T SCHEMA; KINDS; AGE`` begins a history; ``L CENTRE TERM`` a term there.
 ``S|P|R|E|D CENTRE STAMP NOW ...`` sets, patches, raises, has expire, deletes.
@@ -26,7 +26,7 @@ from tests.cluster.naive.rules import rules_by
 from tests.cluster.naive.stamps import HybridClock
 from tests.cluster.naive.state import TableRules
 
-PLACE = Path(__file__).parents[2] / "crates/interlock-log/tests/golden/histories.txt"
+PLACE = Path(__file__).parents[3] / "crates/interlock-log/tests/golden/histories.txt"
 BASE_MS = 1_700_000_000_000
 TABLES = [
     "a: U8; last; 1000 ms",

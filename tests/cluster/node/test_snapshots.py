@@ -19,8 +19,8 @@ from redis import Redis
 from interlock.cluster.pacing import PACE
 from interlock.cluster.snapshots import INCOMING
 from interlock.hub.passwords import hashed
+from tests.cluster.node.test_node import Nodes, client, has, increased, nodes
 from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_node import Nodes, client, has, increased, nodes
 
 __all__ = ["nodes"]
 STREAM = "il:log:{presence.main}"

@@ -1,7 +1,7 @@
 """Writes of `interlock+cluster://` at nodes: done once, none behind its successors.
 
-`python -m tests.cluster.test_numbered SECONDS KIND ...` has faults of these kinds come for so long:
-kill, stop, cut, lose.
+`python -m tests.cluster.client.test_numbered SECONDS KIND ...` makes faults of these kinds for that
+many seconds: kill, stop, cut, lose.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import interlock
 from interlock.client.faces.table import RemoteTable
 from interlock.client.rows.announcements import Announcement, announce
 from interlock.errors import EngineUnavailable
+from tests.cluster.node.test_node import Nodes, client, increased
 from tests.cluster.nodes import NodeProcess, Presence, eventually
-from tests.cluster.test_node import Nodes, client, increased
 from tests.hub.servers import needs_hub
 
 HOUR = 3_600_000
