@@ -94,10 +94,10 @@ def told(who: str, address: str, action: str, queue: str, what: str, result: str
 
 def _failed(error: BaseException) -> str:
     if isinstance(error, EngineUnavailable) and error.unknown:
-        return f"not known, it may have been made: {error}"
+        return f"unknown, it may have been made: {error}"
     if isinstance(error, (InterlockError, ValueError)):
         return f"refused: {error}"
-    return f"not known, it broke off: {str(error) or type(error).__name__}"
+    return f"unknown, it was interrupted: {str(error) or type(error).__name__}"
 
 
 def changed(done: object) -> str:

@@ -263,7 +263,7 @@ def give_back(lease: AnyLease) -> None:
 
 def log_given_back(lease: AnyLease) -> None:
     """Log that a message is returned because its consumer was cancelled."""
-    text = "message %d in queue %r goes back, at the same attempt: its consumer was cancelled"
+    text = "message %d in queue %r is returned, its attempt unchanged: its consumer was cancelled"
     _log.info(text, lease.id, lease.queue, extra=_of(lease))
 
 
@@ -332,8 +332,8 @@ def revoke(queue: KeyedQueue[Any], lease: AnyLease, timeout: float, stack: str) 
     """End the lease of a handler that runs too long, and log its stack."""
     if queue._revoke_token(lease.token, lease.id):
         _log.error(
-            "message %d was handled for more than %.3g s; its lease is revoked. "
-            "The handler stands at\n%s",
+            "message %d was handled for more than %.3g s; its lease is revoked. The handler is "
+            "at\n%s",
             lease.id,
             timeout,
             stack,

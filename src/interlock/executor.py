@@ -115,8 +115,8 @@ class KeyedExecutor(futures.Executor):
         _check_count("KeyedExecutor(): maxsize", maxsize, 0)
         if unkeyed_workers >= max_workers:
             raise ValueError(
-                f"KeyedExecutor(): unkeyed_workers is {unkeyed_workers} of {max_workers} workers; "
-                f"allowed: fewer, for somebody must take what has keys"
+                f"KeyedExecutor(): unkeyed_workers is {unkeyed_workers} of {max_workers} "
+                "workers; allowed: fewer, because messages with keys need a worker too"
             )
         if initializer is not None and not callable(initializer):
             raise TypeError(
@@ -139,7 +139,9 @@ class KeyedExecutor(futures.Executor):
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"KeyedExecutor(): retry is {type(retry).__name__}; allowed: Retry")
         if pool is not None and (initializer is not None or unkeyed_workers):
-            raise ValueError("KeyedExecutor(): initializer and unkeyed_workers are the pool's own")
+            raise ValueError(
+                "KeyedExecutor(): initializer and unkeyed_workers are settings of the pool"
+            )
         name = thread_name_prefix or f"KeyedExecutor-{next(_numbers)}"
         calls = _Calls(maxsize, retry=retry or Retry(), name=name)
         calls._keep_no_dead_letters()

@@ -257,7 +257,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             if error is not None:
                 raise KeyError(
                     f"message {id} is a dead letter of queue {self.name!r} ({error}); "
-                    f"requeue({id}) puts it again"
+                    f"requeue({id}) puts it back"
                 )
             raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
         return from_native(found)

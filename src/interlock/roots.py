@@ -115,7 +115,7 @@ class Roots:
         return f"{at_least(self.blocked, self.exact)} {noun} blocked by {named}"
 
 
-NOT_ALL = "nothing that blocks was found, but not everything was looked at"
+NOT_ALL = "no blocker was found, but the search was cut short"
 
 
 def at_least(count: int, exact: bool) -> str:
@@ -131,7 +131,7 @@ def _several(kind: RootKind, count: int) -> str:
 _NOUNS: dict[RootKind, tuple[str, str]] = {
     "held": ("held message", "held messages"),
     "leased": ("running handler", "running handlers"),
-    "backing_off": ("message that backs off", "messages that back off"),
+    "backing_off": ("message backing off", "messages backing off"),
     "paused": ("pause", "pauses"),
 }
 

@@ -90,7 +90,9 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         except BaseException as error:
             coro.close()
             if isinstance(error, ShutDown):
-                raise RuntimeError(f"{self!r} takes no more: its queue is shut down") from None
+                raise RuntimeError(
+                    f"{self!r} takes no more tasks: its queue is shut down"
+                ) from None
             raise
         self._waiting += 1
         # Before the task is made: if its turn is now, it need not wait.

@@ -73,8 +73,8 @@ def _depth(queue: str, depth: int, key: bytes | None) -> None:
     log.warning("queue %r holds %d messages", queue, depth, extra=extra)
     if key is not None:
         log.warning(
-            "queue %r: nearly all messages share the key %s, so that everything is serialised by "
-            "it: they are handled one after the other",
+            "queue %r: nearly all messages share the key %s, so they are handled one after the "
+            "other",
             queue,
             key_text(key),
             extra={**extra, "keys": key_names([key])},
@@ -102,7 +102,7 @@ def _slow_wait(queue: str, id: int, waited: float, others: int, explained: Any) 
         queue,
         id,
         waited,
-        f" (and {others} more too long)" if others else "",
+        f" (and {others} more have waited too long)" if others else "",
         _drawn(explained),
         extra={"queue": queue, "id": id, "waited": waited, "others": others},
     )
@@ -134,13 +134,13 @@ def _failed(queue: str, id: int, attempt: int, outcome: tuple[str, int, float], 
     extra = {"queue": queue, "id": id, "attempt": attempt}
     why = first_line(error) or "no reason given"
     if what == "again":
-        text = "queue %r: attempt %d of message %d failed (%s); again in %.3g s"
+        text = "queue %r: attempt %d of message %d failed (%s); retrying in %.3g s"
         log.warning(text, queue, attempt, id, why, after, extra=extra)
     elif what == "dead":
         text = "queue %r: message %d is a dead letter after attempt %d (%s)"
         log.error(text, queue, id, attempt, why, extra=extra)
     else:
-        text = "queue %r: message %d is held after attempt %d (%s); its keys stay closed until "
+        text = "queue %r: message %d is held after attempt %d (%s); its keys are blocked until "
         text += "retry(%d), skip(%d) or bury(%d)"
         log.error(text, queue, id, attempt, why, id, id, id, extra=extra)
 

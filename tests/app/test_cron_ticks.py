@@ -204,7 +204,7 @@ def test_a_nickname_is_the_same_schedule_as_its_expression(nickname: str, expres
 @pytest.mark.parametrize(
     ("expression", "error"),
     [
-        ("@reboot", "any worker may send a tick; send the task from the app's lifespan"),
+        ("@reboot", "names no time; send the task from the app's lifespan"),
         ("@fortnightly", "expression is '@fortnightly'; allowed: @yearly, .*@hourly, or five"),
         ("@daily 5", "expression is '@daily 5'; allowed: @yearly"),
         ("60 * * * * *", "Bad second; allowed"),

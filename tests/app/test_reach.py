@@ -72,7 +72,7 @@ def test_memory_that_was_meant_warns_once_and_counts_at_the_end(url: str, by: st
     given = {"url": repr(url)} if by == "argument" else {"environment": url}
     code, said = ran("for n in range(2000): transfer.send(n)", **given)
     assert code == 0
-    assert said.count("where no worker is so far") == 1
+    assert said.count("which has no worker yet") == 1
     assert said.count(f"2000 messages {UNHANDLED} ({url})") == 1
 
 

@@ -64,7 +64,7 @@ def test_without_a_command_it_says_that_all_before_is_settled(
     queue.get().ack()
     said = cli("barrier", queue.name)
     assert said.code == 0
-    assert said.out.endswith("  everything before is settled; the gate is open again\n")
+    assert said.out.endswith("  everything before is settled; the barrier is passed\n")
     assert queue.stats().unsettled == 0
 
 
@@ -165,7 +165,7 @@ def test_that_somebody_else_settled_it_is_told(
     assert queue.cancel(id)
     said = running.end()
     assert said.code == 1
-    assert "settled by somebody else" in said.err
+    assert "settled by someone else" in said.err
 
 
 @pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)

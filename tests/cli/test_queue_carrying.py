@@ -156,7 +156,7 @@ def test_what_is_leased_is_left_out_and_told(
     assert (late.code, late.out) == (1, "")
     assert "1 still leased after 0.05 s, and nothing was written" in late.err
     file.write_text(said.out)
-    assert "1 leased then were not exported" in cli("import", other.name, "--file", file).err
+    assert "1 leased messages were not exported" in cli("import", other.name, "--file", file).err
     lease.ack()
 
 
@@ -179,7 +179,7 @@ def test_move_waits_until_nothing_is_leased(cli: Command, queue: RemoteQueue[byt
     ("break_it", "complaint"),
     [
         (lambda lines: lines[:-1], "it was cut behind line 3"),
-        (lambda lines: [*lines[:1], *lines[2:]], "lines are missing, or one too many"),
+        (lambda lines: [*lines[:1], *lines[2:]], "lines are missing or were added"),
         (lambda lines: lines[1:], "line 1: no head"),
         (lambda lines: [{**lines[0], "format": 9}, *lines[1:]], "format is 9"),
         (lambda lines: [*lines[:1], {**lines[1], "keys": [7]}, *lines[2:]], "line 2: 7; allowed"),

@@ -17,7 +17,7 @@ from tests.cli.conftest import Command
 
 
 def freeing(said: str) -> list[str]:
-    return [line.partition("to free it: ")[2] for line in said.splitlines() if "to free" in line]
+    return [line.partition("to unblock it: ")[2] for line in said.splitlines() if "to unblock" in line]
 
 
 def test_explain_draws_the_chain_and_the_command_that_frees_it(
@@ -103,7 +103,7 @@ def test_a_dead_letter_is_said_to_be_one_with_its_error_and_how_it_is_put_again(
         assert (node["state"], node["error"]) == ("dead", "no such account")
         assert node["died"] > 1.7e9
     (command,) = [line for line in said.out.splitlines() if "requeue" in line]
-    assert main(shlex.split(command.partition("to put it again: ")[2])[1:]) == 0
+    assert main(shlex.split(command.partition("to requeue it: ")[2])[1:]) == 0
     assert queue.stats().ready == 1
 
 
@@ -153,7 +153,7 @@ def test_roots_are_those_that_wait_for_no_other(cli: Command, queue: RemoteQueue
     assert said[0].startswith(f"message {last} waiting, paused: c")
     assert "2 at the root" in "\n".join(said)
     assert not any(str(chained) in line for line in said)
-    assert [words for line in said if "to free it" in line for words in [line.split()[5]]] == [
+    assert [words for line in said if "to unblock it" in line for words in [line.split()[5]]] == [
         "resume",
         "retry",
         "skip",

@@ -68,7 +68,7 @@ def test_cancel_takes_several_and_tells_which_were_not_there(
     said = cli("cancel", queue.name, first, 17, second, "--yes")
     assert said.out == f"{first}  cancelled\n{second}  cancelled\n"
     assert (said.code, queue.stats().cancelled) == (1, 2)
-    assert "message 17 is leased, or not there" in said.err
+    assert "message 17 is leased, or not found" in said.err
 
 
 @pytest.mark.parametrize("word", ["revoke", "skip", "bury", "cancel", "purge"])
@@ -125,7 +125,7 @@ def test_purge_drops_what_is_not_leased(cli: Command, queue: RemoteQueue[bytes])
         queue.put(b"%d" % number)
     lease = queue.get()
     said = cli("purge", queue.name, "--yes")
-    assert said.out == f"{queue.name}  4 messages cancelled; 1 leased, which are not\n"
+    assert said.out == f"{queue.name}  4 messages cancelled; 1 leased ones are not\n"
     lease.reject("bad")
     told = cli("purge", queue.name, "--dead", "--yes", "--json").json
     assert told == {"queue": queue.name, "purged": 1, "leased": 0}
@@ -137,7 +137,7 @@ def test_purge_of_a_key_leaves_the_others(cli: Command, queue: RemoteQueue[bytes
         queue.put(b"x", keys=key)
     leased = queue.get()
     said = cli("purge", queue.name, "--key", "a", "--yes")
-    assert said.out == (f"{queue.name}  2 messages with key a cancelled; 1 leased, which are not\n")
+    assert said.out == (f"{queue.name}  2 messages with key a cancelled; 1 leased ones are not\n")
     for _ in range(2):
         queue.get().reject("bad")
     queue.put(b"x", keys="c")

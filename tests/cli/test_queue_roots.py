@@ -14,7 +14,7 @@ HOLD = Retry(attempts=1, then="hold")
 
 
 def freeing(said: str) -> list[str]:
-    return [line.partition("to free them: ")[2] for line in said.splitlines() if "free" in line]
+    return [line.partition("to unblock them: ")[2] for line in said.splitlines() if "unblock" in line]
 
 
 def stalled(queue: RemoteQueue[bytes]) -> int:
@@ -87,4 +87,4 @@ def test_stats_and_explain_say_that_messages_are_blocked(
 
 def test_nothing_found_is_not_nothing_blocked() -> None:
     assert str(Roots((), 0, True)) == "nothing is blocked"
-    assert "not everything was looked at" in str(Roots((), 0, False))
+    assert "the search was cut short" in str(Roots((), 0, False))

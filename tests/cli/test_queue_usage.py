@@ -70,7 +70,7 @@ def test_without_an_engine_it_is_2(
     assert main(["queue", *words_of(name)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "no engine is named; --url or INTERLOCK_URL says where" in err
+    assert "no engine is named; set --url or INTERLOCK_URL" in err
 
 
 def test_the_environment_names_the_engine(
@@ -127,7 +127,7 @@ def test_that_memory_is_the_process_own_is_told_where_it_is_empty(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["queue", "list", "--url", "memory://"]) == 0
-    assert "no queues; memory:// has the queues of this process alone" in capsys.readouterr().out
+    assert "no queues; memory:// has only the queues of this process" in capsys.readouterr().out
     assert main(["queue", "stats", "orders", "--url", "memory://"]) == 1
     assert "there are none; memory:// has" in capsys.readouterr().err
 
@@ -299,7 +299,7 @@ def test_what_is_not_there_is_said_not_to_be_there(cli: Command, queue: RemoteQu
     queue.put(b"a", keys="k")
     said = cli("explain", queue.name, 1)
     assert (said.code, said.out) == (1, "")
-    assert f"message 1 is not in {queue.name}: settled, or never there" in said.err
+    assert f"message 1 is not in {queue.name}: settled, or never put" in said.err
     assert (
         f"nothing on key 'z' is waiting in {queue.name}"
         in cli("explain", queue.name, "--key", "z").err

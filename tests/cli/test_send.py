@@ -116,7 +116,7 @@ def test_memory_of_its_own_process_is_no_place_to_send_to(
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     monkeypatch.setattr(sent_tasks.app, "url", None)
     code, _, err = said(capsys, f"{HERE}:note", "a")
-    assert code == 2 and "nobody would handle it; give --url" in err
+    assert code == 2 and "no worker would handle it; give --url" in err
 
 
 def test_an_engine_that_is_away_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -214,7 +214,7 @@ def test_nodes_start_and_go_on_while_their_database_is_away(nodes: Nodes) -> Non
         a = nodes.start("a", *flags)
         assert increased(a, "n") == 3
         a.says("Connection refused")
-        assert "start it; the node goes on by itself" in status(a)["database"]["error"]
+        assert "start it; the node continues by itself" in status(a)["database"]["error"]
         a.kill()
         nodes.lose_all()
         b = nodes.start("b", *flags)
@@ -238,7 +238,7 @@ def test_a_database_that_refuses_the_node_is_an_error_that_says_what_to_do(
     for wrong, words in {
         url.replace("//bank@", "//reader@"): "the user needs CREATE on the schema, or SELECT",
         url.replace("/postgres", "/elsewhere"): "does not exist; create it, or correct --database",
-        "sqlite:///proc/rows.db": "its folder must be there",
+        "sqlite:///proc/rows.db": "its folder must exist",
     }.items():
         b = NodeProcess("b", nodes.url, nodes.folder, "--database", wrong)
         nodes.stack.callback(b.close)
@@ -249,4 +249,4 @@ def test_a_database_that_refuses_the_node_is_an_error_that_says_what_to_do(
     a.kill()
     b = nodes.start("b", "--database", url.replace("//bank@", "//reader@"))
     increased(b, "m")
-    b.says("it takes no writes: name the primary")
+    b.says("it is read-only: name the primary")

@@ -57,7 +57,7 @@ def test_what_raises_keeps_nothing_from_being_done(caplog: pytest.LogCaptureFixt
     later.drain()
     assert done == [2]
     (record,) = caplog.records
-    assert record.getMessage() == "what was to be done after a message was handled raised"
+    assert record.getMessage() == "a call scheduled for after a message was handled raised"
 
 
 def test_what_is_left_at_the_end_of_the_program_is_done() -> None:

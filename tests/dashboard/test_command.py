@@ -24,7 +24,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--url", "memory://x"), "memory:// has the queues of its own process alone"),
+        (("--url", "memory://x"), "memory:// has only the queues of its own process"),
         (("--url", "ftp://x"), "connect()"),
         (("--url", "redis://a", "--login", "none", "--host", "0.0.0.0"), "login"),
         (("--url", "redis://a", "--port", "70000"), "--port"),

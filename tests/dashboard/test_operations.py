@@ -326,7 +326,7 @@ def test_a_dashboard_that_only_reads_changes_nothing_and_records_who_tried(
     monkeypatch.setattr(audit, "_refused", {})
     monkeypatch.setattr(audit, "REFUSED_EVERY", 3600.0)
     page = serve(redis_url)
-    only_reads = "this dashboard only reads; start it with --write"
+    only_reads = "this dashboard is read-only; start it with --write"
     for write in WRITES * 2:
         answer = page.post(write, {}, 403)
         assert answer["error"] == only_reads, write

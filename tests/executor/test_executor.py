@@ -427,7 +427,7 @@ def test_a_log_handler_that_raises_ends_no_worker(monkeypatch: pytest.MonkeyPatc
         (
             {"pool": futures.Executor(), "max_workers": 1, "initializer": print},
             ValueError,
-            "initializer and unkeyed_workers are the pool's own",
+            "initializer and unkeyed_workers are settings of the pool",
         ),
     ],
 )

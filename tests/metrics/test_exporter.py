@@ -240,7 +240,7 @@ def test_the_command_serves_until_it_is_told_to_stop(start: Started, tmp_path: P
     ("words", "code", "said"),
     [
         ([], 2, "no engine is named"),
-        (["--url", "memory://x"], 2, "memory:// has the queues of its own process alone"),
+        (["--url", "memory://x"], 2, "memory:// has only the queues of its own process"),
         (["--url", "redis://x:1", "--port", "x"], 2, "allowed: [HOST:]PORT"),
         (["--url", "redis://x:1", "--port", "70000"], 2, "allowed: [HOST:]PORT"),
         (["--url", "ftp://x"], 2, "ftp"),

@@ -129,7 +129,7 @@ def test_the_key_that_serialises_is_found_beside_one_that_all_only_read(log: Log
         q = quiet(warn_depth=10)
         for n in range(10):
             q.put(n, keys=write, shared=read)
-        assert f"share the key {write}, so that everything is serialised" in log.take()[1]
+        assert f"share the key {write}, so they are handled one after the other" in log.take()[1]
 
 
 def test_a_lane_that_is_deep_is_said(log: Log) -> None:
@@ -175,7 +175,7 @@ def test_a_message_that_waits_too_long_is_said_with_what_it_waits_for(log: Log) 
     slow_lease, slow_wait = log.texts(logging.ERROR)
     thread = threading.current_thread().name
     assert "message 1 has been handled for 60.0 s" in slow_lease
-    assert "message 2 has waited 60.0 s (and 1 more too long)" in slow_wait
+    assert "message 2 has waited 60.0 s (and 1 more have waited too long)" in slow_wait
     assert slow_wait.splitlines()[1:] == [
         "message 2 waiting, age 60.0 s",
         f"└─ key b, 1 ahead: message 1 leased, by {thread}, for 60.0 s, age 60.0 s",

@@ -64,8 +64,8 @@ def test_rows_are_values() -> None:
 @pytest.mark.parametrize(
     ("annotation", "words"),
     [
-        (int, "is int; say of which size: U8"),
-        (str, r"without a size; say the most bytes it may have: Annotated\[str, Size"),
+        (int, "is int; choose a size: U8"),
+        (str, r"without a size; give its maximum bytes: Annotated\[str, Size"),
         (bytes, r"Annotated\[bytes, Size"),
         (list[int], "is list; allowed: U8 to U64"),
         (U32 | None, "a union; a row has a value in every column"),

@@ -115,7 +115,7 @@ def test_all_queues_are_shown_with_their_course(client: Client) -> None:
             assert first[0] == "deep" and first[2] == "3", "the most first"
             assert second[0] == one_line(HOSTILE) and "\x1b" not in second[0]
             assert "[bold]" in second[0], "no markup"
-            assert "2 queues" in line(app, "head") and "reads only" in line(app, "head")
+            assert "2 queues" in line(app, "head") and "read-only" in line(app, "head")
             for each in range(3):
                 deep.put(b"%d" % each)
             await wait_for(lambda: rows(app, "queues")[0][2] == "6", "it is not live")
@@ -207,7 +207,7 @@ def test_it_only_reads_unless_told(client: Client) -> None:
             await pilot.press("enter")
             await wait_for(lambda: len(rows(app, "held")) == 1, "the list is empty")
             await pilot.press("r")
-            await wait_for(lambda: "of held or dead ones first" in notes(app), "no advice")
+            await wait_for(lambda: "select a held or dead message first" in notes(app), "no advice")
             app.screen.query_one("#held").focus()
             await pilot.press("x")
             await wait_for(lambda: "not for what is held" in notes(app), "no advice")
@@ -328,4 +328,4 @@ def test_what_it_needs_is_named(
 
 def test_without_a_terminal_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--url", "redis://127.0.0.1:1"]) == 2
-    assert "wants a terminal" in capsys.readouterr().err
+    assert "needs a terminal" in capsys.readouterr().err

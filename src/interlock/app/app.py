@@ -496,7 +496,7 @@ class App:
         try:
             return place_for_pool(self)
         except NoPlace as error:
-            raise ValueError(f"worker(): pool is 'process', and {error}") from None
+            raise ValueError(f"worker(): pool is 'process', but {error}") from None
 
     def _hook(self, name: str, hook: H) -> H:
         self._pools.check(f"{name}()", sends=name in AROUND_SENDS)
@@ -507,8 +507,9 @@ class App:
         known = self._tasks.get(task.name)
         if known is not None:
             raise ValueError(
-                f"task(): {task.name!r} is the task of {known.function.__module__}."
-                f"{known.function.__qualname__}() already; give one of them name="
+                f"task(): {task.name!r} is already the name of "
+                f"{known.function.__module__}.{known.function.__qualname__}(); give one of them "
+                "name="
             )
         self._pools.check(f"task(): {task.name!r}")
         self._tasks[task.name] = task

@@ -36,7 +36,7 @@ def arguments_of(
     for place, text in enumerate(placed):
         name = in_place[place] if place < len(in_place) else rest
         if name is None:
-            raise ValueError(f"{takes} takes {len(in_place)} arguments; {len(placed)} are given")
+            raise ValueError(f"{takes} takes {len(in_place)} arguments; {len(placed)} given")
         args.append(_argument(name, text, hint_of(function, name), takes))
     kwargs = {}
     for name, text in named.items():

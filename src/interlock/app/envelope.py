@@ -152,8 +152,8 @@ def write(
             except (TypeError, ValueError, OverflowError, RecursionError) as cause:
                 raise PayloadError(
                     f"argument {name!r} of {task}() is {type(value).__name__}, which cannot be "
-                    f"encoded ({cause}); allowed: what msgspec knows, such as str, int, float, "
-                    f"bytes, bool, None, lists, dicts, dates, dataclasses, msgspec.Struct"
+                    f"encoded ({cause}); allowed: types that msgspec supports, such as str, int, "
+                    "float, bytes, bool, None, lists, dicts, dates, dataclasses, msgspec.Struct"
                 ) from cause
         raise PayloadError(f"the call of {task}() cannot be encoded: {error}") from error
 
@@ -188,7 +188,7 @@ def _of_version(version: int) -> None:
     if version > VERSION:
         raise UnknownVersion(version, VERSION)
     if version != VERSION:
-        raise PayloadError(f"the call is of version {version}, this worker knows {VERSION}")
+        raise PayloadError(f"the call has version {version}, this worker supports {VERSION}")
 
 
 def encode_result(task: str, value: Any) -> bytes:
@@ -197,12 +197,11 @@ def encode_result(task: str, value: Any) -> bytes:
         found = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise PayloadError(
-            f"what {task}() returned is {type(value).__name__}, which cannot be encoded: {error}"
+            f"{task}() returned {type(value).__name__}, which cannot be encoded: {error}"
         ) from error
     if len(found) > MAX_PAYLOAD:
         raise PayloadError(
-            f"what {task}() returned is {len(found)} bytes when encoded; allowed: up to "
-            f"{MAX_PAYLOAD}"
+            f"{task}() returned {len(found)} bytes when encoded; allowed: up to {MAX_PAYLOAD}"
         )
     return found
 

@@ -152,18 +152,21 @@ class Job(Generic[R]):
         """
         url = self._app._url_in_use()
         if self._app._tested_by is not None:
-            where = "all that is ready is handled, and the clock of the test stands still"
+            where = "every ready message was handled, and the test's clock does not advance"
         elif url.startswith("memory:"):
-            where = f"it is in this process ({url}), where only a worker of this process has it"
+            where = (
+                f"it is in the memory of this process ({url}), so only a worker of this process "
+                "can handle it"
+            )
         else:
-            where = f"`interlock queue explain {self._queue} {self.id}` tells what it waits for"
+            where = f"`interlock queue explain {self._queue} {self.id}` shows what it waits for"
         return TimeoutError(f"{error} (a call of {self.task!r}); {where}")
 
     def _check(self) -> None:
         if not self._kept:
             raise ResultGone(
-                f"message {self.id}: task {self.task!r} keeps no results; give it "
-                f"result_ttl=, in seconds, to have them kept"
+                f"message {self.id}: task {self.task!r} keeps no results; give it result_ttl=, "
+                "in seconds, to keep them"
             )
 
 
@@ -176,11 +179,11 @@ def _found_again(place: str, task: str, id: int, known: bool) -> Job[Any]:
         app: App = load(place, App)
     except NoApp as error:
         raise pickle.UnpicklingError(
-            f"the job {id} of {task!r} is of the app {place}, which is not to be had here: {error}"
+            f"job {id} of {task!r} belongs to the app {place}, which cannot be loaded here: {error}"
         ) from error
     found = app.tasks.get(task)
     if found is None:
         raise pickle.UnpicklingError(
-            f"the job {id} is of the task {task!r}, which the app {place} does not have here"
+            f"job {id} belongs to the task {task!r}, which the app {place} does not have here"
         )
     return found._job(id, known)

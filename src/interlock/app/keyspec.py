@@ -105,7 +105,7 @@ class Template:
                 hint = element(hint, is_attribute, name)
             except NoField as error:
                 raise TypeError(
-                    f"{self._where}: {self.text!r} names {field.text!r}, which is not there: "
+                    f"{self._where}: {self.text!r} names {field.text!r}, which does not exist: "
                     f"{error}"
                 ) from None
         if not fits(hint, self._sole):

@@ -44,6 +44,6 @@ class Pools:
         else:
             return
         raise RuntimeError(
-            f"{what}: a worker of {whose} runs its handlers in processes, which would not get "
-            f"that any more; add it before the worker starts"
+            f"{what}: a worker of {whose} runs its handlers in processes, which are started "
+            "without it; add it before the worker starts"
         )

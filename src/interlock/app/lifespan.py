@@ -41,7 +41,7 @@ class Lifespan:
             inspect.signature(hook).bind()
         except TypeError:
             raise TypeError(
-                f"{event}(): {_name(hook)}() wants arguments; allowed: a function without"
+                f"{event}(): {_name(hook)}() takes arguments; allowed: a function without"
             ) from None
         except ValueError:
             pass  # written in C, without a signature
@@ -50,11 +50,14 @@ class Lifespan:
     def set(self, lifespan: Callable[..., object]) -> None:
         """Set the lifespan. Raises TypeError if it is not suitable, ValueError if one is already
         set."""
-        allowed = "a generator function of the app, of either kind, or what gives a context manager"
+        allowed = (
+            "a function that takes the app and is a generator, asynchronous or not, or returns "
+            "a context manager"
+        )
         if not callable(lifespan):
             raise TypeError(f"lifespan: {type(lifespan).__name__} is given; allowed: {allowed}")
         if self._made is not None:
-            raise ValueError(f"lifespan: {_name(lifespan)}() is given, and the app has one already")
+            raise ValueError(f"lifespan: {_name(lifespan)}() is given, but the app already has one")
         try:
             inspect.signature(lifespan).bind(None)
         except TypeError:
@@ -84,8 +87,8 @@ class Lifespan:
         """See ``App.state``."""
         if not self._states:
             raise RuntimeError(
-                "state: no worker of this app has started in this process, so it has no lifespan; "
-                "app.testing() makes one too, while it is entered"
+                "state: no worker of this app has started in this process, so it has no "
+                "lifespan; app.testing() has one too, inside its with block"
             )
         return self._states[-1][1]
 
@@ -125,7 +128,7 @@ class Lifespan:
                 await _called(hook)
             except Exception:
                 # The other hooks still run.
-                _log.exception("the hook %s() at the end of a worker raised", _name(hook))
+                _log.exception("the hook %s() raised at the end of a worker", _name(hook))
 
     async def _lived(self, stack: contextlib.AsyncExitStack, manager: Any) -> None:
         if hasattr(manager, "__aenter__"):
@@ -134,8 +137,8 @@ class Lifespan:
             state = stack.enter_context(manager)
         else:
             raise TypeError(
-                f"lifespan: it gave {type(manager).__name__}; allowed: a context manager, "
-                f"asynchronous or not"
+                f"lifespan: it returned {type(manager).__name__}; allowed: a context manager, "
+                "asynchronous or not"
             )
         one = (object(), state)
         self._states.append(one)

@@ -47,7 +47,7 @@ class Parameters:
         one was not sent, or one was sent twice: no attempt could succeed.
         """
         if len(args) > self.most and not self._any_placed:
-            what = f"{len(args)} arguments by place, of which it takes {self.most}"
+            what = f"{len(args)} positional arguments, but takes {self.most}"
             raise UnknownArgument(self._task, what)
         if not self._any_named:
             for name in kwargs:
@@ -60,6 +60,6 @@ class Parameters:
         for name, may_be_named in self._wanted:
             if name not in given and not (may_be_named and name in kwargs):
                 raise PayloadError(
-                    f"{self._task}() was sent no argument {name!r}, which it wants; give it a "
-                    f"default for messages that were sent without it"
+                    f"{self._task}() was sent no argument {name!r}, which it requires; give it a "
+                    "default for messages that were sent without it"
                 )

@@ -74,9 +74,9 @@ class Other:
         if missing := self._missing(app):
             told = ", ".join(dict.fromkeys(words for words, _ in missing))
             raise SetupRefused(
-                f"a process of the pool may send through another app, {name}, and does not get "
-                f"{told} there: the program added that later. Add it in that app's module when "
-                f"that is imported, or use pool='thread' or 'asyncio'"
+                f"a process of the pool may send through another app, {name}, and does not have "
+                f"{told} there: the program added that later. Add it while that app's module is "
+                "imported, or use pool='thread' or 'asyncio'"
             )
 
     def _missing(self, app: App) -> list[tuple[str, str]]:
@@ -118,9 +118,9 @@ class ProcessSetup:
         missing = collections.Counter(self.registered) - collections.Counter(_registered(app))
         if missing:
             raise SetupRefused(
-                f"a process of the pool imports {self.reference} and does not get "
-                f"{', '.join(missing)}: the program added that later. Add it in the app's module "
-                f"when that is imported, or use pool='thread' or 'asyncio'"
+                f"a process of the pool imports {self.reference} and does not have "
+                f"{', '.join(missing)}: the program added that later. Add it while the app's "
+                "module is imported, or use pool='thread' or 'asyncio'"
             )
         # A connection made during the import may be to another engine.
         app.close()
@@ -192,9 +192,9 @@ def _others(app: App) -> dict[str, Other]:
         found.update(dict.fromkeys(own, done[other]))
         if other.tasks and not own:
             _log.warning(
-                "%r was changed after it was made, and the processes of the pool do not get "
-                "that: it is not a global name, and its tasks are the same functions as those of "
-                "another app. Give it a name of its own in the module that makes it",
+                "%r was changed after it was created, and the processes of the pool do not see "
+                "the change: the app is not a global name, and its tasks are the same functions "
+                "as another app's. Give it a global name in the module that creates it",
                 other,
             )
     return found
@@ -220,7 +220,7 @@ def _settings(app: App) -> Settings:
         except Exception as error:
             raise ValueError(
                 f"worker(): pool is 'process', and app.retry of {app!r}, which was set after the "
-                f"app was made, cannot be sent to a process: {error}"
+                f"app was created, cannot be sent to a process: {error}"
             ) from error
     return Settings(app._named(), app.send_timeout, retry)
 

@@ -73,8 +73,8 @@ class Reach:
             if url is None:
                 raise EngineUnavailable(NOWHERE)
             _log.warning(
-                "tasks are sent into the memory of this process (%s), where no worker is so far; "
-                "what is not handled when the process ends is lost",
+                "tasks are sent into the memory of this process (%s), which has no worker yet; "
+                "messages not handled when the process ends are lost",
                 client.url,
             )
         if client._is_shared:
@@ -118,9 +118,9 @@ def _at_exit() -> None:
 
 
 NOWHERE = (
-    "no engine is named, and no worker runs in this process: what is sent would stay in its memory "
-    "and be lost with it. Set INTERLOCK_URL or App(url=...); App('memory://') says that a worker "
-    "of this process will take it, and app.testing() is for tests"
+    "no engine is named, and no worker runs in this process: messages would stay in its memory "
+    "and be lost with it. Set INTERLOCK_URL or App(url=...). Use App('memory://') if a worker "
+    "of this process will handle them, and app.testing() in tests"
 )
 NOT_IN_POOL = (
     "the engine is in the memory of the worker's process, and this handler runs in a process of "

@@ -165,7 +165,7 @@ class _Sendable(Generic[P, R]):
         if same._expires is not None and same._expires <= delayed:
             raise ValueError(
                 f"options(): expires is {same._expires:.3g} s, and delay {delayed:.3g}; allowed: "
-                f"an expiry after the delay, or no handler would ever begin"
+                "an expiry longer than the delay, or no handler would ever start"
             )
         return same
 
@@ -326,17 +326,19 @@ def decorator(
             f"task(): priority is {urgent}; allowed: -{MAX_PRIORITY} to {MAX_PRIORITY}"
         )
     if barrier and (keys or shared):
-        raise ValueError("task(): barrier is given with keys; allowed: none, for it holds them all")
+        raise ValueError(
+            "task(): barrier is given with keys; allowed: no keys, because a barrier holds them all"
+        )
     lifetime = None if expires is None else _lifetime(expires, "task(): expires")
 
     def make(fn: Any) -> Any:
         if isinstance(fn, _Sendable):
-            raise TypeError(f"task(): {fn!r} is a task already; decorate the function once")
+            raise TypeError(f"task(): {fn!r} is already a task; decorate the function once")
         if not callable(fn) or isinstance(fn, type | staticmethod | classmethod):
             raise TypeError(f"task(): {type(fn).__name__} is given; allowed: a function")
         called = name or getattr(fn, "__name__", "")
         if not called or called == "<lambda>":
-            raise ValueError(f"task(): {fn!r} has no name of its own; give name=")
+            raise ValueError(f"task(): {fn!r} has no name; give name=")
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise TypeError(f"task(): {called}() is a generator; allowed: a function that returns")
         kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task

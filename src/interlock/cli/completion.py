@@ -24,8 +24,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "start: in ~/.bashrc, source <(interlock completion bash); in ~/.zshrc, after compinit, "
         'eval "$(interlock completion zsh)"; for fish, interlock completion fish > '
         "~/.config/fish/completions/interlock.fish.",
-        epilog="Shells of the system find it by themselves where the package is installed under "
-        "/usr or /usr/local. Exit codes: 0 printed, 1 the package has no such file, 2 wrong usage.",
+        epilog="If the package is installed under /usr or /usr/local, shells find it by "
+        "themselves. Exit codes: 0 printed, 1 the package has no such file, 2 wrong usage.",
     )
     parser.add_argument("shell", choices=tuple(FILES), help="which shell")
     parser.set_defaults(run=run)

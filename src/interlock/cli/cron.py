@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from interlock.app.timetable import Entry
     from interlock.app.timetable.timer import Timer
 
-ENGINE = Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL")
-COUNT = Flag("--count", "how many ticks of each entry (5)", "N", positive, 5)
+ENGINE = Flag("--url", "the engine; overrides the app's own and INTERLOCK_URL", "URL")
+COUNT = Flag("--count", "number of ticks of each entry (5)", "N", positive, 5)
 FLAGS = (ENGINE, COUNT, JSON)
 
 
@@ -29,13 +29,15 @@ def add_to(commands: Any) -> None:
     """Declare the subcommand and its own subcommands."""
     parser = commands.add_parser(
         "cron",
-        help="the timetable of an app: its entries, when they come next, one sent by hand",
-        description="The timetable of an app: what @app.cron and @app.every declare.",
+        help="show the timetable of an app, or send the call of an entry",
+        description=(
+            "Shows or uses the timetable of an app, which @app.cron and @app.every declare."
+        ),
     )
     own = parser.add_subparsers(metavar="COMMAND", required=True)
-    _declare(own, "list", entries, "all entries, with their last and their next tick", ENGINE)
+    _declare(own, "list", entries, "list all entries with their last and next tick", ENGINE)
     _declare(
-        own, "next", coming, "the ticks to come, by the clock of this machine", COUNT, name="?"
+        own, "next", coming, "list the next ticks, by the clock of this machine", COUNT, name="?"
     )
     _declare(own, "run", send, "send the call of an entry now", ENGINE, name="NAME")
 
@@ -77,7 +79,7 @@ def _on_app(given: argparse.Namespace, run: Callable[[App, argparse.Namespace], 
         app.url = given.url
     name = getattr(given, "name", None)
     if name is not None and name not in app.timetable:
-        known = ", ".join(app.timetable) or "none: nothing is above its tasks"
+        known = ", ".join(app.timetable) or "none: no task is under @app.cron or @app.every"
         return refuse(f"NAME is {name!r}, and {given.app} has no such entry; allowed: {known}")
     try:
         return run(app, given)
@@ -114,9 +116,9 @@ def entries(app: App, given: argparse.Namespace) -> int:
             table(("entry", "schedule", "task", "queue", "missed", "last tick", "next tick"), rows)
         )
     else:
-        print(f"{given.app} has no timetable: nothing is declared by @app.cron or @app.every")
+        print(f"{given.app} has no timetable: no task is under @app.cron or @app.every")
     if trouble is not None:
-        return failed(f"which ticks were fired is not known: {explained(str(trouble))}")
+        return failed(f"cannot read which ticks were fired: {explained(str(trouble))}")
     return 0
 
 
@@ -140,8 +142,10 @@ def send(app: App, given: argparse.Namespace) -> int:
     entry = app.timetable[given.name]
     url = app.url or os.environ.get("INTERLOCK_URL") or "memory://"
     if url.startswith("memory:"):
-        return refuse(f"the engine of {given.app} is {url}, which is in this process: nobody would "
-                      f"handle it; give --url, or set INTERLOCK_URL")  # fmt: skip
+        return refuse(
+            f"the engine of {given.app} is {url}, which is in this process, so no worker would "
+            "handle it; give --url, or set INTERLOCK_URL"
+        )  # fmt: skip
     job = entry.send(int(time.time()))
     if given.json:
         emit({"name": entry.name, "queue": entry.queue, "id": job.id})

@@ -1,4 +1,4 @@
-"""`interlock dashboard`: a page over the queues of an engine."""
+"""`interlock dashboard`: serve a web page with the queues of an engine."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 FLAGS = (
     Flag("--url", "the engine: interlock://HOST:PORT of a hub, redis://USER:PASSWORD@HOST:PORT, "
          "rediss://, redis+cluster://, unix:PATH (the variable INTERLOCK_URL)", "URL"),
-    Flag("--host", "the address to serve on; other than of loopback with a login only "
-         "(127.0.0.1)", "HOST", default="127.0.0.1"),
-    Flag("--port", "the port to serve on; 0: any that is free (8787)", "PORT", int, 8787),
-    Flag("--write", "let who looks operate too: retry, skip, bury, cancel, pause, put again"),
-    Flag("--login", "who may look: everyone who reaches it (none, loopback only), all with the "
-         "token, or users of the engine with their own rights (none; token on other hosts)",
+    Flag("--host", "address to serve on; one other than loopback needs a login (127.0.0.1)",
+         "HOST", default="127.0.0.1"),
+    Flag("--port", "port to serve on; 0 for a free one (8787)", "PORT", int, 8787),
+    Flag("--write", "allow changes too: retry, skip, bury, cancel, pause, requeue"),
+    Flag("--login", "who may log in: everyone without a login (none, loopback only), everyone with "
+         "the token, or users of the engine with their own rights (none; token on other hosts)",
          choices=("none", "token", "engine")),
-    Flag("--token-file", "the file with the token; without it one is made and printed", "FILE"),
-    Flag("--allow-host", "a name by which it may be asked for, besides --host and those of "
-         "loopback: what a proxy before it is called; may be given several times", "NAME",
-         many=True),
-    Flag("--base-path", "the path under which a proxy shows it", "/PATH", default=""),
-    Flag("--log-format", "the audit log on standard error: a line of text for each change, or of "
-         "JSON (text)", choices=("text", "json")),
-    Flag("--json", "print the address as JSON once it serves"),
+    Flag("--token-file", "file with the token; without it a token is generated and printed",
+         "FILE"),
+    Flag("--allow-host", "additional host name that requests may use, such as that "
+         "of a proxy; repeatable", "NAME", many=True),
+    Flag("--base-path", "path under which a proxy serves it", "/PATH", default=""),
+    Flag("--log-format", "format of the audit log on standard error, one line per change (text)",
+         choices=("text", "json")),
+    Flag("--json", "print the address as JSON once it is serving"),
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "dashboard",
-        help="a page over the queues of an engine",
+        help="serve a web page with the queues of an engine",
         description="Serve a page that shows the queues of a hub or a Redis, live: their messages "
         "and keys, what waits for what, dead letters, workers. It only reads, unless --write is "
         f"given. Needs: {needs('dashboard')}.",
@@ -98,15 +98,14 @@ def settings_of(given: argparse.Namespace) -> tuple[Settings, str]:
     url: str = given.url or os.environ.get("INTERLOCK_URL") or ""
     if not url:
         raise ValueError(
-            "no engine is named; --url or INTERLOCK_URL says where: interlock://127.0.0.1:6399 "
-            "for a hub, redis://127.0.0.1:6379 for Redis"
+            "no engine is named; set --url or INTERLOCK_URL: interlock://127.0.0.1:6399 for a "
+            "hub, redis://127.0.0.1:6379 for Redis"
         )
     if "://" not in url and not url.startswith("unix:"):
         url = f"interlock://{url}"
     if urls.parse(url).kind == "memory":
         raise ValueError(
-            "memory:// has the queues of its own process alone, which a dashboard cannot see; "
-            "--url takes a hub or a Redis"
+            "memory:// has only the queues of its own process; give --url a hub or a Redis"
         )
     if not 0 <= given.port < 65536:
         raise ValueError(f"--port is {given.port}; allowed: 0 to 65535")

@@ -1,4 +1,4 @@
-"""`interlock exporter`: the queues of an engine as metrics for Prometheus."""
+"""`interlock exporter`: export the queues of an engine as metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from interlock.cli.queue.subcommand import BAD_INPUT, URL, address, failed
 
 ADDRESS = Flag(
     "--port",
-    "serve /metrics, /health and /ready there, on loopback unless a host is given; port 0: any "
-    "that is free (127.0.0.1:9469)",
+    "address of /metrics, /health and /ready, on loopback unless a host is given; port 0: a "
+    "free one (127.0.0.1:9469)",
     "[HOST:]PORT",
     listening,
     ("127.0.0.1", 9469),
@@ -23,14 +23,14 @@ FLAGS = (
     URL,
     ADDRESS,
     Flag("--queues", "report only queues whose names match this pattern (*)", "GLOB", default="*"),
-    Flag("--keys", "number of keys with the most messages to report, for the 100 fullest queues; "
-         "each key is a label, and each change of them a new series (none)", "N", positive, 0),
-    Flag("--most-queues", "queues that have lines of their own; the others are summed as "
+    Flag("--keys", "number of keys with the most messages to report for each of the 100 fullest "
+         "queues; each key is a label, so each new one is a new series (none)", "N", positive, 0),
+    Flag("--most-queues", "maximum number of queues with their own lines; the others are summed as "
          'queue="other" (1000)', "N", positive, 1000),
     Flag("--log-format", "format of log lines (text)", choices=("text", "json"),
          default="text"),
-    Flag("--print-dashboard", "print a dashboard for Grafana, and end"),
-    Flag("--print-rules", "print alert rules for Prometheus, and end"),
+    Flag("--print-dashboard", "print a Grafana dashboard and exit"),
+    Flag("--print-rules", "print alert rules for Prometheus and exit"),
 )  # fmt: skip
 
 
@@ -38,9 +38,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "exporter",
-        help="the queues of an engine as metrics for Prometheus",
-        description="Serve the metrics of all queues of a hub or a Redis, which is asked when "
-        "somebody scrapes. An engine that is down is interlock_up 0.",
+        help="export the queues of an engine as metrics for Prometheus",
+        description="Serve the metrics of all queues of a hub or a Redis, which is queried at each "
+        "scrape. If the engine is down, interlock_up is 0.",
         epilog="TERM and INT stop it. Exit codes: 0 stopped; 1 the address is taken; 2 wrong "
         "usage.",
     )
@@ -58,10 +58,11 @@ def run(given: argparse.Namespace) -> int:
         return 0
     url = address(given)
     if not url:
-        return refuse("no engine is named; --url or INTERLOCK_URL says where")
+        return refuse("no engine is named; set --url or INTERLOCK_URL")
     if url.startswith("memory:"):
-        return refuse("memory:// has the queues of its own process alone; --url takes a hub or a "
-                      "Redis")  # fmt: skip
+        return refuse(
+            "memory:// has only the queues of its own process; give --url a hub or a Redis"
+        )  # fmt: skip
     return serve(url, given)
 
 

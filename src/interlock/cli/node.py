@@ -130,9 +130,8 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         usage="interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAG ...]",
         description="Serve a state table that is the same on several machines. Every node takes "
         "reads and writes: it reads its own rows, and appends writes to a log that all nodes read.",
-        epilog="TERM and INT stop it. HUP reads --config again, USR1 opens the log file anew. Exit "
-        "codes: 0 stopped by TERM or INT, 1 it cannot "
-        "listen or continue, 2 wrong usage.",
+        epilog="TERM and INT stop it. HUP reads --config again, USR1 reopens the log file. Exit "
+        "codes: 0 stopped by TERM or INT, 1 it cannot listen or continue, 2 wrong usage.",
     )
     for flag in FLAGS:
         flag.add_to(parser)

@@ -27,13 +27,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = commands.add_parser(
         "pub",
         help="publish messages to a topic",
-        description="Publish each MESSAGE, or without one each line of standard input; print "
-        "for each how many subscribers it reached.",
+        description="Publish each MESSAGE, or each line of standard input if there is none; print "
+        "the number of subscribers that each reached.",
         epilog="Works with Redis too. Exit codes: 0 all were published, 1 no connection, or it "
         "was lost, or the server refused one, 2 wrong usage, 130 Ctrl-C.",
     )
-    parser.add_argument("topic", metavar="TOPIC", help="where to publish")
-    parser.add_argument("messages", metavar="MESSAGE", nargs="*", help="what to publish")
+    parser.add_argument("topic", metavar="TOPIC", help="topic to publish to")
+    parser.add_argument("messages", metavar="MESSAGE", nargs="*", help="message to publish")
     for flag in FLAGS:
         flag.add_to(parser)
     parser.set_defaults(run=run)

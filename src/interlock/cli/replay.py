@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FLAGS = (
     Flag("--git", "replay the history of a repository: commits, keyed by the files they touched",
          "REPO"),
-    Flag("--workers", "how many messages may be handled at the same time (8)", "N", positive, 8),
+    Flag("--workers", "maximum number of messages handled at the same time (8)", "N", positive, 8),
     Flag("--work", "what a handler does: sleep:1ms, spin:100us, hash, recorded (it takes as long "
          "as when it was recorded), or module:function, called with the message (sleep:1ms)",
          "WORK", default="sleep:1ms"),
@@ -30,13 +30,14 @@ FLAGS = (
          choices=("queue", "executor", "taskgroup"), default="queue"),
     Flag("--pool", "where handlers run (thread; for taskgroup only asyncio)",
          choices=("thread", "process", "asyncio")),
-    Flag("--url", "through a queue on an engine, made for this run and removed after it: "
-         "interlock://HOST:PORT of a hub, redis://HOST:PORT, memory://; given several times, "
-         "through each, and the first is reported in full", "URL", many=True),
-    Flag("--compare", "run the trace in the ways of today too: one thread, static hash, a "
-         "queue and a thread for each key, rendezvous, scanning registry"),
-    Flag("--json", "print one object instead of text"),
-    Flag("--picture", "draw the run: who handled what, when, and what waited", "FILE.html|.svg"),
+    Flag("--url", "run through a queue on an engine, created for this run and removed after it: "
+         "interlock://HOST:PORT of a hub, redis://HOST:PORT, memory://; repeatable, and the "
+         "first is reported in full", "URL", many=True),
+    Flag("--compare", "also run the trace in other common ways: one thread, static hash, a queue "
+         "and a thread for each key, rendezvous, scanning registry"),
+    Flag("--json", "print one JSON object instead of text"),
+    Flag("--picture", "draw the run: which worker handled each message, when, and what waited",
+         "FILE.html|.svg"),
     Flag("--skip-bad", "count bad lines and continue"),
     Flag("--limit", "replay the first N messages only", "N", positive),
 )  # fmt: skip
@@ -47,11 +48,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = commands.add_parser(
         "replay",
         help="replay recorded messages and check their order",
-        description="Replay recorded messages: in order per key, never two conflicting ones at "
-        "the same time, all else in parallel; then check from outside that it was so.",
-        epilog="TRACE has one JSON object a line, with id, keys, and optionally shared, time, "
-        "payload. Exit codes: 0 order was kept, 1 it was not or the run broke, 2 wrong usage or "
-        "bad input, 130 Ctrl-C.",
+        description="Replay recorded messages in order per key, never two conflicting ones at the "
+        "same time, and all others in parallel; then check the order independently.",
+        epilog="TRACE has one JSON object per line, with id, keys, and optionally shared, time, "
+        "payload. Exit codes: 0 order was kept, 1 it was not or the run failed, 2 wrong "
+        "usage or bad input, 130 Ctrl-C.",
     )
     parser.add_argument(
         "trace", metavar="TRACE", nargs="?", help="JSON lines, plain or gzip; - for standard input"
@@ -133,7 +134,7 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
         peers = [run_way(way(name), pool) for name in names] if given.compare else []
     except Exception as error:
         log.debug("the run broke", exc_info=True)
-        print(f"interlock: the run broke: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"interlock: the run failed: {type(error).__name__}: {error}", file=sys.stderr)
         return BROKEN
     finally:
         logging.getLogger("interlock.queue").setLevel(logging.NOTSET)
@@ -154,7 +155,7 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
         from interlock.replay import picture
 
         picture.write(Path(given.picture), outcome.run)
-        print(f"picture in {given.picture}", file=sys.stderr)
+        print(f"picture written to {given.picture}", file=sys.stderr)
     # The other ways may break the order; ours must not, on any engine.
     ours_kept = [row["violations"] == 0 and row["digest_matches"]
                  for row in (summary, *summary["compared"][1 : 1 + len(others)])]  # fmt: skip

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from interlock.app.job import Job
 
 FLAGS = (
-    Flag("--kw", "an argument by its name; may be given several times", "NAME=VALUE", many=True),
+    Flag("--kw", "an argument by its name; repeatable", "NAME=VALUE", many=True),
     Flag("--delay", "seconds until the message takes its place", "SECONDS", seconds),
     Flag("--priority", "-100 to 100; never changes the order on a key (the task's)", "N", int),
-    Flag("--dedup", "a name; while a message of it is unsettled, or was settled within the "
+    Flag("--dedup", "dedup string; while a message with it is unsettled, or was settled within the "
          "queue's window, nothing is sent", "NAME"),
-    Flag("--expires", "seconds after which no handler begins any more (the task's)", "SECONDS",
+    Flag("--expires", "seconds after which no handler may start (the task's)", "SECONDS",
          seconds),
     Flag("--wait", "wait until it is handled, and print what the handler returned, as JSON"),
-    Flag("--timeout", "with --wait, the most seconds for that (60)", "SECONDS", seconds, 60.0),
-    Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL"),
-    Flag("--json", "print an object with id, known, task, queue, keys and shared, and with --wait "
-         "the result"),
+    Flag("--timeout", "with --wait, maximum seconds to wait (60)", "SECONDS", seconds, 60.0),
+    Flag("--url", "the engine; overrides the app's own and INTERLOCK_URL", "URL"),
+    Flag("--json", "print a JSON object with id, known, task, queue, keys and shared, and with "
+         "--wait the result"),
 )  # fmt: skip
 
 
@@ -38,15 +38,18 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = commands.add_parser(
         "send",
         help="send a call of a task",
-        description="Send a call of a task, and print the message's id. Each ARG is read by the "
-        "annotation of its parameter: text where that is str, else JSON, or the text of a date, a "
-        "UUID, an enum.",
-        epilog="Words that begin with a dash follow --. Exit codes: 0 it was sent, or known, and "
-        "with --wait handled; 1 the engine was not reached or refused it, or with --wait it was "
-        "given up or not handled in time; 2 wrong usage, no such task, a wrong argument.",
+        description="Send a call of a task, and print the message's id. Each ARG is parsed by the "
+        "annotation of its parameter: as text if that is str, else as JSON or as the text "
+        "of a date, a UUID or an enum.",
+        epilog="Put -- before arguments that begin with a dash. Exit codes: 0 sent, or already "
+        "known, and with --wait handled; 1 the engine was not reached or refused the call, "
+        "or with --wait the message was given up or not handled in time; 2 wrong usage, no "
+        "such task, a wrong argument.",
     )
     parser.add_argument(
-        "task", metavar="MODULE:TASK", help="where the task is; or MODULE:APP:NAME, by its name"
+        "task",
+        metavar="MODULE:TASK",
+        help=("module and variable of the task; or MODULE:APP:NAME, by its name"),
     )
     parser.add_argument("arguments", metavar="ARG", nargs="*", help="the call's arguments")
     for flag in FLAGS:
@@ -90,8 +93,8 @@ def run(given: argparse.Namespace) -> int:
     url = app._named() or "memory://"
     if url.startswith("memory:"):
         return refuse(
-            f"the engine of {given.task} is {url}, which is in this process: nobody would handle "
-            f"it; give --url, or set INTERLOCK_URL"
+            f"the engine of {given.task} is {url}, which is in this process, so no worker would "
+            "handle it; give --url, or set INTERLOCK_URL"
         )
     try:
         return told(ready.send(*args, **kwargs), ready.keys_of(*args, **kwargs), given)
@@ -116,7 +119,7 @@ def told(job: Job[Any], keys: Any, given: argparse.Namespace) -> int:
     }  # fmt: skip
     said = f"message {job.id} of queue {job._queue!r}"
     if job.known:
-        print(f"{said} has that name; nothing was sent", file=sys.stderr, flush=True)
+        print(f"{said} has that dedup string; nothing was sent", file=sys.stderr, flush=True)
     if not given.wait:
         print(json.dumps(facts) if given.json else job.id, flush=True)
         return 0
@@ -161,13 +164,15 @@ def found(reference: str) -> Any:
         return value
     if isinstance(value, App):
         names = ", ".join(value.tasks) or "none"
-        raise NoApp(f"{reference} is an app; add the name of a task, {reference}:NAME; of: {names}")
+        raise NoApp(
+            f"{reference} is an app; add the name of a task, {reference}:NAME; its tasks: {names}"
+        )
     names = ", ".join(
         name for name, each in vars(module).items() if isinstance(each, Task | AsyncTask)
     )
     what = "there is no" if value is None else f"{type(value).__name__} is the"
     raise NoApp(
-        f"{what} {parts[1]!r} in the module {parts[0]!r}, where a task is wanted; its tasks: "
+        f"{what} {parts[1]!r} in the module {parts[0]!r}, but a task is needed; its tasks: "
         f"{names or 'none'}"
     )
 
@@ -178,8 +183,8 @@ def by_place(given: Sequence[str], signature: inspect.Signature) -> None:
         name, equals, _ = each.partition("=")
         if equals and name in signature.parameters:
             raise ValueError(
-                f"{each!r} names the parameter {name!r}, and would be given as the text that it "
-                f"is; by its name it is --kw {each}, the text itself is --kw NAME={each}"
+                f"{each!r} names the parameter {name!r}; write --kw {each}, or to pass the text "
+                f"itself, --kw NAME={each}"
             )
 
 

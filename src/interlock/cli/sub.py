@@ -14,10 +14,12 @@ from interlock.hub.client import Client, Published
 FLAGS = (
     URL,
     Flag("--pattern", "the topics are patterns: *, ?, [a-z]"),
-    Flag("--count", "end after this many messages", "N", positive),
-    Flag("--seconds", "end after this many seconds; with --count, exit with 1 if fewer came",
+    Flag("--count", "exit after this many messages", "N", positive),
+    Flag("--seconds", (
+         "exit after this many seconds; with --count, exit with 1 if fewer messages came"
+    ),
          "S", seconds),
-    Flag("--json", "print an object a line, with topic, payload and pattern"),
+    Flag("--json", "print a JSON object per line, with topic, payload and pattern"),
 )  # fmt: skip
 
 
@@ -25,13 +27,13 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "sub",
-        help="print what is published to topics",
-        description="Print what is published to topics: topic, space, payload, one line a "
-        "message. A line on standard error says when the subscriptions stand.",
+        help="print the messages published to topics",
+        description="Print the messages published to topics, one line each: topic, space, payload. "
+        "A line on standard error reports when the subscriptions are active.",
         epilog="Works with Redis too. Exit codes: 0 ended by --count or --seconds, 1 no "
-        "connection, or it was lost, or too few messages came, 2 wrong usage, 130 Ctrl-C.",
+        "connection, or it was lost, or too few messages, 2 wrong usage, 130 Ctrl-C.",
     )
-    parser.add_argument("topics", metavar="TOPIC", nargs="+", help="what to subscribe to")
+    parser.add_argument("topics", metavar="TOPIC", nargs="+", help="topic to subscribe to")
     for flag in FLAGS:
         flag.add_to(parser)
     parser.set_defaults(run=run)

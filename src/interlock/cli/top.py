@@ -11,9 +11,9 @@ from interlock.runtime.installation import needs
 
 FLAGS = (
     URL,
-    Flag("--every", "look again each S seconds (1)", "S", seconds, 1.0),
-    Flag("--write", "let keys operate: retry, skip, bury, put again, discard, each after a "
-         "question"),
+    Flag("--every", "refresh every S seconds (1)", "S", seconds, 1.0),
+    Flag("--write", "allow changes by keys: retry, skip, bury, requeue, discard, each after a "
+         "confirmation"),
 )  # fmt: skip
 
 
@@ -21,10 +21,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "top",
-        help="all queues live in the terminal, what is held and dead, and the workers",
-        description="Show the queues of a hub or a Redis in the terminal, live: rates, hot keys, "
-        "what is held and dead, workers with what they do. It only reads, unless --write is given. "
-        f"Needs: {needs('top')}.",
+        help="show all queues live in the terminal, with held and dead messages and workers",
+        description="Show the queues of a hub or a Redis live in the terminal: rates, hot keys, "
+        "held and dead messages, workers and their handlers. It only reads, unless --write is "
+        f"given. Needs: {needs('top')}.",
         epilog=EXIT_CODES,
     )
     for flag in FLAGS:
@@ -35,7 +35,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(given: argparse.Namespace) -> int:
     """Show it until it is left."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("interlock: top wants a terminal; `interlock queue watch` does not", file=sys.stderr)
+        print("interlock: top needs a terminal; `interlock queue watch` does not", file=sys.stderr)
         return BAD_INPUT
     try:
         from interlock.top.application import Top

@@ -128,7 +128,7 @@ class Control:
         try:
             announced = {one.id: one.address for one in self._membership.ask()}
         except (InterlockError, OSError) as failure:
-            return error(f"NODE it cannot see who is announced: {failure}")
+            return error(f"NODE the node cannot read the announcements: {failure}")
         if name == self._figures.name:
             return error(f"NODE this is node {name}: ask another one to forget it")
         if name in announced:
@@ -140,7 +140,7 @@ class Control:
             there = ", ".join(sorted(known)) or "none"
             return error(f"NODE the log knows no node {name[:40]!r}; it knows {there}")
         if not self._node.forget(name, FORGOTTEN):
-            return error("NODE the log did not take it in time; try again")
+            return error("NODE the log did not accept it in time; try again")
         logger.warning("node %s is forgotten: the log is trimmed without its checkpoints", name)
         return OK
 

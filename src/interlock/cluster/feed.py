@@ -120,8 +120,8 @@ class Feed:
         for entry in entries:
             if len(entry) > most:
                 raise StreamUnfit(
-                    f"the log lacks an entry of {len(entry)} bytes, which its engine once took; "
-                    f"allowed are {most} now: raise {setting}"
+                    f"the log lacks an entry of {len(entry)} bytes, which its engine once "
+                    f"accepted; it now allows {most}: raise {setting}"
                 )
 
     def _keep(self) -> None:

@@ -139,9 +139,9 @@ class NodeFigures:
             elif one.id not in self._mismatches:
                 self._mismatches[one.id] = one.position, time.time()
                 logger.critical(
-                    "node %s has other rows than node %s at the same position %s: one of both "
-                    "is wrong; compare them with 'interlock cluster diff', and have the wrong one "
-                    "read its log again with 'interlock cluster resync'",
+                    "node %s has different rows from node %s at the same position %s: one of "
+                    "them is wrong; compare them with 'interlock cluster diff', and make the "
+                    "wrong one read its log again with 'interlock cluster resync'",
                     self._settings.name, one.id, one.position,
                 )  # fmt: skip
 
@@ -173,8 +173,8 @@ class NodeFigures:
 
     def _lack(self) -> str:
         return (
-            f"--ack {self._settings.ack} needs nodes that serve on as many other machines, and "
-            f"there are {self._machines()}: writes are done and answered by NOACK after "
+            f"--ack {self._settings.ack} needs serving nodes on as many other machines, and "
+            f"there are {self._machines()}: writes are applied, but answered with NOACK after "
             f"{self._settings.timeout:g} s"
         )
 
@@ -249,7 +249,7 @@ class NodeFigures:
             text = f"it is not announced, so clients do not find it: {self.membership.trouble}"
             told.append({"kind": "announcement", "text": text, "since": self._unannounced_since})
         if self._cut_off_since and self.peers:
-            text = "; ".join(f"node {id} would give it no snapshot: {why}"
+            text = "; ".join(f"node {id} gives it no snapshot: {why}"
                              for id, why in sorted(self.peers.items()))  # fmt: skip
             told.append({"kind": "peer", "text": text, "since": self._cut_off_since})
         if self._hindered_since:
@@ -258,7 +258,7 @@ class NodeFigures:
         with self._lock:
             mismatches = sorted(self._mismatches.items())
         for id, (position, since) in mismatches:
-            text = f"node {id} has other rows at the same position {position}"
+            text = f"node {id} has different rows at the same position {position}"
             told.append({"kind": "checksum", "text": text, "since": since})
         return told
 
@@ -406,16 +406,16 @@ def _growth(awaited: list[str], found: dict[str, Any]) -> str:
     text = f"the log grows, {entries:,} entries are not trimmed"
     if awaited:
         text += (
-            f": it waits for a checkpoint of {names}, not announced; start it, or if it is gone "
-            f"for good: interlock cluster forget {awaited[0]}"
+            f": it waits for a checkpoint of {names}, not announced; start it, or if it is "
+            f"deleted permanently: interlock cluster forget {awaited[0]}"
         )
     return text
 
 
 def _same_name(twin: Announcement) -> str:
     return (
-        f"another node has its name, at {twin.address}: give each a name of its own by --name, or "
-        f"clients and operators reach now one and now the other"
+        f"another node has its name, at {twin.address}: give each its own --name, or clients and "
+        "operators reach either of them"
     )
 
 

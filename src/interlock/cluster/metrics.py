@@ -20,7 +20,7 @@ GAUGES = (
     ("waiting_writes", "writes waiting for their answers"),
     ("ack_waiting_writes", "writes waiting for other machines to acknowledge them"),
     ("clients", "clients that number their writes"),
-    ("checksum_mismatch", "1 if a node at the same position has other rows: an alarm; else 0"),
+    ("checksum_mismatch", "1 if a node at the same position has different rows: an alarm; else 0"),
 )
 COUNTERS = (
     ("went_back_total", "times the node went back because the log had lost entries"),
@@ -32,11 +32,14 @@ COUNTERS = (
 )
 LINKS = (
     ("link_cut", "1 while the link to a data centre is cut, else 0"),
-    ("link_lag_seconds", "seconds for which the oldest row that the node has not sent there waits"),
+    ("link_lag_seconds", "seconds that the oldest row not yet sent there has waited"),
 )
 DATABASE = (
     ("database_failing", "1 while nothing can be written to the database, else 0"),
-    ("database_lag_seconds", "seconds for which the oldest row not written to the database waits"),
+    (
+        "database_lag_seconds",
+        ("seconds that the oldest row not yet written to the database has waited"),
+    ),
     ("database_waiting_rows", "rows that are not written to the database yet"),
 )
 TROUBLES = ("engine", "append", "trim", "disk", "checkpoint", "table", "stuck", "settings", "clock",
@@ -55,7 +58,7 @@ def node_lines(state: Mapping[str, Any], kinds: Collection[str]) -> Iterator[str
         for name, help in metrics:
             yield from metric(f"{PREFIX}{name}", kind, help)
             yield f"{PREFIX}{name} {state[name.removesuffix('_total')]}"
-    help = "1 while something hinders the node, by its kind; else 0"
+    help = "1 while the node has this kind of trouble, else 0"
     yield from metric(f"{PREFIX}trouble", "gauge", help)
     for one in TROUBLES:
         yield f'{PREFIX}trouble{{kind="{escaped(one)}"}} {int(one in kinds)}'

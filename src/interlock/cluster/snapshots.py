@@ -212,7 +212,7 @@ class Snapshots:
         self._failing = failing
         if told.keys() - self._figures.peers.keys():
             for id, why in sorted(told.items()):
-                logger.error("node %s: node %s would give it no snapshot: %s",
+                logger.error("node %s: node %s gives it no snapshot: %s",
                              self._settings.name, id, why)  # fmt: skip
         self._figures.peers = told
         soon = not near or failing
@@ -243,9 +243,9 @@ class Snapshots:
         if not near:
             stream = f"il:log:{{{self._settings.table}.{self._settings.dc}}}"
             reasons.append(
-                "no other node is announced that could give one: start one that has read this log. "
-                f"If no node has a checkpoint of it, delete the stream {stream} on the engine: "
-                "nodes then begin it with the rows that they or a database have"
+                "no other announced node can give one: start one that has read this log. If no "
+                f"node has a checkpoint of it, delete the stream {stream} on the engine: nodes "
+                "then begin a new one with the rows that they or a database have"
             )
         self._tell("; ".join(reasons))
 
@@ -264,7 +264,7 @@ class Snapshots:
             return "its checkpoint is not part of the log"
         self._tried.add(mark)
         logger.warning(
-            "node %s takes a snapshot of node %s, at position %s",
+            "node %s copies a snapshot from node %s, at position %s",
             self._settings.name, one.id, mark[0],
         )  # fmt: skip
         self._node.install(INCOMING)
@@ -281,4 +281,4 @@ class Snapshots:
     def _tell(self, why: str) -> None:
         if why != self._figures.lacking:
             self._figures.lacking = why
-            logger.error("node %s serves nothing: %s", self._settings.name, why)
+            logger.error("node %s does not serve: %s", self._settings.name, why)

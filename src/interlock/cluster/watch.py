@@ -119,13 +119,13 @@ class Watch:
                 )  # fmt: skip
             case "stuck":
                 logger.error(
-                    "node %s serves nothing: the log begins after its checkpoints, so it needs a "
-                    "snapshot of another node", name,
+                    "node %s does not serve: the log begins after its checkpoints, so it needs "
+                    "a snapshot of another node", name,
                 )  # fmt: skip
             case "on":
                 logger.info(
-                    "node %s goes on at position %s: its ring has the entries from its checkpoint "
-                    "to where the log begins", name, text,
+                    "node %s continues at position %s: its ring has the entries from its "
+                    "checkpoint to the start of the log", name, text,
                 )  # fmt: skip
             case "snapshot":
                 logger.error("node %s cannot take a snapshot: %s", name, text)

@@ -64,7 +64,7 @@ def _done(job: Callable[[], object]) -> None:
     try:
         job()
     except Exception:
-        _log.exception("what was to be done after a message was handled raised")
+        _log.exception("a call scheduled for after a message was handled raised")
 
 
 MOST_WAITING = 1000

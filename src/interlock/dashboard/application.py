@@ -126,7 +126,7 @@ class Dashboard:
         if path in (("login",), ("logout",)) and method == "POST":
             return await self._session(path[0], headers, scope, receive)
         if method != "GET":
-            raise Refusal(405, f"{scope['method'][:20]} is for the API alone")
+            raise Refusal(405, f"{scope['method'][:20]} is allowed for the API only")
         if path[0] == "static":
             return self._file("/".join(decoded(one) for one in path[1:]), headers)
         if path[0] in PAGES:
@@ -164,7 +164,7 @@ class Dashboard:
             self._identities.sessions.end(cookie)
             return self._said({}, cookie="")
         if not headers.get("content-type", "").startswith("application/json"):
-            raise Refusal(400, "the body is to be application/json")
+            raise Refusal(400, "the body must be application/json")
         # Anyone may send one, so it must be small and quick, or it is refused.
         body = await _body(headers, receive, LARGEST_LOGIN, LOGIN_PATIENCE)
         call = Call(self._settings, _NOBODY, (), {}, body, cookie)
@@ -318,10 +318,10 @@ async def _body(
 
 
 _NOBODY: Any = None
-WRONG_MARK = "the request lacks the mark of this page (X-Interlock-CSRF); load the page anew"
+WRONG_MARK = "the request lacks the token of this page (X-Interlock-CSRF); reload the page"
 MOST_NAMED = 512
 """Maximum characters of a name that the audit log keeps of a refused request."""
-ONLY_READS = "this dashboard only reads; start it with --write"
+ONLY_READS = "this dashboard is read-only; start it with --write"
 TEXT = "text/plain; charset=utf-8"
 STREAM = {
     "Content-Type": "text/event-stream",

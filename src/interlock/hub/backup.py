@@ -88,7 +88,7 @@ class Asked:
                 if isinstance(reply, ReplyError):
                     raise reply
                 if not isinstance(reply, bytes):
-                    raise ProtocolError(f"BACKUP READ was answered by {reply!r}")
+                    raise ProtocolError(f"BACKUP READ was answered with {reply!r}")
                 yield reply
 
     def end(self) -> None:
@@ -100,9 +100,7 @@ def check(destination: Path) -> None:
     """Raise OSError, in words, if a copy cannot go there: an existing folder must be empty."""
     if destination.is_dir():
         if any(destination.iterdir()):
-            raise FileExistsError(
-                f"{destination} is not empty: a copy goes into a folder of its own"
-            )
+            raise FileExistsError(f"{destination} is not empty: a copy needs a folder of its own")
     elif os.path.lexists(destination):
         raise FileExistsError(f"{destination} exists, and is not a folder")
 
@@ -180,13 +178,13 @@ def _sync(folder: Path) -> None:
 
 def _items(reply: object) -> list[object]:
     if not isinstance(reply, list) or not reply:
-        raise ProtocolError(f"BACKUP BEGIN was answered by {reply!r}")
+        raise ProtocolError(f"BACKUP BEGIN was answered with {reply!r}")
     return reply
 
 
 def _number(value: object) -> int:
     if not isinstance(value, int):
-        raise ProtocolError(f"BACKUP BEGIN was answered by {value!r}")
+        raise ProtocolError(f"BACKUP BEGIN was answered with {value!r}")
     return value
 
 
@@ -196,7 +194,7 @@ def _part(value: object) -> Part:
             b"."
         ):
             return Part(name.decode("ascii"), size, length)
-    raise ProtocolError(f"BACKUP BEGIN was answered by {value!r}")
+    raise ProtocolError(f"BACKUP BEGIN was answered with {value!r}")
 
 
 PIECE = 256 << 10

@@ -77,7 +77,7 @@ class Client:
         """Publish a message; return the number of subscribers that got it."""
         count = self.call("PUBLISH", topic, message)
         if not isinstance(count, int):
-            raise ProtocolError(f"PUBLISH was answered by {count!r}")
+            raise ProtocolError(f"PUBLISH was answered with {count!r}")
         return count
 
     def subscribe(self, *topics: str | bytes) -> None:
@@ -214,7 +214,7 @@ def _expected(reply: object) -> Push:
     if isinstance(reply, ReplyError):
         raise reply
     if not isinstance(reply, Push):
-        raise ProtocolError(f"a reply that nobody asked for: {reply!r}")
+        raise ProtocolError(f"an unexpected reply: {reply!r}")
     return reply
 
 

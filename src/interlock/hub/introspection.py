@@ -97,7 +97,7 @@ def store_list(client: Client) -> list[dict[str, int | str]]:
     """Return each store of a hub: its declaration, whether it writes, and its figures."""
     reply = client.call("STORE", "LIST")
     if not isinstance(reply, list) or not all(isinstance(one, dict) for one in reply):
-        raise ProtocolError(f"STORE LIST was answered by {reply!r}")
+        raise ProtocolError(f"STORE LIST was answered with {reply!r}")
     return [
         {
             name.decode(): value.decode(errors="backslashreplace")
@@ -125,7 +125,7 @@ def topics(client: Client, pattern: str = "*") -> Topics:
     names = client.call("PUBSUB", "CHANNELS", pattern)
     patterns = client.call("PUBSUB", "NUMPAT")
     if not isinstance(names, list) or not isinstance(patterns, int):
-        raise ProtocolError(f"PUBSUB was answered by {names!r} and {patterns!r}")
+        raise ProtocolError(f"PUBSUB was answered with {names!r} and {patterns!r}")
     found: dict[bytes, int] = {}
     for some in _batches(names, BATCH):
         found.update(_counts(client.call("PUBSUB", "NUMSUB", *some)))
@@ -151,14 +151,14 @@ def subscribers(
     match reply:
         case [int(total), list(groups)]:
             return total, [_subscribers(group) for group in groups]
-    raise ProtocolError(f"PUBSUB CLIENTS was answered by {reply!r}")
+    raise ProtocolError(f"PUBSUB CLIENTS was answered with {reply!r}")
 
 
 def _subscribers(group: object) -> Subscribers:
     match group:
         case [bytes(kind), bytes(topic), list(rows)]:
             return Subscribers(kind.decode(), topic, [_subscriber(row) for row in rows])
-    raise ProtocolError(f"PUBSUB CLIENTS told {group!r}")
+    raise ProtocolError(f"PUBSUB CLIENTS returned {group!r}")
 
 
 def _subscriber(row: object) -> Subscriber:
@@ -166,7 +166,7 @@ def _subscriber(row: object) -> Subscriber:
         case [int(number), bytes(address), bytes(name), bytes(user)]:
             texts = (told.decode(errors="backslashreplace") for told in (address, name, user))
             return Subscriber(number, *texts)
-    raise ProtocolError(f"PUBSUB CLIENTS told of {row!r}")
+    raise ProtocolError(f"PUBSUB CLIENTS returned {row!r}")
 
 
 def connections(client: Client) -> list[Connection]:
@@ -205,7 +205,7 @@ def text(client: Client, *words: str) -> str:
         return reply.decode(errors="backslashreplace")
     if isinstance(reply, str):
         return reply
-    raise ProtocolError(f"{' '.join(words)} was answered by {reply!r}")
+    raise ProtocolError(f"{' '.join(words)} was answered with {reply!r}")
 
 
 def _batches(names: list[object], size: int) -> Iterator[list[bytes]]:
@@ -215,7 +215,7 @@ def _batches(names: list[object], size: int) -> Iterator[list[bytes]]:
 
 def _counts(reply: object) -> Iterator[tuple[bytes, int]]:
     if not isinstance(reply, list):
-        raise ProtocolError(f"PUBSUB NUMSUB was answered by {reply!r}")
+        raise ProtocolError(f"PUBSUB NUMSUB was answered with {reply!r}")
     for name, count in zip(reply[::2], reply[1::2], strict=True):
         # Redis answers with a map's pairs; a client may have left since the list was made.
         if count:

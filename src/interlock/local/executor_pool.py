@@ -125,7 +125,7 @@ class PoolWork(Work):
 
     def _hand_on(self, lease: Lease[Any]) -> None:
         if not isinstance(lease.payload, _core.Future):
-            lease.reject("not a call: it was put into the queue beneath an executor")
+            lease.reject("not a call: it was put directly into the queue of an executor")
             self._slots.release()
             return
         call = lease.payload._begin(lease.token)
@@ -171,7 +171,7 @@ class PoolWork(Work):
         try:
             if not _core.end_call(lease, result, error, on):
                 log.warning(
-                    "a call of message %d that was revoked came back; it no longer counts", lease.id
+                    "a revoked call of message %d returned; its result is ignored", lease.id
                 )
         finally:
             self._slots.release()

@@ -182,9 +182,7 @@ class ThreadWork(Work):
                 )
                 return
         while _core.run_worker(self.queue, kind, self._on):
-            log.warning(
-                "a call of %r that was revoked came back; it no longer counts", self.queue.name
-            )
+            log.warning("a revoked call of %r returned; its result is ignored", self.queue.name)
             # It continues, unless another thread has its place.
             if threading.get_ident() in self._left:
                 return
@@ -210,13 +208,18 @@ def at_exit() -> None:
         try:
             work.help()
         except RuntimeError:
-            log.error("no thread for the calls of %r; they are cancelled", work.queue.name)
+            log.error(
+                "no thread can be started for the calls of %r; they are cancelled", work.queue.name
+            )
             work.queue._shutdown(True)
         while not work.queue._join(_LOOK):
             stats = work.queue.stats()
             if stats.leased + stats.ready + stats.backing_off + stats.delayed == 0:
                 # Held or paused: no operator can free them any more.
-                text = "%d calls of %r are held or paused, and cancelled, for the interpreter ends"
+                text = (
+                    "%d calls of %r are held or paused; they are cancelled because the "
+                    "interpreter is exiting"
+                )
                 log.error(text, stats.unsettled, work.queue.name)
                 work.queue._shutdown(True)
         work.join()

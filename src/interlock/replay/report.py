@@ -162,7 +162,9 @@ def _compared_lines(rows: Sequence[Summary], good: str, bad: str, plain: str) ->
         cells += f"{color}{row['violations']:>10,}  "
         lines.append(cells + ("equal" if row["digest_matches"] else "differs") + plain)
     if any(row["violations"] for row in rows):
-        lines.append("  What breaks the order may be faster than the limit: it waits for less.")
+        lines.append(
+            "  A way that breaks the order may be faster than the limit, because it waits for less."
+        )
     return lines
 
 

@@ -187,7 +187,7 @@ def _parsed(lines: IO[bytes], name: str) -> Iterator[Message | TraceError]:
             if message.attempt is not None and message.attempt != attempts.get(message.id):
                 # The same message, handled again: one message to replay.
                 continue
-            yield TraceError(f"{where}: id {message.id!r} stands on line {first} already")
+            yield TraceError(f"{where}: id {message.id!r} is already on line {first}")
             continue
         if message.attempt is not None:
             attempts[message.id] = message.attempt

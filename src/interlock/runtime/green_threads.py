@@ -20,6 +20,6 @@ def refuse_green_threads(what: str) -> None:
     library = getattr(start, "__module__", "another library").partition(".")[0]
     raise RuntimeError(
         f"{what} cannot be used where {library} has replaced threads: its waits would stop all "
-        f"greenlets. Connect to a hub or to Redis instead, or leave threads alone: "
-        f"gevent.monkey.patch_all(thread=False)"
+        "greenlets. Connect to a hub or to Redis instead, or do not patch threads: "
+        "gevent.monkey.patch_all(thread=False)"
     )

@@ -71,8 +71,8 @@ class Schema:
             hints = typing.get_type_hints(row, include_extras=True)
         except NameError as error:
             raise TypeError(
-                f"{row.__qualname__}: the type of a column is not known: {error}. Define what it "
-                f"names at the top of the module"
+                f"{row.__qualname__}: the type of a column cannot be resolved: {error}. Define "
+                "the names in it at the top of the module"
             ) from None
         names = row.__struct_fields__
         if not names:
@@ -154,7 +154,7 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
     if plain in (str, bytes):
         if not sizes:
             raise TypeError(
-                f"{place} is {plain.__name__} without a size; say the most bytes it may have: "
+                f"{place} is {plain.__name__} without a size; give its maximum bytes: "
                 f"Annotated[{plain.__name__}, Size(32)]"
             )
         return Column(name, "str" if plain is str else "bytes", sizes[0].bytes)
@@ -167,13 +167,11 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
     if numbers and plain is rule(numbers[0].kind).python:
         return Column(name, numbers[0].kind)
     if plain is int:
-        raise TypeError(
-            f"{place} is int; say of which size: U8, U16, U32, U64, I8, I16, I32 or I64"
-        )
+        raise TypeError(f"{place} is int; choose a size: U8, U16, U32, U64, I8, I16, I32 or I64")
     if typing.get_origin(plain) in (types.UnionType, typing.Union):
         raise TypeError(
-            f"{place} is a union; a row has a value in every column: choose one that stands for "
-            f"none, such as 0, or add a bool column that says whether there is one"
+            f"{place} is a union; a row has a value in every column: choose one that means none, "
+            "such as 0, or add a bool column that says whether there is one"
         )
     given = getattr(plain, "__name__", None) or repr(plain)
     raise TypeError(

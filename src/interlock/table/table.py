@@ -64,8 +64,8 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             TypeError: always.
         """
         raise TypeError(
-            f"{cls.__name__}() is not called; {cls.__name__}.open(name, row, capacity=...) makes a "
-            f"table or attaches to it, {cls.__name__}.attach(name) attaches"
+            f"{cls.__name__}() cannot be called; {cls.__name__}.open(name, row, capacity=...) "
+            f"makes a table or attaches to it, {cls.__name__}.attach(name) attaches"
         )
 
     @classmethod
@@ -321,7 +321,8 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
             TypeError: always.
         """
         raise TypeError(
-            "a table is not copied; `dict(table.items())` takes its rows, `attach` opens it again"
+            "a table cannot be copied; `dict(table.items())` takes its rows, `attach` opens it "
+            "again"
         )
 
     def __eq__(self, other: object) -> bool:

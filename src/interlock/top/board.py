@@ -181,12 +181,12 @@ def _change(function: str) -> Callable[[Operator, str, int], bool]:
 
 
 ACTIONS = (
-    Action("r", "retry", "held", "it is handled again now", _change("retry")),
+    Action("r", "retry", "held", "it is handled again immediately", _change("retry")),
     Action("s", "skip", "held", "it is settled unhandled, and its keys continue", _change("skip")),
     Action("b", "bury", "held", "it becomes a dead letter, and its keys continue", _change("bury")),
-    Action("r", "requeue", "dead", "it is put again, behind what is there",
+    Action("r", "requeue", "dead", "it is put behind all other messages",
            lambda operator, queue, id: operator.requeue(queue, id) is not None),
-    Action("x", "discard", "dead", "it is gone for good",
+    Action("x", "discard", "dead", "it is deleted permanently",
            lambda operator, queue, id: operator.discard(queue, id)),
 )  # fmt: skip
 

@@ -75,7 +75,7 @@ class QueueView(View):
         """Ask for confirmation of the key's operation on the message under the cursor."""
         table = self.focused
         if not isinstance(table, Table) or table.id not in ("held", "dead"):
-            self.notify("choose a message of the lists of held or dead ones first")
+            self.notify("select a held or dead message first")
             return
         action = next((one for one in ACTIONS if (one.key, one.of) == (key, table.id)), None)
         if action is None:
@@ -85,7 +85,7 @@ class QueueView(View):
         if table.chosen is None:
             return
         if not self.app.write:
-            self.notify("this view only reads; start it with --write", severity="warning")
+            self.notify("this view is read-only; start it with --write", severity="warning")
             return
         self.run_worker(self._confirmed(action, int(table.chosen)), exit_on_error=False)
 

@@ -59,7 +59,7 @@ class QueuesView(View):
                 )
             )  # fmt: skip
         self.query_one(Table).show(rows)
-        mode = "" if self.app.write else "  (reads only; --write lets operate)"
+        mode = "" if self.app.write else "  (read-only; --write allows changes)"
         self.head(f"{self.app.url}  {len(names)} queues{mode}")
         self.stalled(f"{name}: {roots.summary}" for name, roots in seen.stalls.items())
 

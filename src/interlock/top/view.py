@@ -113,7 +113,7 @@ class View(Screen[None]):
                 self.trouble(str(error))
                 return
             except Exception as error:
-                _log.exception("the view could not look at the engine")
+                _log.exception("the view could not query the engine")
                 self.trouble(f"{type(error).__name__}: {error}")
                 return
             if self.is_attached:

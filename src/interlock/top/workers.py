@@ -61,7 +61,7 @@ class WorkersView(View):
         if found is None:
             return
         if not self.app.write:
-            self.notify("this view only reads; start it with --write", severity="warning")
+            self.notify("this view is read-only; start it with --write", severity="warning")
             return
         self.run_worker(self._stacks(found), exit_on_error=False)
 

@@ -61,7 +61,7 @@ class WorkerSettings:
         if not 0 <= self.unkeyed < self.concurrency:
             raise ValueError(
                 f"worker(): unkeyed is {self.unkeyed} of {self.concurrency} handlers; allowed: 0 "
-                f"to {self.concurrency - 1}, for messages with keys need one too"
+                f"to {self.concurrency - 1}, because messages with keys need one too"
             )
         if self.pool not in POOLS:
             raise ValueError(f"worker(): pool is {self.pool!r}; allowed: {', '.join(POOLS)}")

@@ -182,8 +182,8 @@ def test_who_may_not_is_told_at_once_what_is_missing(
     server.admin.acl_setuser("poor", enabled=True, passwords=["+p"], keys=["*"], commands=["+ping"])
     server.admin.config_set("requirepass", "secret")
     for who, code, advice in [
-        ("", "NOAUTH|Authentication required", "say who asks"),
-        ("poor:wrong@", "WRONGPASS", "say who asks"),
+        ("", "NOAUTH|Authentication required", "name a user"),
+        ("poor:wrong@", "WRONGPASS", "name a user"),
         ("poor:p@", "NOPERM", f"its user may not do that; on a Redis it needs {TENANT}"),
         # It may call the functions, but nothing that they do.
         ("caller:p@", FORBIDDEN, f"it needs {TENANT}"),

@@ -199,7 +199,7 @@ def test_what_waits_behind_a_lease_that_is_held_too_long_is_named_by_who_holds_i
     others = [sender.put("waits", keys="k"), sender.put("waits too", shared="k")]
     line = heard.wait("has waited")
     assert f"queue {queue.name!r}: message {others[0]} has waited" in line
-    assert "(and 1 more too long)" in line
+    assert "(and 1 more have waited too long)" in line
     assert f"key k, 1 ahead: message {first} leased" in line
     lease.ack()
 

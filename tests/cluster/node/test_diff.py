@@ -62,7 +62,7 @@ def test_rows_that_differ_are_listed_and_what_changes_meanwhile_is_not(
                 f"k00008: unread is 0 at a, 2 at {b.address}",
                 "only: only at a",
                 f"3 rows of 2,101 differ between a and {b.address}; 2,098 rows with the same "
-                "values and other stamps",
+                "values and different stamps",
             ]
             code, out, _ = differ(
                 capsys, ours, "a", b.address, "--settle", "0.1", "--json", "--limit", "2"

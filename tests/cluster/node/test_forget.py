@@ -85,10 +85,10 @@ def test_a_log_grows_for_a_node_that_is_gone_until_it_is_forgotten(
     value = increased(a, "n", 0)
     b = on(nodes, "b")
     eventually(partial(has, b, "n", value), lambda: b.log)
-    b.says("node b takes a snapshot of node a")
+    b.says("node b copies a snapshot from node a")
     eventually(lambda: {one["id"] for one in status(a)["keepers"]} == {"a", "b"})
     # A node that reads a log anew whose beginning others have trimmed takes one too.
-    b_before = b.log.count("takes a snapshot of node a")
+    b_before = b.log.count("copies a snapshot from node a")
     assert run("resync", "b")[0] == 0, b.log
     eventually(partial(has, b, "n", value), lambda: b.log)
-    assert b.log.count("takes a snapshot of node a") == b_before + 1
+    assert b.log.count("copies a snapshot from node a") == b_before + 1

@@ -141,7 +141,7 @@ def test_who_asks_for_a_primary_is_told_that_there_is_none(
             410, "every node takes reads and writes; use /ready?max_lag=MS\n"
         )  # fmt: skip
     told = refused("--lease", "1")
-    assert told == "--lease: nodes have no lease; --timeout says how long a write may take"
+    assert told == "--lease: nodes have no lease; --timeout limits how long a write may take"
     assert "allowed: a whole number" in refused("--ack", "all")
     assert "allowed: 2 s or more" in refused("--max-staleness", "1")
 

@@ -71,7 +71,7 @@ def test_whoever_lacks_what_was_cut_off_takes_a_snapshot_and_is_equal(nodes: Nod
     c = nodes.start("c")
     value = increased(a, "n", 0)
     eventually(partial(has, c, "n", value), lambda: c.log)
-    c.says("node c takes a snapshot of node")
+    c.says("node c copies a snapshot from node")
     # One that was stopped: the engine answers its next read with what is behind the cut.
     # Its figures follow its answers.
     eventually(lambda: status(c)["log_id"], lambda: c.log)
@@ -81,13 +81,13 @@ def test_whoever_lacks_what_was_cut_off_takes_a_snapshot_and_is_equal(nodes: Nod
         value = trims(nodes, a, b)
     c.process.send_signal(signal.SIGCONT)
     eventually(partial(has, c, "n", value), lambda: c.log)
-    assert c.log.count("node c takes a snapshot of node") == 2
+    assert c.log.count("node c copies a snapshot from node") == 2
     # A node whose folder is gone, with the rows that readers of its machine have.
     b.kill()
     shutil.rmtree(b.data)
     b = nodes.start("b")
     eventually(partial(has, b, "n", value), lambda: b.log)
-    b.says("node b takes a snapshot of node")
+    b.says("node b copies a snapshot from node")
     with nodes.table("a") as one, nodes.table("b") as other, nodes.table("c") as third:
         eventually(lambda: one["n"] == other["n"] == third["n"])
 
@@ -117,7 +117,7 @@ def test_a_log_is_not_cut_behind_what_a_node_has_that_is_away_and_a_lost_folder_
     def trouble() -> str:
         return "; ".join(one["text"] for one in status(b)["trouble"])
 
-    eventually(lambda: "no other node is announced that could give one" in trouble(), trouble)
+    eventually(lambda: "no other announced node can give one" in trouble(), trouble)
     assert f"delete the stream {STREAM} on the engine" in trouble()
     assert status(b)["state"] == "stuck"
     a.process.send_signal(signal.SIGCONT)

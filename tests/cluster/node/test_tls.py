@@ -131,7 +131,7 @@ def test_nodes_reach_each_other_over_tls_or_say_what_is_wrong(
             assert '\ninterlock_node_trouble{kind="stuck"} 1\n' in page(node, "/metrics")[1]
             node.kill()
         b = nodes.start("b", *secure)
-        b.says("node b takes a snapshot of node a")
+        b.says("node b copies a snapshot from node a")
         eventually(lambda: '"role": "serving"' in page(b, "/health")[1], lambda: b.log)
         assert main(["cluster", "diff", "a", "b", "--url", f"{url}{right.cert}"]) == 0
         # One that has its rows already is told before it needs them.

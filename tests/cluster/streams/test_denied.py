@@ -224,7 +224,7 @@ def test_what_the_user_may_not_do_is_named(guard: Guard) -> None:
 
         # Rights take a moment at some.
         eventually(is_denied, f"{right}: not denied")
-        assert "its user may not: " in said[0]
+        assert "its user lacks a right: " in said[0]
         guard.deny(None)
         with guard.opened() as stream:
             eventually(lambda: _is_done(calls[name], stream), f"{right}: not done")  # noqa: B023

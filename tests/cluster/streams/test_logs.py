@@ -180,7 +180,7 @@ def test_what_is_trimmed_is_gone_and_the_rest_is_not(opened: Open, engine: Engin
     found = read_all(reader, "", 30)
     if isinstance(engine, Rabbitmq):
         assert "a policy with max-age or max-length-bytes" in appender.untrimmed
-        with pytest.raises(StreamUnfit, match="RabbitMQ cannot cut off a part of a stream"):
+        with pytest.raises(StreamUnfit, match="RabbitMQ cannot trim a stream at a position"):
             appender.trim([position(found[20])])
         return
     no_entry = f"{found[15].id}.0123456789abcdef"

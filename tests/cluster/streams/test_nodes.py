@@ -221,7 +221,7 @@ def test_a_log_is_trimmed_and_whoever_lacks_what_was_cut_off_takes_a_snapshot(
     begin = log.first()
     if isinstance(engine, Rabbitmq):
         # No node can: the broker does, as an operator has it.
-        assert "RabbitMQ cannot cut off a part of a stream" in status(a)["untrimmed"]
+        assert "RabbitMQ cannot trim a stream at a position" in status(a)["untrimmed"]
         engine.policy("il.log.*", {"max-length-bytes": 250_000})
     else:
         assert status(a)["untrimmed"] == ""
@@ -236,14 +236,14 @@ def test_a_log_is_trimmed_and_whoever_lacks_what_was_cut_off_takes_a_snapshot(
         c.thaw()
     eventually(partial(has, c, "n", value), lambda: c.log)
     eventually(lambda: places(c) == places(a), lambda: f"{places(c)} {places(a)} {c.log}")
-    c.says("node c takes a snapshot of node")
+    c.says("node c copies a snapshot from node")
     # A node that is new, and one whose folder is gone.
     b.kill()
     shutil.rmtree(b.data)
     b, d = start("b"), start("d")
     for node in (b, d):
         eventually(partial(has, node, "n", value), lambda: b.log + d.log)
-        node.says("takes a snapshot of node")
+        node.says("copies a snapshot from node")
     assert raised(d, "n") == value + 1
     for node in (a, b, c, d):
         eventually(partial(has, node, "n", value + 1))
@@ -270,13 +270,13 @@ def test_a_log_that_somebody_else_has_trimmed_is_told_and_never_read_on(
     assert log.stream.trim([last]) > 0
     a.thaw()
     # Nobody has a checkpoint but b, who makes one when it is asked.
-    eventually(lambda: "a takes a snapshot of node b" in a.log, lambda: a.log + b.log)
+    eventually(lambda: "a copies a snapshot from node b" in a.log, lambda: a.log + b.log)
     eventually(partial(has, a, "n", 40), lambda: a.log + b.log)
     for node in (a, b):
         node.kill()
         shutil.rmtree(node.data)
     a = start("a")
-    eventually(lambda: "serves nothing" in a.log, lambda: a.log)
+    eventually(lambda: "does not serve" in a.log, lambda: a.log)
     assert status(a)["state"] == "stuck"
     assert "the log begins after the node's checkpoints" in str(status(a)["trouble"])
     with client(a) as asked, pytest.raises(RedisError):

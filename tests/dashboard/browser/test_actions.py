@@ -227,13 +227,13 @@ def test_who_only_reads_is_told_why(page: Page, reading: Site, hub_url: str) -> 
         expect(page.locator("#mode")).to_have_text("read only")
         page.get_by_role("button", name="Pause", exact=True).press("Enter")
         toast(page, "Pause: not allowed")
-        toast(page, "this dashboard only reads; start it with --write")
+        toast(page, "this dashboard is read-only; start it with --write")
         page.goto(reading.at("queues", queue.name, "messages", str(id)))
         cancel = page.get_by_role("button", name="Cancel", exact=True)
         expect(cancel).to_have_attribute("aria-disabled", "true")
         # A page that asks all the same is refused by the server, not by its own politeness.
         told = page.evaluate(REFUSED, [queue.name, str(id)])
-        assert told == "403 this dashboard only reads; start it with --write"
+        assert told == "403 this dashboard is read-only; start it with --write"
         assert queue.stats().cancelled == 0
         queue.drop(force=True)
 
@@ -245,7 +245,7 @@ def test_a_token_is_asked_for(page: Page, hub_url: str, tmp_path: Path) -> None:
         page.goto(f"{address}/workers")
         page.get_by_label("Token of the dashboard").fill("nothing of the sort")
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("alert").first).to_contain_text("that is not the token")
+        expect(page.get_by_role("alert").first).to_contain_text("wrong token")
         page.get_by_label("Token of the dashboard").fill("a secret of the tests")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Workers")

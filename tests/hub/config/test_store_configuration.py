@@ -40,7 +40,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"name": "a", "path": "x.log", "local": "yes"}, r"store\[0\]\.local is 'yes'"),
     ({"name": "a", "kind": "null", "path": "x.log"}, r"path is 'x.log'.*a null store has none"),
     ({"name": "a", "kind": "null", "ack": "disk"}, r"ack is 'disk'.*a null store writes"),
-    ({"name": "a", "path": "x.log", "size": 1}, r"\.size is 'a key that there is not'"),
+    ({"name": "a", "path": "x.log", "size": 1}, r"\.size is 'an unknown key'"),
 )
 
 

@@ -54,7 +54,7 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
         [
             {**FIRST, "ack": "upstream", "stores": ["up", "kept"]}, UP, KEPT, DISK,
         ],
-        r"ack is 'upstream'.*kept takes messages before they are there",
+        r"ack is 'upstream'.*kept accepts messages before they arrive there",
     ),
     (
         [{**FIRST, "ack": "disk", "stores": ["no", "disk"]}, {"name": "no", "kind": "null"}, DISK],

@@ -56,7 +56,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"name": "a", "columns": COLUMNS, "path": "\0"}, r"table\[0\]\.path"),
     (
         {"name": "a", "columns": COLUMNS, "size": 1},
-        r"\.size is 'a key that there is not'.*capacity",
+        r"\.size is 'an unknown key'.*capacity",
     ),
 )
 

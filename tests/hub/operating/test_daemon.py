@@ -101,7 +101,7 @@ def test_a_second_hub_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
         for more in ([], ["--daemon"]):
             code, out, err = run("--port", "0", "--pid", str(pid), *more)
             assert (code, out) == (1, "")
-            assert err == f"interlock: {pid}: a hub runs already, process {hub.process.pid}\n"
+            assert err == f"interlock: {pid}: a hub is already running, process {hub.process.pid}\n"
         assert pid.read_text() == f"{hub.process.pid}\n"
         assert hub.end()[0] == 0
 

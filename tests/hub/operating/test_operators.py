@@ -135,7 +135,7 @@ def test_shutdown_is_for_who_has_logged_in_and_ends_it_well(tmp_path: Path) -> N
             assert to_the_end(root) == b"+OK\r\n"
         _, err = hub.process.communicate(timeout=30)
         assert hub.process.returncode == 0
-        assert "a client asked for the end" in err
+        assert "a client asked for a shutdown" in err
 
 
 def test_two_who_ask_for_the_end_are_not_two_signals() -> None:

@@ -87,7 +87,7 @@ def test_who_never_reads_does_not_hold_up_the_end_for_longer_than_drain(tmp_path
         assert code == 0
         assert err.splitlines() == [
             "interlock hub: stopping",
-            "interlock hub: 1 clients were owed something still",
+            "interlock hub: 1 clients were closed with pending output",
         ]
 
 
@@ -271,9 +271,9 @@ def test_check_says_what_is_open_to_whom_and_starts_nothing(
 ) -> None:
     assert main(["hub", "--check", "--unix", "/x", "--port", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "the configuration is good",
+        "the configuration is valid",
         "127.0.0.1:1 is open to this machine, in the clear, without a password",
-        "unix:/x is open to whoever may write to it, without a password",
+        "unix:/x is open to everyone who may write to it, without a password",
         "everybody may publish to *; subscribe to *; queues *; tables *; commands @all",
     ]
 

@@ -256,7 +256,7 @@ def test_a_destination_that_is_not_empty_is_refused_and_left_alone(
     code, _, err = said("127.0.0.1:1", full)
     assert (code, err) == (
         2,
-        f"interlock: {full} is not empty: a copy goes into a folder of its own\n",
+        f"interlock: {full} is not empty: a copy needs a folder of its own\n",
     )
     code, _, err = said("127.0.0.1:1", full / "letter")
     assert (code, "exists, and is not a folder" in err) == (2, True)

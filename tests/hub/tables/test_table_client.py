@@ -411,7 +411,7 @@ def test_a_redis_refuses_and_says_why(redis_port: int) -> None:
             table["a"] = ONE
     with (
         interlock.connect("redis+cluster://127.0.0.1:1,127.0.0.1:2") as client,
-        pytest.raises(ValueError, match="a Redis knows no columns and no types"),
+        pytest.raises(ValueError, match="Redis has no columns and no types"),
     ):
         client.table("t", Presence)
 

@@ -216,7 +216,7 @@ def test_what_is_registered_at_run_time_is_refused_where_processes_lack_it(progr
         add(program.app)
     said = refused(program.app)
     assert [named for _, named in REGISTERED.values() if named not in said] == []
-    assert "Add it in the app's module" in said
+    assert "Add it while the app's module" in said
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
@@ -488,4 +488,4 @@ def test_several_processes_of_a_program_that_is_no_file_are_refused(program: Any
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     assert done.returncode == 2
-    assert "this program is no file" in done.stderr
+    assert "this program is not a file" in done.stderr

@@ -102,7 +102,7 @@ def test_a_worker_whose_beginning_hangs_obeys_a_signal(workers: Workers, tmp_pat
     worker.wait_for_line("hangs")
     worker.process.terminate()
     assert worker.process.wait(PATIENCE) == 0
-    assert "before it had begun" in worker.output
+    assert "before it started" in worker.output
 
 
 def app_of(lifespan: Any) -> App:
@@ -144,7 +144,7 @@ def test_what_is_no_lifespan_is_refused(lifespan: Any, kind: type[Exception], te
     with pytest.raises(kind, match=text):
         app_of(lifespan)
     app = app_of(lambda app: None)
-    with pytest.raises(ValueError, match="has one already"):
+    with pytest.raises(ValueError, match="already has one"):
         app.lifespan(lambda app: None)
     with pytest.raises(TypeError, match="it gave NoneType; allowed: a context manager"):
         app.worker(threads=1).start()
@@ -185,7 +185,7 @@ def test_one_end_that_raises_does_not_keep_the_others_from_theirs(
     assert ends == ["process", "worker"]
     assert [one.message for one in caplog.records] == [
         "the hook first() at the end of a worker raised",
-        "what the program does at the end of a worker raised",
+        "the lifespan of the app raised when it was left",
     ]
 
 

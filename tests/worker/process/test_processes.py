@@ -88,7 +88,7 @@ def test_told_twice_or_too_slow_it_hands_back_and_ends_with_1(
     if how.startswith("a"):
         worker.signal(signal.SIGTERM)
     assert worker.ended() == 1, worker.output
-    assert f"{how}: 1 handler was still at work, and its message goes back" in worker.output
+    assert f"{how}: 1 handler was still running, and its message goes back" in worker.output
     stats = shop.app._queue("default").stats()
     # That is no fault of the message's: no attempt is counted.
     assert (stats.unsettled, stats.leased, stats.retries, stats.releases) == (1, 0, 0, 1)
@@ -139,7 +139,7 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     assert frozen.stopped() == 0, frozen.output
     assert other.stopped() == 0, other.output
     # By the engine's answer, or before that by its client, which had tried to renew it.
-    said = ("was lost before it was settled", "ran out or was revoked; nothing was changed")
+    said = ("was lost before it was settled", "expired or was revoked; nothing was changed")
     assert any(text in frozen.output for text in said), frozen.output
     assert workers.rows("select cents from account") == written
     assert shop.app._queue("default").stats().acks == 1
@@ -312,7 +312,7 @@ def test_several_processes_start_stop_and_replace_each_other(
     pids = [pid for (pid,) in workers.rows("select distinct process from done")]
     assert len(pids) == 2
     os.kill(int(str(pids[0])), signal.SIGKILL)
-    many.wait_for_line("another is started")
+    many.wait_for_line("starting another")
     many.wait_for_line("interlock worker: ready", times=3)
     assert many.stopped() == 0, many.output
     assert not ready.exists()
@@ -427,5 +427,7 @@ def test_a_violation_ends_in_an_error_and_1(workers: Workers, tmp_path: Path) ->
     drained()
     assert worker.stopped() == 1, worker.output
     assert f"the auditor: message {job.id} (sequence {job.id}, attempt 1, token" in worker.output
-    assert f"began after one that is behind it on key 'slow:1': message {behind}" in (worker.output)
+    assert (f"started after a message that is behind it on key 'slow:1': message {behind}") in (
+        worker.output
+    )
     assert "the auditor found 1 violation" in worker.output

@@ -228,7 +228,7 @@ def test_a_file_that_cannot_be_written_is_no_silence(
         os.dup2(full.fileno(), journal._descriptor)
     audit.begun(held(1, 1))
     assert audit.violations == 1
-    assert "the auditor cannot tell the others" in caplog.text
+    assert "the auditor cannot send its events to other workers" in caplog.text
     audit.close()
 
 

@@ -7,7 +7,7 @@ use std::fmt;
 /// The reason of a refusal, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// An argument is missing, malformed, too long, or one too many.
+    /// An argument is missing, malformed, too long or unexpected.
     BadArgument,
     /// The call has more messages, keys or settlements than one call may have; a put is larger than
     /// the queue's bound; the queue has the maximum number of workers.

@@ -9,18 +9,19 @@ use super::functions::Function;
 pub enum Recorded {
     /// A call of this function was made, with these arguments.
     Call(Function),
-    /// All that was due was applied.
+    /// Everything that was due was applied.
     Tick,
     /// A call that waited was answered, perhaps with nothing. Its arguments: `FUNCTION CONSUMER
     /// CALL COUNT DURATION KIND`.
     Granted,
-    /// An `il1_next` has settled, and waits. Its arguments: `CONSUMER CALL SETTLEMENT...`.
+    /// An `il1_next` has settled its messages, and waits. Its arguments: `CONSUMER CALL
+    /// SETTLEMENT...`.
     Parked,
-    /// An `il1_purge` has cancelled these. Its arguments: `ID...`.
+    /// An `il1_purge` has cancelled these messages. Its arguments: `ID...`.
     Purged,
     /// The queue has become durable, as it was dumped. Its arguments: `BYTES`.
     State,
-    /// It is not durable any more.
+    /// The queue is no longer durable.
     Forgotten,
     /// Number of messages that the next call may make ready; what was due took the rest. Its
     /// arguments: `READY STEPS`.

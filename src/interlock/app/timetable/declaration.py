@@ -37,14 +37,14 @@ def decorator(
         check_arguments(call, called, missed, args, kwargs)
         if called in entries:
             raise ValueError(
-                f"{call}: {called!r} is an entry of the timetable already; give one of them name="
+                f"{call}: {called!r} is already an entry of the timetable; give one of them name="
             )
         entry = Entry(called, task, schedule, missed, args, kwargs)
         try:
             entry.check()
         except TypeError as error:
             raise TypeError(
-                f"{call}: the call that it sends: {error}; give args= or kwargs="
+                f"{call}: its call is invalid: {error}; give args= or kwargs="
             ) from None
         entries[called] = entry
         return task

@@ -201,7 +201,7 @@ class Keeper:
             self._settle(batch, wire.nacking(batch.token, message.id, delay, why))
             return
         _log.info(
-            "timetable entry %r (%s) is gone: no worker has it any more",
+            "timetable entry %r (%s) is removed: no worker declares it any more",
             found.name, found.schedule, extra={"entry": found.name},
         )  # fmt: skip
         self._settle(batch, ("ACK", batch.token, message.id))

@@ -99,7 +99,7 @@ class Runner:
         else:
             known = isinstance(error, InterlockError)
             _log.error(
-                "the timetable of queue %r cannot be kept: %s", keeper.queue.name, error,
+                "the timetable of queue %r cannot be served: %s", keeper.queue.name, error,
                 exc_info=None if known else error,
             )  # fmt: skip
             pause = BROKEN_PAUSE

@@ -240,8 +240,8 @@ def _nickname(given: str, name: str) -> str:
     """Return the expression of a nickname."""
     if name.lower() == "@reboot":
         raise ValueError(
-            "cron(): expression is '@reboot', which has no time, and any worker may send a tick; "
-            "send the task from the app's lifespan instead"
+            "cron(): expression is '@reboot', which names no time; send the task from the app's "
+            "lifespan instead"
         )
     found = NICKNAMES.get(name.lower())
     if found is None:
@@ -299,9 +299,8 @@ def zone(name: str) -> dt.tzinfo:
         return ZoneInfo(name)
     except (OSError, ValueError, LookupError):
         raise ValueError(
-            f"cron(): tz is {name!r}, which this machine does not know; allowed: a name of the "
-            f"IANA time zones, such as 'Europe/Berlin' (`pip install tzdata` brings them where "
-            f"the system has none)"
+            f"cron(): tz is {name!r}, which this machine does not have; allowed: an IANA time "
+            "zone, such as 'Europe/Berlin' (`pip install tzdata` if the system has none)"
         ) from None
 
 

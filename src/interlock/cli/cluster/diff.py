@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LIMIT = Flag("--limit", "maximum number of rows to show (20)", "N", positive, default=20)
 SETTLE = Flag(
     "--settle",
-    "seconds for both to reach a common position, or to get what the other had (5)",
+    "seconds for both to reach a common position, or to receive each other's changes (5)",
     "SECONDS",
     seconds,
     default=5.0,
@@ -84,14 +84,14 @@ def _by_checksum(
     first, second = known[0][at], known[1][at]
     if first["log_checksum"] != second["log_checksum"]:
         _say(
-            f"{given.a} and {given.b} have other entries before the same position {at}: they are "
-            f"of two clusters, or one is about to go back",
+            f"{given.a} and {given.b} have different entries before position {at}: they belong "
+            "to two clusters, or one is about to go back",
             given,
         )
         return False
     if first["rows_checksum"] != second["rows_checksum"]:
         _say(
-            f"{given.a} and {given.b} have other rows at the same position {at}: checksums "
+            f"{given.a} and {given.b} have different rows at position {at}: checksums "
             f"{first['rows_checksum']} and {second['rows_checksum']}",
             given,
         )
@@ -113,7 +113,8 @@ def _by_rows(
     said = [str(one.get("rules", "")) for one in told]
     if said[0] != said[1]:
         raise Refusal(
-            f"they have other columns or rules: {given.a} has {said[0]}; {given.b} has {said[1]}"
+            f"they have different columns or rules: {given.a} has {said[0]}; {given.b} has "
+            f"{said[1]}"
         )
     try:
         rules = StateRules(said[0])
@@ -130,7 +131,7 @@ def _by_rows(
     for difference in shown[: given.limit]:
         _tell(difference, given)
     hidden = len(found) - len(shown)
-    same = f"; {count(hidden, 'row')} with the same values and other stamps" if hidden else ""
+    same = f"; {count(hidden, 'row')} with the same values and different stamps" if hidden else ""
     rows = max(map(len, before))
     if not shown:
         _say(f"{given.a} and {given.b} are equal: {count(rows, 'key')}{same}", given)

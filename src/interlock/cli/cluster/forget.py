@@ -22,16 +22,17 @@ def add_to(commands: Any) -> None:
         "trim the log without waiting for a node that is gone for good",
         (),
         arguments=(("ID", "the node", None),),
-        about="The log is trimmed behind what two machines keep. If one of only two is gone, it "
-        "grows until that node is started again or forgotten. A node that still announces "
-        "itself is refused. If a forgotten node comes back, it counts again.",
+        about="Entries stay in the log until the checkpoints of two machines have them. If one of "
+        "only two is gone, the log grows until that node is started again or forgotten. "
+        "Refused while the node announces itself. If a forgotten node returns, it counts "
+        "again.",
     )
 
 
 def _forget(cluster: Cluster, given: argparse.Namespace) -> int:
     nodes = [one for one in cluster.nodes() if one.role == "serving"]
     if not nodes:
-        raise Refusal(f"no node of cluster {cluster.name!r} serves")
+        raise Refusal(f"no node of cluster {cluster.name!r} is serving")
     # The node itself last: it says why it cannot.
     nodes.sort(key=lambda one: one.id == given.id)
     _ask_one(cluster, nodes, given.id)

@@ -23,11 +23,11 @@ def add_to(commands: Any) -> None:
         commands,
         "resync",
         lambda given: ask(given, lambda cluster: _resync(cluster, given)),
-        "have a node drop its rows and read them again",
+        "make a node drop its rows and read them again",
         (WAIT,),
         arguments=(("ID", "the node", None),),
-        about="It reads the log from its oldest checkpoint that is in the log, or copies another "
-        "node's. Refused at the last node that serves.",
+        about="It reads the log from its oldest checkpoint that is still in the log, or copies "
+        "another node's. Refused by the last serving node.",
     )
 
 

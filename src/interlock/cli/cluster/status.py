@@ -200,8 +200,8 @@ def _awaited(told: Sequence[Told]) -> Iterator[str]:
         grows = any(one.get("kind") == "growth" for one in found.get("trouble") or ())
         if awaited and not grows:
             yield (
-                f"{dc}: the log is trimmed only after a checkpoint of {awaited}, not announced; if "
-                f"it is gone for good: interlock cluster forget ID"
+                f"{dc}: the log is trimmed only after a checkpoint of {awaited}, not announced; "
+                "if it is deleted permanently: interlock cluster forget ID"
             )
 
 
@@ -228,7 +228,7 @@ def _alarms(told: Sequence[Told]) -> Iterator[str]:
 
 def _alarm(one: str, other: str, position: object) -> str:
     return (
-        f"ALARM: {one} and {other} have other rows at the same position {position}: see "
+        f"ALARM: {one} and {other} have different rows at the same position {position}: see "
         f"'interlock cluster diff {one} {other}'"
     )
 

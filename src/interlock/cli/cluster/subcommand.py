@@ -30,9 +30,11 @@ URL = Flag(
 )
 JSON = Flag("--json", "print JSON")
 SHARED = (URL, JSON)
-WAIT = Flag("--wait", "seconds to wait until it is done (30)", "SECONDS", seconds, default=30.0)
+WAIT = Flag(
+    "--wait", "maximum seconds to wait for completion (30)", "SECONDS", seconds, default=30.0
+)
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 refused, not there, or no connection, 2 wrong usage, 130 Ctrl-C."
+    "Exit codes: 0 done, 1 refused, not found, or no connection, 2 wrong usage, 130 Ctrl-C."
 )
 ALLOWED = "set --url or INTERLOCK_URL: interlock+cluster://ENGINE:PORT/CLUSTER"
 Work = Callable[["Cluster"], int]
@@ -79,7 +81,7 @@ class Cluster:
         if not found:
             raise Refusal(f"no node of cluster {self.name!r} has announced itself at {self.url}")
         raise Refusal(
-            f"cluster {self.name!r} has no node {id!r}; there are {', '.join(o.id for o in found)}"
+            f"cluster {self.name!r} has no node {id!r}; it has {', '.join(o.id for o in found)}"
         )
 
     def place(self, node: str) -> Address:
@@ -107,7 +109,7 @@ class Cluster:
         except ReplyError as error:
             text = str(error).removeprefix("NODE ").removeprefix("ERR ")
             if text.startswith("NOAUTH"):
-                text = "it asks for a login"
+                text = "it requires a login"
             raise Refusal(f"{place}: {text}{_advice(error)}") from None
         except OSError as error:
             raise Unanswered(f"{place} does not answer: {broken(error, place)}") from None

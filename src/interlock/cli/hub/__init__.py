@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("interlock.hub")
 
 FLAGS = (
-    Flag("--config", "read this TOML file; without it every key has its default", "FILE"),
-    Flag("--port", "the TCP port (6399); 0 takes a free one, which the ready line tells", "N"),
+    Flag("--config", "TOML configuration; without it every key has its default", "FILE"),
+    Flag("--port", "TCP port (6399); 0 for a free one, printed in the ready line", "N"),
     Flag("--unix", "listen on this unix socket as well", "PATH"),
-    Flag("--workers", "how many threads serve connections (one a core, at most 4)", "N"),
+    Flag("--workers", "number of threads that serve connections (one per core, at most 4)", "N"),
     Flag("--journal", "make keyed queues durable, with a journal in this folder", "FOLDER"),
-    Flag("--log-format", "how each line of the log is written (text)", choices=("text", "json")),
-    Flag("--upstream", "be an agent: send what is published on to the hub there, and keep it in a "
-         "spool until that has it (in place of [[store]] tables); again for another", "HOST:PORT",
-         many=True),
-    Flag("--upstreams", "of several the first that works (priority, the default), or each of them "
-         "(multiple)", choices=("priority", "multiple")),
+    Flag("--log-format", "format of log lines (text)", choices=("text", "json")),
+    Flag("--upstream", "run as an agent: forward published messages to the hub there, and keep "
+         "them in a spool until it has them (in place of [[store]] tables); repeatable",
+         "HOST:PORT", many=True),
+    Flag("--upstreams", "with several --upstream: the first that works (priority, the default), or "
+         "all of them (multiple)", choices=("priority", "multiple")),
     Flag("--hash-password", "ask for a password (or read a line of standard input), print its hash "
-         "for the passwords of a [[user]], and end"),
-    Flag("--daemon", "go to the background once it is ready, or say why it could not start"),
-    Flag("--pid", "write the number of the process to this file; one of a living hub is refused",
+         "for the passwords of a [[user]], and exit"),
+    Flag("--daemon", "go to the background once it is ready, or print why it could not start"),
+    Flag("--pid", "write the process id to this file; refused if a running hub has it",
          "FILE"),
-    Flag("--convert-kids", "print a configuration of kids, the log collector, as one of the hub, "
-         "say what has no counterpart, and end", "FILE"),
-    Flag("--check", "read the configuration, say what would be open to whom, and end"),
-    Flag("--print-config", "print every key with its value, where that came from, and what it "
-         "does, as a file that would give it, and end"),
+    Flag("--convert-kids", "convert a configuration of kids, the log collector, for the hub, list "
+         "what has no counterpart, and exit", "FILE"),
+    Flag("--check", "check the configuration, print who could connect and do what, and exit"),
+    Flag("--print-config", "print every key with its value, the origin of the value and a "
+         "description, as a configuration file, and exit"),
 )  # fmt: skip
 
 
@@ -70,22 +70,22 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "hub",
-        help="serve topics and keyed queues over the Redis protocol, or ask a hub that runs",
+        help="serve topics and keyed queues over the Redis protocol, or query a running hub",
         usage="interlock hub [FLAG ...]\n"
         "       interlock hub {info,topics,stores,clients,backup} [FLAG ...]",
         description="Serve topics (publish and subscribe) and keyed queues over the Redis "
-        "protocol, on 127.0.0.1:6399 unless told otherwise. With a QUESTION, ask a hub that runs.",
-        epilog="A flag goes before the environment (INTERLOCK_HUB_PORT and so on), that before "
-        "the file. TERM and INT stop it: no more connections, then up to 'drain' seconds for "
-        "clients to read what they are owed; a second signal ends it at once. HUP reads the "
-        "configuration again; USR1 opens the log file anew and begins new files of stores. "
-        "Exit codes: 0 stopped by TERM or INT, 1 it cannot listen or broke, 2 wrong usage or "
-        "configuration.",
+        "protocol, by default on 127.0.0.1:6399. With a QUESTION, query a running hub.",
+        epilog="A flag overrides the environment (INTERLOCK_HUB_PORT and so on), which overrides "
+        "the file. TERM and INT stop it: it takes no new connections and gives clients up "
+        "to 'drain' seconds to read their pending output; a second signal ends it "
+        "immediately. HUP reads the configuration again; USR1 reopens the log file and "
+        "begins new files of stores. Exit codes: 0 stopped by TERM or INT, 1 cannot listen "
+        "or continue, 2 wrong usage or configuration.",
     )
     for flag in FLAGS:
         flag.add_to(parser)
     questions = parser.add_subparsers(
-        prog="interlock hub", metavar="QUESTION", title="questions to a running hub"
+        prog="interlock hub", metavar="QUESTION", title="queries to a running hub"
     )
     hub_info.add_to(questions)
     hub_topics.add_to(questions)
@@ -194,7 +194,7 @@ def serve(
             notifier.reloading()
             reload(hub)
             notifier.ready()
-    notifier.stopping("sending what clients are owed")
+    notifier.stopping("sending pending output to clients")
     code = stop(hub)
     # Its supervisor starts another.
     return BROKEN if broken.is_set() else code
@@ -229,7 +229,7 @@ def stop(hub: Hub) -> int:
     print("interlock hub: stopping", file=sys.stderr, flush=True)
     cut = hub.stop()
     if cut:
-        print(f"interlock hub: {cut} clients were owed something still", file=sys.stderr)
+        print(f"interlock hub: {cut} clients were closed with pending output", file=sys.stderr)
     return 0
 
 

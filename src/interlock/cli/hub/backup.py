@@ -17,7 +17,7 @@ from interlock.hub import backup
 from interlock.hub.client import Client
 from interlock.hub.url import parse, without_password
 
-QUIET = Flag("--quiet", "do not show progress, which is shown on a terminal only")
+QUIET = Flag("--quiet", "do not show progress (shown on a terminal only)")
 FLAGS = (CA, JSON, QUIET)
 
 
@@ -27,11 +27,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "backup",
         help="copy the journal of a hub while it runs",
         description="Copy the journal of a hub while it runs, or after it was stopped. Every "
-        "message that was acknowledged before the command began is in the copy, and the copy is "
-        "read once more when it is written. To restore it, start a hub on it: interlock hub "
-        "--journal DESTINATION.",
-        epilog="Exit codes: 0 copied, 1 it could not be read or written, or the hub refused, 2 "
-        "wrong usage or DESTINATION is not empty, 130 Ctrl-C. An incomplete copy is removed.",
+        "message that was acknowledged before the command began is in the copy, and the finished "
+        "copy is checked. To restore it, start a hub on it: interlock hub --journal "
+        "DESTINATION.",
+        epilog="Exit codes: 0 copied, 1 reading or writing failed, or the hub refused, 2 wrong "
+        "usage or DESTINATION is not empty, 130 Ctrl-C. An incomplete copy is removed.",
     )
     parser.add_argument(
         "source",
@@ -42,7 +42,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "else 127.0.0.1:6399)",
     )
     parser.add_argument(
-        "destination", metavar="DESTINATION", type=Path, help="a folder that is empty or not there"
+        "destination",
+        metavar="DESTINATION",
+        type=Path,
+        help=("a folder that is empty or does not exist"),
     )
     for flag in FLAGS:
         flag.add_to(parser)
@@ -65,7 +68,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         parse(given.source)
     except ValueError as error:
-        text = f"there is no folder {without_password(given.source)!r}, and as a hub: {error}"
+        text = f"there is no folder {without_password(given.source)!r}, and no hub: {error}"
         return _failed(ValueError(text), BAD_INPUT)
     given.url = given.source
 

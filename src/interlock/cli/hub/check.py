@@ -16,7 +16,7 @@ def open_to(checked: Configuration) -> str:
 
     It shows where the hub would listen, who may connect there, and their rights.
     """
-    lines = ["the configuration is good"]
+    lines = ["the configuration is valid"]
     users = checked.users()
     password = "with a password" if ask_password(users) else "without a password"
     certificate = "with a certificate and " if checked["tls.client_ca"] else ""
@@ -29,7 +29,7 @@ def open_to(checked: Configuration) -> str:
             how = f"over TLS, {certificate}" if speaks_tls else "in the clear, "
             lines.append(f"{where} is open to {reach(checked['host'])}, {how}{password}")
     if checked["unix"]:
-        lines.append(f"unix:{checked['unix']} is open to whoever may write to it, {password}")
+        lines.append(f"unix:{checked['unix']} is open to everyone who may write to it, {password}")
     if checked["http.port"] >= 0:
         where = shown(checked["http.host"], checked["http.port"])
         lines.append(f"http {where} is open to {reach(checked['http.host'])}: figures, no messages")
@@ -45,7 +45,7 @@ def open_to(checked: Configuration) -> str:
 def reach(host: str) -> str:
     """Name the clients that can reach an address."""
     loopback = ipaddress.ip_address(host).is_loopback
-    return "this machine" if loopback else "whoever reaches the address"
+    return "this machine" if loopback else "everyone who can reach the address"
 
 
 def hash_password() -> int:
@@ -55,11 +55,11 @@ def hash_password() -> int:
 
         password = getpass.getpass("password: ")
         if password != getpass.getpass("again: "):
-            return _refuse("the two are not the same")
+            return _refuse("the two passwords differ")
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        return _refuse("there is no password")
+        return _refuse("the password is empty")
     print(passwords.hashed(password))
     return 0
 

@@ -17,9 +17,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = commands.add_parser(
         "clients",
         help="who is connected to a running hub",
-        description="Print a line for each connection, the oldest first; this command's own is "
-        "called interlock-cli. age and idle are seconds, owed is bytes not read yet, topics "
-        "counts subscriptions of any kind, command is the last one.",
+        description="Print one line per connection, oldest first; this command's own is named "
+        "interlock-cli. age and idle are in seconds, owed is pending output in bytes, "
+        "topics counts subscriptions of any kind, command is the last one.",
         epilog=EXIT_CODES,
     )
     for flag in FLAGS:

@@ -20,7 +20,7 @@ URL = Flag(
     "unix:PATH (the variable INTERLOCK_URL, else 127.0.0.1:6399)",
     "URL",
 )
-CA = Flag("--ca", "with rediss://, the file of the authority that signed its certificate", "FILE")
+CA = Flag("--ca", "with rediss://, file of the authority that signed its certificate", "FILE")
 JSON = Flag("--json", "print JSON")
 FLAGS = (URL, CA, JSON)
 EXIT_CODES = "Works with Redis too. Exit codes: 0 answered, 1 no connection, or it was lost, or "
@@ -62,7 +62,7 @@ def address(given: argparse.Namespace) -> Address:
 def advice(error: Exception) -> str:
     """Return advice about a failed connection."""
     if isinstance(error, ReplyError) and error.code in ("NOAUTH", "WRONGPASS", "NOPERM"):
-        return "say who asks: --url redis://USER:PASSWORD@HOST:PORT, or INTERLOCK_URL"
+        return "name a user: --url redis://USER:PASSWORD@HOST:PORT, or INTERLOCK_URL"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "name the file of the authority that signed its certificate with --ca"
     return "is it running there? `interlock hub` starts one; --url or INTERLOCK_URL names another"

@@ -1,4 +1,4 @@
-"""`interlock hub info`: the figures of a running hub, once or repeatedly with rates."""
+"""`interlock hub info`: show the figures of a running hub, once or repeatedly with rates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from interlock.hub import introspection
 from interlock.hub.client import Client
 from interlock.hub.serve.figures import FIGURES, TABLE_FIGURES, Figure, MetricKind, Unit
 
-WATCH = Flag("--watch", "ask again each S seconds, and show rates", "S", seconds)
+WATCH = Flag("--watch", "refresh every S seconds, and show rates", "S", seconds)
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the subcommand."""
     parser = commands.add_parser(
         "info",
-        help="the figures of a running hub",
+        help="show the figures of a running hub",
         description="Print the figures of a hub by section: version, uptime, connections, "
         "messages, disconnections and why, memory.",
         epilog=EXIT_CODES,

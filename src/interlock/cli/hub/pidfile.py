@@ -76,7 +76,7 @@ class PidFile:
             fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             number = os.pread(old, LONGEST_NUMBER, 0).decode(errors="replace").strip()
-            raise Taken(f"{self._path}: a hub runs already, process {number}") from None
+            raise Taken(f"{self._path}: a hub is already running, process {number}") from None
 
     def _is_at_path(self, file: int) -> bool:
         try:

@@ -15,9 +15,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "stores",
-        help="the stores of a running hub, and how far each is",
-        description="Print the stores, how many messages each has accepted, written and left out, "
-        "what waits in its queue, and whether it can write.",
+        help="show the stores of a running hub and their progress",
+        description="Print each store with the number of messages accepted, written and dropped, "
+        "the length of its queue, and whether it can write.",
         epilog=EXIT_CODES,
     )
     for flag in FLAGS:

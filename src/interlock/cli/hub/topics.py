@@ -15,7 +15,7 @@ from interlock.hub import introspection
 from interlock.hub.client import Client
 
 USUAL = 1_000
-CLIENTS = Flag("--clients", "show who is subscribed to each; a hub's administrators may ask that")
+CLIENTS = Flag("--clients", "show the subscribers of each; for administrators of a hub only")
 LIMIT = Flag(
     "--limit", f"with --clients, most subscriptions to show ({USUAL}; up to 10000)", "N",
     positive,
@@ -26,11 +26,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "topics",
-        help="the topics of a running hub, and how many receive each",
-        description="Print the topics that have a subscriber, and how many connections are "
-        "subscribed to each. Those that subscribe by a pattern are not among these. With "
-        "--clients, print who is subscribed to each topic, pattern and shard topic; Redis cannot "
-        "tell that.",
+        help="show the topics of a running hub and their numbers of subscribers",
+        description="Print the topics that have a subscriber, and the number of connections "
+        "subscribed to each, without those subscribed by a pattern. With --clients, print the "
+        "subscribers of each topic, pattern and shard topic, which Redis cannot list.",
         epilog=EXIT_CODES,
     )
     parser.add_argument(

@@ -30,7 +30,7 @@ URL = Flag(
 JSON = Flag("--json", "print JSON")
 SHARED = (URL, JSON)
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 refused, not there, or no connection, 2 wrong usage, 130 Ctrl-C."
+    "Exit codes: 0 done, 1 refused, not found, or no connection, 2 wrong usage, 130 Ctrl-C."
 )
 
 
@@ -200,10 +200,10 @@ BROKEN = 1
 LINES = "\n\t"
 BAD_INPUT = 2
 ALLOWED = (
-    "--url or INTERLOCK_URL says where: interlock://127.0.0.1:6399 for a hub, "
-    "redis://127.0.0.1:6379 for Redis"
+    "set --url or INTERLOCK_URL: interlock://127.0.0.1:6399 for a hub, redis://127.0.0.1:6379 "
+    "for Redis"
 )
 ADVICE = {
     "CERTIFICATE_VERIFY_FAILED": "name its authority: rediss://HOST:PORT?ca=FILE",
-    "SEALED": "`interlock queue reopen` lets puts in again",
+    "SEALED": "`interlock queue reopen` accepts puts again",
 }

@@ -161,7 +161,7 @@ def page(name: str, opened: SharedTable[Any], stats: TableStats) -> str:
     lives = "for ever" if opened.default_ttl is None else f"{opened.default_ttl:g} s"
     lines = [
         f"{printable(name)}  {printable(str(opened.path))}  {stats.bytes:,} bytes, "
-        f"{stats.slot_bytes:,} a slot",
+        f"{stats.slot_bytes:,} per slot",
         f"columns   {opened.schema}",
         f"rows      {stats.rows:,} of {opened.capacity:,} ({share:.1%}); a row lives {lives}",
         "",
@@ -226,12 +226,12 @@ def remove(given: argparse.Namespace) -> int:
 
 
 COUNTS = {
-    "expired": "expired, their slots not yet needed",
+    "expired": "expired, in slots not yet reused",
     "moves": "moved to make room",
     "overwritten_expired": "expired, and overwritten",
     "overwritten": "live, and overwritten",
-    "retries": "reads made again",
-    "recovered": "dead writers finished",
+    "retries": "reads repeated",
+    "recovered": "interrupted writes of dead writers completed or undone",
     "held": "held just now",
-    "writers": "threads that write",
+    "writers": "writing threads",
 }

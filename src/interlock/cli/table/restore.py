@@ -36,7 +36,7 @@ def add_to(commands: Any) -> None:
         "set the rows of an export",
         (ABSENT,),
         arguments=(
-            ("NAME", "the table, which must be there", None),
+            ("NAME", "the table, which must exist", None),
             ("FILE", "CSV, JSON lines or an Arrow file; - is standard input (-)", "?"),
         ),
         about="Columns are matched by name; a missing one is 0, false or empty. Rows keep their "
@@ -107,7 +107,7 @@ def decoded(rows: Iterator[Record]) -> Iterator[Record]:
     try:
         yield from rows
     except UnicodeDecodeError as error:
-        raise ValueError(f"no CSV, JSON lines or Arrow file: {error.reason}") from None
+        raise ValueError(f"not a CSV, JSON lines or Arrow file: {error.reason}") from None
 
 
 def of_json(text: IO[str]) -> Iterator[Record]:
@@ -129,7 +129,7 @@ def of_arrow(source: IO[bytes]) -> Iterator[Record]:
     try:
         file = arrow.ipc.open_file(whole)
     except arrow.ArrowInvalid as error:
-        raise ValueError(f"no Arrow file: {error}") from None
+        raise ValueError(f"not an Arrow file: {error}") from None
     for at in range(file.num_record_batches):
         yield from file.get_batch(at).to_pylist()
 

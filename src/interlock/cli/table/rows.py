@@ -34,7 +34,7 @@ OVERFLOW = Flag(
     default="raise", choices=("raise", "wrap", "saturate"),
 )  # fmt: skip
 MATCH = Flag("--match", "only keys that match, with * and ?", "GLOB")
-LIMIT = Flag("--limit", "end after this many rows", "N", positive)
+LIMIT = Flag("--limit", "exit after this many rows", "N", positive)
 NAME = ("NAME", "the table", None)
 KEY = ("KEY", "the row; base64:... for a key that is not text", None)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Scanned = tuple[Any, Any, float | None]
 """A key, its row, and when it expires, in seconds since 1970."""
 JSON = Flag("--json", "print JSON")
-EXIT_CODES = "Exit codes: 0 done, 1 refused, or not there, 2 wrong usage, 130 Ctrl-C."
+EXIT_CODES = "Exit codes: 0 done, 1 refused, or not found, 2 wrong usage, 130 Ctrl-C."
 
 
 def declare(

@@ -13,7 +13,7 @@ from interlock.cli.table.subcommand import attach, declare, emit
 from interlock.cli.tables import printable
 
 EVERY = Flag("--every", "refresh every S seconds (2)", "S", seconds, 2.0)
-COUNT = Flag("--count", "end after this many refreshes", "N", positive)
+COUNT = Flag("--count", "exit after this many refreshes", "N", positive)
 CLEAR = "\x1b[H\x1b[2J"
 
 

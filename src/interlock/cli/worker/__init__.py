@@ -12,39 +12,40 @@ from interlock.cli.worker import stacks as worker_stacks
 from interlock.cli.worker.log import LOG_LEVELS
 
 FLAGS = (
-    Flag("--url", "the engine; goes before the app's own and before INTERLOCK_URL", "URL"),
-    Flag("--queues", "take from these queues only, separated by commas (all that the app's tasks "
-         "are on)", "NAMES"),
-    Flag("--concurrency", "how many handlers run at once (16; with --pool process as many as "
-         "there are cores)", "N", positive),
-    Flag("--unkeyed", "how many of them take only messages without keys, so that those always find "
-         "one (0)", "N", positive, 0),
-    Flag("--pool", "where they run: threads, tasks of one event loop, or processes (thread)",
+    Flag("--url", "the engine; overrides the app's own and INTERLOCK_URL", "URL"),
+    Flag("--queues", "lease from these queues only, separated by commas (all queues of the app's "
+         "tasks)", "NAMES"),
+    Flag("--concurrency", "maximum number of handlers at the same time (16; with --pool process "
+         "one per core)", "N", positive),
+    Flag("--unkeyed", "number of them reserved for messages without keys (0)", "N", positive, 0),
+    Flag("--pool", "where handlers run: threads, tasks of one event loop, or processes (thread)",
          choices=("thread", "asyncio", "process"), default="thread"),
     Flag("--processes", "worker processes, each with its own handlers (1)", "N", positive,
          1),
-    Flag("--lease", "seconds after which a killed worker's messages go to another; renewed at a "
-         "third of it while handlers run (30)", "SECONDS", seconds, 30.0),
-    Flag("--drain-timeout", "seconds that handlers have for finishing after TERM (25)", "SECONDS",
+    Flag("--lease", "seconds of a lease, after which a killed worker's messages go to another; "
+         "renewed after a third of it while handlers run (30)", "SECONDS", seconds, 30.0),
+    Flag("--drain-timeout", "seconds for handlers to finish after TERM (25)", "SECONDS",
          seconds, 25.0),
-    Flag("--ready-file", "write the number of the process to this file once the engine has "
-         "answered; it goes at the end", "FILE"),
-    Flag("--metrics", "serve /metrics for Prometheus, /health and /ready there, on loopback unless "
-         "a host is given; one port for all --processes; port 0: any that is free",
+    Flag("--ready-file", "write the process id to this file once the engine has answered; removed "
+         "at the end", "FILE"),
+    Flag("--metrics", "address of /metrics for Prometheus, /health and /ready, on loopback unless "
+         "a host is given; one port for all --processes; port 0: a free one",
          "[HOST:]PORT", listening),
-    Flag("--audit", "check each message from outside for order, overlap and attempts; a violation "
-         "is an error in the log, and the exit code is 1"),
-    Flag("--no-timetable", "send no calls of @app.cron and @app.every; another worker does"),
-    Flag("--record", "append each message that was handled to this file, as a trace for "
-         "`interlock replay`; workers may share one", "FILE"),
+    Flag("--audit", "check each message independently for order, overlap and attempts; a violation "
+         "is logged as an error, and the exit code is 1"),
+    Flag("--no-timetable", (
+         "do not send the calls of @app.cron and @app.every; another worker does"
+    )),
+    Flag("--record", "append each handled message to this file, as a trace for `interlock replay`; "
+         "workers may share a file", "FILE"),
     Flag("--record-limit", "end the recording before the file exceeds this many MiB (100)", "MIB",
          positive, 100),
     Flag("--record-sample", "record only the messages of this share of the keys, such as 0.1; all "
-         "workers choose the same (1)", "SHARE", share, 1.0),
+         "workers choose the same keys (1)", "SHARE", share, 1.0),
     Flag("--record-payloads", "record the arguments of calls too"),
-    Flag("--watch", "start again when a module of the program is changed; for development"),
-    Flag("--log-level", "log level; info and debug add a line for each handled message. It holds "
-         "for other loggers if the app configures no logging (notice)",
+    Flag("--watch", "restart when a module of the program changes; for development"),
+    Flag("--log-level", "log level; info and debug add a line for each handled message. It applies "
+         "to other loggers if the app configures no logging (notice)",
          choices=tuple(LOG_LEVELS), default="notice"),
     Flag("--log-format", "format of log lines, if the app configures no logging (text)",
          choices=("text", "json"), default="text"),
@@ -64,18 +65,19 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "       interlock worker drain ID [--wait] [--url URL] [--json]\n"
         "       interlock worker stacks [--json] [--pid N]",
         description="Handle the messages of an app's tasks. With a word instead of an app: 'list' "
-        "shows the workers of all machines, 'stacks' asks one of them, or without an ID those of "
-        "this user on this machine, what their handlers are doing now, and 'drain' has one take no "
-        "more and end.",
-        epilog="TERM and INT stop it: it takes no more, lets handlers finish, hands back the rest. "
-        "A second signal, or the end of the drain timeout, hands back what still runs as well. "
-        "Exit codes: 0 stopped and all settled; 1 something was handed back while it ran, the "
-        "auditor found a violation, or the worker broke; 2 wrong usage, no such app or queue.",
+        "shows the workers of all machines, 'stacks' shows what the handlers of a worker are "
+        "doing now (without an ID, those of this user's workers on this machine), and "
+        "'drain' makes a worker take no more messages and exit.",
+        epilog="TERM and INT stop it: it takes no more messages, lets handlers finish and returns "
+        "the rest to the queue. A second signal, or the end of the drain timeout, returns "
+        "the messages of running handlers too. Exit codes: 0 stopped, every message "
+        "settled; 1 a message was returned while its handler was running, the auditor found "
+        "a violation, or the worker failed; 2 wrong usage, no such app or queue.",
     )
     parser.add_argument(
-        "app", metavar="MODULE:APP", help="where the app is, or list, stacks, drain"
+        "app", metavar="MODULE:APP", help="module and variable of the app, or list, stacks, drain"
     )
-    parser.add_argument("id", metavar="ID", nargs="?", help="with stacks and drain: a worker")
+    parser.add_argument("id", metavar="ID", nargs="?", help="with stacks and drain: ID of a worker")
     for flag in FLAGS:
         flag.add_to(parser)
     parser.set_defaults(run=run)

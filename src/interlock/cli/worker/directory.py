@@ -45,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
             return wrong("list takes no ID")
         return ask(given, lambda operator: list_all(operator, given))
     if named is None:
-        return wrong("drain takes the ID of a worker, as `interlock worker list` tells them")
+        return wrong("drain takes the ID of a worker; `interlock worker list` shows them")
     return ask(given, lambda operator: _asked(operator, given, word))
 
 
@@ -101,9 +101,9 @@ def _asked(operator: Operator, given: argparse.Namespace, what: str) -> int:
         one for one in known if one.id.startswith(wanted)
     ]
     if not found:
-        return failed(f"no worker {wanted!r} has announced itself; there are {_ids(known)}")
+        return failed(f"no worker {wanted!r} has announced itself; announced: {_ids(known)}")
     if len(found) > 1:
-        return failed(f"{wanted!r} is the begin of several: {_ids(found)}")
+        return failed(f"{wanted!r} is the start of several IDs: {_ids(found)}")
     (worker,) = found
     number = operator.ask(worker.queue, worker.id, json.dumps({"ask": what}))
     if number is None:
@@ -147,7 +147,7 @@ def _print_stacks(worker: Known, answer: dict[str, Any], given: argparse.Namespa
     facts = {"process": f"{worker.said.get('process', '?')} on {worker.said.get('host', '?')}"}
     print(as_text({**worker.said, **facts, "handlers": answer["stacks"]}))
     if answer.get("left_out"):
-        print(f"\nand {count(answer['left_out'], 'handler')} for which there was no room")
+        print(f"\nand {count(answer['left_out'], 'handler')} that the answer has no room for")
     return 0
 
 
@@ -158,7 +158,10 @@ def _told_drained(worker: Known, given: argparse.Namespace, ended: bool) -> int:
     elif ended:
         print(f"worker {printable(worker.id)} has ended")
     else:
-        print(f"worker {printable(worker.id)} takes no more, and ends when its handlers have")
+        print(
+            f"worker {printable(worker.id)} takes no more messages, and ends when its handlers "
+            "have ended"
+        )
     return 0
 
 

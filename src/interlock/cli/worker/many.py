@@ -22,8 +22,8 @@ def supervise(given: argparse.Namespace) -> int:
     is_file = main.__spec__ is not None or os.path.isfile(getattr(main, "__file__", None) or "")
     if not is_file and "-c" not in sys.orig_argv:
         print(
-            "interlock: --processes runs the program anew in each worker, and this program is no "
-            "file (an interactive session, or read from stdin); put it into one",
+            "interlock: --processes runs the program in each worker process, but this program "
+            "is not a file (an interactive session, or read from stdin); save it as a file",
             file=sys.stderr,
             flush=True,
         )
@@ -50,7 +50,7 @@ def supervise(given: argparse.Namespace) -> int:
             ready_file.write()
             notifier.ready(f"{given.processes} workers are ready")
 
-        return supervisor.run(ready, lambda: notifier.stopping("finishing what has begun"))
+        return supervisor.run(ready, lambda: notifier.stopping("waiting for running handlers"))
 
 
 BAD_INPUT = 2

@@ -53,7 +53,7 @@ def of_supervisor(
         return
 
     def ready() -> str:
-        return "" if supervisor.is_ready else "not all workers are ready, or they stop"
+        return "" if supervisor.is_ready else "not all workers are ready, or they are stopping"
 
     def health() -> Mapping[str, object]:
         return {"status": "ok", "processes": supervisor.running, "wanted": count}

@@ -64,15 +64,15 @@ class WorkerProcess:
         url = app.url or os.environ.get("INTERLOCK_URL") or "memory://"
         if url.startswith("memory:"):
             raise NoApp(
-                f"the engine of {given.app} is {url}, which is in this process: nobody could send "
-                f"to it; give --url, or set INTERLOCK_URL"
+                f"the engine of {given.app} is {url}, which is in this process, so no other "
+                "process could send to it; give --url, or set INTERLOCK_URL"
             )
         known = {task.declared.queue for task in app.tasks.values()}
         wanted = [name.strip() for name in (given.queues or "").split(",") if name.strip()]
         for name in wanted:
             if name not in known:
                 raise NoApp(
-                    f"--queues names {name!r}, and no task of {given.app} is on that; allowed: "
+                    f"--queues names {name!r}, but no task of {given.app} uses it; allowed: "
                     f"{', '.join(sorted(known))}"
                 )
         self._app = app
@@ -117,7 +117,7 @@ class WorkerProcess:
             threading.Thread(target=self._say_when_ready, args=(ready_file,), daemon=True).start()
             what = self._events.get()
             self._is_ready, self._is_ending = False, True
-            self._notifier.stopping("finishing what has begun")
+            self._notifier.stopping("waiting for running handlers")
             if what != "broken":
                 say(given, "stopping")
             else:
@@ -155,7 +155,7 @@ class WorkerProcess:
         threading.Thread(target=start, name="interlock-start", daemon=True).start()
         while (said := self._events.get()) != "begun":
             if said in ("signal", "stop", "hurry"):
-                say(self._given, "stopped before it had begun")
+                say(self._given, "stopped before it started")
                 _leave(0)
             if said.startswith("changed"):
                 self._again()
@@ -168,7 +168,7 @@ class WorkerProcess:
             print(f"interlock: {failed[0]}", file=sys.stderr, flush=True)
             return 2
         traceback.print_exception(failed[0])
-        print("interlock: the worker cannot begin", file=sys.stderr, flush=True)
+        print("interlock: the worker cannot start", file=sys.stderr, flush=True)
         if self._changes is not None:
             return self.wait_for_change()
         # Its threads may keep the interpreter from ending.
@@ -206,8 +206,8 @@ class WorkerProcess:
         left = len([each for each in worker.holding() if each.started is not None])
         whole = worker.hand_back()
         if why != "idle" and left:
-            were = "was still at work, and its message goes" if left == 1 else (
-                "were still at work, and their messages go"
+            were = "was still running, and its message goes" if left == 1 else (
+                "were still running, and their messages go"
             )  # fmt: skip
             say(self._given, f"{why}: {count(left, 'handler')} {were} back")
         return 0 if whole and what != "broken" else 1

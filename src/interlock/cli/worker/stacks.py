@@ -13,8 +13,8 @@ from interlock.cli.tables import printable
 
 # fmt: off
 FLAGS = (
-    Flag("--json", "the same as --log-format json; with stacks: print the answers as JSON"),
-    Flag("--pid", "with stacks: ask this worker only, by the number of its process", "N", positive),
+    Flag("--json", "the same as --log-format json; with stacks, print the answers as JSON"),
+    Flag("--pid", "with stacks: only the worker with this process id", "N", positive),
 )
 # fmt: on
 
@@ -47,7 +47,7 @@ def as_text(answer: dict[str, Any]) -> str:
     lines = [f"process {answer['process']}"]
     if "error" in answer:
         return f"{lines[0]} {answer['error']}"
-    lines[0] += f": {answer['app']}, {len(handlers)} of {answer['concurrency']} handlers at work"
+    lines[0] += f": {answer['app']}, {len(handlers)} of {answer['concurrency']} handlers running"
     for handler in handlers:
         keys = f", keys {', '.join(handler['keys'])}" if handler["keys"] else ""
         lost = ", its lease is lost" if handler["lost"] else ""

@@ -458,7 +458,7 @@ def _lease(
     return leased
 
 
-NOTE = "; memory:// has the queues of this process alone"
+NOTE = "; memory:// has only the queues of this process"
 MANY = 100_000
 NAMED = 20
 """Number of keys that the audit log names."""

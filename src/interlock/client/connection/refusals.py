@@ -56,7 +56,7 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
     if code in ("BADARG", "TOOBIG", "NOTSUPPORTED"):
         return ValueError(f"queue {name!r}: {text}")
     if code in ("MOVED", "ASK"):
-        return EngineUnavailable(advised(f"{address} has not queue {name!r}: {error}"))
+        return EngineUnavailable(advised(f"{address} does not have queue {name!r}: {error}"))
     course, row = course_of(error, function)
     if course == "end":
         said = f"{address} refuses il1_{function} of queue {name!r}: {error}"

@@ -281,8 +281,8 @@ class Client:
             return self._cluster_rows(name, row)
         if self._engine.target.kind == "cluster":
             raise ValueError(
-                f"table(): {self.url} has no state tables: a Redis knows no columns and no types; "
-                f"`interlock hub` serves tables, by [[table]]"
+                f"table(): {self.url} has no state tables: Redis has no columns and no types; "
+                "`interlock hub` serves tables, by [[table]]"
             )
         return WireRows(self._engine, name, row)
 

@@ -182,4 +182,4 @@ class BatchWatch:
             settle(self._queue, settlements)
         except InterlockError as error:
             # Their leases expire by themselves.
-            _log.warning("queue %r: a batch could not be given back: %s", self._queue.name, error)
+            _log.warning("queue %r: a batch could not be returned: %s", self._queue.name, error)

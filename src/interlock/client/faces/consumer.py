@@ -417,8 +417,8 @@ async def _revoke(
     lease.stop_renewing()
     if await queue._revoke_token(lease.token, lease.id):
         _log.error(
-            "message %d was handled for more than %.3g s; its lease is revoked. "
-            "The handler stands at\n%s",
+            "message %d was handled for more than %.3g s; its lease is revoked. The handler is "
+            "at\n%s",
             lease.id,
             timeout,
             stack_of(task),
@@ -437,8 +437,8 @@ def _say_lost(queue: str, answers: Sequence[str | bytes]) -> None:
     decided."""
     if "lost" in answers or wire.LOST in answers:
         _log.warning(
-            "queue %r: the lease of a message was lost while it was handled; what its handler "
-            "ended with counts for nothing",
+            "queue %r: the lease of a message was lost while it was handled; the outcome of its "
+            "handler is ignored",
             queue,
             extra={"queue": queue},
         )

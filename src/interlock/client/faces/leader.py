@@ -182,7 +182,7 @@ class Leader:
                 if one.state == "delayed" and one.id < own:
                     self._queue.cancel(one.id)
         except (EngineUnavailable, Full) as error:
-            _log.warning("leader %r: who leads is not announced: %s", self.name, error)
+            _log.warning("leader %r: cannot announce the leader: %s", self.name, error)
 
     def _messages(self) -> Iterator[QueuedMessage[Any]]:
         after = None
@@ -249,7 +249,8 @@ class Term:
                 lease.nack(delay=0)
             except EngineUnavailable as error:
                 _log.warning(
-                    "leader %r: it resigned, and its lease runs out by itself: %s",
+                    "leader %r: it resigned, but its lease could not be ended and expires by "
+                    "itself: %s",
                     self._leader.name,
                     error,
                 )

@@ -44,8 +44,8 @@ def _tell(client: Client, process: int) -> None:
         if left := counted["unsettled"]:
             messages = "1 message" if left == 1 else f"{left} messages"
             log.error(
-                "%s of queue %r not settled, and lost with the memory of this process; no engine "
-                "is named: set INTERLOCK_URL, or give connect() a URL (memory:// says that this is "
-                "meant)",
+                "%s of queue %r not settled, and lost with the memory of this process; no "
+                "engine is named: set INTERLOCK_URL, or give connect() a URL (memory:// if this "
+                "is intended)",
                 messages, name, extra={"queue": name, "unsettled": left},
             )  # fmt: skip

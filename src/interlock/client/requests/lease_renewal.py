@@ -356,7 +356,7 @@ class LeaseRenewer:
         """Log what the native thread could not do."""
         if self._native is not None:
             for error in self._native.errors():
-                log.warning("a lease that was overdue could not be renewed natively: %s", error)
+                log.warning("an overdue lease could not be renewed: %s", error)
 
     def _look(self, session: Session[Any]) -> Request[None]:
         """Report queues that have become slow or deep."""
@@ -409,7 +409,7 @@ class LeaseRenewer:
             grant.lost = True
             self.leave(grant.key)
             log.warning(
-                "queue %r: the lease of messages %s is lost: it ran out or was revoked",
+                "queue %r: the lease of messages %s is lost: it expired or was revoked",
                 handle.name,
                 sorted(grant.out),
                 extra={"queue": handle.name, "token": grant.token},

@@ -141,8 +141,8 @@ class LeaseState(Generic[T]):
 
     def _refusal(self) -> LeaseLost:
         return LeaseLost(
-            f"the lease of message {self.id} (token {self.token}) was settled, ran out or was "
-            f"revoked; nothing was changed"
+            f"the lease of message {self.id} (token {self.token}) was settled, expired or was "
+            "revoked; nothing was changed"
         )
 
     def _took(self, answer: bytes) -> None:

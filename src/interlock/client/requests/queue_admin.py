@@ -134,7 +134,7 @@ class Operations:
         if dead is not None and dead.state == "dead":
             raise KeyError(
                 f"message {id} is a dead letter of queue {self.name!r} ({dead.error}); "
-                f"requeue({id}) puts it again"
+                f"requeue({id}) puts it back"
             )
         raise KeyError(f"message {id} is settled, or was never put into queue {self.name!r}")
 
@@ -254,8 +254,8 @@ class Operations:
         if state == b"pending":
             raise TimeoutError(f"message {id} was not settled in time")
         raise ResultGone(
-            f"queue {self.name!r} keeps no result of message {id}: its time is over, none was "
-            f"asked for, or there was no such message"
+            f"queue {self.name!r} keeps no result of message {id}: it has expired, none was "
+            "requested, or there was no such message"
         )
 
     def state(self, session: Session[Any], id: int) -> Request[str]:

@@ -155,8 +155,7 @@ class Handle:
         payloads = list(items)
         if len(payloads) > MAX_BATCH:
             raise ValueError(
-                f"put_many(): {len(payloads)} messages; allowed: up to {MAX_BATCH}, which an "
-                f"engine takes whole"
+                f"put_many(): {len(payloads)} messages; allowed: up to {MAX_BATCH} in one call"
             )
         each = self._names._named_many(
             payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet
@@ -169,7 +168,7 @@ class Handle:
         if size > MAX_CALL:
             raise ValueError(
                 f"put_many(): {len(messages)} payloads of {size} bytes together when encoded; "
-                f"allowed: up to {MAX_CALL}, which an engine takes whole"
+                f"allowed: up to {MAX_CALL} in one call"
             )
         end = until("put_many()", block, timeout)
         return (yield from self._put(session, messages, end))
@@ -351,7 +350,7 @@ class Handle:
                 if leased.count:
                     return answers, leased
                 if leased.sealed and not settlements:
-                    raise ShutDown(f"queue {self.name!r} is sealed, and nothing in it is left")
+                    raise ShutDown(f"queue {self.name!r} is sealed and empty")
                 # The rest of a call's due work is due immediately: even a caller that does not wait
                 # asks again; otherwise it would get nothing although messages are ready.
                 unfinished = leased.due == 0 and looks < _LOOKS

@@ -320,8 +320,8 @@ def _steps(request: Request[R], session: Session[Any], step: Any, leave: Leave |
 def _of_the_parent() -> EngineUnavailable:
     # The consumer, its numbers and its leases belong to the parent, which continues with them.
     return EngineUnavailable(
-        "this process was forked in the middle of the call, which the parent continues; "
-        "make it again if the child is to make one of its own",
+        "this process was forked in the middle of the call, which the parent continues; repeat "
+        "it if the child needs one of its own",
         unknown=True,
     )
 

@@ -283,8 +283,8 @@ class WireRows(Generic[W]):
             return TableKept(told)
         if error.code == "NOTABLE":
             return NotATable(
-                f"{self._engine.target.shown} serves no table {self._name!r}; [[table]] in its "
-                f"configuration names those that it does"
+                f"{self._engine.target.shown} does not serve table {self._name!r}; [[table]] in "
+                "its configuration lists its tables"
             )
         if error.code in ("WRONGTYPE", "NOCOLUMN") or text.startswith("a key "):
             return ValueError(f"table {self._name!r}: {text}")
@@ -292,8 +292,8 @@ class WireRows(Generic[W]):
             return OverflowError(f"table {self._name!r}: the sum is beyond the column's range")
         if text.startswith("unknown command"):
             return ValueError(
-                f"table(): {self._engine.target.shown} has no state tables: it is no hub. A Redis "
-                f"knows no columns and no types; `interlock hub` serves tables, by [[table]]"
+                f"table(): {self._engine.target.shown} has no state tables: it is not a hub. "
+                "Redis has no columns and no types; `interlock hub` serves tables, by [[table]]"
             )
         return refusals.said_by(self._engine.target.shown, error)
 

@@ -159,7 +159,10 @@ class Members:
             return ""
         if found:
             tables = ", ".join(sorted({one.table for one in found}))
-            return f"no node of cluster {self.cluster!r} serves table {self._table!r}; but {tables}"
+            return (
+                f"no node of cluster {self.cluster!r} serves table {self._table!r}; they serve "
+                f"{tables}"
+            )
         return f"no node of cluster {self.cluster!r} has announced itself"
 
     def _choose(self, session: Session[Any], until: float) -> Request[None]:

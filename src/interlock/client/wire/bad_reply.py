@@ -29,7 +29,7 @@ def nonsense(reply: object) -> EngineUnavailable:
     text = repr(reply)
     said = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
     return EngineUnavailable(
-        f"the server answered what no engine answers: {said}; is it a hub, a Redis or a Valkey?",
+        f"the server's answer is not one of an engine: {said}; is it a hub, a Redis or a Valkey?",
         unknown=True,
     )
 

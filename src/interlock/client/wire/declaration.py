@@ -98,14 +98,14 @@ def mismatch(queue: str, text: str) -> str:
     found = _MISMATCH.search(text)
     option = found and NAMED.get(found["name"])
     if not found or not option:
-        return f"queue {queue!r} was declared otherwise: {text}"
+        return f"queue {queue!r} was declared differently: {text}"
     new, old = (shown(option.name, found[which]) for which in ("new", "old"))
     argument = option.argument
     wanted, there = f"{argument}={new!r}", f"{argument}={old!r}"
     call = f"retry=Retry({wanted}, ...)" if option in POLICY else wanted
     return (
         f"queue {queue!r} was declared with {there}, and this program declares {wanted}; change "
-        f"the queue for everybody by queue.configure({call}) or `interlock queue configure "
+        f"the queue for all programs by queue.configure({call}) or `interlock queue configure "
         f"{queue} --{flag_of(option)} {word(new)}`, or declare {there} here"
     )
 

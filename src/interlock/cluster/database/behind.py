@@ -385,8 +385,8 @@ class _Writer:
             return
         raise ForeignDatabase(
             f"{self._database.url} has rows of another history than the log's, last written "
-            f"{age / _DAY_MS:.1f} days ago: rows that were deleted since would come back. Give the "
-            f"node an empty database, or take them all the same: --from-database"
+            f"{age / _DAY_MS:.1f} days ago: rows that were deleted since would come back. Give "
+            "the node an empty database, or take them anyway: --from-database"
         )
 
     def _bring(self, rows: _core.BroughtRows) -> bool:

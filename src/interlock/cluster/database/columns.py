@@ -40,7 +40,8 @@ def row_columns(schema: Schema, dialect: Dialect) -> dict[str, str]:
     for column in schema.columns:
         if column.name.lower().startswith(OWN):
             raise ValueError(
-                f"column {column.name!r} begins with {OWN!r}, as the database's own do"
+                f"column {column.name!r} begins with {OWN!r}, which is reserved for Interlock's "
+                "own columns"
             )
         found[column.name] = dialect.types[column.kind]
     return found
@@ -60,8 +61,8 @@ def changes(
     missing = [name for name in dialect.own if name not in there]
     if missing:
         raise SchemaMismatch(
-            f"{table} has columns {_shown(there)}, and no {', '.join(missing)}: it is no table of "
-            f"interlock's"
+            f"{table} has columns {_shown(there)}, and no {', '.join(missing)}: it is not a "
+            "table of Interlock"
         )
     found = []
     wanted = row_columns(schema, dialect)
@@ -102,8 +103,9 @@ def check_part(url: str, table: str, there: str, wanted: str) -> None:
     """
     if there != wanted:
         raise SchemaMismatch(
-            f"{table} at {url} was made as database {there}, and is given as {wanted}; a row is in "
-            f"the database of its key's hash, so name as many, in the same order"
+            f"{table} at {url} was created as database {there}, and is given as {wanted}; the "
+            "hash of a key chooses its database, so name the same number of databases in the "
+            "same order"
         )
 
 

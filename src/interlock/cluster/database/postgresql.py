@@ -45,17 +45,17 @@ _WAYS = {
     "28P01": _LOGIN,
     "28000": _LOGIN,
     "42501": _RIGHTS,
-    "25006": "it takes no writes: name the primary in --database",
-    "53100": "free some space on its disk; the node goes on by itself",
-    "42P01": "its tables are not as the node left them: restore them, or drop what is left of all "
-    "three and start the node again, which then writes all rows",
+    "25006": "it is read-only: name the primary in --database",
+    "53100": "free some space on its disk; the node continues by itself",
+    "42P01": "its tables have been changed: restore them, or drop all three and start the node "
+    "again, which then writes all rows",
 }
 """Advice by the code of PostgreSQL."""
 _WAYS_IN = {
     "authentication failed": _LOGIN,
     "no password supplied": _LOGIN,
     "does not exist": "create it, or correct --database",
-    "Connection refused": "start it; the node goes on by itself",
+    "Connection refused": "start it; the node continues by itself",
 }
 """The same for those without a code: of a connection that was not made."""
 _PASSING = re.compile("starting up|shutting down|in recovery|too many (clients|connections)")

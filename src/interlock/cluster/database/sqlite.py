@@ -33,10 +33,10 @@ from interlock.table.schema import Schema
 _INT = 1 << 63
 _WAYS = {
     "SQLITE_READONLY": "give the node's user the right to write the file and its folder",
-    "SQLITE_CANTOPEN": "its folder must be there, and the node's user may write it",
-    "SQLITE_FULL": "free some space on its disk; the node goes on by itself",
+    "SQLITE_CANTOPEN": "its folder must exist, and the node's user must be able to write to it",
+    "SQLITE_FULL": "free some space on its disk; the node continues by itself",
     "SQLITE_NOTADB": "name another file in --database",
-    "SQLITE_BUSY": "somebody else keeps it locked",
+    "SQLITE_BUSY": "another process keeps it locked",
 }
 """Advice by the name of the error."""
 DIALECT = Dialect(

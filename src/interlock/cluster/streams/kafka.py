@@ -400,8 +400,8 @@ class KafkaStream:
         if replicas > 1 and int(settings.get("min.insync.replicas", "2")) < 2:
             raise StreamUnfit(
                 self._text(
-                    f"the topic has {replicas} replicas and min.insync.replicas=1, so that an "
-                    f"entry that one broker has counts as kept: set it to 2"
+                    f"the topic has {replicas} replicas and min.insync.replicas=1, so an entry "
+                    "that only one broker has counts as stored: set it to 2"
                 )
             )
         self._made, self._made_at = True, time.monotonic()
@@ -474,7 +474,7 @@ class KafkaStream:
             return self._silent(str(error))
         if error.code() in _DENIED:
             needed = "Read, Write, Create, Delete and DescribeConfigs"
-            text = f"its user may not: {error.str()}: a node needs {needed} of its topic"
+            text = f"its user lacks a right: {error.str()}: a node needs {needed} on its topic"
             return StreamDenied(self._text(text))
         if error.code() == KafkaError._AUTHENTICATION:
             return StreamDenied(self._text(f"{LOGIN}: {error.str()}"))

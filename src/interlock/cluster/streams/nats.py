@@ -331,8 +331,8 @@ class NatsStream(Looped):
             if limit not in _UNLIMITED and not is_kept:
                 raise StreamUnfit(
                     self._text(
-                        f"its {name} is {limit}, so that NATS drops entries that a node may need: "
-                        f"take the limit away, as with nats stream edit {self._name}"
+                        f"its {name} is {limit}, so NATS drops entries that a node may need: "
+                        f"remove the limit, as with nats stream edit {self._name}"
                     )
                 )
         for name, wanted in (("retention", "limits"), ("storage", "file"), ("no_ack", False)):
@@ -356,7 +356,7 @@ class NatsStream(Looped):
         async def passed(error: Exception) -> None:
             # Other errors come by what was asked too.
             if self._client is client and "ermissions " in str(error):
-                self._abort(StreamDenied(self._text(f"its user may not: {error}")))
+                self._abort(StreamDenied(self._text(f"its user lacks a right: {error}")))
 
         client = nats.aio.client.Client()
         try:

@@ -108,8 +108,8 @@ class RabbitmqStream(Looped):
     """See ``ChangeStream``. The queue is ``il.log.NAME``, of notes ``il.link.NAME``."""
 
     untrimmed = (
-        "RabbitMQ cannot cut off a part of a stream: it keeps all of it, or what a policy with "
-        "max-age or max-length-bytes says"
+        "RabbitMQ cannot trim a stream at a position: it keeps all of it, or as much as a "
+        "policy with max-age or max-length-bytes allows"
     )
 
     def __init__(
@@ -199,7 +199,7 @@ class RabbitmqStream(Looped):
         found: list[Entry] = []
         message = consumed.next_now()
         if message is None and await consumed.is_ended():
-            raise StreamUnavailable(self._text("the broker has ended what was consumed"))
+            raise StreamUnavailable(self._text("the broker has cancelled the consumer"))
         if message is None and not consumed.told_end:
             # What the broker has sent before it answers this is here then.
             await consumed.fence()
@@ -389,7 +389,7 @@ class RabbitmqStream(Looped):
             # The broker has closed the channel.
         except ChannelPreconditionFailed as error:
             raise StreamUnfit(
-                self._text(f"the queue is not one that a log can be in, see x-arguments: {error}")
+                self._text(f"the queue cannot hold a log, see its x-arguments: {error}")
             ) from None
         else:
             self._channel, self._is_there = channel, True
@@ -403,7 +403,7 @@ class RabbitmqStream(Looped):
         if isinstance(error, (AuthenticationError, ProbableAuthenticationError)):
             return StreamDenied(self._text(f"{LOGIN}: {error}"))
         if isinstance(error, (ChannelAccessRefused, ConnectionNotAllowed)):
-            return StreamDenied(self._text(f"its user may not: {error}"))
+            return StreamDenied(self._text(f"its user lacks a right: {error}"))
         return super()._meant(error)
 
     def _silent(self, limit: float) -> str:
@@ -411,7 +411,7 @@ class RabbitmqStream(Looped):
         made = getattr(getattr(self._connection, "transport", None), "connection", None)
         runs = getattr(made, "_Connection__connection_unblocked", None)
         if runs is not None and not runs.is_set():
-            return "the broker takes no entries, for it is low on memory or disk: see its log"
+            return "the broker accepts no entries because it is low on memory or disk: see its log"
         return super()._silent(limit)
 
     async def _drop(self) -> None:

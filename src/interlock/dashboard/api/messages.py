@@ -148,7 +148,7 @@ def _messages(
 
 def _cursor(text: str) -> bytes:
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 2**64):
-        raise Refusal(400, f"cursor is {text[:40]!r}; allowed: what an answer gave")
+        raise Refusal(400, f"cursor is {text[:40]!r}; allowed: the cursor of an answer")
     return text.encode()
 
 
@@ -214,7 +214,9 @@ def summary(one: Stored) -> dict[str, Any]:
 def _message(operator: Operator, queue: str, id: int, counts: QueueCounts) -> dict[str, Any]:
     found = operator.peek(queue, id)
     if found is None:
-        raise Refusal(404, f"message {id} is not in queue {queue!r}: it is settled, or never was")
+        raise Refusal(
+            404, (f"message {id} is not in queue {queue!r}: it is settled, or was never put")
+        )
     explained, served = None, True
     if found.state != "dead":
         explained = operator.explain(queue, id=id, limit=EXPLAINED)

@@ -135,7 +135,7 @@ def keys_of(given: Any) -> tuple[bytes, ...]:
     if given is None:
         return ()
     if not isinstance(given, list) or not 1 <= len(given) <= KEYS:
-        raise Refusal(400, f"keys is to be null for the queue, or a list of 1 to {KEYS} keys")
+        raise Refusal(400, f"keys must be null for the queue, or a list of 1 to {KEYS} keys")
     return listed(given, "keys")
 
 
@@ -179,7 +179,7 @@ def _text(given: dict[str, Any], name: str) -> str:
     if found is None:
         return ""
     if not isinstance(found, str) or len(found) > 1024:
-        raise Refusal(400, f"{name} is to be text of up to 1024 characters")
+        raise Refusal(400, f"{name} must be text of up to 1024 characters")
     return found
 
 

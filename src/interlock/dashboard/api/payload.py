@@ -97,13 +97,13 @@ def _edited_text(known: Payload, given: dict[str, Any]) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise Refusal(400, "text has half a pair of surrogates") from None
+        raise Refusal(400, "text has a lone surrogate") from None
 
 
 def _edited_call(data: bytes, known: Payload, given: dict[str, Any]) -> bytes:
     args, kwargs = given.get("args", known.args), given.get("kwargs", known.kwargs)
     if not isinstance(args, list) or not isinstance(kwargs, dict):
-        raise Refusal(400, "args is to be a list, and kwargs an object")
+        raise Refusal(400, "args must be a list, and kwargs an object")
     found = envelope.read(data)
     before = dict(enumerate(zip(known.args, found.args, strict=True)))
     named = {name: (known.kwargs[name], raw) for name, raw in found.kwargs.items()}

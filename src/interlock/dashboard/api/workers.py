@@ -23,7 +23,7 @@ def _ask(what: str, writes: bool) -> Route:
         text = json.dumps({"ask": what})
         number = await call.access.run(Operator.ask, call.queue, worker, text)
         if number is None:
-            raise Refusal(404, f"worker {worker!r} is not there any more")
+            raise Refusal(404, f"worker {worker!r} is not announced any more")
         return {"number": str(number)}
 
     return Route("POST", f"workers/*/*/{what}", ask, writes)
@@ -36,7 +36,7 @@ async def answer(call: Call) -> dict[str, Any]:
         if one.worker == worker:
             answers = told(queue, one).get("answers")
             return {"answer": answers.get(number) if isinstance(answers, dict) else None}
-    raise Refusal(404, f"worker {worker!r} is not there any more")
+    raise Refusal(404, f"worker {worker!r} is not announced any more")
 
 
 ROUTES = (

@@ -109,7 +109,7 @@ class Identities:
         if not hmac.compare_digest(theirs, ours):
             if self._brake.failed(address):
                 raise _too_many(INTERVAL)
-            raise Refusal(401, "that is not the token")
+            raise Refusal(401, "wrong token")
 
     async def _known(self, user: str, password: str) -> Access:
         """Return the access of a user of the engine; raise Refusal if the engine refuses it."""
@@ -121,8 +121,8 @@ class Identities:
             if await loop.run_in_executor(None, self._is_open, user, found):
                 raise Refusal(
                     403,
-                    f"user {user!r} needs no password on the engine, so whoever reaches this page "
-                    f"could log in; give that user one",
+                    f"user {user!r} needs no password on the engine, so everyone who reaches "
+                    "this page could log in; give that user a password",
                 )
         except BaseException:
             found.close()

@@ -93,7 +93,7 @@ class Track:
                 self._add({"last": after, "missed": 0, "events": [], "error": str(of(error))}, 0)
                 return
             except Exception:
-                _log.exception("the events of a queue could not be had")
+                _log.exception("the events of a queue could not be read")
                 return
             else:
                 if found.events or (found.missed and after is not None):

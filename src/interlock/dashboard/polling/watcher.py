@@ -176,8 +176,8 @@ async def attempted(
         watcher.trouble = str(of(error))
         return watcher.trouble != before
     except Exception:
-        _log.exception("the dashboard could not look at the engine")
-        watcher.trouble = "the dashboard could not look at the engine; its log says why"
+        _log.exception("the dashboard could not query the engine")
+        watcher.trouble = "the dashboard could not query the engine; its log says why"
         return watcher.trouble != before
     watcher.trouble = ""
     take(found)

@@ -88,7 +88,7 @@ function hereQueue() {
 
 /** The reason why this page may not change anything; null if it may. */
 export function forbidden() {
-  if (!facts.write) return "this dashboard only reads; start it with --write";
+  if (!facts.write) return "this dashboard is read-only; start it with --write";
   const who = facts.user ? `user ${facts.user}` : "this login";
   const refused = facts.refused ?? {};
   if (!facts.rights.includes("operate")) return `${who} has no right to operate${refused[""] ? ` (${refused[""]})` : ""}`;

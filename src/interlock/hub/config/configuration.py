@@ -386,7 +386,7 @@ def together(values: Mapping[str, Any], origins: Mapping[str, str]) -> Iterator[
         if values[key] and not values["tls.cert"]:
             yield wrong(key, '"" without tls.cert')
     if values["tls.cert"] and not values["tls.key"]:
-        yield wrong("tls.key", "the path of a file, beside tls.cert")
+        yield wrong("tls.key", "the path of a file, together with tls.cert")
     if values["tls.port"] >= 0 and not values["tls.cert"]:
         yield wrong("tls.port", "-1 without tls.cert")
     if values["tls.cert"] and not values["host"]:

@@ -44,11 +44,11 @@ def checked(value: object) -> tuple[Store, ...]:
                 others = ", ".join(name for name in named if name != store.name)
                 raise InvalidValue(f"[{index}].stores", child, f"names of other stores: {others}")
         if cycle := _cycle(store, named):
-            allowed = f"stores below which it is not itself ({' -> '.join(cycle)})"
+            allowed = f"stores that do not contain it ({' -> '.join(cycle)})"
             raise InvalidValue(f"[{index}].stores", list(store.stores), allowed)
         if parents[store.name] and store.topics:
             above = next(other.name for other in found if store.name in other.stores)
-            allowed = f"none: it gets what {above} gets, which has it in its stores"
+            allowed = f"none: it gets the messages of {above}, which lists it in its stores"
             raise InvalidValue(f"[{index}].topics", list(store.topics), allowed)
         if _is_deeper(store, named):
             allowed = f"stores that are at most {DEEPEST} below each other"
@@ -132,7 +132,7 @@ def _check_lanes(
         if store.spool:
             folder = os.path.abspath(store.spool)
             if folder in folders:
-                allowed = f"a folder that no other store has: {folders[folder]} has it"
+                allowed = f"a folder that no other store uses: {folders[folder]} uses it"
                 raise InvalidValue(f"[{places[store.name]}].spool", store.spool, allowed)
             folders[folder] = store.name
 
@@ -145,7 +145,9 @@ def _check_lane(place: str, store: Store, named: Mapping[str, Store]) -> None:
             raise InvalidValue(f"{place}.ack", "upstream", allowed)
         for below in _below(store, named):
             if below.kind == "buffer":
-                allowed = f"none, memory, disk: {below.name} takes messages before they are there"
+                allowed = (
+                    f"none, memory, disk: {below.name} accepts messages before they arrive there"
+                )
                 raise InvalidValue(f"{place}.ack", "upstream", allowed)
     if not has_spool(store, named):
         if store.ack == "disk" and any(leaf.kind == "null" for leaf in leaves):

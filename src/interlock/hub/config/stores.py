@@ -118,7 +118,7 @@ def _check_network(values: Mapping[str, Any]) -> None:
         if values[name] and not place.tls:
             raise InvalidValue(f".{name}", values[name], '"" without rediss://')
     if bool(values["cert"]) != bool(values["key"]):
-        raise InvalidValue(".key", values["key"], "the path of a file, beside cert")
+        raise InvalidValue(".key", values["key"], "the path of a file, together with cert")
     if values["password_file"] and place.password is not None:
         allowed = '"" where the address has a password'
         raise InvalidValue(".password_file", values["password_file"], allowed)
@@ -163,8 +163,8 @@ WHY_NOT = {
     "buffer": "a buffer store has none",
 }
 SPOOLED = {
-    "network": "a network store has a spool always, this is for when that is full",
-    "buffer": "a buffer store is a spool, this is for when that is full",
+    "network": "a network store always has a spool; this applies when the spool is full",
+    "buffer": "a buffer store is a spool; this applies when the spool is full",
 }
 PATH = "the path of a file such as out/[topic]/[date].log"
 BYTES = 'a number of bytes, or a text such as "64MB"'

@@ -89,7 +89,7 @@ class ListOf(Generic[E]):
         known = {key.name: key for key in self.keys}
         for name in table:
             if name not in known:
-                raise InvalidValue(f".{name}", "a key that there is not", ", ".join(known))
+                raise InvalidValue(f".{name}", "an unknown key", ", ".join(known))
         values: dict[str, object] = {}
         for key in self.keys:
             if key.name not in table:

@@ -156,7 +156,7 @@ def _rules(value: object) -> tuple[str, ...]:
     for rule in rules:
         if not meant(rule.removeprefix("-")):
             names = f"command names and {', '.join(classes())}"
-            raise InvalidValue("", rule, f"{names}, each with a - before it to take it away")
+            raise InvalidValue("", rule, f"{names}, each with a - in front to remove it")
     return rules
 
 

@@ -73,8 +73,8 @@ def _listen(kids: Block, lines: _Lines, notes: list[str]) -> None:
         lines.put("host", "0.0.0.0")
         lines.put("unprotected", True)
         notes.append(
-            "it listens on all addresses without a password, as kids did: better give it a "
-            "[[user]] with a password and take `unprotected` away"
+            "it listens on all addresses without a password, as kids did: give it a [[user]] "
+            "with a password and remove `unprotected`"
         )
     else:
         address = {"localhost": "127.0.0.1"}.get(host, host)
@@ -86,7 +86,9 @@ def _listen(kids: Block, lines: _Lines, notes: list[str]) -> None:
         lines.put("host", address)
         if not loopback:
             lines.put("unprotected", True)
-            notes.append("who reaches its address may do everything, as with kids: see [[user]]")
+            notes.append(
+                "everyone who reaches its address may do everything, as with kids: see [[user]]"
+            )
     if port.isdigit() and 0 < int(port) < 65536:
         lines.put("port", int(port))
     if unix:
@@ -112,9 +114,7 @@ def _settings(kids: Block, lines: _Lines, notes: list[str]) -> None:
         if setting.key == "nlimit":
             _limit(setting, lines, notes)
         elif setting.key not in KNOWN:
-            notes.append(
-                f"line {setting.line}: kids passed over {setting.key}, which it does not know"
-            )
+            notes.append(f"line {setting.line}: kids ignored the unknown {setting.key}")
 
 
 def _limit(setting: Setting, lines: _Lines, notes: list[str]) -> None:
@@ -124,8 +124,8 @@ def _limit(setting: Setting, lines: _Lines, notes: list[str]) -> None:
         return
     if values[0] == "networkstore":
         notes.append(
-            f"line {setting.line}: nlimit networkstore has no counterpart: what waits for an "
-            "upstream lies in a spool on disk, bounded by `spool_bytes` of its store"
+            f"line {setting.line}: nlimit networkstore has no counterpart: messages for an "
+            "upstream wait in a spool on disk, bounded by `spool_bytes` of its store"
         )
         return
     hard, soft, seconds = size(values[1]), size(values[2]), duration(values[3])

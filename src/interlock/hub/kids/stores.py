@@ -48,7 +48,7 @@ class Stores:
     def _narrowed(self, store: Block, topics: _Topics) -> _Topics:
         own = [setting for setting in store.settings if setting.key == "topic"]
         if len(own) > 1:
-            self._note(store, f"of its {len(own)} topics kids took the last one only")
+            self._note(store, f"of its {len(own)} topics kids used the last one only")
         topic = store.get("topic") or "*"
         if topic in ("*", topics.only):
             return topics
@@ -166,7 +166,7 @@ class Stores:
         found = self._new("file")
         folder, name = store.get("path"), store.get("name")
         if not name:
-            self._note(store, "it has no name, and kids wrote nothing; it is messages.log")
+            self._note(store, "it has no name, so kids wrote nothing; here it is messages.log")
             name = "messages.log"
         if re.search(r"[^.]\.[A-Za-z0-9_-]+$", name) is None or name.endswith(OF_STORES):
             self._note(store, f"a file has an ending of its own: {name}.log")
@@ -177,8 +177,9 @@ class Stores:
         if rotate:
             found["rotate"] = rotate
         elif "[date]" in path or "[time]" in path:
-            self._note(store, "kids began a file with its first message only, the hub with each "
-                       "new [date] in the path")  # fmt: skip
+            self._note(store,
+                "kids began a file only with its first message; the hub begins one with each "
+                "new [date] in the path")  # fmt: skip
         # Dates are in the machine's time zone.
         found["local"] = True
         return str(found["name"])

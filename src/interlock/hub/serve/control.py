@@ -73,7 +73,7 @@ class Controller:
             for event in events:
                 self._take(event)
             if lost:
-                logger.warning("%d lines were left out: more happened than could be logged", lost)
+                logger.warning("%d log lines were dropped: there were too many events", lost)
             # The number of lines left out is logged when their time is over, even if nothing more
             # happens.
             patience = COLLECTED if owes else None
@@ -87,7 +87,7 @@ class Controller:
     def _hub(self) -> Hub:
         hub = self._weak()
         if hub is None:
-            raise ReferenceError("the hub is gone")
+            raise ReferenceError("the hub has ended")
         return hub
 
     def _take(self, event: tuple[Any, ...]) -> None:
@@ -173,7 +173,7 @@ class Controller:
         try:
             return self._looked_at(name, password)
         except Exception:
-            logger.exception("a password could not be looked at")
+            logger.exception("a password could not be checked")
             return False
 
     def _users_named(self, name: bytes) -> list[User]:
@@ -233,10 +233,10 @@ class Controller:
 
     def _shut_down(self) -> str | None:
         if self._hub.on_shutdown is None:
-            return "ERR this hub is part of a program, which alone can end it"
+            return "ERR this hub is part of a program, and only the program can stop it"
         # Once: a second order is not a second signal, which would cut a drain short.
         if not self._ends:
-            logger.info("a client asked for the end")
+            logger.info("a client asked for a shutdown")
             self._hub.on_shutdown()
             self._ends = True
         return None
@@ -251,6 +251,6 @@ def _digest(text: bytes) -> bytes:
 
 KEY = os.urandom(16)
 LEVELS = {"info": logging.INFO, "warning": logging.WARNING}
-COME_AGAIN = "TRYAGAIN too many logins wait to be looked at; try again"
+COME_AGAIN = "TRYAGAIN too many logins are waiting; try again"
 # Milliseconds after which left-out lines are reported.
 COLLECTED = 1000

@@ -149,7 +149,7 @@ FIGURES = (
     gauge("pubsub_patterns", "messages", "patterns", "patterns that have a subscriber"),
     gauge("queues", "queues", "queues", "keyed queues"),
     gauge("queues_bytes", "queues", "bytes",
-          "memory of the queues: their messages and all they store about them", Unit.BYTES),
+          "memory of the queues: their messages and all metadata", Unit.BYTES),
     gauge("queues_memory", "queues", "at most", "memory limit of the queues; 0: unlimited",
           Unit.BYTES),
     counter("queues_refused", "queues", "refused for memory",

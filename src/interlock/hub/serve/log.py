@@ -74,7 +74,7 @@ class Log(logging.Handler):
         try:
             self.open()
         except OSError as error:
-            logger.error("the log cannot be reopened, and continues as before: %s", error)
+            logger.error("the log cannot be reopened, and the old file is kept open: %s", error)
 
     def open(self, path: str | None = None) -> None:
         """Open the file, or reopen it after it was moved away; `path` is another file.

@@ -47,7 +47,7 @@ def lines(info: Mapping[str, object], *, draining: bool) -> Iterator[str]:
     ]
     yield from metric(f"{PREFIX}info", "gauge", "which hub this is; always 1")
     yield f"{PREFIX}info{{{','.join(labels)}}} 1"
-    yield from metric(f"{PREFIX}draining", "gauge", "1 while it stops, else 0")
+    yield from metric(f"{PREFIX}draining", "gauge", "1 while it is stopping, else 0")
     yield f"{PREFIX}draining {int(draining)}"
     for figure in FIGURES:
         if figure.metric and figure.name in info:

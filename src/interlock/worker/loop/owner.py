@@ -226,8 +226,8 @@ class Owner:
         def explain() -> None:
             # On another thread: a process may take a while to report its handler's stack.
             _log.error(
-                "message %d was handled for more than %.3g s; its lease is revoked. "
-                "The handler stands at\n%s",
+                "message %d was handled for more than %.3g s; its lease is revoked. The handler "
+                "is at\n%s",
                 held.id, limit, self.state.pool.stack(execution), extra=details(held),
             )  # fmt: skip
             self._events.put((self._revoked, (execution, limit)))
@@ -270,8 +270,8 @@ class Owner:
             self._left = True
             held = execution.held
             _log.error(
-                "message %d in queue %r goes back, at the same attempt: the worker was stopped "
-                "while its handler ran",
+                "message %d in queue %r is returned, its attempt unchanged: the worker was "
+                "stopped while its handler ran",
                 held.id, held.queue, extra=details(held),
             )  # fmt: skip
             # The message is not at fault. Delayed, because the handler may still run for a moment.

@@ -297,8 +297,8 @@ class WorkerState:
             self.alone_one = None
             return 0
         _log.warning(
-            "message %d in queue %r: a lease of it ran out, perhaps because its handler ended the "
-            "process; it is handled alone now",
+            "message %d in queue %r: a lease of it expired, perhaps because its handler ended "
+            "the process; it is handled alone now",
             held.id, held.queue, extra=details(held),
         )  # fmt: skip
         now = time.monotonic()
@@ -326,7 +326,7 @@ class WorkerState:
         except NotHere as unknown:
             seconds = self.deferrals.seconds(held)
             _log.warning(
-                "message %d in queue %r %s; it goes back in %g s, its attempt unchanged",
+                "message %d in queue %r %s; it is returned in %g s, its attempt unchanged",
                 held.id, held.queue, unknown, seconds, extra=details(held),
             )  # fmt: skip
             if source.meter is not None:

@@ -130,7 +130,7 @@ class TaskLease:
     def _settled_by_the_worker(self, call: str) -> NoReturn:
         raise TypeError(
             f"{call}(): the worker settles when the handler has ended: return for ack, raise for "
-            f"nack; raise RetryAfter(seconds) or Reject(reason) to steer"
+            "nack; raise RetryAfter(seconds) or Reject(reason) for another outcome"
         )
 
     def __repr__(self) -> str:

@@ -46,7 +46,7 @@ class HeldScope:
             if not self.entered.done():
                 self.entered.set_exception(error)
             elif not isinstance(error, asyncio.CancelledError):
-                _log.exception("what the program does at the end of a worker raised")
+                _log.exception("the lifespan of the app raised when it was left")
         finally:
             self.ended.set()
             self.begun.set()
@@ -65,7 +65,7 @@ class HeldScope:
             return
         if self._loop is not None and not self.ended.wait(seconds):
             _log.error(
-                "what the program does at the end of a worker is not done after %.3g s; it is left",
+                "leaving the lifespan of the app takes more than %.3g s; not waiting any longer",
                 seconds,
             )
 

@@ -269,8 +269,8 @@ class Source:
                 if self.meter is not None:
                     self.meter.lost(held)
                 _log.warning(
-                    "the lease of message %d in queue %r was lost before it was settled; another "
-                    "handles it, or has",
+                    "the lease of message %d in queue %r was lost before it was settled; "
+                    "another worker handles it, or has handled it",
                     held.id, held.queue, extra=details(held),
                 )  # fmt: skip
             elif answer in ("dead", "held"):
@@ -332,7 +332,10 @@ def pending(batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> Pending:
     except Exception as error:
         # For a settlement that cannot be sent: a message that is not settled is renewed, and its
         # lanes stay closed.
-        text = "message %d in queue %r cannot be settled as its handler ended; it has failed"
+        text = (
+            "message %d in queue %r cannot be settled with its handler's outcome; it counts as "
+            "failed"
+        )
         _log.exception(text, held.id, held.queue, extra=details(held))
         outcome = Outcome("nack", error=text_of(error), expected="retried")
         settlement = outcome.settlement(held.token, held.id)

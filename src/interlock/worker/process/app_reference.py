@@ -33,8 +33,8 @@ def load(reference: str, kind: type[Any]) -> Any:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             where = ", ".join(sys.path[:2])
             raise NoApp(
-                f"there is no module {error.name!r}; it is looked for in the current folder and "
-                f"on Python's path ({where}, ...)"
+                f"there is no module {error.name!r}; it is searched for in the current folder "
+                f"and on Python's path ({where}, ...)"
             ) from None
         raise NoApp(f"the module {module_name!r} cannot be imported: {error}", _own()) from error
     except Exception as error:
@@ -47,7 +47,7 @@ def load(reference: str, kind: type[Any]) -> Any:
     if not isinstance(found, kind):
         module = sys.modules[module_name]
         raise NoApp(
-            f"{reference} is {type(found).__name__}, no {kind.__name__}{_hint(module, kind)}"
+            f"{reference} is {type(found).__name__}, not {kind.__name__}{_hint(module, kind)}"
         )
     return found
 
@@ -56,7 +56,7 @@ def _hint(module: Any, kind: type[Any]) -> str:
     apps = sorted(name for name, value in vars(module).items() if isinstance(value, kind))
     if apps:
         return f"; there is {', '.join(apps)}"
-    return f"; it has none at all: make one by app = interlock.{kind.__name__}()"
+    return f"; it has none: create one with app = interlock.{kind.__name__}()"
 
 
 def _own() -> str:

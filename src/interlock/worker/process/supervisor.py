@@ -120,7 +120,8 @@ class Supervisor:
                     worst = max(worst, 0 if code == 0 else 1)
                 elif not told and self._is_hopeless(value):
                     _log.error(
-                        "worker %d ended with %d, %d times before it was ready; it is given up",
+                        "worker %d ended with %d, %d times before it was ready; it is not "
+                        "restarted",
                         value + 1, code, MOST_UNREADY_ENDS,
                     )  # fmt: skip
                     self._stopping = True
@@ -144,10 +145,10 @@ class Supervisor:
         self._restarts += 1
         short = time.monotonic() - self._began[place] < 1.0
         if code:
-            _log.error("worker %d ended with %d; another is started", place + 1, code)
+            _log.error("worker %d ended with %d; starting another", place + 1, code)
         else:
             # Another machine asked it to drain, as `interlock worker drain` does.
-            _log.info("worker %d has drained; another is started", place + 1)
+            _log.info("worker %d has drained; starting another", place + 1)
         self._ready.discard(place)
         timer = threading.Timer(1.0 if short else 0.0, self._events.put, (("start", place),))
         timer.daemon = True

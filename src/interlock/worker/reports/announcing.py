@@ -140,7 +140,7 @@ class Announcing:
         self._refused = True
         known = isinstance(error, InterlockError)
         _log.warning(
-            "queue %r: this worker cannot announce itself, and `interlock worker list` does not "
+            "queue %r: this worker cannot announce itself, so `interlock worker list` does not "
             "show it: %s",
             queue.name, error, exc_info=None if known else error, extra={"queue": queue.name},
         )  # fmt: skip
@@ -200,7 +200,7 @@ class Announcing:
 
     def _drain(self, number: str, _: object = None) -> None:
         self._answer(number, {"state": "draining"})
-        _log.info("this worker was asked to drain, and takes no more")
+        _log.info("this worker was asked to drain, and takes no more messages")
         self._worker.on_drain()
 
     def _answer(self, number: str, answer: Any) -> None:

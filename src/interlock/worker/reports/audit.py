@@ -219,7 +219,11 @@ class Audit:
         except OSError as error:
             # Messages are still handled, but must not be believed to be checked.
             self.violations += 1
-            _log.error("the auditor cannot tell the others: %s", error, extra=details(held))
+            _log.error(
+                ("the auditor cannot send its events to other workers: %s"),
+                error,
+                extra=details(held),
+            )
         for finding in found:
             if finding.kind != "overlap" or self._both_leased(queue, table, finding):
                 self.violations += 1
@@ -240,9 +244,9 @@ class Audit:
 
 
 SAID = {
-    "order": "began after one that is behind it",
-    "overlap": "began while another was leased",
-    "token": "has no higher token than one that began before it",
+    "order": "started after a message that is behind it",
+    "overlap": "started while another was leased",
+    "token": "has no higher token than a message that started before it",
     "attempt": "was redelivered without a higher attempt",
 }
 _encode = msgspec.json.Encoder().encode

@@ -148,7 +148,7 @@ class Recorder:
             why = f"it would be larger than {recording.limit} bytes" if full else "the disk is full"
         except OSError as error:
             why = str(error)
-        _log.warning("nothing more is recorded in %s: %s", recording.file, why)
+        _log.warning("recording to %s has ended: %s", recording.file, why)
         self._end()
 
     def _cut(self, rest: int) -> None:

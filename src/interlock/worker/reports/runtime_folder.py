@@ -28,6 +28,6 @@ def runtime_folder() -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(
-            f"{folder} is not a folder of this user's alone; remove it, or set XDG_RUNTIME_DIR"
+            f"{folder} is not a private folder of this user; remove it, or set XDG_RUNTIME_DIR"
         )
     return folder

@@ -78,10 +78,10 @@ class Turn:
             raise
         if state == "late":
             self._take_back()
-            return self._end("late", f"all before barrier {self._id} was not settled in "
-                             f"{self._given.wait:g} s; the barrier was taken back")  # fmt: skip
-        return self._end("gone", f"barrier {self._id} was settled by somebody else: by a worker "
-                         "that takes any message for its own, or by an operator")  # fmt: skip
+            return self._end("late", f"the messages before barrier {self._id} were not settled in "
+                f"{self._given.wait:g} s; the barrier was cancelled")  # fmt: skip
+        return self._end("gone", f"barrier {self._id} was settled by someone else: by a worker "
+            "that accepts any message, or by an operator")  # fmt: skip
 
     def _wait(self, until: float | None) -> str:
         """Wait for the barrier's turn, and return its state then.
@@ -102,15 +102,15 @@ class Turn:
                 if self._lease():
                     return "leased"
             elif node.state == "leased":
-                self._say(f"{node.consumer} took the barrier; it is taken from there")
+                self._say(f"{node.consumer} leased the barrier; revoking that lease")
                 self._operator.change("revoke", self._queue, self._id, "hold")
                 continue
             elif node.blocked:
                 ahead = node.blocked[0]
                 more = "" if ahead.exact else "at least "
-                self._say(f"waiting: {more}{ahead.ahead:,} before it; what for: {self._why()}")
+                self._say(f"waiting: {more}{ahead.ahead:,} before it; to see why: {self._why()}")
             elif node.paused:
-                self._say(f"waiting: something is paused: {self._why()}")
+                self._say(f"waiting: the queue or a key is paused; to see which: {self._why()}")
             if until is not None and time.monotonic() >= until:
                 return "late"
             left = pause if until is None else min(pause, max(until - time.monotonic(), 0))
@@ -135,10 +135,10 @@ class Turn:
     def _handle(self, state: str) -> int:
         code = self._execute() if self._given.exec else 0
         if code:
-            self._settle(f"--exec ended in {code}")
+            self._settle(f"--exec exited with {code}")
             skip = show.command(self._given, "skip", self._queue, str(self._id), "--yes")
-            return self._end("failed", f"the command ended in {code}; barrier {self._id} is held, "
-                             f"and nothing behind it is handed out until: {skip}")  # fmt: skip
+            return self._end("failed", f"the command exited with {code}; barrier {self._id} is "
+                f"held and blocks everything behind it until: {skip}")  # fmt: skip
         if not self._settle():
             return self._end("lost", f"the lease of barrier {self._id} was revoked meanwhile")
         return self._end("settled", "")
@@ -187,13 +187,13 @@ class Turn:
                 self._operator.change("revoke", self._queue, self._id, "skip")
         except InterlockError as error:
             cancel = show.command(self._given, "cancel", self._queue, str(self._id), "--yes")
-            failed(f"the barrier is still there: {error}; take it back by: {cancel}")
+            failed(f"the barrier remains: {error}; to cancel it: {cancel}")
 
     def _end(self, outcome: str, told: str) -> int:
         if self._given.json:
             emit({"queue": self._queue, "id": self._id, "outcome": outcome})
         elif outcome == "settled":
-            print(f"{self._id}  everything before is settled; the gate is open again")
+            print(f"{self._id}  everything before is settled; the barrier is passed")
         return failed(told) if told else 0
 
     def _say(self, text: str) -> None:

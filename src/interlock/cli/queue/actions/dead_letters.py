@@ -126,7 +126,7 @@ def _requeue(operator: Operator, given: argparse.Namespace) -> int:
     if not ids:
         # All are listed before the first is requeued: one that dies meanwhile is not taken twice.
         ids = [letter.id for letter in of_key(operator.dead_letters(given.queue), given.key)]
-        what = f"put {count(len(ids), 'dead letter')} of {given.queue} again"
+        what = f"requeue {count(len(ids), 'dead letter')} of {given.queue}"
         if ids and (code := refused(given, what)):
             return code
     code, done = 0, 0
@@ -136,12 +136,12 @@ def _requeue(operator: Operator, given: argparse.Namespace) -> int:
         if given.json:
             emit({"id": id, "new": new})
         elif new is not None:
-            print(f"{id}  put again as {new}")
+            print(f"{id}  requeued as {new}")
         if new is None:
             code = BROKEN
             failed(f"there is no dead letter {id} in {given.queue}")
     if not given.ids and not given.json:
-        print(f"{count(done, 'dead letter')} put again")
+        print(f"{count(done, 'dead letter')} requeued")
     return code
 
 

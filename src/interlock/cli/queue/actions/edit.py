@@ -20,9 +20,9 @@ FLAGS = (
     Flag("--args", "edit: the arguments of the call, a JSON list", "JSON"),
     Flag("--kwargs", "edit: the named arguments of the call, a JSON object", "JSON"),
     Flag("--payload", "edit: the payload of a message that is not a call of a task", "TEXT"),
-    Flag("--app", "the app whose rule gives the keys of the edited call (a worker's)",
+    Flag("--app", "the app whose rule computes the keys of the edited call (a worker's)",
          "MODULE:APP"),
-    Flag("--new-key", "a key of the edited message; may be given several times", "KEY",
+    Flag("--new-key", "a key of the edited message; repeatable", "KEY",
          many=True),
     Flag("--new-shared", "the same for a shared key", "KEY", many=True),
     Flag("--no-keys", "the edited message has no keys"),
@@ -42,7 +42,7 @@ def requeue(operator: Operator, given: argparse.Namespace) -> int:
 
     (id,) = given.ids
     if given.no_keys and (given.new_key or given.new_shared):
-        return _wrong("--no-keys goes with neither --new-key nor --new-shared")
+        return _wrong("--no-keys cannot be combined with --new-key or --new-shared")
     letter = operator.peek(given.queue, id)
     if letter is None or letter.state != "dead":
         return failed(f"there is no dead letter {id} in {given.queue}")
@@ -61,7 +61,7 @@ def requeue(operator: Operator, given: argparse.Namespace) -> int:
     new = show.keys_text(keys.exclusive, keys.shared) or "none"
     if not given.json:
         print(f"old keys: {old}\nnew keys: {new} ({printable(by)})", flush=True)
-    if code := refused(given, f"put dead letter {id} of {given.queue} again with keys {new}"):
+    if code := refused(given, f"requeue dead letter {id} of {given.queue} with keys {new}"):
         return code
     put = operator.requeue(given.queue, id, edited, keys)
     if given.json:
@@ -69,7 +69,7 @@ def requeue(operator: Operator, given: argparse.Namespace) -> int:
         told = {name: [show.as_json(key) for key in some] for name, some in named.items()}
         emit({"id": id, "new": put, **told})
     elif put is not None:
-        print(f"{id}  put again as {put}")
+        print(f"{id}  requeued as {put}")
     return 0 if put is not None else failed(f"there is no dead letter {id} in {given.queue}")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 NEW = Flag("--new", "even if the queue does not exist yet")
-KEY = Flag("--key", "only this key; may be given several times", "KEY", many=True)
+KEY = Flag("--key", "only this key; repeatable", "KEY", many=True)
 
 
 def add_to(commands: Any) -> None:
@@ -31,7 +31,7 @@ def add_to(commands: Any) -> None:
     declare(
         commands,
         "seal",
-        entrance("seal", "sealed: puts are refused", "it was sealed already"),
+        entrance("seal", "sealed: puts are refused", "it was already sealed"),
         "refuse puts into a queue",
         (NEW,),
         about="Messages in it are leased as before.",
@@ -56,8 +56,8 @@ def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int
                     emit({"queue": given.queue, "key": what, "changed": one})
                     continue
                 shown = f"key {printable(what)}" if what is not None else given.queue
-                print(f"{shown}  {f'{name}d' if one else f'was {name}d already'}"
-                      .replace("was resumed already", "was not paused"))  # fmt: skip
+                print(f"{shown}  {f'{name}d' if one else f'was already {name}d'}"
+                      .replace("was not paused", "was not paused"))  # fmt: skip
             return 0
 
         return (ask if getattr(given, "new", False) else on_queue)(given, work)

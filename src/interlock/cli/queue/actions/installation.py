@@ -45,7 +45,7 @@ def install(given: argparse.Namespace) -> int:
 
 SAID = {
     "installed": "the library of release {release} is installed",
-    "known": "had the library of release {release} already",
+    "known": "already has the library of release {release}",
     "newer": "keeps the library of release {release}, which is newer; --replace replaces it",
-    "built-in": "has its functions built in, of release {release}",
+    "built-in": "has the functions of release {release} built in",
 }

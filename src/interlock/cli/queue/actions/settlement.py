@@ -68,7 +68,7 @@ ACTS = {
         "cancel messages that are not leased",
         "They are settled without being handled.",
         "cancelled",
-        "leased, or not there",
+        "leased, or not found",
         True,
     ),
     "discard": Act(

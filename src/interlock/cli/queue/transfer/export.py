@@ -56,8 +56,8 @@ def _export(operator: Operator, given: argparse.Namespace) -> int:
             still.append("paused")
         if still:
             return failed(
-                f"{queue} is not {' and not '.join(still)}: messages would be missing or twice; "
-                "--move seals and pauses it first, --live exports it all the same"
+                f"{queue} is not {' and not '.join(still)}: messages would be missing or "
+                "duplicated; --move seals and pauses it first, --live exports it anyway"
             )
     if (given.move or given.drain) and (code := drained(operator, given)):
         return code

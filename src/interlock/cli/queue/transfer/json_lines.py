@@ -162,7 +162,7 @@ def read(file: TextIO) -> Iterator[Line | Stored]:
             elif line.get("end"):
                 missing = [name for name in counted if line.get(name) != counted[name]]
                 if missing:
-                    raise ValueError(f"{line} ends {counted}: lines are missing, or one too many")
+                    raise ValueError(f"{line} ends {counted}: lines are missing or were added")
                 return
             elif "dead" in line:
                 counted["dead"] += 1
@@ -173,13 +173,15 @@ def read(file: TextIO) -> Iterator[Line | Stored]:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise BadFile(f"line {number}: {what}") from None
-    raise BadFile(f"it was cut behind line {number}: there is no last line")
+    raise BadFile(f"it was cut off after line {number}: its last line is missing")
 
 
 def checked_head(line: Any) -> Line:
     """Return the first line, if it is one."""
     if not isinstance(line, dict) or line.get("interlock") != "queue":
-        raise ValueError("no head; allowed: what `interlock queue export` wrote")
+        raise ValueError(
+            "no first line of an export; allowed: the output of `interlock queue export`"
+        )
     if line.get("format") not in (1, FORMAT):
         raise ValueError(f"format is {line.get('format')!r}; this release reads 1 and {FORMAT}")
     for key in line.get("paused", ()):

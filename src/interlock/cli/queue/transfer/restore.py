@@ -48,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
     """Read and restore."""
     if given.file is None:
         if sys.stdin.isatty():
-            given.fail("what export wrote is read from standard input, or from --file FILE")
+            given.fail("an export is read from standard input, or from --file FILE")
         return ask(given, lambda operator: _import(operator, given, sys.stdin))
     try:
         with open(given.file, encoding="utf-8") as file:
@@ -68,7 +68,7 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     items = [one for one in rest if isinstance(one, Stored)]
     if given.skip_dead:
         items = [one for one in items if one.state != "dead"]
-    told = [] if not head["left_out"] else [f"{head['left_out']} leased then were not exported"]
+    told = [] if not head["left_out"] else [f"{head['left_out']} leased messages were not exported"]
     told += declared(operator, given.queue, dict(head["options"]))
     if paused := [from_json(key) for key in head.get("paused", ())]:
         for some in apart(paused):
@@ -85,7 +85,7 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     if restore.behind:
         told.append(
             f"{count(restore.behind, 'message')} that {'was' if restore.behind == 1 else 'were'} "
-            "held or backed off stand behind others that were there, and wait"
+            "held or backing off are behind existing messages, and wait"
         )
     for one in told:
         failed(one)
@@ -203,9 +203,9 @@ def declared(operator: Operator, queue: str, options: dict[str, str]) -> Iterato
                 for name, value in now.items()
                 if wanted.get(name, value) != value
             ]
-            yield f"the options differ, there {'; '.join(different)}: programs declare them"
+            yield f"the options differ: in the export {'; '.join(different)}; programs declare them"
     if "server" not in (where, now["DURABILITY"]) and where != now["DURABILITY"]:
-        yield f"DURABILITY was {where} there and is {now['DURABILITY']} here"
+        yield f"DURABILITY is {where} in the export and {now['DURABILITY']} here"
 
 
 def progress(done: int, whole: int) -> None:

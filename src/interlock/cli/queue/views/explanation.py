@@ -185,7 +185,7 @@ def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
         commands = list(freeing(node, given))
         if commands and (blocks := given.blocks.text(node)):
             yield blocks
-        yield from (f"to free it: {one}" for one in commands)
+        yield from (f"to unblock it: {one}" for one in commands)
 
     return of
 

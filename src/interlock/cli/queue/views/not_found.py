@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def text(queue: str, id: int) -> str:
     """Return the text about a message that is neither unsettled nor a dead letter."""
-    return f"message {id} is not in {queue}: settled, or never there"
+    return f"message {id} is not in {queue}: settled, or never put"
 
 
 def since(message: Stored) -> str:
@@ -28,7 +28,7 @@ def since(message: Stored) -> str:
 def lines(message: Stored, given: argparse.Namespace) -> Iterator[str]:
     """Yield its error, and the command that requeues it."""
     yield f"failed: {printable(message.error) or 'no error is known'}"
-    yield f"to put it again: {again(message, given)}"
+    yield f"to requeue it: {again(message, given)}"
 
 
 def again(message: Stored, given: argparse.Namespace) -> str:

@@ -63,7 +63,7 @@ def lines(found: Roots, given: argparse.Namespace) -> Iterator[str]:
     yield f"Stalled: {found.summary}"
     for root in found:
         yield f"   {printable(str(root))}"
-        yield from (f"      to free them: {command}" for command in freeing(root, given))
+        yield from (f"      to unblock them: {command}" for command in freeing(root, given))
 
 
 def freeing(root: Root, given: argparse.Namespace) -> Iterator[str]:

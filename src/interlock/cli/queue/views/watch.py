@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interlock.explanation import ExplainNode
 
 EVERY = Flag("--every", "refresh every S seconds (2)", "S", seconds, 2.0)
-COUNT = Flag("--count", "end after this many refreshes", "N", positive)
+COUNT = Flag("--count", "exit after this many refreshes", "N", positive)
 
 
 @dataclass(frozen=True)
