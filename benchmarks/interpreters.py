@@ -32,7 +32,7 @@ def load_program() -> Path:
 def behaviours_python() -> Path:
     """Return the newest CPython of this machine from 3.12 on, in an environment that has bocpy.
 
-    Where there is none it is this interpreter itself: bocpy runs there too, only slower.
+    Without one it is this interpreter itself: bocpy runs there too, only slower.
     """
     newest = _newest_python()
     if newest is None:

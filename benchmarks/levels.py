@@ -6,7 +6,7 @@ Each level is ten times the one before, up to the given number of pending messag
 server). Messages have one key, of a million on the hub and of 100,000 on Redis. At each level the
 messages that are missing are put, then 8 connections put, lease and ack batches of 16 for a second;
 at the end all are taken out, each is looked at, and the order of every key is checked. Ten million
-take some minutes and 4 GB or so: it is no part of `make bench`.
+take some minutes and 4 GB or so: it is not part of `make bench`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def idle(figures: Figures) -> Sample:
 
 
 def level(pending: int, figures: Figures) -> Sample:
-    """Return a run in mode levels: ns of one message when so many others were pending."""
+    """Return a run in mode levels: ns of one message with that many others pending."""
     details = {"cpu_ns": figures[f"cycle_cpu_ns_{pending}"]} | figures
     return _checked(figures, figures[f"cycle_ns_{pending}"], figures["delivered"], details)
 

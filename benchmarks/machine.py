@@ -18,7 +18,7 @@ from benchmarks.interpreters import ROOT, NotPrepared, behaviours_python
 
 
 def describe() -> dict[str, Any]:
-    """Return CPU, system, versions and commit; None for what cannot be told here."""
+    """Return CPU, system, versions and commit; None where it is unknown."""
     return {
         "cpu": cpu(),
         "cpus": os.cpu_count(),

@@ -64,7 +64,7 @@ def simple_queue_cycle(messages: int) -> Sample:
 def queue_threads(messages: int, capacity: int, lanes: int) -> Sample:
     """Measure queue.Queue with two producers and two consumers.
 
-    It knows no keys, so its misorder is no fault.
+    It knows no keys, so its misorder is not a fault.
     """
     waiting: queue.Queue[int] = queue.Queue(capacity)
     log: list[int] = []

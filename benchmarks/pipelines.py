@@ -1,8 +1,7 @@
 """Queues on Redis as a program in Python has them: ours, and streams, each in one pipeline a batch.
 
-A turn puts a batch, settles the one that was leased before, and leases the next. The client is
-redis-py with hiredis on both sides, and no more: what a client of ours adds is not in it.
-"""
+A turn puts a batch, settles the one that was leased before, and leases the next. The client is only
+redis-py with hiredis on both sides: what a client of ours adds is not in it."""
 
 from __future__ import annotations
 
@@ -42,7 +41,8 @@ def connected(server: Server) -> Any:
 
 
 def cycle(keys: int, batch: int, turns: int) -> Sample:
-    """Measure ours, with so many keys a message. `cpu_ns` is what the server used for one."""
+    """Measure ours, with this number of keys per message. `cpu_ns` is what the server used for
+    one."""
     server = kept("redis")
     connection = connected(server)
     return _measure(server, _ours(connection, keys, batch), batch, turns)
@@ -96,7 +96,7 @@ def _measure(server: Server, turn: Turn, batch: int, turns: int) -> Sample:
     before = cpu_seconds(server)
     clock = Clock()
     for first in range(start, start + turns * batch, batch):
-        # As many are leased as were put, and nobody else takes any: it is the batch itself.
+        # As many are leased as were put, and no one else leases any: it is the batch itself.
         if turn(first) != [payload(number) for number in range(first, first + batch)]:
             lost += batch
     seconds = clock.seconds()
@@ -167,7 +167,7 @@ def _streams(connection: Any, batch: int) -> Turn:
 
 @contextmanager
 def _growing() -> Iterator[tuple[Any, Callable[[], float]]]:
-    """Yield a connection to a server of its own, and a function that tells how it has grown.
+    """Yield a connection to a server of its own, and a function that returns how much it has grown.
 
     The function returns the bytes by which each of PENDING messages has made the server larger.
     """

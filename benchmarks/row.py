@@ -91,7 +91,7 @@ class Row:
     """Under which heading it stands."""
 
     pairs: int | None = None
-    """The number of pairs at most, where more would say no more."""
+    """Maximum number of pairs; more would add nothing."""
 
     unseen: bool = True
     """One pair goes before those that count, to warm up. A load on a server has that within."""
@@ -148,6 +148,6 @@ def also(row: Row, what: str, title: str, figure: str, bar: float, prototype: fl
 
 
 def settled(side: Callable[[], Sample]) -> Sample:
-    """Return one side's sample, free of the garbage of whoever ran before."""
+    """Return one side's sample, free of the garbage of an earlier run."""
     gc.collect()
     return side()

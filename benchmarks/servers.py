@@ -1,11 +1,10 @@
 """The servers of the rows about the hub and about engines: the hub itself, and Redis, each a
 process of its own.
 
-Both are told the same: loopback, a free port, nothing stored unless a row is about that, no limit
-on what a slow subscriber is owed. With two cores or more the server has the last one for itself and
-the load the first, so that the scheduler cannot decide a run by putting both on one; and so has its
-peer.
-"""
+Both get the same settings: loopback, a free port, nothing stored unless a row is about that, no
+limit on what a slow subscriber is owed. With two cores or more the server has the last one for
+itself and the load the first, so that the scheduler cannot decide a run by putting both on one; and
+so has its peer."""
 
 from __future__ import annotations
 
@@ -61,7 +60,8 @@ def hub(
     place: Path | None = None,
     arguments: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """Run `interlock hub` with so many workers, on this core; None: wherever the system puts it.
+    """Run `interlock hub` with this number of workers, on this core; None: wherever the system puts
+    it.
 
     What its queues store is in `place` and stays there, or goes with it. `arguments` are further
     ones of the command.
@@ -208,7 +208,7 @@ def cpu_seconds(server: Server) -> float:
 def folder(place: Path | None = None) -> Iterator[Path]:
     """Yield a folder for what a server stores, on a disk.
 
-    Where temporary files are in memory, a sync is none.
+    Where temporary files are in memory, a sync has no effect.
     """
     if place is not None:
         yield place
@@ -283,12 +283,12 @@ def running(
                     break
             else:
                 raise NotPrepared(f"{command[0]} did not start: {' '.join(said[-1:]).strip()}")
-            # What it says later must not fill the pipe.
+            # Its later output must not fill the pipe.
             threading.Thread(target=process.stdout.read, daemon=True).start()
             yield process, said[-1].strip()
         finally:
             process.kill()
-            # What it stores is removed next: it must not write on.
+            # Its data is removed next: it must not write on.
             process.wait()
 
 

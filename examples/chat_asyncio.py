@@ -19,7 +19,7 @@ history: defaultdict[int, list[str]] = defaultdict(list)
 async def deliver(message: tuple[int, str]) -> None:
     room, text = message
     number = len(history[room])
-    # Whoever else handled this room now would compute the same number.
+    # Another handler of this room would now compute the same number.
     await asyncio.sleep(0.002 if room == 0 else 0)
     history[room].append(f"{number}: {text}")
 

@@ -1,6 +1,6 @@
 """An exchange: orders of one instrument in order, instruments side by side, spreads across two.
 
-A spread buys one instrument and sells another. It stands in both books at its own place: what was
+A spread buys one instrument and sells another. It has its own place in both books: what was
 sent before it is matched before it, what comes after is matched after it, on either book.
 
     python examples/order_book.py                                  in this process

@@ -61,7 +61,8 @@ def walk() -> None:
         unread = table.get_column(888888888, "unread")
         print(f"set unread: 99, got unread: {unread}")
         assert unread == 99
-        # One more message, from whichever process: nobody can come between reading and writing.
+        # One more message, from whichever process: no other process can act between reading and
+        # writing.
         print(f"one more: {table.incr(888888888, 'unread')}")
         stats = table.stats()
         print(f"rows in use: {stats.rows}, highest level in use: {stats.highest_level}")
@@ -136,7 +137,7 @@ def live() -> None:
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(3, mp_context=context) as pool:
-            # What is sent to the other processes is the table's name; they attach to the memory.
+            # The other processes are sent the table's name; they attach to the memory.
             gateways = [pool.submit(gateway, table, number) for number in range(3)]
             watch(table, gateways)
             counted, gone = map(sum, zip(*(one.result() for one in gateways), strict=True))

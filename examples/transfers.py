@@ -2,8 +2,8 @@
 
 A transfer holds both its accounts alone and the rates together with the others; a change of the
 rates holds them alone. Some handlers crash half way, when the money has left one account and not
-reached the other. The message comes again, in its place, and finds by its own number what is done
-already. No lock, no deadlock, and no cent lost.
+reached the other. The message is redelivered in its place, and finds by its own number what is
+already done. No lock, no deadlock, and no cent lost.
 
     python examples/transfers.py                                  in this process
     python examples/transfers.py --url redis://127.0.0.1:6379     the same on Redis

@@ -47,8 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from interlock.client.transport import thread_link as threads
 
         threads.hiredis = None
-    # What a shell without job control starts in the background ignores Ctrl-C, and so would all
-    # that tests start.
+    # Background processes of a shell without job control ignore Ctrl-C, and so would all that tests
+    # start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # What is collected stays: to look through it again and again costs seconds in each process.
@@ -109,7 +109,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # What was imported stays to the end: a test that collects garbage need not go through it.
+    # Imported modules stay to the end: a test that collects garbage need not go through it.
     gc.collect()
     gc.freeze()
     gc.enable()

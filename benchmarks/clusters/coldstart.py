@@ -21,7 +21,7 @@ PIECE = 5_000
 
 @contextmanager
 def filled() -> Iterator[str]:
-    """Run a PostgreSQL with so many rows of a table; yield its URL."""
+    """Run a PostgreSQL with this number of rows in a table; yield its URL."""
     try:
         import psycopg
     except ImportError:
@@ -41,7 +41,7 @@ def filled() -> Iterator[str]:
                     pipe.execute()
             until(lambda: node.status()["database"]["written"] == ROWS)
         with psycopg.connect(url, autocommit=True) as connection:
-            # Whoever comes first would do it: hint bits, and what is in no cache.
+            # The first to arrive would do it: hint bits, and what is in no cache.
             connection.execute(f'VACUUM ANALYZE "{TABLE}"'.encode())
         yield url
 

@@ -76,7 +76,8 @@ class Cluster:
 
 @contextmanager
 def cluster(count: int, *, core: int | None = None, capacity: int = 200_000) -> Iterator[Cluster]:
-    """Run so many nodes and their engine on this core; None: wherever the system puts them."""
+    """Run this number of nodes and their engine on this core; None: wherever the system puts
+    them."""
     with ExitStack() as stack:
         engine = stack.enter_context(redis(core=core))
         place = stack.enter_context(memory_folder())

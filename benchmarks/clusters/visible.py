@@ -28,7 +28,7 @@ from interlock import SharedTable
 KEY = "300000000"
 STREAM = "hop"
 PACE = 0.002
-"""Seconds until the next change: whoever waits is asleep again."""
+"""Seconds until the next change: the waiting process sleeps again."""
 LONGEST = 20.0
 """Seconds for which the process looks for one."""
 
@@ -102,7 +102,7 @@ def _main(side: str, place: str, count: str) -> None:
 
 def _rows(path: Path) -> Generator[int]:
     """Look at one column again and again, and let others have the core between two looks."""
-    # Who only looks must not keep those waiting who have something to do.
+    # A reader must not delay those that have work to do.
     os.nice(10)
     get: Any = SharedTable.attach(path, Presence).get_column
     give_way, last = os.sched_yield, get(KEY, "token")

@@ -22,7 +22,7 @@ PEER = 30_000
 def submitted(keys: int) -> Callable[[], Sample]:
     """Return a run that submits its messages and waits until all have run.
 
-    Each has so many keys; nobody asks for a result.
+    Each has this number of keys; nobody asks for a result.
     """
 
     def run() -> Sample:

@@ -50,7 +50,7 @@ def kept(count: int, core: int | None = None) -> Cluster:
 
 
 def on(count: int, side: Callable[[Cluster], Sample]) -> Callable[[], Sample]:
-    """Return a side of a row, on so many nodes."""
+    """Return a side of a row, on this number of nodes."""
     return lambda: side(kept(count))
 
 
@@ -91,7 +91,7 @@ def reads(table: SharedTable[Presence]) -> Sample:
         clock = Clock()
         found = [get(one, "unread") for one in keys]
         seconds = clock.seconds()
-    # Those that change are not of these.
+    # The changing ones are not among them.
     wrong = sum(value != row for value, row in zip(found, wanted, strict=True))
     return Sample.each(seconds, READS, lost=wrong)
 
@@ -104,7 +104,7 @@ def node_reads() -> Sample:
 
 
 def local_reads() -> Sample:
-    """Measure a table that nobody else has."""
+    """Measure a table that no other process has open."""
     return reads(read_at()[1])
 
 

@@ -1,6 +1,6 @@
 """Keyed queues of the hub beside streams and lists of Redis, which know no keys.
 
-What one message costs is: it is put, leased and settled. All of that goes in one write a batch, on
+The cost of one message is: it is put, leased and settled. All of that goes in one write a batch, on
 both sides, and the next one follows when it is answered.
 """
 

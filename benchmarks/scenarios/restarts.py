@@ -1,8 +1,7 @@
 """A hub started upon its journal, beside Redis upon an append-only file of the same messages.
 
 Both are filled, killed, and started again: the figure is the time from the start of the process to
-the first answer that tells how many messages there are.
-"""
+the first answer with the number of messages."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ PIECE = 1_000
 
 
 def restarted(kind: Kind, messages: int) -> Sample:
-    """Measure the seconds of a start with so many messages pending."""
+    """Measure the seconds of a start with this number of messages pending."""
     with folder() as place:
         with started(kind, sync="everysec", place=place) as server:
             fill(kind, server, messages)
@@ -41,7 +40,8 @@ def restarted(kind: Kind, messages: int) -> Sample:
 
 
 def fill(kind: Kind, server: Server, messages: int) -> None:
-    """Put so many, of 100 bytes and one key each, and see that none was refused."""
+    """Put this number of messages, of 100 bytes and one key each, and check that none was
+    refused."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         words: tuple[bytes, ...]
         if kind == "redis":
@@ -49,7 +49,7 @@ def fill(kind: Kind, server: Server, messages: int) -> None:
         else:
             words = (b"FCALL", b"il1_put", b"1", b"il:{load}", b"", b"0", b"0", b"%100b")
             words += (b"1", b"0", b"0", b"key:%05d")
-        # What is filled in has these lengths.
+        # The inserted values have these lengths.
         parts = [b"$%d\r\n%s\r\n" % (LENGTHS.get(word, len(word)), word) for word in words]
         form = b"*%d\r\n" % len(words) + b"".join(parts)
         for first in range(0, messages, PIECE):
@@ -72,7 +72,7 @@ LENGTHS = {b"%100b": 100, b"key:%05d": 9}
 
 
 def written_anew(server: Server) -> None:
-    """Wait until the rewriting of the file that goes on, if any, is done.
+    """Wait until a rewrite of the file in progress, if any, is done.
 
     It makes the start quicker.
     """

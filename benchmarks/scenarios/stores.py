@@ -35,7 +35,7 @@ TOPIC = b"load"
 
 
 def payloads(count: int) -> Iterator[bytes]:
-    """Yield so many payloads of 100 bytes, each with its number."""
+    """Yield this number of payloads of 100 bytes, each with its number."""
     for number in range(count):
         yield b"%-100d" % number
 
@@ -61,7 +61,7 @@ def publish(port: int, command: tuple[bytes, ...], count: int) -> None:
 
 
 def waited(server: Server, count: int) -> int:
-    """Wait until the server's store has so many messages, and return how many it has."""
+    """Wait until the server's store has this number of messages, and return how many it has."""
     end = time.monotonic() + LONGEST
     with redis_py.Redis(port=server.port) as client:
         while (found := int(client.execute_command("XLEN", TOPIC))) < count:

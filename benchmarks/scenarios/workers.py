@@ -17,7 +17,7 @@ SEEING = "Seeing"
 """Of what it costs to be watched."""
 
 BARS = {"huey": 40.0, "bullmq": 6.0, "streams": 1.0, "jetstream": 1.0}
-"""Times that ours takes less; a bare loop over messages is no task queue."""
+"""Times that ours takes less; a bare loop over messages is not a task queue."""
 
 OTHERS = 10.0
 """The bar beside all other peers."""

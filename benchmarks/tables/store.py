@@ -33,9 +33,8 @@ class Device(Row):
 class Store:
     """Rows of 100,000 users, loaded when it is made.
 
-    Each operation is the plainest loop that its kind allows, with methods looked up once. What it
-    reads it returns, to be looked at when the clock has stopped.
-    """
+    Each operation is the plainest loop that its kind allows, with methods looked up once. It
+    returns what it read, to be checked after the clock has stopped."""
 
     name: ClassVar[str]
     share: ClassVar[float] = 1.0

@@ -1,4 +1,4 @@
-"""The settings that whoever starts a peer's handler gives it, and the whole work of a no-op task.
+"""The settings given to a peer's handler at its start, and the whole work of a no-op task.
 
 Nothing here needs Interlock: it runs in the peer's environment.
 """

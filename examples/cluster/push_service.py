@@ -1,6 +1,6 @@
 """The push service: it reads the table of its machine's node in memory, many times a second.
 
-What it writes goes through the cluster, like everything that is written.
+Its writes go through the cluster, like all writes.
 
 python push_service.py --cluster interlock+cluster://127.0.0.1:6379/online --table a1.table
 """

@@ -35,7 +35,7 @@ class Connection:
         try:
             self._owed.put_nowait(frame)
         except asyncio.QueueFull:
-            # It comes again, and gets from the inbox what it has not seen.
+            # It reconnects, and gets from the inbox the messages that it has not seen.
             self.close("too slow")
 
     async def write(self) -> None:

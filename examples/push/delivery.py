@@ -84,7 +84,7 @@ class Delivery:
 
     async def _written(self, event: Written) -> None:
         lease = current_lease()
-        # First of all: whoever looks later, by whichever way, finds it in the inbox.
+        # First of all: a later reader finds it in the inbox.
         number = self._inbox.add(str(lease.id), event.user, event.sender, event.text)
         unread = 0
         if lease.attempt == 1:
@@ -92,7 +92,7 @@ class Delivery:
                 # The other columns of the row may be changed meanwhile, by any process.
                 unread = self._state.users.incr(event.user, "unread")
         else:
-            # Who can say whether the one before came so far? Its count is made anew.
+            # It is unknown whether the previous one came this far, so its count is computed again.
             unread = self._count(event.user)
         user = self._state.users.get(event.user)
         if user is not None:
@@ -111,7 +111,7 @@ class Delivery:
             await self._topics.publish(event.gateway, encode(frame))
 
     async def _to(self, name: str, frame: ToApp) -> None:
-        """Send a frame to where a user is. Who is nowhere is not waited for."""
+        """Send a frame to where a user is. Nothing waits for a user who is not connected."""
         user = self._state.users.get(name)
         if user is not None and self._state.is_connected(user):
             await self._topics.publish(user.gateway, encode(Routed(name, frame)))

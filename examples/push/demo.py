@@ -64,11 +64,11 @@ async def day(service: Service) -> None:
 
     await so(lambda: gateway_a not in state.gateways)
     await cleo.until(lambda: [name for name, *_ in cleo.online] == ["ann", "bob", "cleo"])
-    # What the dead gateway was at, the other does again when its leases are over.
+    # The other gateway handles the messages of the dead one again when its leases expire.
     await so(lambda: len(eve.messages) + state.users["eve"].unread >= MESSAGES)
     say("eve has not come back: she is not online, and is still logged in", state)
 
-    # What was missed comes before what comes meanwhile, and nothing was counted twice.
+    # Missed messages come before newer ones, and nothing was counted twice.
     assert state.users["bob"].unread == 2 * MESSAGES
     for number in range(MESSAGES, 2 * MESSAGES):
         await ann.send("bob", str(number))

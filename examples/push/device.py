@@ -100,7 +100,7 @@ class Device:
             self._changed.notify_all()
 
     async def _show(self, messages: list[frames.Message]) -> None:
-        """Show what is new: a message may come again, but none before one of a lower number."""
+        """Show what is new: a message may be repeated, but never before one with a lower number."""
         new = [message for message in messages if message.number > self._after]
         self.messages += new
         if new:
@@ -111,4 +111,4 @@ class Device:
             if self._socket is not None:
                 await self._socket.send(frames.encode(frame).decode())
         except ConnectionClosed:
-            pass  # what must not be lost is told again with the next connection
+            pass  # messages that must not be lost are sent again over the next connection

@@ -36,7 +36,7 @@ LEASE = 3
 PATIENCE = 10
 """Seconds in which an app has to log in."""
 SHOWN = 200
-"""Users who are online that an app is told of."""
+"""Number of online users that an app is told about."""
 
 
 class Server:
@@ -188,7 +188,7 @@ class Server:
 
 
 def _page(socket: ServerConnection, request: Request) -> Response | None:
-    """Answer what is no WebSocket with the page."""
+    """Answer requests that are not for a WebSocket with the page."""
     if request.path == "/ws":
         return None
     if request.path != "/":

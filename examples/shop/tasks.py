@@ -13,7 +13,7 @@ MERCHANT = ACCOUNTS[0]
 
 @app.task(keys=["{payer}", "{payee}"], retry=Retry(3, first=0.5), result_ttl=60)
 def pay(payer: str, payee: str, cents: int) -> int:
-    """Move money: nobody else touches either account meanwhile."""
+    """Move money: no other handler touches either account meanwhile."""
     time.sleep(random.uniform(0.01, 0.06))
     if cents % 50 == 0:
         raise ConnectionError("the bank closed the connection")
@@ -29,7 +29,7 @@ def ship(order: int) -> None:
     if order % 41 == 0:
         raise LookupError(f"no carrier takes order {order}")
     if order % 17 == 0 and random.random() < 0.5:
-        # The carrier says: come back later. That is no failed attempt.
+        # The carrier says: come back later. That is not a failed attempt.
         raise RetryAfter(1, attempt=False)
 
 

@@ -37,7 +37,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 async def parked(q: KeyedQueue[Any], count: int = 1) -> None:
-    """Lets tasks run until so many calls sleep in the queue."""
+    """Lets tasks run until this number of calls sleeps in the queue."""
     while q._parked() < count:
         await asyncio.sleep(0)
 

@@ -191,7 +191,7 @@ def test_a_wake_up_by_the_clock_and_a_put_at_the_same_time() -> None:
             else:
                 clock.advance(5)
                 q.put(1)
-            # Whatever it is told, the message is there once.
+            # Whatever the answer, the message exists once.
             try:
                 lease = await getter
             except Empty:

@@ -216,7 +216,7 @@ def test_many_are_made_and_dropped_without_growing() -> None:
 
 
 def test_it_is_not_entered_twice_at_a_time() -> None:
-    """And is none the worse for the attempt: who waits in it goes on."""
+    """The attempt does no harm: a waiting task continues."""
 
     async def main() -> None:
         q = KeyedQueue[int]()

@@ -125,7 +125,7 @@ def test_a_handler_may_await_what_it_sends() -> None:
     asyncio.run(main())
     with app.testing(eager=True):
         assert nested.send().result(timeout=5) == 15
-    # What a handler sends comes after it, or when it asks for it.
+    # A message sent by a handler is handled after it, or when it waits for the result.
     assert seen[-2:] == ["sent", ("b", 5)]
 
 

@@ -165,7 +165,11 @@ def test_what_is_no_function_is_no_task() -> None:
     def generator() -> Any:
         yield 1
 
-    for wrong, text in ((3, "int is given"), (generator, "is a generator"), (ship, "is already a task")):
+    for wrong, text in (
+        (3, "int is given"),
+        (generator, "is a generator"),
+        (ship, "is already a task"),
+    ):
         with pytest.raises(TypeError, match=text):
             App().task()(cast(Any, wrong))
     with pytest.raises(ValueError, match="give name="):

@@ -1,4 +1,4 @@
-"""Races of workers: what is counted of a program, and what is said of one that fails."""
+"""Races of workers: the figures of a program, and the report of one that fails."""
 
 from __future__ import annotations
 

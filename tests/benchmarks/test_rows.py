@@ -10,7 +10,7 @@ from benchmarks.scenarios import ROWS
 
 NAMED = re.compile(r"^\| ((?:`[^`]+`(?:, )?)+) \|", flags=re.MULTILINE)
 VARIES = {"N-keys": "*-key*", "SYNC-CxB": "*", "NAME": "*", "N": "*", "B": "*"}
-"""Words of a name that stand for several; a row of one key has no plural."""
+"""Words of a name that represent several; a row of one key has no plural."""
 
 ANY = re.compile(r"\b(" + "|".join(VARIES) + r")\b")
 

@@ -50,7 +50,7 @@ class Terminal:
         assert ready, f"nothing more came in {PATIENCE} s: {self.shown}"
         try:
             some = os.read(self._master, 4096)
-        except OSError:  # Linux says so when the last one has closed it
+        except OSError:  # Linux reports this when the last one has closed it
             return False
         self.shown += some.decode()
         return bool(some)

@@ -1,4 +1,5 @@
-"""`interlock queue barrier`: after all before, before all after, whoever takes it first."""
+"""`interlock queue barrier`: after all earlier messages and before all later ones, whichever worker
+takes it first."""
 
 from __future__ import annotations
 

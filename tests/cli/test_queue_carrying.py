@@ -44,7 +44,7 @@ def test_all_messages_arrive_in_their_order_with_keys_and_options(
         assert [one[name] for one in here] == [one[name] for one in there], name
     assert here[-1]["state"] == "delayed"
     assert 590 < here[-1]["due_in"] <= 600
-    # What was carried once more is what was carried.
+    # A second transfer gives the same result.
     again = moved(cli, other, file)
     (last,) = [line for line in again if line.get("payload") == "last"]
     options = last["options"]

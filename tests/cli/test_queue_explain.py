@@ -17,7 +17,9 @@ from tests.cli.conftest import Command
 
 
 def freeing(said: str) -> list[str]:
-    return [line.partition("to unblock it: ")[2] for line in said.splitlines() if "to unblock" in line]
+    return [
+        line.partition("to unblock it: ")[2] for line in said.splitlines() if "to unblock" in line
+    ]
 
 
 def test_explain_draws_the_chain_and_the_command_that_frees_it(

@@ -1,4 +1,4 @@
-"""The names of --json: what is printed stands in the reference, and the other way round."""
+"""The names of --json: the output matches the reference."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def test_a_key_that_only_looks_like_a_queue_s_hides_no_queue(
 def test_peek_of_a_key_looks_at_no_other_message(
     cli: Command, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Those behind `b` too, so that not only messages of the key are told.
+    # Those behind `b` too, so that messages without the key are reported too.
     ids = [queue.put(b"x", keys=["a", "b"]) for _ in range(30)]
     behind = queue.put(b"x", keys="b")
     queue.put(b"x", keys="c")

@@ -1,4 +1,4 @@
-"""`interlock queue import`: how what was exported stands there, and what it does not double."""
+"""`interlock queue import`: the state of exported messages there, and no duplicates."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_held_message_is_held_there(
     held = cli("peek", other.name, "--state", "held", "--json").json
     assert (held["payload"], held["error"]) == ("poison", "revoked")
     assert other.retry(held["id"])
-    # Once and no more, for it was never ready before.
+    # Only once, because it was never ready before.
     (lease,) = other.get_many(10)
     assert (lease.payload, lease.attempt) == (b"poison", 2)
     lease.ack()

@@ -14,7 +14,9 @@ HOLD = Retry(attempts=1, then="hold")
 
 
 def freeing(said: str) -> list[str]:
-    return [line.partition("to unblock them: ")[2] for line in said.splitlines() if "unblock" in line]
+    return [
+        line.partition("to unblock them: ")[2] for line in said.splitlines() if "unblock" in line
+    ]
 
 
 def stalled(queue: RemoteQueue[bytes]) -> int:

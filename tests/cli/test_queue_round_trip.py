@@ -68,7 +68,7 @@ def handle(queue: RemoteQueue[bytes], choose: random.Random) -> None:
 
 def carried(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Parts that must be the same everywhere: all but ids, and places, whose order is that of the
-    lines. What was counted, and how safely a queue is stored, is each engine's own."""
+    lines. Counters and durability are not transferred."""
     head, *rest = lines
     options = {name: value for name, value in head["options"].items() if name != "durability"}
     found: list[dict[str, Any]] = [{"options": options, "paused": head["paused"]}]

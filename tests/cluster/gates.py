@@ -18,7 +18,7 @@ Fault = Callable[[list[bytes], Callable[[], bytes]], bytes | None]
 
 
 class Gate:
-    """Looks like the hub behind it. What is spoilt is spoilt as often as it was told to be."""
+    """Looks like the hub behind it. Each fault is injected as often as requested."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -30,7 +30,7 @@ class Gate:
         self.stub = Stub(self._answer)
 
     def close(self) -> None:
-        """Be gone: close all connections, and take no more."""
+        """Be gone: close all connections, and accept no new ones."""
         with self._lock:
             was_open, self._open = self._open, False
         if was_open:

@@ -28,7 +28,7 @@ class Presence(Row):
 
 
 class NodeProcess:
-    """One node. What it logs is kept, and shown when it does not become ready."""
+    """One node. Its log is kept, and shown if it does not become ready."""
 
     def __init__(self, name: str, url: str, folder: Path, *flags: str) -> None:
         self.name = name

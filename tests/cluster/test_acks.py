@@ -74,7 +74,7 @@ def test_a_write_waits_for_another_machine_and_is_done_without(nodes: Nodes) -> 
     assert [one["kind"] for one in status(a)["trouble"]] == ["ack"]
     c = on(nodes, "c")
     acked(a, "y")
-    # The answer of one that came again waits as the first did.
+    # The answer to a repeated one waits as the first did.
     assert table.incr("n", "unread") == 2
     eventually(lambda: status(a)["trouble"] == [])
     with client(a) as asked:

@@ -117,7 +117,7 @@ def test_a_database_one_loss_behind_has_what_the_nodes_have(nodes: Nodes, url: s
     written(url, {"n": 20}, a)
     a.kill()
     nodes.lose_all()
-    # The others put back what was lost, and go on.
+    # The others put back the lost entries, and continue.
     eventually(partial(has, b, "n", 20), lambda: b.log)
     for _ in range(5):
         increased(b, "n")

@@ -94,7 +94,7 @@ def test_a_history_without_a_fault_passes() -> None:
     told.add("set", "own-c-1", 3, answer=UNKNOWN)
     told.add("flags", "flag-c-1", 6)
     told.add("set", "ttl-c-1", 1)
-    # A client goes on though it does not know; what comes late comes not behind that.
+    # A client continues although it does not know; what comes late comes not behind that.
     told.add("set", "own-n-1", 1, node="client n")
     told.add("patch", "own-n-1", 2, node="client n", answer=UNKNOWN)
     told.read("own-n-1", {"last": 1}, node="client n")

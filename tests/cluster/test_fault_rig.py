@@ -257,7 +257,7 @@ def test_a_workload_without_faults_has_a_history_that_holds(tmp_path: Path) -> N
         "sum", "net", "own", "flag", "any", "ttl",
     }  # fmt: skip
     assert checker.all_of(operations, {"a1": found}, checker.Promise()) == []
-    # It is no empty claim: the same with one write that was never said to be done.
+    # It is not an empty claim: the same with one write that was never said to be done.
     acked = next(one for one in operations if one.kind == "incr" and one.value > 0)
     rest = [one for one in operations if one is not acked]
     assert checker.all_of(rest, {"a1": found}, checker.Promise())

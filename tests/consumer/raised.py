@@ -1,4 +1,4 @@
-"""All kinds of things that a handler may raise, by their names, and what becomes of their messages.
+"""All kinds of exceptions that a handler may raise, by name, and the outcomes of their messages.
 
 A module of its own, for processes of a pool import it too.
 """

@@ -29,7 +29,7 @@ def test_ctrl_c_at_any_point_of_its_beginning_leaves_no_thread() -> None:
         at += 1
         queue: KeyedQueue[str] = KeyedQueue(name=uuid.uuid4().hex)
         consumer = Consumer.__new__(Consumer)
-        # Not by consume(): behind its return the consumer is there, and nobody has it.
+        # Not by consume(): after its return the consumer exists, and no one has a reference.
         begin = partial(Consumer.__init__, consumer, queue, str, 2, LONG, "any")
         going_on = interrupted(begin, at, files=FILES)
         if not going_on:

@@ -154,7 +154,7 @@ def test_a_policy_that_names_others_gives_it_up_at_once() -> None:
     until(lambda: queue.stats().unsettled == HELD)
     found = dead(queue)
     assert consumer.stop(PATIENCE)
-    # Of what is no Exception the policy says nothing: it is retried.
+    # The policy does not cover what is not an Exception: it is retried.
     for name, (attempts, _) in found.items():
         error = RAISED[name].make()
         once = issubclass(type(error), Exception) and not issubclass(type(error), RetryAfter)

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.testing.contract import cases
 
-# Of an engine on which each case is run with the face with which it is not run on the others.
+# The engine on which each case runs with the face that it does not use on the others.
 OTHER = 1
 
 

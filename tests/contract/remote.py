@@ -87,7 +87,7 @@ class Queue(RemoteQueue[Any]):
         return AsyncQueue(self._client.aio, self._handle)
 
     def put_many(self, items: Iterable[Any], *args: Any, **options: Any) -> list[int]:
-        """In parts: the suite puts thousands into a queue that nobody else uses."""
+        """In parts: the suite puts thousands into a queue that no one else uses."""
         parts = batched(items)
         return [id for part in parts for id in super(Queue, self).put_many(part, *args, **options)]
 

@@ -44,8 +44,8 @@ class StepClock:
         self._now += round(seconds * 1e6)
         for queue in self._queues:
             self._set(queue)
-            # Who sleeps in BLPOP sleeps by the server's clock, which has not moved: to be woken is
-            # only worth asking, whoever it is.
+            # A client sleeps in BLPOP by the server's clock, which has not moved: waking any client
+            # only makes it ask again.
             for kind in ("wake:any", "wake:keyed", "wake:unkeyed"):
                 self._connection.lpush(f"il:{{{queue}}}:{kind}", *["1"] * 4)
             putters: Any = self._connection.zrange(f"il:{{{queue}}}:w:room", 0, -1)

@@ -36,7 +36,7 @@ class Page:
 
     @property
     def watcher(self) -> Watcher:
-        """The one who asks for all pages, where there is no login of the engine's users."""
+        """The user of all pages, if there is no login of the engine's users."""
         shared = self.service.dashboard._identities._shared
         assert shared is not None
         return shared.watcher

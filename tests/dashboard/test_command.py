@@ -62,7 +62,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
         port = str(taken.getsockname()[1])
         code, err = refused(capsys, "--url", "redis://127.0.0.1:1", "--port", port)
     assert code == 1 and "cannot serve on" in err
-    # What it added would write to a stream that its caller has closed since.
+    # The handlers it added would write to a stream that its caller has since closed.
     assert logging.getLogger("interlock.audit").handlers == before
 
 

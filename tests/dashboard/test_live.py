@@ -108,7 +108,7 @@ def test_events_of_a_queue(page: Page, queue: RemoteQueue[bytes]) -> None:
                 told.extend(data["events"])
             return len(told) >= 6
 
-        # Until the first is told it is not known that somebody watches.
+        # Until the first event is sent, the engine does not know that someone watches.
         seen = threading.Event()
         putting = threading.Thread(target=put_until, args=(queue, seen))
         putting.start()
@@ -331,6 +331,6 @@ def test_many_updates_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> N
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # What is held is renewed, but not more of it: 1,000 names that went, and the last events.
+    # Held ones are renewed, but not more of them: 1,000 names that went, and the last events.
     assert size < 600_000
     assert len(watcher._told) <= 2 and len(watcher._gone) == 1_000

@@ -307,7 +307,7 @@ def test_many_dead_letters_go_step_by_step(
     assert changed == [7, 7, 1]
 
 
-# -- What is refused ----------------------------------------------------------------------------
+# -- Refusals -----------------------------------------------------------------------------------
 
 
 WRITES = [
@@ -331,7 +331,7 @@ def test_a_dashboard_that_only_reads_changes_nothing_and_records_who_tried(
         answer = page.post(write, {}, 403)
         assert answer["error"] == only_reads, write
     lines = [vars(one) for one in caplog.records if one.name == "interlock.audit"]
-    # Of each action once in that time.
+    # Once per action in that time.
     assert [one["action"] for one in lines] == list(
         dict.fromkeys(write.rpartition("/")[2] for write in WRITES)
     )

@@ -8,7 +8,7 @@ so that a traceback points into the page. Words after the language change that:
     ```python not-run="why"      compiled, but not run
     ```text output               exactly what the snippet before it prints
 
-Commands stand in `console` blocks behind `$ `, or in `sh` blocks; those of `interlock` are run.
+Commands are in `console` blocks after `$ `, or in `sh` blocks; those of `interlock` are run.
 """
 
 import re
@@ -25,7 +25,7 @@ MARKS = {
     "sh": {"not-run"},
     "text": {"output"},
 }
-# Printed after each snippet, so that the output of each can be told from the next one's.
+# Printed after each snippet, to separate its output from the next one's.
 END = "\x1eend of the snippet at line "
 
 
@@ -41,7 +41,7 @@ class Block:
     language: str
     marks: dict[str, str]
     code: list[str]
-    # What the block after it says that this one prints; None if nothing is said.
+    # The output given by the block after it; None if nothing is said.
     output: str | None = None
 
 
@@ -53,7 +53,7 @@ class Program:
     blocks: list[Block] = field(default_factory=list)
 
     def source(self) -> str:
-        """The program, each line of it where it stands in the page."""
+        """The program, each line at its line of the page."""
         # No snippet can begin on the first line.
         lines = ["from ends_in import ends_in as _ends_in"]
         for block in self.blocks:
@@ -81,7 +81,7 @@ class Program:
 def programs(page: Path) -> list[Program]:
     """The programs of a page: the shared one first, if it has any snippet, then those alone.
 
-    Raises PageError on a mark that means nothing, and SyntaxError on a snippet that is no Python.
+    Raises PageError on an unknown mark, and SyntaxError on a snippet that is not Python.
     """
     shared = Program(page.name)
     alone: list[Program] = []

@@ -101,7 +101,7 @@ def pieces() -> list[tuple[str, list[str], str]]:
 
 
 def play(shell: Shell, lines: list[str], where: str) -> int:
-    """Type what stands behind a prompt, and compare what is printed with what stands below."""
+    """Type the text after a prompt, and compare the output with the text below it."""
     commands: list[tuple[str, list[str]]] = []
     for line in lines:
         if line.startswith("$ "):

@@ -87,7 +87,7 @@ def shown(page: Page) -> list[str]:
 
 
 def seen(push: str) -> list[tuple[str, bool, int]]:
-    """Return the users that another page would be told of first."""
+    """Return the users that another page would get first."""
     with urlopen(f"{push}/online", timeout=20) as stream:
         users = json.loads(stream.readline().removeprefix(b"data: "))
     return [(one["user"], one["background"], one["unread"]) for one in users]

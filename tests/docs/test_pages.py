@@ -23,7 +23,7 @@ COMMANDS = [
     for page in PAGES
     for line, words in commands(page)
 ]
-# What a page may tell a reader to type that a test does not: it would install, fetch or build.
+# Commands that a page may give and a test does not run: it would install, fetch or build.
 NOT_RUN = {"apt", "cargo", "cd", "git", "pip", "python", "python3", "rustup", "sh", "xdg-open"}
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 

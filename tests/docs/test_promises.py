@@ -1,4 +1,4 @@
-"""The pages put nothing off: what Interlock does not have stands in a few sentences, named here."""
+"""The pages put nothing off: only the sentences named here state what Interlock does not have."""
 
 import re
 

@@ -156,7 +156,7 @@ def methods() -> Iterator[str]:
         for method in dir(kind):
             if method.startswith("_") or not callable(inspect.getattr_static(kind, method)):
                 continue
-            # What a task group has from asyncio is not ours to describe.
+            # Members that a task group inherits from asyncio are not ours to describe.
             if name == "KeyedTaskGroup" and method not in vars(kind):
                 continue
             yield f"{name}.{method}"

@@ -113,7 +113,7 @@ def with_name(block: Block, name: str) -> list[str]:
 
 
 def play(terminal: Terminal, lines: list[str], where: str) -> None:
-    """Type what stands behind a prompt, and compare what is printed with what stands below."""
+    """Type the text after a prompt, and compare the output with the text below it."""
     printed: list[str] = []
     for line in [*lines, "$ "]:
         if not line.startswith(("$ ", ">>> ")):

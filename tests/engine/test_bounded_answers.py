@@ -63,7 +63,7 @@ class Asking:
         """All that is put becomes a dead letter."""
         model = self._director.model
         while model.unsettled():
-            # Of messages with a thousand keys, a lease has no more.
+            # A lease has no more messages than this if each has a thousand keys.
             self.lease(4)
             out = [entry for entry in model.line if entry.state == LEASED]
             made = [["REJECT", str(entry.token), str(entry.id), "bad"] for entry in out]
@@ -224,7 +224,7 @@ def test_who_asks_for_a_key_is_shown_a_number_of_dead_letters_and_their_keys(
     first = asking.dead_letters(100)
     assert first[-1] == "far"
     assert asking.dead_letters(100, "", names("08", 1)[0]) != []
-    # It stands behind the first ten thousand keys.
+    # It comes after the first ten thousand keys.
     assert asking.dead_letters(100, "", "far") == []
     assert asking.dead_letters(100, first[0], "far") == []
     asking.must_agree()

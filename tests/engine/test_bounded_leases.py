@@ -75,7 +75,7 @@ def test_plain_messages_of_which_a_thousand_reach_it_are_handed_out_together(
 
 def test_a_hub_that_owes_little_hands_out_and_tells_what_is_large() -> None:
     needs_hub()
-    # What one message may be, and what one more payload is.
+    # Maximum of one message, and one more payload.
     limits: dict[str, Any] = {"limits.normal.hard": 3 * MEGABYTE}
     with (
         interlock.Hub(port=0, workers=1, **limits) as hub,

@@ -45,7 +45,7 @@ class Costs:
         self._connection.close()
 
     def queue(self, count: int) -> RemoteQueue[Any]:
-        """Return a queue with so many messages, on some keys."""
+        """Return a queue with this number of messages, on some keys."""
         queue: RemoteQueue[Any] = self._client.queue(uuid.uuid4().hex, retry=Retry(attempts=1))
         for start in range(0, count, 1_000):
             queue.put_many(range(start, start + 1_000), keys=lambda n: f"key {n % KEYS}")

@@ -106,7 +106,7 @@ def test_one_end_wakes_all_who_wait_for_it_and_nobody_else(queue: Queue, sleeper
     queue.settle(one.ack())
     assert all(each.wakes() for each in asleep)
     assert [elements(queue, f"settled:{id}") for id in (second, "all")] == [0, 0]
-    # Whoever comes late finds it, and it does not stay for ever.
+    # A late reader finds it, and it does not stay for ever.
     assert sleeper_would_wake(queue, f"settled:{first}")
     assert 0 < queue.connection.pttl(f"{queue.key}:settled:{first}") <= WAIT // 1_000 + 1
 

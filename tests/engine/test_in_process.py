@@ -147,7 +147,8 @@ def test_a_parked_call_is_answered_once_by_its_waker() -> None:
     assert woken == [first]
     clock.advance(dt.timedelta(microseconds=1))
     assert woken == [first, third]
-    # The lease of the first has run out as well: its message comes again, alone, uncharged.
+    # The lease of the first has run out as well: its message is redelivered, alone, without
+    # counting an attempt.
     again = engine.take(third)
     assert (again[2], again[6], again[7]) == (b"alone", b"1", b"one")
     with pytest.raises(LookupError):

@@ -1,4 +1,5 @@
-"""A numbered call that is sent again gets its first reply, whatever became of its messages since.
+"""A numbered call that is sent again gets its first reply, whatever has happened to its messages
+since.
 
 Replies of plain calls are kept in a short form that is only good while all of the lease is out:
 each test here ends some of one in another way.
@@ -92,7 +93,7 @@ def test_replies_of_consumers_that_are_gone_are_forgotten(timed: TimedQueue) -> 
     timed.put(message("six"))
     assert kept() == set()
     assert "ko" not in timed.parts()
-    # Who comes back in the very call that forgets is known again.
+    # A consumer that returns in the very call that forgets it is known again.
     timed.call("put", "stays", 3, 0, *message("seven"))
     timed.at(3 * KEPT - 1)
     first = timed.call("put", "stays", 4, 0, *message("eight"))
@@ -106,7 +107,7 @@ def test_a_long_reply_lies_apart_and_is_given_again(timed: TimedQueue) -> None:
     parts: list[Argument] = []
     for n in range(200):
         parts += message(str(n), ["a"])
-    # One stands behind the other: that is no plain put, and its reply is kept as it was.
+    # One is behind the other: that is not a plain put, and its reply is kept unchanged.
     first = timed.call("put", "p", 1, 0, *parts)
     assert "k:p" in timed.parts()
     assert 0 < int(str(timed.connection.pttl(f"{timed.key}:k:p"))) <= KEPT // 1_000

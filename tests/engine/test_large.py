@@ -72,7 +72,7 @@ def test_an_empty_lease_says_that_readers_are_still_to_be_readied(queue: Queue) 
     for _ in range(3):
         queue.put(*[message("reader", [], ["a"]) for _ in range(1_000)])
     queue.ack_all(queue.lease().messages)
-    # This call readies another thousand, but asks for what there is none of.
+    # This call readies another thousand, but asks for a kind of which there is none.
     assert queue.lease(1, kind="unkeyed").next == "0"
     assert queue.stats()["ready"] == 2_000
 
@@ -116,7 +116,7 @@ def test_a_lease_of_more_than_a_thousand_messages_is_taken_back_by_two_calls(
 ) -> None:
     timed.put(*[message("x", [key], first=0) for key in KEYS])
     first = timed.lease(1_024, 10).messages
-    # What was settled in time has not to be taken back.
+    # Messages settled in time need not be reclaimed.
     timed.ack_all(first[:20])
     timed.at(10)
     for leased in (4, 0):

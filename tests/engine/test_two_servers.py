@@ -22,7 +22,7 @@ from tests.hub.servers import needs_hub
 
 
 class Both:
-    """One queue on each of two servers, whose time is told."""
+    """One queue on each of two servers with a given time."""
 
     def __init__(self, clock: ManualClock, hub: redis.Redis, other: redis.Redis) -> None:
         self.clock, self.hub, self.redis = clock, hub, other
@@ -42,7 +42,7 @@ class Both:
         return told
 
     def put(self, count: int, one: Callable[[int], list[Argument]]) -> None:
-        """So many, 900 in a call."""
+        """This number, 900 per call."""
         for start in range(0, count, 900):
             batch = [part for n in range(start, min(start + 900, count)) for part in one(n)]
             self.call("put", "", 0, 0, *batch)
@@ -141,7 +141,7 @@ def test_lanes_that_were_not_finished_go_on_in_one_order(both: Both) -> None:
     both.ack(both.lease(1, 60_000_000))
     finished: list[str] = []
     while len(finished) < len(keys):
-        # Asks for what there is none of, and goes on with the lanes.
+        # Asks for a kind of which there is none, and continues with the lanes.
         both.call("lease", "", 0, 0, 1, 60_000_000, "unkeyed")
         told = {key: both.call("scan", 0, 1_024, "key", key).count(b"ready") for key in keys}
         finished += [key for key in reversed(keys) if told[key] == 200 and key not in finished]

@@ -193,7 +193,7 @@ def test_those_are_woken_for_whom_there_is_room_in_their_order(queue: Queue) -> 
     messages = queue.lease(4).messages
     queue.settle(messages[0].ack(), messages[1].ack())
     assert woken() == ["a", "b"], "behind a one more would be enough for one"
-    # Who asks again and is refused keeps its place, and is woken only for what comes then.
+    # A client that asks again and is refused keeps its place, and is woken only for later messages.
     queue.connection.delete(f"{queue.key}:room:a")
     queue.call("put", "a", 2, WAIT, *message("new"))
     refused(queue, "three", 2, WAIT, *message("new") * 3)
@@ -222,13 +222,13 @@ def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) 
 
     for _ in range(64):
         small()
-    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    assert "room is reserved" in refused(queue, "small", 1, 0, *message("small"))
     queue.at(late)
     for _ in range(64):
         small()
-    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    assert "room is reserved" in refused(queue, "small", 1, 0, *message("small"))
     queue.at(late + 9_999)
-    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    assert "room is reserved" in refused(queue, "small", 1, 0, *message("small"))
     # Nothing was settled: those who fit pass again for as long.
     queue.at(late + 10_000)
     for _ in range(200):
@@ -236,7 +236,7 @@ def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) 
     queue.at(late + 19_999)
     small()
     queue.at(late + 20_000)
-    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    assert "room is reserved" in refused(queue, "small", 1, 0, *message("small"))
     queue.call("put", "living", 2, 0, *message("new"))
     assert queue.connection.zcard(f"{queue.key}:w:room") == 0
     queue.settle(*[one.ack() for one in queue.lease().messages])
@@ -281,9 +281,9 @@ def test_a_dead_letter_that_is_put_again_passes_who_waits_and_leaves_the_room_th
     *passing, last = dead
     for id in passing:
         queue.call("cancel", *queue.call("requeue", id))
-    with pytest.raises(ResponseError, match="room is kept"):
+    with pytest.raises(ResponseError, match="room is reserved"):
         queue.call("requeue", last)
-    assert "room is kept" in refused(queue, "small", 1, 0, *message("small"))
+    assert "room is reserved" in refused(queue, "small", 1, 0, *message("small"))
     queue.at(10_000)
     assert queue.call("requeue", last)
 

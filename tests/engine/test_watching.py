@@ -83,7 +83,7 @@ def test_who_watches_is_told_what_happens(queue: RemoteQueue[bytes], operator: O
     put, leased, failed, _, dead = told.events[2:]
     assert {event.id for event in (put, leased, failed, dead)} == {id}
     assert (put.token, leased.token, failed.token) == (None, lease.token, lease.token)
-    # What is numbered by a consumer is found again in what workers say of themselves.
+    # The number of a consumer is found in the announcements of workers.
     assert leased.consumer and not put.consumer and not failed.consumer
     assert [(one.attempt, one.error) for one in (failed, dead)] == [(1, "no route"), (2, "bad")]
     assert len(put.keys) == 2 and len(put.shared) == 1

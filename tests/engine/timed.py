@@ -18,7 +18,7 @@ def timed_library() -> Library:
 
 
 class TimedQueue(Queue):
-    """A queue whose time is told."""
+    """A queue with a given time."""
 
     def __init__(self, connection: redis.Redis, name: str) -> None:
         timed_library().load(connection)
@@ -26,5 +26,5 @@ class TimedQueue(Queue):
         self.at(0)
 
     def at(self, time: int) -> None:
-        """It is so many µs after the start."""
+        """This many µs after the start."""
         self.connection.set(f"{self.key}:clock", START + time)

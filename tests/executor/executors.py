@@ -41,7 +41,7 @@ class Gate:
 
 @contextlib.contextmanager
 def busy(executor: KeyedExecutor, *keys: str, calls: int = 1) -> Iterator[list[Gate]]:
-    """Within it, so many calls run (on these keys, if any are named); they end with it."""
+    """Within it, this number of calls runs (on these keys, if any are named); they end with it."""
     gates = [Gate() for _ in range(calls)]
     calls_made = [executor.submit_keyed(keys, gate) for gate in gates]
     for gate in gates:

@@ -391,7 +391,7 @@ def test_a_log_handler_that_raises_ends_no_worker(monkeypatch: pytest.MonkeyPatc
     with KeyedExecutor(1, thread_name_prefix="broken-log", retry=retry) as executor:
         log.addHandler(handler)
         try:
-            # Each failed attempt is told of, by the worker.
+            # The worker logs each failed attempt.
             for _ in range(3):
                 assert executor.submit(divmod, 1, 0).exception(LONG) is not None
         finally:

@@ -61,7 +61,7 @@ def test_a_result_behind_it_by_twenty_thousand_hops() -> None:
 
 
 def test_a_result_behind_what_is_not_the_first_on_its_key() -> None:
-    """Another message stands in front; what stands between is what waits for the handler's own."""
+    """Another message is in front; what stands between is what waits for the handler's own."""
     with KeyedExecutor(4) as executor:
         gate = Gate()
 
@@ -91,7 +91,7 @@ def test_its_own_result() -> None:
 
 
 def test_two_handlers_that_wait_for_each_other() -> None:
-    # One waits for what stands behind the other, which then would wait for what stands behind it.
+    # One waits for a message behind the other, which then would wait for a message behind it.
     with KeyedExecutor(4) as executor:
         both = threading.Barrier(2)
         behind: dict[str, futures.Future[Any]] = {}
@@ -117,7 +117,7 @@ def test_a_ring_over_two_executors() -> None:
     texts: list[str] = []
 
     def ask(future: futures.Future[Any]) -> None:
-        # Whoever comes last is told.
+        # The last one to wait gets the error.
         try:
             future.result()
         except WouldDeadlock as error:
@@ -196,7 +196,7 @@ def test_the_last_of_all_workers_cannot_wait_either() -> None:
             except WouldDeadlock:
                 return False
 
-        # One is told, returns, and makes what the others wait for.
+        # One gets the error, returns, and produces what the others wait for.
         assert sorted(executor.map(call, range(3))) == [False, True, True]
 
 
@@ -345,7 +345,7 @@ def test_what_a_revoked_handler_waits_for_holds_nobody_up() -> None:
         future: Any = executor.submit_keyed("a", hung)
         assert waits.wait(LONG)
         assert executor.queue.revoke(future.id, then="skip")
-        # Of the workers that count only one waits now.
+        # Only one of the counted workers waits now.
         assert executor.submit_keyed("a", call).result(LONG) == 0
         executor.queue.resume("paused")
         assert ended.wait(LONG)

@@ -197,7 +197,7 @@ def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
         call = executor.queue._submit(Future, "a", None, None, False, print, ("done",), {})
     """)
     if sys.version_info[:2] == (3, 12) and not done.stdout:
-        # That interpreter starts no thread at its end: the call is cancelled, and it is said.
+        # That interpreter starts no thread at its end: the call is cancelled, and logged.
         assert done.returncode == 0 and "cancelled" in done.stderr
     else:
         assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

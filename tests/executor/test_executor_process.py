@@ -364,7 +364,7 @@ def call():
     gate.wait()
     child = os.fork()
     if child == 0:
-        # Whoever handles anything in the child writes here.
+        # Handlers in the child write here.
         os.set_inheritable(pids[1], True)
         return None
     return child

@@ -25,7 +25,7 @@ AT_ONCE = Retry(attempts=3, first=0)
 
 
 class Flaky:
-    """Raises so many times, then gives the number of its attempts."""
+    """Raises this number of times, then returns the number of its attempts."""
 
     def __init__(self, failures: int, kind: type[BaseException] = ValueError) -> None:
         self.failures = failures
@@ -366,7 +366,7 @@ def test_a_handler_sees_its_lease_and_the_executor_settles_it(
         assert current_lease() is lease and not lease.lost
         assert (set(lease.keys), set(lease.shared), lease.attempt) == ({b"a"}, {b"s"}, 1)
         for settle in settles:
-            with pytest.raises(LeaseLost, match="the executor's to settle"):
+            with pytest.raises(LeaseLost, match="the executor settles the lease"):
                 settle(lease)
         return lease
 

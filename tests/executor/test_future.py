@@ -137,7 +137,7 @@ def test_wait_sees_every_end(executor: KeyedExecutor, gate: Gate, end: str, befo
         running.exception(LONG)
 
     if before:
-        # What is done already, wait must see as well.
+        # wait must also see futures that are already done.
         finish()
         asked.set()
     thread = threading.Thread(target=ask)

@@ -80,7 +80,7 @@ def redis_server(
             process.wait()
             process.stdout.close()
             continue
-        # What it says later must not fill the pipe.
+        # Its later output must not fill the pipe.
         reader = threading.Thread(target=_hear, args=(process.stdout, heard), daemon=True)
         reader.start()
         try:
@@ -119,7 +119,7 @@ def free_port() -> int:
 
 @contextmanager
 def refusing() -> Iterator[int]:
-    """A port at which nobody listens, and which nobody else is given meanwhile."""
+    """A port without a listener, reserved meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]

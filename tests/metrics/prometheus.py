@@ -1,4 +1,4 @@
-"""A Prometheus for the tests, its promtool, and what it is told."""
+"""A Prometheus for the tests, its promtool and its configuration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def page(address: str, path: str = "/metrics") -> str:
 
 
 def samples(text: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
-    """By name and labels, as a client reads them; nothing is told twice."""
+    """By name and labels, as a client reads them; nothing is reported twice."""
     found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

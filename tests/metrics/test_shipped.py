@@ -175,7 +175,7 @@ def rising(made: Prometheus) -> bool:
         'rate(interlock_worker_handled_total{task="serve"}[1m]) > 0',
         'rate(interlock_queue_acks_total{job="hub"}[1m]) > 0',
         'rate(interlock_queue_acks_total{job="exporter"}[1m]) > 0',
-        # Of a node, which has no calls, it is 0.
+        # It is 0 for a node, which has no calls.
         "rate(interlock_node_appended_entries_total[1m])",
     )
     return all(made.query(one) for one in rates)
@@ -190,7 +190,7 @@ def test_promtool_has_nothing_against_any_figure_of_a_hub() -> None:
 
 
 MAY_BE_EMPTY = ("interlock_queue_key_waiting", "retried|dead|held")
-"""Of what need not be there at this moment."""
+"""Series that need not exist at the moment."""
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

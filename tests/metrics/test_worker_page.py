@@ -120,7 +120,7 @@ def test_several_processes_are_one_page_that_never_falls(start: Started, hub_url
     expected = {"serve acked": 320, **{name: 2 * count for name, count in SETTLED.items()}}
     wait_for(lambda: settled(worker.address) == expected, "not handled so")
     checked("check metrics", given=page(worker.address))
-    # One that hangs is told as it was, and holds up nobody for long.
+    # A hanging one is reported with its last figures, and delays no one for long.
     hung = int(children.read_text().split()[0])
     os.kill(hung, signal.SIGSTOP)
     try:

@@ -1,4 +1,4 @@
-"""The version stands in the root Cargo.toml and nowhere else."""
+"""The version is in the root Cargo.toml and nowhere else."""
 
 import re
 import subprocess

@@ -60,7 +60,7 @@ def json_fields(tree: ast.AST) -> Iterator[str]:
 
 
 def shown_names() -> Iterator[str]:
-    """Yield the names that users type or parse for what becomes of messages."""
+    """Yield the names that users type or parse for outcomes of messages."""
     yield from get_args(JobState)
     yield from (*wire._ANSWERS.values(), *OUTCOMES)
     yield from (name for name in vars(Harness) if not name.startswith("_"))

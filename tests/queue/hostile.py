@@ -1,6 +1,6 @@
 """Values that nobody would give an argument, and what a put that is given one does.
 
-What a put says is read from the queue's recording, and on an engine from what is sent.
+The arguments of a put are read from the queue's recording, and on an engine from the sent call.
 """
 
 import enum

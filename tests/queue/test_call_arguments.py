@@ -9,8 +9,8 @@ import pytest
 from interlock import KeyedQueue, Retry, connect
 from tests.queue.hostile import VALUES, Hostile, Number
 
-# By each call, its other arguments and the one that is given what it is not: of these, or of these
-# words, or what None stands for.
+# By each call, its other arguments and the one that is given what it is not: of these, or one of
+# these words, or the meaning of None.
 NUMBER = {"7", "enum", "10**400", "10**5000"}
 ID = NUMBER | {"0", "-7", "-10**400"}
 CALLS: dict[str, tuple[dict[str, Any], str, set[str]]] = {
@@ -84,7 +84,7 @@ def test_an_id_of_a_class_derived_from_int_is_its_number(queue: Any) -> None:
     batch = queue.get_many(Number.THREE, block=False)
     assert len(batch) == 1 and queue.revoke(first, "hold")
     assert queue.retry(first) and queue.cancel(first)
-    # Whoever calls next is not kept by what was refused before.
+    # The next call is not affected by the refusal.
     queue.put(2)
     with queue.get(timeout=5) as payload:
         assert payload == 2

@@ -40,8 +40,9 @@ def ack(lease: Any) -> None:
 
 
 def used_again(q: KeyedQueue[Any], last: list[Any], of: type) -> Any:
-    """The lease of the next message, in the memory of the last one, to which nobody else refers."""
-    # What was raised may still refer to it, and as many may be kept as ever are.
+    """The lease of the next message, in the memory of the last one, which has no other
+    reference."""
+    # The exception may still refer to it, and the pool may be full.
     collect()
     spare = KeyedQueue[int]()
     spare.put(0)

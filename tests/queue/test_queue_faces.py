@@ -35,7 +35,7 @@ OF_ONE_FACE = {
 }
 
 VALUES = {"is_shutdown", "maxsize", "queue", "unfinished_tasks"}
-"""Of the asyncio face, what is no method."""
+"""Members of the asyncio face that are not methods."""
 PLAIN = {"id", "keys", "maxbytes", "maxsize", "name", "payload", "queue", "shared"}
 """Values whose names say all there is to say."""
 

@@ -24,7 +24,7 @@ def test_millions_of_puts_on_one_key_are_handed_out_in_order() -> None:
         q.put(n, keys="hot")
     assert q.qsize() == HOT_PUTS
     assert q.hot_keys(1)[0].depth == HOT_PUTS
-    # Whatever stands before it, what has another key is not held up, and why is soon said.
+    # Whatever is ahead, a message with another key is not blocked, and the explanation is quick.
     q.put(-1, keys="cold")
     first = q.get()
     with q.get() as payload:

@@ -211,7 +211,7 @@ def test_a_lease_may_be_settled_by_another_thread() -> None:
     q = KeyedQueue[str](1)
     q.put("payload")
     leases = [q.get()]
-    # Whoever only holds a lease may have given it away: this is no deadlock.
+    # A thread that only holds a lease may have given it away: this is not a deadlock.
     putter = blocked(q, lambda: q.put("next"))
     Running(lambda: leases.pop().ack()).result()
     assert putter.result() == 2

@@ -18,7 +18,7 @@ def test_what_stands_far_behind_an_old_message_is_found() -> None:
     q: KeyedQueue[int] = KeyedQueue(slow_wait=0)
     old = q.put(0, keys="old")
     lease = q.get()
-    # So many ids lie between that it is better to look at all messages than at all numbers.
+    # The range of ids is so wide that it is better to visit all messages than all numbers.
     for n in range(150_000):
         q.put(n)
         q.get().ack()

@@ -127,7 +127,7 @@ def test_a_cycle_through_a_queue_is_collected(state: str) -> None:
     queue = weakref.ref(q)
     del q, payload
     with warnings.catch_warnings():
-        # Of the lease that is a part of the cycle.
+        # For the lease that is part of the cycle.
         warnings.simplefilter("ignore", ResourceWarning)
         collect()
     assert freed() is None

@@ -20,7 +20,7 @@ warnings.simplefilter("ignore", DeprecationWarning)
 
 FORK = """
 def in_child(check):
-    # Runs check in a fork; the parent goes on when it has ended well.
+    # Runs check in a fork; the parent continues when it has ended successfully.
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -85,7 +85,7 @@ def test_a_fork_while_a_getter_waits() -> None:
 
 @pytest.mark.parametrize("wait", ["get", "get_many", "put", "join", "result"])
 def test_a_signal_handler_that_forks_while_a_call_waits(wait: str) -> None:
-    # What the child's call comes to is told through a pipe; what waits on is ended by the parent.
+    # The result of the child's call is sent through a pipe; what waits on is ended by the parent.
     out = run(FORKS_IN_A_SIGNAL.replace("WAIT", wait))
     told = {
         "get": "parent: parent's, child: waits",
@@ -344,7 +344,7 @@ def tell():
     until(lambda: q._parked() + full._parked())
     print("asleep", flush=True)
 
-# Whoever runs the tests may have it ignored.
+# The caller of the tests may have set it to be ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Thread(target=tell, daemon=True).start()
 try:

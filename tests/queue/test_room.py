@@ -69,7 +69,7 @@ def test_a_put_that_fits_enters_behind_one_that_does_not() -> None:
 
 
 def test_room_is_kept_for_a_while_and_then_those_who_fit_pass_again() -> None:
-    """With a clock that stands still, so that each turn ends when the test says so."""
+    """With a stopped clock, so that each turn ends when the test says so."""
     clock = ManualClock()
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100, clock=clock)
     queue.put_many([b"." * 60, b"." * 30])

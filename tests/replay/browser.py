@@ -22,7 +22,7 @@ FLAGS = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
-    # What is clicked before the page's first frame is thrown away otherwise.
+    # Otherwise clicks before the page's first frame are discarded.
     "--allow-pre-commit-input",
     # A container's shared memory is often too small for a page.
     "--disable-dev-shm-usage",

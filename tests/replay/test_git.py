@@ -10,7 +10,7 @@ from interlock.replay.trace import TraceError, read_git
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty repository, apart from the settings of whoever runs the tests."""
+    """An empty repository, isolated from the user's own settings."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for role in ("AUTHOR", "COMMITTER"):

@@ -351,7 +351,7 @@ def test_by_key_the_busiest_is_on_top_and_a_search_finds_keys_and_ids(tmp_path: 
 @needs_chromium
 @pytest.mark.watchdog(180)
 def test_in_a_browser_hostile_keys_stay_text(tmp_path: Path) -> None:
-    # A lone surrogate is no text to a browser: it shows U+FFFD for it, so it is left out here.
+    # A lone surrogate is not text to a browser: it shows U+FFFD for it, so it is left out here.
     keys = [text for text in HOSTILE if "\ud800" not in text]
     write(tmp_path / "run.html", three_in_a_row(keys))
     with opened(tmp_path / "run.html", tmp_path / "profile") as page:

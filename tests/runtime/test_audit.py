@@ -1,4 +1,4 @@
-"""The audit log: one line for each change, whoever named what it is of."""
+"""The audit log: one line for each change, with the name given by any caller."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ AT_ONCE = Retry(attempts=None, first=0)
 
 
 class Log(logging.Handler):
-    """Keeps what is said of the queues named orders; a queue of another test may be said too."""
+    """Keeps the log lines of the queues named orders; a queue of another test may be said too."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ def _switch_often_and_say_little() -> Iterator[None]:
 
 @dataclass(eq=False)
 class Work:
-    """A payload; what is known of it is written here by whoever does it."""
+    """A payload; each thread writes what it knows about it here."""
 
     keys: tuple[str, ...]
     shared: tuple[str, ...]
@@ -62,9 +62,9 @@ class Work:
     begun: list[int] = field(default_factory=list)
     """The times at which its leases were given, ns."""
     settled: int = 0
-    """The time at which it was about to be settled by whoever did, ns."""
+    """The time at which the settling thread was about to settle it, ns."""
     ends: int = 0
-    """The number of times somebody was told that he settled it."""
+    """The number of settlements reported successful."""
 
 
 class Round:
@@ -246,7 +246,7 @@ class Round:
             work.ends += 1
             self.counts[what] += 1
 
-    # What a handler does.
+    # Work of a handler.
 
     def begin(self, lease: Lease[Work] | AsyncLease[Work]) -> None:
         work = lease.payload

@@ -264,7 +264,7 @@ def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> Non
         (("get", "NAME", "a", "tokens"), 2, 'no column "tokens"; there are app_id'),
         (("get", "NAME", ""), 2, "key is empty"),
         (("get", "missing", "a"), 1, "no table /dev/shm/interlock.missing"),
-        (("get", ".", "a"), 2, "is no name for a table"),
+        (("get", ".", "a"), 2, "is not a valid name for a table"),
         (("set", "NAME", "a", "unread"), 2, "'unread'; allowed: COLUMN=VALUE"),
         (("set", "NAME", "a", "unread=-1"), 2, "column unread: -1 is not in 0 to"),
         (("set", "NAME", "a", "unread=x"), 2, "column unread is 'x'; allowed: a whole number"),

@@ -50,7 +50,7 @@ def table(name: str) -> SharedTable[Wide]:
 
 @contextlib.contextmanager
 def held(table: SharedTable[Wide]) -> Iterator[None]:
-    """The row "held" is held by a writer that lives and does not go on: this thread."""
+    """The row "held" is held by a live writer that does not continue: this thread."""
     table["held"] = Wide(count=1)
     with table.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         # The first to write has number 1. The key is the fifth word of its slot, the state is the
@@ -201,7 +201,7 @@ def test_a_signal_ends_a_resize_that_waits(table: SharedTable[Wide], name: str) 
         with pytest.raises(KeyboardInterrupt):
             patient.resize(5000)
         timer.join()
-        # What it had frozen is thawed.
+        # It resumes the processes that it had frozen.
         assert table.incr("rest", "count") == 6
         table["new"] = Wide()
         assert table.capacity == 1000
@@ -278,7 +278,7 @@ def test_open_makes_or_finds_a_table_that_others_resize_and_remove(name: str) ->
         try:
             for _ in range(100):
                 table = SharedTable.open(name, Wide, capacity=50)
-                # What was resized and removed before this handle had followed is gone.
+                # A table that was resized and removed before this handle followed is gone.
                 with contextlib.suppress(FileNotFoundError):
                     table["k"] = Wide()
                     if number == 1:

@@ -70,7 +70,7 @@ def test_cpythons_tests_of_a_mapping_pass(names: list[str]) -> None:
             return table
 
         def test_update(self) -> None:
-            """Left out: it puts what is no row, to see another exception."""
+            """Left out: it stores a value that is not a row, to see another exception."""
 
     suite = unittest.defaultTestLoader.loadTestsFromTestCase(Protocol)
     result = unittest.TestResult()
@@ -202,7 +202,7 @@ def test_popitem_gives_each_row_to_one(table: SharedTable[Count]) -> None:
         table.popitem()
     table["later"] = Count()
     assert table.popitem() == ("later", Count())
-    # What was read before another took it is not given.
+    # A row that was read before another process took it is not returned.
     table.update(a=Count(), b=Count(), c=Count())
     first, second, third = table
     other = SharedTable.attach(table.path, Count)
@@ -319,7 +319,7 @@ def test_every_call_on_a_closed_one_raises(names: list[str]) -> None:
     with pytest.raises(ValueError, match="was closed"):
         next(begun)
     table.close()
-    # Others go on, and so may this process.
+    # Others continue, and so may this process.
     with SharedTable.attach(names[0], Count) as other:
         assert other["a"] == Count(count=5)
     closed = {name for name in vars(type(table)) if not name.startswith("_")}

@@ -167,7 +167,7 @@ def _write_and_stay(table: SharedTable[Count], stay: Any) -> None:
 
 @pytest.fixture
 def held(name: str) -> Iterator[str]:
-    """A row that a process holds, which lives and does not go on."""
+    """A row that is held by a live process that does not continue."""
     table = SharedTable.open(name, Count, capacity=1000)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

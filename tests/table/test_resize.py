@@ -1,4 +1,5 @@
-"""A table that is resized while it is in use: nothing is lost, and whoever has it open follows."""
+"""A table that is resized while it is in use: nothing is lost, and programs that have it open
+follow."""
 
 from __future__ import annotations
 

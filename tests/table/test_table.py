@@ -386,7 +386,7 @@ def test_a_wrong_option_is_named(
 
 @pytest.mark.parametrize("place", ["", "a/b", ".hidden", "x" * 201, "a\0b"])
 def test_a_wrong_name_is_refused(place: str) -> None:
-    with pytest.raises(ValueError, match="is no name for a table"):
+    with pytest.raises(ValueError, match="is not a valid name for a table"):
         SharedTable.open(place, Presence, capacity=5)
 
 

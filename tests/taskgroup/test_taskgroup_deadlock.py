@@ -134,7 +134,7 @@ def test_a_task_that_is_there_to_be_awaited() -> None:
             tasks = [group.create_task(one(), keys=key) for key in "bcd"]
             done = tasks[0]
             assert await done == 1
-            # What it waited for holds nobody up any more.
+            # The awaited message no longer blocks anyone.
             return await done + sum(await asyncio.gather(*tasks))
 
         async with KeyedTaskGroup(limit=2) as group:

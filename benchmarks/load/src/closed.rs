@@ -115,7 +115,8 @@ impl Load {
         Ok(())
     }
 
-    /// Waits for up to so many ms, and reads what is there: how many connections had something.
+    /// Waits up to this number of ms, and reads what has arrived: how many connections had
+    /// something.
     fn read(&mut self, timeout: i32) -> io::Result<usize> {
         let count = self.poll.wait(timeout)?;
         for index in 0..count {
@@ -132,7 +133,7 @@ impl Load {
         Ok(count)
     }
 
-    /// Publishes no more, and waits for what is under way.
+    /// Stops publishing, and waits for pending answers.
     fn drain(&mut self) -> io::Result<Faults> {
         let mut end = net::now() + PATIENCE;
         while net::now() < end && !self.is_through()? {

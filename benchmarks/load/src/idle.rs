@@ -13,7 +13,8 @@ use crate::wire::{command, confirmation};
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let count = options.connections;
-    // What the first connection of all makes the server fetch is no connection's share.
+    // Memory that the server allocates for its first connection is not part of a connection's
+    // share.
     let first = net::dial(options.port)?;
     ping(&first)?;
     sleep(SETTLED);

@@ -17,7 +17,7 @@ pub fn dial(port: u16) -> io::Result<TcpStream> {
 
 /// A connection whose kernel takes in little ahead of the reader.
 pub fn dial_narrow(port: u16, receive_buffer: i32) -> io::Result<TcpStream> {
-    // SAFETY: no pointers; the descriptor is checked and owned by nobody else.
+    // SAFETY: no pointers; the descriptor is checked and has no other owner.
     let stream = unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         if fd < 0 {
@@ -116,7 +116,7 @@ pub struct Poll {
 
 impl Poll {
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked and owned by nobody else.
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let epoll = unsafe {
             let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             checked(fd as isize)?;
@@ -134,7 +134,7 @@ impl Poll {
         checked(result as isize).map(drop)
     }
 
-    /// Waits up to so many ms. Gives how many events there are.
+    /// Waits up to this number of ms. Gives how many events there are.
     pub fn wait(&mut self, timeout: i32) -> io::Result<usize> {
         // SAFETY: the kernel writes at most as many events as the vector has places.
         let count = unsafe {
@@ -158,7 +158,7 @@ pub struct Timer(OwnedFd);
 impl Timer {
     pub fn new() -> io::Result<Self> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: no pointers; the result is checked and owned by nobody else.
+        // SAFETY: no pointers; the result is checked and has no other owner.
         unsafe {
             let fd = libc::timerfd_create(libc::CLOCK_MONOTONIC, flags);
             checked(fd as isize)?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-/// ns of CPU of all its threads. Those that have ended are not in it; servers keep theirs.
+/// ns of CPU of all its threads. It does not include those that have ended; servers keep theirs.
 pub fn cpu(pid: u32) -> io::Result<u64> {
     let mut total = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -24,7 +24,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Each of its publishes has to reach so many subscribers.
+    /// Number of subscribers that each of its publishes must reach.
     pub fn new(port: u16, number: usize, requests: Requests, receivers: usize) -> io::Result<Self> {
         let reply = format!(":{receivers}\r\n");
         Ok(Publisher {

@@ -1,4 +1,4 @@
-//! Replies as RESP has them: where one ends, and what stands in it.
+//! Replies as RESP has them: where one ends, and its content.
 
 use std::io;
 
@@ -18,7 +18,7 @@ impl Default for Scan {
 
 impl Scan {
     /// Bytes of the reply at the begin of `bytes`; `None` while its rest is missing, and then the
-    /// next look goes on where this one ended.
+    /// next call continues where this one ended.
     pub fn end(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         while self.left > 0 {
             let Some((kind, number, behind)) = head(bytes, self.at)? else { return Ok(None) };
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         &self.bytes[self.at..]
     }
 
-    /// So many bytes of it have been read.
+    /// Number of its bytes that have been read.
     pub fn skip(&mut self, count: usize) {
         self.at += count;
     }
@@ -149,7 +149,7 @@ fn eight(digits: [u8; 8]) -> Option<u64> {
     is_digits.then_some(all)
 }
 
-/// An error that tells what the server said instead of what it should.
+/// An error with the server's reply in place of the expected one.
 pub fn wrong(bytes: &[u8]) -> io::Error {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
     io::Error::other(format!("the server said {start:?}"))

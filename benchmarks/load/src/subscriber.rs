@@ -120,7 +120,7 @@ impl Subscriber {
         *next = self.part.from(stamp.number + 1);
     }
 
-    /// Counts the messages for it, of so many published.
+    /// Counts the messages for it, out of this number published.
     pub fn of(&self, published: u64) -> u64 {
         self.part.below(published)
     }

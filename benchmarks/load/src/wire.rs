@@ -17,9 +17,9 @@ pub struct Stamp {
 pub enum Topics {
     /// To one.
     One(String),
-    /// Message by message to each of so many in turn: `t0000`, `t0001` and so on.
+    /// One message after another to each of this number in turn: `t0000`, `t0001` and so on.
     Turn(usize),
-    /// To a new one each, which matches one of so many patterns: `p0007:000000042`.
+    /// Each to a new topic, which matches one of this number of patterns: `p0007:000000042`.
     New(usize),
 }
 

@@ -14,7 +14,7 @@ const CYCLES: u64 = 1_000_000;
 const BESIDE: u64 = 400_000;
 const BATCH: u64 = 1_000;
 
-/// Names of keys, short enough to lie in the key itself.
+/// Names of keys, short enough to be stored in the key itself.
 pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("account:{number}")).collect()
 }

@@ -42,7 +42,7 @@ pub fn drained(repeat: usize) {
 /// One sample, printed as `apart` reads it.
 pub fn once(row: &str) {
     let queue = Queue::new(Options::default());
-    // What a queue holds once it has worked at all is no message's share.
+    // Memory that a queue holds after its first use is not part of a message's share.
     let mut wrong = fill_and_drain(&queue, FEW, FEW);
     let before = resident();
     let value = match row {
@@ -75,7 +75,7 @@ fn payload(number: u64) -> Payload {
     NonZeroU64::new(number + 1).expect("more than zero")
 }
 
-/// Puts messages in turn on so many keys.
+/// Puts messages on this number of keys in turn.
 fn fill(queue: &Queue<Payload>, messages: u64, lanes: u64) {
     let mut name = String::new();
     for number in 0..messages {

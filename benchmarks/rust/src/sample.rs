@@ -25,7 +25,7 @@ impl Sample {
     }
 }
 
-/// Pairs in which whoever went first goes second the next time; one pair unseen, to warm up.
+/// Pairs in which the side that ran first runs second the next time; one pair unseen, to warm up.
 pub fn alternating(repeat: usize, ours: impl Fn() -> Sample, peer: impl Fn() -> Sample) {
     ours();
     peer();

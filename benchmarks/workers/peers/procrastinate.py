@@ -1,4 +1,4 @@
-"""procrastinate: PostgreSQL, one process, up to 10 tasks at a time. What is done is deleted."""
+"""procrastinate: PostgreSQL, one process, up to 10 tasks at a time. Finished jobs are deleted."""
 
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 

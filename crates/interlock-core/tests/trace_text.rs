@@ -56,10 +56,10 @@ fn an_error_names_the_line_and_what_is_wrong() {
         ("1 put size=1 size=2", "line 1: put: size stands there twice"),
         ("1 put keys=a%2", "line 1: put: keys: \"a%2\": % wants two hexadecimal digits"),
         ("1 put dedup=%FF", "line 1: put: dedup: not UTF-8"),
-        ("1 put_many keys=a", "line 1: put_many: \"keys=a\" stands before the first |"),
+        ("1 put_many keys=a", "line 1: put_many: \"keys=a\" precedes the first |"),
         ("1 ack", "line 1: ack: no field token"),
         ("1 lease kind=all", "line 1: lease: kind: \"all\"; allowed: any, keyed, unkeyed"),
-        ("1 tick\noptions", "line 2: options stand before the first call"),
+        ("1 tick\noptions", "line 2: options must precede the first call"),
         ("options retry.factor=inf", "line 1: options: retry.factor is not finite"),
     ];
     for (text, wanted) in cases {

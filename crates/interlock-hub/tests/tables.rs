@@ -105,7 +105,7 @@ fn a_writer_that_does_not_go_on_is_waited_for_once_in_a_while() {
     }
     assert_eq!(hub.local.barred, 0);
     let refused = hub.talk(&mut client, b"HINCRBY t:held unread 1\r\n");
-    assert!(refused.starts_with("-TRYAGAIN the row is held by process "), "{refused}");
+    assert!(refused.starts_with("-TRYAGAIN the row is locked by process "), "{refused}");
     // The clock of this hub stands still: from now on nobody waits.
     assert!(hub.local.barred > 0);
     let refused = hub.talk(&mut client, b"DEL t:free t:held\r\n");

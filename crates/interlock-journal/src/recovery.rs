@@ -71,16 +71,16 @@ impl fmt::Display for OpenError {
                 write!(f, "{doing}: {error}")?;
                 match error.kind() {
                     io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                        write!(f, "; whoever opens a journal must be able to write in its folder")
+                        write!(f, "; opening a journal requires write permission in its folder")
                     }
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                        write!(f, "; make room, and start it again: nothing of it was changed")
+                        write!(f, "; free some space and start again: the journal was not changed")
                     }
                     _ => Ok(()),
                 }
             }
             OpenError::Unknown { file, why } => {
-                write!(f, "{file} is of no journal that this version knows: {why}; {HELP}")
+                write!(f, "{file} belongs to no journal that this version knows: {why}; {HELP}")
             }
             OpenError::Damaged(damage) => write!(f, "{damage}; {HELP}"),
             OpenError::Replay { file, sequence, why } => {
@@ -102,8 +102,8 @@ impl OpenError {
     }
 }
 
-const HELP: &str = "restore the folder from a copy, or start with the repair that sets aside what \
-cannot be read and goes on with what is before it";
+const HELP: &str = "restore the folder from a copy, or start with the repair, which sets \
+                    unreadable parts aside and continues with the records before them";
 
 impl std::error::Error for OpenError {}
 
@@ -277,11 +277,14 @@ impl<S: Storage> Recovery<'_, S> {
                 let why = match bad {
                     _ if missing > 0 && next.is_none() => {
                         let (length, now) = (head.length, bytes.len());
-                        format!("it was made {length} bytes long and has {now}: something cut it")
+                        format!(
+                            "it was created with {length} bytes and has {now}: it was \
+                                 truncated"
+                        )
                     }
                     _ if behind.bytes == 0 && gone.is_some() => {
                         let missing = file::name(file::FileKind::Segment, head.number + 1);
-                        format!("{missing} should come next, and is not there")
+                        format!("{missing} should come next, and is missing")
                     }
                     Bad::Kind(kind) => format!("a record of kind {kind}"),
                     Bad::Short => "the file ends within a record".into(),
@@ -410,7 +413,11 @@ impl<S: Storage> Recovery<'_, S> {
         };
         floors.sort_unstable();
         if floors.len() != end.queue as usize || floors.windows(2).any(|two| two[0].0 == two[1].0) {
-            return Err(damaged(at, "the snapshot has another number of queues than it says"));
+            return Err(damaged(
+                at,
+                "the snapshot does not have the number of queues that it \
+                                    declares",
+            ));
         }
         let (mut at, mut state) = (file::HEAD, Vec::new());
         while let Ok((record, length)) = record::decode(from(&bytes, at), head.salt) {
@@ -466,7 +473,10 @@ impl<S: Storage> Recovery<'_, S> {
                 }
                 BadHead::Version(found) => {
                     let known = file::VERSION;
-                    format!("its version is {found}; allowed: {known}; start what wrote it")
+                    format!(
+                        "its version is {found}; allowed: {known}; start the version that \
+                             wrote it"
+                    )
                 }
                 BadHead::NoJournal => "it does not begin as one".into(),
             };

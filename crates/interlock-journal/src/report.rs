@@ -97,14 +97,15 @@ impl fmt::Display for Torn {
         let Torn { file, offset, bytes, first, whole, last } = self;
         write!(f, "torn tail cut: {file} at byte {offset}, {bytes} bytes; ")?;
         if *whole == 0 {
-            write!(f, "record {first} was not whole")?;
+            write!(f, "record {first} was incomplete")?;
         } else {
             write!(
                 f,
-                "record {first} was not whole, and {whole} whole ones up to {last} went with it"
+                "record {first} was incomplete, and {whole} complete ones up to {last} were cut \
+                 with it"
             )?;
         }
-        write!(f, "; nothing says that any of this was confirmed to be on disk")
+        write!(f, "; none of it is known to have been confirmed on disk")
     }
 }
 
@@ -117,10 +118,10 @@ impl fmt::Display for Damage {
             None => write!(f, "Records from {first} on cannot be replayed")?,
         }
         if *whole > 0 {
-            write!(f, "; {whole} whole ones lie behind, up to {last}")?;
+            write!(f, "; {whole} complete ones follow, up to {last}")?;
         }
         match closed {
-            Some(_) => write!(f, ", though all of them were there when it was stopped"),
+            Some(_) => write!(f, ", although all of them were present when it was stopped"),
             None if *last == 0 => write!(f, ", if there were any"),
             None => write!(f, ", though they were on disk"),
         }

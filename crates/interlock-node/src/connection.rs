@@ -33,7 +33,7 @@ pub fn look_up(address: &str) -> io::Result<Result<Vec<Place>, Places>> {
         return Ok(Ok(vec![Place::Unix(path.to_owned())]));
     }
     let wrong = || {
-        let text = format!("{address:?} is no address; allowed: HOST:PORT, unix:PATH");
+        let text = format!("{address:?} is not an address; allowed: HOST:PORT, unix:PATH");
         io::Error::new(io::ErrorKind::InvalidInput, text)
     };
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;

@@ -228,7 +228,7 @@ fn reply(answer: Answer, numbered: bool, resp3: bool) -> Vec<u8> {
         }
         Answer::Done { reply: Some(reply), .. } => reply,
         Answer::Done { reply: None, .. } => {
-            error("NOREPLY it was done, and its reply is not kept any more")
+            error("NOREPLY it was done, and its reply is no longer kept")
         }
         Answer::Late => {
             error("LATE a write with a higher number was done: this one was not, and will not be")

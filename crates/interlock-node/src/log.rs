@@ -207,7 +207,7 @@ pub(crate) fn lost(
     let text = if last.id < id {
         format!("the log ends at {}, though {id} was read: {LOST}", last.id)
     } else {
-        format!("the entry {id}, which was read, is not there any more: {LOST}")
+        format!("the entry {id}, which was read, is missing now: {LOST}")
     };
     Trouble::new(Kind::Forked, text)
 }

@@ -125,7 +125,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let ring = Ring::open(disk.clone(), Limits::default(), see, &mut reports)?;
         if unread > 0 {
             let text = format!(
-                "{unread} records are of another version of the program, and are passed over"
+                "{unread} records were written by another version of the program, and are skipped"
             );
             reports.push(Report { path: "the ring".to_owned(), text });
         }

@@ -95,7 +95,7 @@ impl Trouble {
             }
             _ => (Kind::Refused, "this is tried again"),
         };
-        Trouble::new(kind, format!("{command} was answered {text:?}; {what}"))
+        Trouble::new(kind, format!("{command} was answered with {text:?}; {what}"))
     }
 }
 

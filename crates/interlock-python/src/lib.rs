@@ -38,8 +38,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     static LOADED: AtomicBool = AtomicBool::new(false);
     if LOADED.swap(true, Relaxed) {
         return Err(PyImportError::new_err(
-            "interlock is loaded once in a process: not in a second interpreter, and not again \
-             when it was taken out of sys.modules",
+            "interlock can be loaded only once in a process: not in a second interpreter, and \
+             not again after its removal from sys.modules",
         ));
     }
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -45,16 +45,18 @@ impl std::error::Error for StoreError {
 pub fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "make room on that disk: what waits is kept, and written then"
+            "free some space on that disk: waiting messages are kept, and written then"
         }
         io::ErrorKind::NotFound => {
-            "a folder is gone: it is made again where that is allowed, and what waits is written then"
+            "a folder is missing: it is created again if permitted, and waiting messages are \
+             written then"
         }
         io::ErrorKind::PermissionDenied => {
-            "let the user of this process write there: what waits is kept, and written then"
+            "let the user of this process write there: waiting messages are kept, and written \
+             then"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "mount that file system for writing: what waits is kept, and written then"
+            "mount that file system for writing: waiting messages are kept, and written then"
         }
         io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock => {
             "another process has it: stop that one, or give the stores names or folders of their own"
@@ -63,14 +65,16 @@ pub fn advice(error: &io::Error) -> &'static str {
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::InvalidInput
         | io::ErrorKind::AlreadyExists => {
-            "move what is in the way of that path: what waits is kept, and written then"
+            "move what is in the way of that path: waiting messages are kept, and written then"
         }
         _ if [Some(libc::ELOOP), Some(libc::ENXIO)].contains(&error.raw_os_error()) => {
-            "put a plain file or nothing in that place: a store follows no link and fills no pipe"
+            "remove it, or put a regular file there: a store follows no links and writes to no \
+             pipes"
         }
         _ if [Some(libc::EMFILE), Some(libc::ENFILE)].contains(&error.raw_os_error()) => {
-            "allow this process more open files (ulimit -n), or the stores fewer: what waits is kept"
+            "allow this process more open files (ulimit -n), or the stores fewer: waiting \
+             messages are kept"
         }
-        _ => "look at that disk: what waits is kept, and tried again",
+        _ => "check that disk: waiting messages are kept, and tried again",
     }
 }

@@ -99,14 +99,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Error::*;
         match self {
-            RowBusy { pid } => write!(f, "the row is held by process {pid}, which lives and does not go on"),
+            RowBusy { pid } => write!(f, "the row is locked by process {pid}, which is alive but \
+                                          makes no progress"),
             TableFull => write!(f, "no slot is free for this key"),
             TooSmall { rows, capacity } => {
                 write!(f, "the table holds {rows} rows, more than fit a capacity of {capacity}")
             }
             Moved => f.write_str("the table was resized"),
             Interrupted => f.write_str("given up"),
-            TooManyWriters { places } => write!(f, "{places} threads write to the table already"),
+            TooManyWriters { places } => write!(f, "{places} threads already write to the table"),
             Kept { path } => write!(
                 f,
                 "the table {} is kept by a node of a cluster: write through a client of a node's hub; \
@@ -115,7 +116,7 @@ impl fmt::Display for Error {
             ),
             KeptAlready { path, pid } => write!(
                 f,
-                "the table {} is kept by the node that process {pid} is: each node has a table of its own",
+                "the table {} is kept by a node, process {pid}: each node has a table of its own",
                 name(path)
             ),
             KeyLength { length: 0, .. } => write!(f, "a key must have at least one byte"),
@@ -135,8 +136,8 @@ impl fmt::Display for Error {
             ),
             Namespace { path, kind, found, own } => write!(
                 f,
-                "{} is in use from {kind} namespace {found}; this process is in {own}, from where its \
-                 writers cannot be told from dead ones",
+                "{} is in use from {kind} namespace {found}; this process is in {own}, which \
+                 cannot distinguish its writers from dead ones",
                 path.display()
             ),
             Permissions { path, why } => write!(f, "{}: {why}", path.display()),
@@ -144,7 +145,7 @@ impl fmt::Display for Error {
                 write!(f, "no room for the {bytes} bytes of {}", path.display())?;
                 match path.starts_with("/dev/shm") {
                     true => f.write_str(
-                        ": `df -h /dev/shm` tells how large it is, `mount -o remount,size=8G /dev/shm` \
+                        ": `df -h /dev/shm` shows its size, `mount -o remount,size=8G /dev/shm` \
                          enlarges it, in a container --shm-size",
                     ),
                     false => Ok(()),

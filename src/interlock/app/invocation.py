@@ -175,7 +175,7 @@ class Invoked:
             return
         age = (self._lease._leased_at - self._lease.id) / 1e6
         if age > limit:
-            raise Expired(f"sent {age:.3g} s ago, with {limit:.3g} s to begin")
+            raise Expired(f"sent {age:.3g} s ago, and had to start within {limit:.3g} s")
 
     def _handling(self) -> Handling:
         call = self.call

@@ -15,7 +15,7 @@ import redis
 from tests.hub.servers import free_port, redis_server
 
 FLAGS = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--appendonly", "no")
-# So that a node tells of each packet of another, by which it learns all it knows of the cluster.
+# So that a node logs each packet from another, from which it learns about the cluster.
 TALKATIVE = ("--loglevel", "debug")
 
 

@@ -14,7 +14,7 @@ Spoil = Callable[[bytes], bytes | None]
 
 
 class Proxy:
-    """Passes connections on to a server. What is told holds from then on, for all of them.
+    """Passes connections on to a server. A setting applies from then on, to all of them.
 
     `requests` and `replies` spoil what goes each way; `split` passes on byte by byte; `silent`
     passes nothing on and says nothing; `refuse` closes whatever connects. After `refuse` and `cut`
@@ -106,7 +106,7 @@ class Proxy:
 
 
 def cutting(word: bytes, times: int = 1, keep: int = 0) -> Spoil:
-    """Cuts at data that holds `word`, so many times, passing on its first `keep` bytes."""
+    """Cuts at data with `word` in it, this number of times, after its first `keep` bytes."""
     left = [times]
 
     def spoil(data: bytes) -> bytes | None:
@@ -119,7 +119,7 @@ def cutting(word: bytes, times: int = 1, keep: int = 0) -> Spoil:
 
 
 def delaying(seconds: float, times: int = 1) -> Spoil:
-    """Holds data back for so long, so many times."""
+    """Delays data by this time, this number of times."""
     left = [times]
 
     def spoil(data: bytes) -> bytes:

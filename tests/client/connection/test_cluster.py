@@ -87,7 +87,7 @@ def test_a_failover_loses_no_acknowledged_order_and_repeats_no_token(
             process = primary.info("server")["process_id"]
             os.kill(process, signal.SIGKILL)
             eventually(lambda: replica.info("replication")["role"] == "master")
-            # What the replica had: the lease and all that waits, in order. A get goes through as
+            # State of the replica: the lease and all that waits, in order. A get goes through as
             # soon as the rest of the cluster knows who took over.
             lease.ack()
             handled = []
@@ -142,7 +142,7 @@ def test_many_calls_in_one_go_find_a_queue_again_whose_node_has_gone(ports: list
         operator, name = Operator(Server(client)), uuid.uuid4().hex
         client.queue(name).put(1)
         nodes = client._engine.nodes
-        # As after a failover: what was learnt names a server that is no more.
+        # As after a failover: the cached slots name a server that no longer exists.
         nodes._ranges = [(0, 16383, "127.0.0.1:1")]
         with pytest.raises(EngineUnavailable, match=r"127\.0\.0\.1:1"):
             operator.each("stats", [name])

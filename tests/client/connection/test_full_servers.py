@@ -24,7 +24,7 @@ class Server:
         self._client = Client(f"127.0.0.1:{port}", timeout=20)
 
     def set_limit(self, above: int) -> None:
-        """As much as it holds now, and so many bytes."""
+        """Its current size plus this number of bytes."""
         self._client.call("CONFIG", "SET", "maxmemory", str(self.figure("used_memory") + above))
 
     def figure(self, name: str) -> int:

@@ -1,8 +1,7 @@
 """Every refusal that a server can give is in one table, and clients do what that says.
 
-What a real server can be brought to is in test_refusals.py; here a stub says all of them, in the
-servers' words.
-"""
+Refusals that a real server can be made to give are in test_refusals.py; here a stub says all of
+them, in the servers' words."""
 
 from __future__ import annotations
 
@@ -47,11 +46,11 @@ SAID = {
         "ERR Connection refused",
         "ERR Connection timed out",
     ],
-    "STALE(": ["STALE this node has not heard of the newest changes"],
+    "STALE(": ["STALE this node has not read its log to the end for longer than --max-staleness"],
     "NODE": ["NODE the node has ended: the call was not done"],
     "UNANSWERED": ["UNANSWERED the node has ended or its hub stops: it may have been done"],
     "PAST|LATE": ["PAST the log is behind that deadline", "LATE a later write of it was done"],
-    "NOREPLY": ["NOREPLY it was done, and its reply is not kept any more"],
+    "NOREPLY": ["NOREPLY it was done, and its reply is no longer kept"],
     "TOOFAR": ["TOOFAR the deadline is too far ahead", "NOLOG the table is not on a log"],
     "NOACK": ["NOACK it was done, and 1 of 2 other machines have acknowledged it in time"],
     "OOM": ["OOM command not allowed when used memory > 'maxmemory'."],
@@ -120,7 +119,7 @@ def row_of(part: str) -> Refusal:
 
 
 def refusing(text: str, times: int = 1_000_000) -> Any:
-    """A server that refuses so many calls, and then does what it is asked."""
+    """A server that refuses this number of calls, and then answers."""
     left = times
 
     def answer(command: list[bytes]) -> bytes:
@@ -225,7 +224,7 @@ def test_only_what_grows_is_full_at_the_memory_limit() -> None:
             queue = client.queue("q", int)
             with pytest.raises(Full, match="memory limit"):
                 queue.put(1)
-            # Whoever leases, or declares, would take Full for an answer.
+            # A call that leases or declares would mistake Full for an answer.
             for call in (lambda: queue.get_nowait(), lambda: queue.pause("a")):
                 with pytest.raises(EngineUnavailable, match="OOM"):
                     call()

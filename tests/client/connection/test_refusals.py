@@ -1,9 +1,8 @@
 """Refusals of a real Redis while something is wrong with it.
 
-A call is repeated for as long as it has time, goes on when the server is mended, and says what to
-do where it is not. TRYAGAIN, which is for calls of several keys, and UNKILLABLE, which is for
-SCRIPT KILL, are no answer to anything that a client of ours asks.
-"""
+A call is repeated for as long as it has time, continues when the server is repaired, and otherwise
+says what to do. TRYAGAIN, which is for calls of several keys, and UNKILLABLE, which is for SCRIPT
+KILL, are never an answer to our client."""
 
 from __future__ import annotations
 
@@ -263,7 +262,7 @@ def test_a_tenant_has_all_that_it_needs_and_reaches_nobody_else(server: Ill) -> 
     for name in ("ours", "theirs"):
         rights = [*TENANT.split(), f"~il:{{{name}.*"]
         server.admin.execute_command("ACL", "SETUSER", name, "on", ">p", *rights)
-    # Who comes before the operator is told what is missing.
+    # A client that comes before the operator learns what is missing.
     with (
         connect(server.url(20, "ours:p@")) as client,
         pytest.raises(EngineUnavailable, match="interlock queue install"),

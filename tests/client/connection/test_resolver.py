@@ -1,4 +1,4 @@
-"""A resolver that does not answer costs a call its time, and no more."""
+"""A resolver that does not answer costs a call only its time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interlock import EngineUnavailable, connect
 
 
 class Resolver:
-    """Stands for the system's; asked for `slow.test`, it answers once it is told to."""
+    """Stands for the system's; asked for `slow.test`, it answers when the test says so."""
 
     def __init__(self, port: int) -> None:
         self.go = threading.Event()

@@ -38,7 +38,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("stats", ("x",), "BADARG il1_stats: 1 arguments too many"),
     ("peek", (), "BADARG il1_peek: id is missing"),
     ("dead_letters", (), "BADARG il1_dead_letters: count is missing"),
-    # What is no number, or none that is allowed.
+    # Values that are not numbers, or out of range.
     ("put", ("c", "x"), "BADARG il1_put: call is 'x'; a whole number from 0 to 9007199254740991"),
     ("put", ("", 1, 0, *message("p")), "BADARG il1_put: consumer is empty, which only call 0 may"),
     ("put", ("c", -1), "BADARG il1_put: call is '-1'"),
@@ -61,14 +61,18 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("lease", ("c", 0, 0, 1, HUGE, "any"), "BADARG il1_lease: duration is"),
     ("lease", ("c", 0, 0, 1, LONG, "all"), "BADARG il1_lease: kind is not any, keyed or unkeyed"),
     ("settle", (*SETTLE, "ack", 5, 6), "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK"),
-    ("settle", (*SETTLE, "ACK", "05", 6), "BADARG il1_settle: settlements[1].token is no number"),
-    ("settle", (*SETTLE, "ACK", 5, "x"), "BADARG il1_settle: settlements[1].id is no number"),
+    (
+        "settle",
+        (*SETTLE, "ACK", "05", 6),
+        "BADARG il1_settle: settlements[1].token is not a num",
+    ),
+    ("settle", (*SETTLE, "ACK", 5, "x"), "BADARG il1_settle: settlements[1].id is not a number"),
     ("settle", (*SETTLE, "NACK", 5, 6, -1, ""), "BADARG il1_settle: settlements[1].delay is '-1'"),
-    ("extend", ("x", 1), "BADARG il1_extend: token is no number that this queue gives"),
+    ("extend", ("x", 1), "BADARG il1_extend: token is not a number that this queue gives"),
     ("extend", (5, 0), "BADARG il1_extend: duration is '0'"),
-    ("peek", ("-1",), "BADARG il1_peek: id is no number"),
+    ("peek", ("-1",), "BADARG il1_peek: id is not a number"),
     ("dead_letters", (0,), "BADARG il1_dead_letters: count is '0'"),
-    # What is too long, or too many.
+    # Values that are too long, or too many.
     ("put", (*PUT, *message("p", MANY)), "BADARG il1_put: messages[1].exclusive is '1025'"),
     (
         "put",
@@ -134,7 +138,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
         (*PUT, "p", 0, 0, 2, "DELAY", 1, "DELAY", 1),
         "BADARG il1_put: messages[1].options name DELAY twice",
     ),
-    # What the other functions take.
+    # Arguments of the other functions.
     ("put", ("c", 0, -1, *message("p")), "BADARG il1_put: wait is '-1'"),
     ("settle", (*SETTLE, "DONE", 5, 6), "BADARG il1_settle: settlements[1].result is missing"),
     (
@@ -157,13 +161,13 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ),
     ("result", (5,), "BADARG il1_result: wait is missing"),
     ("join", (), "BADARG il1_join: wait is missing"),
-    ("join", (0, "x"), "BADARG il1_join: id is no number that this queue gives"),
+    ("join", (0, "x"), "BADARG il1_join: id is not a number that this queue gives"),
     ("join", (0, 5, 6), "BADARG il1_join: 1 arguments too many"),
     ("cancel", (), "BADARG il1_cancel: id is missing"),
     ("cancel", (5, 6), "BADARG il1_cancel: 1 arguments too many"),
     ("revoke", (5, "kill"), "BADARG il1_revoke: then is not retry, hold, dead or skip"),
-    ("revoke", (5, "retry", "x"), "BADARG il1_revoke: token is no number that this queue gives"),
-    ("retry", ("x",), "BADARG il1_retry: id is no number that this queue gives"),
+    ("revoke", (5, "retry", "x"), "BADARG il1_revoke: token is not a number that this queue gives"),
+    ("retry", ("x",), "BADARG il1_retry: id is not a number that this queue gives"),
     ("purge", ("all",), "BADARG il1_purge: what is not pending or dead"),
     ("purge", ("told",), "BADARG il1_purge: what is not pending or dead"),
     ("drop", ("force",), "BADARG il1_drop: force is not FORCE"),
@@ -183,19 +187,19 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     (
         "restore",
         (5, "m", "held", 1, 0, "", "p", 0, 0, 1, "DELAY", 1),
-        "BADARG il1_restore: messages[1].DELAY is told by state and time",
+        "BADARG il1_restore: messages[1].DELAY is given by state and time",
     ),
     ("scan", (0, 5, "all"), "BADARG il1_scan: what is not dead"),
-    ("paused", ("x",), "BADARG il1_paused: cursor is no cursor that this queue gives"),
+    ("paused", ("x",), "BADARG il1_paused: cursor is not a cursor that this queue gives"),
     ("pause", ("a", ""), "BADARG il1_pause: keys[2] is empty"),
     ("resume", ("k" * 1_025,), "BADARG il1_resume: keys[1] has 1025 bytes; at most 1024"),
     ("pause", tuple(MANY), "TOOBIG il1_pause: more than 1024 keys"),
     ("seal", (1,), "BADARG il1_seal: 1 arguments too many"),
-    ("scan", ("x", 5), "BADARG il1_scan: cursor is no cursor that this queue gives"),
+    ("scan", ("x", 5), "BADARG il1_scan: cursor is not a cursor that this queue gives"),
     ("scan", (0, 1_025), "BADARG il1_scan: count is '1025'"),
     ("hot", (), "BADARG il1_hot: cursor is missing"),
     ("dead_letters", (5,), "BADARG il1_dead_letters: after is missing"),
-    ("dead_letters", (5, "x"), "BADARG il1_dead_letters: after is no number"),
+    ("dead_letters", (5, "x"), "BADARG il1_dead_letters: after is not a number"),
     ("dead_letters", (5, "", ""), "BADARG il1_dead_letters: key is empty"),
     ("explain", ("name", 5, 5), "BADARG il1_explain: what is not id or key"),
     ("explain", ("id", 5, 0), "BADARG il1_explain: limit is '0'; a whole number from 1 to 1000"),
@@ -312,7 +316,7 @@ def test_what_the_queue_refuses_is_told_with_its_bound(queue: Queue) -> None:
     assert queue.call("configure", "REPLACE", "MAXSIZE", 3)[:4] == ["MAXSIZE", "3", "MAXBYTES", "0"]
     queue.put(message("three"))
     queue.call("seal")
-    words = "SEALED il1_put: the queue takes no messages until il1_reopen"
+    words = "SEALED il1_put: the queue accepts no messages until il1_reopen"
     with pytest.raises(ResponseError, match=words):
         queue.put(message("four"))
     assert queue.stats()["unsettled"] == 3

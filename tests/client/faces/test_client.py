@@ -130,10 +130,11 @@ def test_a_queue_declared_otherwise_is_a_mismatch_that_names_it(
         said = f"{name!r} was declared with maxsize=5, and this program declares maxsize=6"
         assert said in str(caught.value)
         assert f"`interlock queue configure {name} --maxsize 6`" in str(caught.value)
-        # Who declares nothing takes it as it is, and so does who declares other options alike.
+        # A program that declares nothing takes it as it is, and so does one that declares other
+        # options equally.
         assert other.queue(name).put(2)
         assert other.queue(name, maxdead=10_000).put(3)
-        # What the error says resolves it.
+        # The advice of the error resolves it.
         assert renewed.configure(maxsize=6)["maxsize"] == 6
         assert renewed.put(4)
 
@@ -447,7 +448,7 @@ def test_a_cancelled_consumer_costs_its_messages_no_attempt(
             await asyncio.wait([consumer], timeout=30)
             assert consumer.cancelled()
         stats = await queue.stats()
-        # What a handler does to its end for all that is done.
+        # The work of a handler at its end.
         assert (stats.dead, stats.retries) == (0, 0)
         assert (stats.acks, stats.ready) == ((3, 0) if swallows else (0, 3))
 
@@ -547,7 +548,7 @@ def test_an_exchange_that_was_sent_ahead_is_answered_when_it_is_asked_for(
     queue.put_many(["one", "two", "three"])
     first = queue.get()
     ahead = [begin_exchange(queue, [first.acking()], 1), begin_exchange(queue, [], 1)]
-    # Other calls go on between.
+    # Other calls continue in between.
     assert queue.stats().puts == 3
     (answers, second), (none, third) = ahead[0](), ahead[1]()
     assert (answers, none) == ([b"ACKED"], [])

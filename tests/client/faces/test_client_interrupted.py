@@ -35,7 +35,7 @@ def test_ctrl_c_at_any_point_of_a_get_leaves_no_lease_that_nobody_holds() -> Non
     at = 0
     going_on = True
     with connect("memory://") as client, warnings.catch_warnings():
-        # A lease that is dropped says so.
+        # A dropped lease logs it.
         warnings.simplefilter("ignore", ResourceWarning)
         while going_on:
             at += 1
@@ -74,7 +74,7 @@ def test_ctrl_c_at_any_point_of_a_settlement_leaves_no_lease_that_counts_as_sett
             gc.collect()
             going_on = interrupted(calls[how], at, files=LEASES)
             if lease._state == OPEN:
-                # It may be tried again; that the engine had it already is said then.
+                # It may be tried again; then the report says that the engine already had it.
                 with contextlib.suppress(LeaseLost):
                     lease.ack()
             held = [one.id for one in queue.messages() if one.state == "leased"]

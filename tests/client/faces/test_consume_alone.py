@@ -81,7 +81,7 @@ class Watched:
 
 def suspected(client: Client) -> tuple[Any, Any]:
     """A queue whose first message is suspect, and the lease that ran out: if it is dropped, the
-    engine is told that its process lives."""
+    engine learns that its process is alive."""
     queue: Any = client.queue(uuid.uuid4().hex, str, lease=60.0, retry=Retry(first=0))
     queue.put("suspect")
     lease = queue.get()
@@ -173,7 +173,7 @@ def test_nothing_is_in_flight_while_a_task_handles_a_suspect(url: str) -> None:
 
             async def handle(kind: str) -> None:
                 watched.began()
-                # The other tasks go on meanwhile.
+                # The other tasks continue meanwhile.
                 await asyncio.sleep(0)
                 if kind == "suspect":
                     for _ in range(LOOKS):

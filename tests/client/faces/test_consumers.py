@@ -136,7 +136,7 @@ def test_what_shares_a_key_never_overlaps_and_never_overtakes(
     assert {part for part in queue.parts() if not part.startswith("k")} - {"c.reply"} == {"c"}
 
 
-# Leases with a short deadline, says so, and then does nothing for ever.
+# Leases with a short deadline, prints it, and then hangs.
 VICTIM = """
 import sys
 import redis

@@ -10,7 +10,8 @@ import pytest
 
 import interlock
 
-# What a process has and an engine has not; in its place there are close, seal and reopen.
+# Members of the in-process queue that an engine lacks; in its place there are close, seal and
+# reopen.
 IN_PROCESS = {"shutdown", "record", "recording"}
 
 

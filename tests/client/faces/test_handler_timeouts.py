@@ -58,7 +58,7 @@ def test_a_timeout_leaves_alone_what_another_consumer_was_handed(
         queue.put(2)
         consumers.append(queue.consume(handle, timeout=LIMIT))
         assert begun.wait(30)
-        # This one's time is up later: when it comes again, that of the first is over too.
+        # This one's time is up later: when it is redelivered, the first one is over too.
         second = other.get(timeout=30)
         assert (second.payload, second.attempt) == (2, 2)
         taken[0].ack()

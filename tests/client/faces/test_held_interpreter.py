@@ -92,14 +92,14 @@ def test_a_handler_that_holds_the_gil_keeps_its_leases_on_every_engine(
         leases = {}
         for kind, url in urls.items():
             client = stack.enter_context(connect(url))
-            # Of its own: one server is reached in two ways.
+            # Its own: one server is reached in two ways.
             queue = client.queue(uuid.uuid4().hex, int, lease=LEASE)
             queue.put_many([1, 2], keys="a")
             leases[kind] = queue, queue.get()
         hold_the_gil(HELD)
         found: dict[str, object] = {}
         for kind, (queue, lease) in leases.items():
-            # What is due is applied first: a lease that was over would be lost.
+            # Due work is applied first: a lease that was over would be lost.
             try:
                 lease.ack()
                 found[kind] = queue.stats().acks
@@ -258,7 +258,7 @@ def test_what_cannot_be_renewed_is_reported(engine_port: int) -> None:
     while not (errors := native.errors()):
         time.sleep(0.01)
     assert f"127.0.0.1:{engine_port}" in errors[0]
-    # Of a token that holds nothing: it is forgotten without a word.
+    # With a token that holds nothing: it is forgotten without a word.
     other = renewals(engine_port)
     other.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, 0.2, now + math.inf, math.inf)
     assert other.renewed == 0 and other.errors() == []
@@ -271,7 +271,7 @@ def test_the_child_of_a_fork_renews_nothing_and_its_parent_goes_on(client: Clien
     with queue.get():
         child = os.fork()
         if child == 0:
-            # Alone: the thread is the parent's. What it holds is not touched at its end.
+            # Alone: the thread is the parent's. Its messages are not touched at its end.
             os._exit(threads())
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0

@@ -24,7 +24,7 @@ PATIENCE = 40.0
 LONG = 600.0
 """Nothing may wait for a lease of that to run out."""
 SHORT = 1.0
-# Says what it is told to look at, line by line.
+# Prints the requested values, line by line.
 CAMPAIGNER = """
 import sys, interlock
 client = interlock.connect(sys.argv[1])
@@ -218,7 +218,7 @@ def test_an_engine_that_is_silent_ends_the_term_by_the_local_clock(tmp_path: Pat
             term.resign()
             with pytest.raises(interlock.EngineUnavailable):
                 leader.campaign(timeout=0.2)
-        # What is over stays so, whatever the engine would say.
+        # An ended term stays ended, whatever the engine answers.
         assert not term.is_held
         after = leader.campaign(PATIENCE)
         assert after.token > term.token and after.is_held and not term.is_held
@@ -269,7 +269,7 @@ def test_an_operator_may_end_a_term(client: Client, name: str) -> None:
         after = leader.campaign(PATIENCE)
         assert after.token > term.token
         after.resign()
-        # Nothing renews so seldom a lease: it is told by the answer to its own renewal.
+        # Nothing renews so seldom a lease: it learns this from the answer to its own renewal.
         term.resign()
         assert waits.result(PATIENCE)
 

@@ -1,4 +1,4 @@
-"""Messages that are put where nobody has named an engine are not lost in silence."""
+"""Messages put without a named engine are not lost silently."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_every_answer_is_named(answer: str) -> None:
 
 @pytest.mark.parametrize("number", words(r"(?:MAX_\w+|default) = (\d+)\b(?!e)"))
 def test_every_limit_and_default_is_told(number: str) -> None:
-    # More than ten digits are told as a power.
+    # More than ten digits are written as a power.
     told = rf"\b({number}|{int(number):,})\b"
     assert len(number) > 10 or re.search(told, PAGE)
 

@@ -1,4 +1,4 @@
-"""Leases that were dropped are given back, whoever is interrupted while giving them back."""
+"""Dropped leases are returned, even if the return is interrupted."""
 
 from collections.abc import Iterator
 from typing import Any

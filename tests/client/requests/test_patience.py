@@ -35,9 +35,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def unanswered(clock: Clock, wait: float, timeout: float, *took: tuple[float, bool]) -> str:
     """Make a call that is never answered, and return what it raises.
 
-    Each attempt takes so many seconds, at most what it is given, and was sent or not; the last one
-    stands for all that follow.
-    """
+    Each attempt takes this many seconds, at most its limit, and was sent or not; the last one
+    applies to all that follow."""
     engine = Engine(parse(f"interlock://{ADDRESS}?timeout={timeout}"))
     engine.servers[ADDRESS] = Server(True, 1024, frozenset())
     session: Any = SimpleNamespace(interrupted=False, drop=lambda address: None)

@@ -104,7 +104,7 @@ def test_nothing_is_looked_at_where_nothing_was_put(client: Client) -> None:
 
 @pytest.fixture
 def debug() -> Iterator[list[logging.LogRecord]]:
-    """All that is said of handled messages."""
+    """All log lines of handled messages."""
     found: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = found.append  # type: ignore[method-assign, assignment]
@@ -191,7 +191,7 @@ def test_a_quiet_message_stays_so_when_it_comes_again_and_when_it_is_requeued(
 def test_what_waits_behind_a_lease_that_is_held_too_long_is_named_by_who_holds_it(
     anywhere: Client, heard: Heard
 ) -> None:
-    # Those who put are gone, as a program is that sends and ends.
+    # The producers have exited, like a program that sends and ends.
     sender = anywhere.queue(uuid.uuid4().hex, slow_wait=0)
     queue = anywhere.queue(sender.name, slow_wait=0.2, lease=0.9)
     first = sender.put("holds", keys=["a", "k"])
@@ -205,7 +205,7 @@ def test_what_waits_behind_a_lease_that_is_held_too_long_is_named_by_who_holds_i
 
 
 class Asked:
-    """Operations of a queue in which one message stands for ever; notes which was asked after."""
+    """Operations of a queue in which one message never moves; notes which was asked after."""
 
     name = "asked"
 

@@ -1,4 +1,4 @@
-"""A client over real nodes: it reads its own writes, and goes on when nodes die."""
+"""A client over real nodes: it reads its own writes, and continues when nodes die."""
 
 from __future__ import annotations
 

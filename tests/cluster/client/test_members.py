@@ -119,7 +119,7 @@ def test_who_drains_joins_or_lags_comes_last(pair: Pair) -> None:
         with pair.table("timeout=5") as table:
             assert table.get("none") is None
         assert pair.gates[0].count(b"MGET") == before
-    # Of its own data centre it is used all the same, if it does no more than lag.
+    # In its own data centre it is still used if it only lags.
     with pair.table() as table:
         assert table.get("none") is None
     assert pair.gates[0].count(b"MGET") == before + 1

@@ -189,7 +189,7 @@ def test_a_node_that_was_stopped_does_nothing_late(nodes: Nodes) -> None:
         found.patch("r", app_id=3)
         assert found.incr("n", "unread") == 2
         go_on(a)
-        # What it was sent it does now.
+        # It now executes what it was sent.
         increased(a, "r", 0)
     for node in (a, b):
         assert behind(node, "r", "app_id") == 3
@@ -286,7 +286,7 @@ def test_writes_in_flight_on_a_connection_are_sent_again_in_their_order(nodes: N
             pipe.execute_command(*line)
         said = pipe.execute(raise_on_error=False)
     kept = [one for one in said if not isinstance(one, ResponseError)]
-    # Of those that were done long before, the reply is not kept.
+    # Replies of long-finished writes are not kept.
     assert all(str(one).startswith("NOREPLY ") for one in said if isinstance(one, ResponseError))
     assert kept == sorted(kept) and kept[-1] == 1000
     assert behind(a, "n", "unread") == 1000

@@ -66,7 +66,7 @@ def test_rows_can_be_read_by_sql(place: Place) -> None:
     assert (key, bool(alive), expires, by, seq) == (b"a", True, 12345, 4, 1)
     app_id, background, unread, devices, big, low, ratio, text, raw = values
     assert (app_id, bool(background), unread, devices, low, ratio) == (5, True, 5, 5, -5, 0.625)
-    # What the database's own type cannot hold is text, or a symbol.
+    # Values that the database's own type cannot hold are stored as text, or as a symbol.
     assert int(big) == 2**64 - 6
     assert text.replace("\u2400", "\0") == token
     assert raw == b"\0" + token.encode()
@@ -189,7 +189,7 @@ def test_new_columns_are_added_and_old_ones_are_kept(place: Place) -> None:
     _, states = loaded(after)
     row = rules.row(states[b"a"], 1)
     assert row == Grown(country="", unread=5, app_id=5, seen=0, devices=5, token="old")
-    # Both layouts are there, and both are read; who has the old class goes on, too.
+    # Both layouts are there, and both are read; a program with the old class continues, too.
     state = rules.join(None, rules.set(None, ("de", 1, 2, 3, 4, "new"), (9 << 16, "x"), 1))
     saved(after, [SavedRow(b"b", state, 2)], mark(2))
     assert rules.row(loaded(after)[1][b"b"], 1) == Grown(
@@ -237,7 +237,7 @@ def test_partitions_stay_as_they_were_made(place: Place) -> None:
     place.open().migrate()
     with pytest.raises(SchemaMismatch, match="hash:7"):
         place.open(partitions="hash:7").migrate()
-    # Who names none takes them as they are.
+    # A program that names none takes them as they are.
     database = place.open(partitions=None)
     saved(database, rows(10), mark(1))
     assert len(loaded(database)[1]) == 10

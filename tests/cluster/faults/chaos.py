@@ -212,7 +212,7 @@ class Chaos:
         return gate.calm
 
     def start_apart(self, fault: Fault, node: Node) -> Undo | None:
-        """Of a machine that has lost its memory the node starts, and cannot read its log yet."""
+        """The node of a machine that has lost its memory starts, and cannot read its log yet."""
         gate = self._cluster.gates.get(node.host)
         if gate is None:
             return None
@@ -270,7 +270,7 @@ class Chaos:
         def undo() -> None:
             gate.calm()
             if fault.draw > 0.3:
-                # What it was sent last it never hears.
+                # It never receives the last replies.
                 gate.cut()
 
         return undo
@@ -296,7 +296,7 @@ class Chaos:
     def drain(self, _fault: Fault, node: Node) -> Undo | None:
         """Out of service, and ended, as an operator does it."""
         self._cluster.ask_lightly(node, "NODE", "DRAIN")
-        node.ends = True  # It takes no more writes, whenever all is healed.
+        node.ends = True  # It takes no more writes until everything is healed.
 
         def undo() -> None:
             node.kill()
@@ -336,8 +336,9 @@ class Chaos:
         return lambda: network.join(engine.host)
 
     def promote(self, fault: Fault, _node: Node) -> Undo | None:
-        """Of a replica that had nothing for a while: the tail is lost. Where engines have clocks,
-        that of the new primary may be behind: its ids are lower than those that were read."""
+        """For a replica that received nothing for a while: the tail is lost. Where engines have
+        clocks, that of the new primary may be behind: its ids are lower than those that were
+        read."""
         network = self._cluster.network
         pair = self._cluster.engines[fault.dc]
         if len(pair) < 2:
@@ -389,12 +390,12 @@ class Chaos:
             freezes = (fault.draw * 8 + number) % 1 < 0.5
             (node.stop if freezes else node.kill)()
             engine.save()
-            time.sleep(0.3 + 0.4 * fault.draw)  # What is written now is lost.
+            time.sleep(0.3 + 0.4 * fault.draw)  # Writes from now on are lost.
             engine.kill()
             engine.lose_tail()
             engine.start()
             engine.wait_ready(time.monotonic() + 5)
-            time.sleep(0.3 * fault.draw)  # The others go on, or not yet.
+            time.sleep(0.3 * fault.draw)  # The others continue, or not yet.
             (node.go_on if freezes else node.start)()
         return lambda: None
 

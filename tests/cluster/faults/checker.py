@@ -1,16 +1,17 @@
-"""Checks of a history: what was promised to clients, found in what they were told. Pure functions.
+"""Checks of a history: the guarantees to clients, checked against the replies they got. Pure
+functions.
 
-The keys of a workload are of kinds, by what stands before the first dash, each with a rule that
+The keys of a workload are of kinds, by the text before the first dash, each with a rule that
 does not depend on luck:
 
-- `sum`: increments above zero by everybody. What is seen only grows, at one node.
+- `sum`: increments above zero by everybody. At one node, visible changes only grow.
 - `net`: increments of both signs.
 - `max`: everybody raises one column, which only grows.
 - `own`, `flag`: one client writes, one operation after another. After one of which it cannot know
-  the outcome it takes a new key; a client that numbers its writes goes on, for what comes late
-  comes behind nothing that it did later. So the states of a row are known and in order, and so is
-  what one place may show of them: a node, the memory of its machine, or a client, who may go from
-  node to node.
+  the outcome it takes a new key; a client that numbers its writes continues, because a late write
+  never lands behind a later one of the same client. So the states of a row are known and in order,
+  and so is what one place may show of them: a node, the memory of its machine, or a client, who may
+  go from node to node.
 - `cas`: compare-and-sets to ever new numbers by all clients of a data centre. So the writes that
   were done are one chain, in an order in which they can have been done.
 - `any`: everybody sets, deletes, and lets expire. Only whose write is seen can be judged.
@@ -230,8 +231,8 @@ def chains(
 
 
 def stale(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
-    """A read that is answered shows what was acknowledged so long ago in its data centre, or what
-    came later. Judged by keys with one writer."""
+    """An answered read shows what was acknowledged this long ago in its data centre, or something
+    later. Judged by keys with one writer."""
     if promise.staleness is None or not promise.lasting:
         return
     writes: dict[str, list[Operation]] = defaultdict(list)
@@ -273,7 +274,7 @@ def _walk(
     mixed: bool,
 ) -> Iterator[Violation]:
     """Each look in turn shows the state that was there, or a later one."""
-    # Of those that ended, how far each had come: a look that began later shows no less.
+    # How far each of the ended ones had come: a look that began later shows no less.
     ended: list[tuple[float, int, Operation]] = []
     place_of = {op.id: place for place, (_, op) in enumerate(known) if op is not None}
     for one in seen:
@@ -293,7 +294,7 @@ def _walk(
 
 def _states(writes: list[Operation]) -> list[tuple[int | None, Operation | None]]:
     """The states of a row in their order, and the write that made each; first, that there is no
-    row. What was refused makes none; what nobody can tell of makes one that need not come."""
+    row. A refused write creates none; an unknown one creates a row that need not appear."""
     known: list[tuple[int | None, Operation | None]] = [(None, None)]
     for one in writes:
         if one.answer != FAILED:
@@ -304,8 +305,8 @@ def _states(writes: list[Operation]) -> list[tuple[int | None, Operation | None]
 def sums(
     history: Sequence[Operation], final: Mapping[str, Rows], promise: Promise
 ) -> Iterator[Violation]:
-    """A sum has every increment that was acknowledged, once, and none that was refused; each of
-    those that nobody can tell of at most once."""
+    """A sum has every increment that was acknowledged, once, and none that was refused; each
+    unknown one at most once."""
     for kind, column in (("sum", "count"), ("net", "net")):
         least: dict[str, int] = defaultdict(int)
         most: dict[str, int] = defaultdict(int)
@@ -327,7 +328,7 @@ def sums(
                 if not least[key] <= value <= most[key]:
                     text = f"{key} is {value} at {node}; {least[key]} to {most[key]} is right"
                     yield Violation("sums", text)
-    # Of a growing sum, at any time: no more than was asked for.
+    # For a growing sum, at any time: no more than was asked for.
     asked = sorted(
         (
             one

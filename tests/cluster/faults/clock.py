@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 @functools.cache
 def library() -> Path | None:
-    """The library to preload; None where there is no C compiler."""
+    """The library to preload; None without a C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -35,6 +35,6 @@ def environment(clock: Path) -> dict[str, str]:
 
 
 def set_clock(clock: Path, ahead: float) -> None:
-    """Have all processes of a clock so many seconds ahead of the right time, at once."""
+    """Set all processes of a clock this many seconds ahead of the right time immediately."""
     with clock.open("r+b" if clock.exists() else "wb") as file:
         file.write(struct.pack("=q", round(ahead * 1e9)))

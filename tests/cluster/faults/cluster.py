@@ -69,7 +69,7 @@ class Cluster:
         self.layout = layout
         self.folder = folder
         self.engines: dict[str, list[Engine]] = {}
-        """Of each data centre, first the one that has the floating address."""
+        """By data centre, first the one with the floating address."""
         self.nodes: dict[str, Node] = {}
         self.proxies: dict[str, DelayProxy] = {}
         """By the data centre that reads through it."""

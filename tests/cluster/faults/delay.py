@@ -32,7 +32,7 @@ class DelayProxy:
 
     Attributes:
         delay: seconds that each byte takes, in each direction; may be changed at any time.
-        jitter: up to so many seconds more, of each piece anew.
+        jitter: up to this many seconds more, chosen for each piece.
         late: seconds more for what is appended to a log. It comes though its sender has given up
             the connection meanwhile, as what is under way in a network does.
         deaf: what is answered is held.

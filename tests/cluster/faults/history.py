@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
-"""Answers: done; surely not done; nobody can tell, for the connection or the time was lost."""
+"""Answers: done; surely not done; unknown, because the connection was lost or the time ran out."""
 
 READ = "read"
 

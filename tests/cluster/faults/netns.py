@@ -1,10 +1,9 @@
 """Machines of a run: a network namespace each, a bridge for each data centre, a link between them.
 
 All of it is in namespaces, the bridges too, so nothing of the machine's own network is touched, and
-several runs at once do not meet. What is cut or lost is dropped on the bridges (nftables), so a
-machine itself cannot tell; what stays within one machine is never dropped. Every name has the pid
-of its run: `sweep` removes what a run left that was killed.
-"""
+several runs at once do not meet. Packets of a cut or lossy link are dropped on the bridges
+(nftables), so a machine itself cannot notice; what stays within one machine is never dropped. Every
+name has the pid of its run: `sweep` removes what a run left that was killed."""
 
 from __future__ import annotations
 
@@ -142,7 +141,7 @@ class Network:
             _ip(f"-n {self.name_of(other)} addr del {address}/16 dev e0", check=False)
         _ip(f"-n {self.name_of(host)} addr add {address}/16 dev e0")
         self._floats[centre] = host
-        # They would go on sending to the machine that had it.
+        # They would continue to send to the machine that had it.
         for other in self.address:
             if other != host:
                 _ip(f"-n {self.name_of(other)} neigh flush to {address} dev e0", check=False)

@@ -132,7 +132,7 @@ def violations(seen: Seen) -> list[Violation]:
 
 
 class Watch:
-    """Looks at what nodes say of themselves while a run goes on.
+    """Watches the status of nodes during a run.
 
     Nodes of a data centre at one position of one log have the same rows, at any time.
     """

@@ -10,7 +10,7 @@ from interlock.table.row import I64, U64
 
 TABLE = "state"
 COLUMNS = "count: U64, net: I64, high: U64, marks: U64, last: U64, who: str[24]"
-"""For a hub that is no node, whose columns do not merge."""
+"""For a hub that is not a node, whose columns do not merge."""
 REFERENCE = f"{TABLE}={Path(__file__)}:State"
 """The value of `--table`."""
 

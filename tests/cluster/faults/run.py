@@ -97,8 +97,8 @@ def plan_of(seed: int, only: Sequence[str] = ()) -> Plan:
     east = chance.choice((2, 3, 3, 3))
     west = chance.choice((0, 0, 1, 2))
     nodes = {"east": east, "west": west} if west else {"east": east}
-    # What an engine has lost comes from nodes: whoever has it must not lose it as well. Nor may a
-    # log be cut before what was lost is there again.
+    # What an engine has lost comes from nodes: the machines that have it must not lose it as well.
+    # Nor may a log be cut before the lost entries are restored.
     nature = chance.choice(("losing", "cutting", "", ""))
     impossible = {
         "losing": (*DEADLY, *CUTTING),

@@ -152,7 +152,7 @@ class Engine(Server):
         """It could not read its file to the end, and has lost what follows."""
 
     def set_clock(self, ahead: float) -> None:
-        """Have its clock so many seconds ahead of the right time."""
+        """Set its clock this many seconds ahead of the right time."""
         set_clock(self.clock, ahead)
 
     def command(self) -> list[str]:
@@ -241,7 +241,7 @@ def program_of(kind: str) -> str:
     """The program of an engine, `redis`, or `valkey` where that is installed."""
     if kind == "redis":
         return redis_program()
-    # It is not to be had everywhere; what is tried here is no different with Redis.
+    # It is not to be had everywhere; the cases tried here are the same with Redis.
     return shutil.which("valkey-server") or redis_program()
 
 
@@ -274,7 +274,7 @@ class Node(Server):
         self.settings = settings
         mark = network.name_of(settings.name)
         self.disk = Disk(folder / "disk", mark, DISK)
-        # What the nodes of one machine would share, and those of several do not.
+        # Files that nodes of one machine would share, and nodes of several do not.
         self.memory = Path("/dev/shm") / mark
         self.memory.mkdir()
         self.config = folder / "hub.toml"
@@ -314,7 +314,7 @@ class Node(Server):
         return found
 
     def set_clock(self, ahead: float) -> None:
-        """Have its clock so many seconds ahead of the right time."""
+        """Set its clock this many seconds ahead of the right time."""
         set_clock(self.clock, ahead)
 
     def forget(self) -> None:

@@ -1,11 +1,10 @@
 """Clients of a run: threads at machines of their own, which write and read, and tell a history.
 
-A writer writes at the nodes of its data centre, one after another as the mood takes it, and leaves
-a key of its own when it cannot know what became of a write. A client of the cluster goes on with
-the same key: its writes are numbered. A reader sits at one machine and reads at its node, or in the
-memory of that machine. What they do with a key is said in `checker`. The random numbers are by
-seed, what comes of them is not.
-"""
+A writer writes at the nodes of its data centre, at random, one after another, and leaves a key of
+its own when the outcome of a write is unknown. A client of the cluster continues with the same key:
+its writes are numbered. A reader sits at one machine and reads at its node, or in the memory of
+that machine. `checker` describes their operations on a key. The random numbers are by seed, what
+comes of them is not."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class Place:
 
 @dataclass
 class Known:
-    """The keys there are, for readers; and whether clients go on."""
+    """The keys there are, for readers; and whether clients continue."""
 
     kinds: Sequence[str] = KINDS
     pause: float = 0.015
@@ -304,7 +303,7 @@ class Writer(Guest):
     def _alone(
         self, kind: str, key: str, value: int, words: Sequence[Word], id: str = ""
     ) -> Operation:
-        """A write of a row that nobody else writes."""
+        """A write of a row that no one else writes."""
         done = self.do(kind, key, value, words, id)
         if done.answer == UNKNOWN:
             # It may still come, so nobody could say what is right there from now on.
@@ -337,7 +336,7 @@ class Ask:
 
 class Numbered(Guest):
     """A client of the whole cluster, `interlock+cluster://`: it writes and reads where it can, and
-    goes on with a key though it does not know what became of its last write there.
+    continues with a key although the outcome of its last write there is unknown.
 
     Args of its own:
         url: of the cluster.
@@ -364,7 +363,7 @@ class Numbered(Guest):
         self._timeout, self._linear, self._lanes = timeout, linear, lanes
         self._seen: dict[str, int] = {}
         self._absent: set[str] = set()
-        """Keys of which it knows that there is no row, which a call of it needs."""
+        """Keys known to have no row, which one of its calls needs."""
         place = Place(f"client {name}", dc, "", 0)
         super().__init__(name, [place], recorder, known, seed, enter)
 
@@ -420,12 +419,12 @@ class Numbered(Guest):
             await asyncio.sleep(self.chance.expovariate(1 / self.known.pause))
 
     def _told(self, ask: Ask, start: float, said: Any) -> Operation:
-        """Write down what became of a call."""
+        """Record the outcome of a call."""
         answer, error, reply, row = OK, "", None, None
         if isinstance(said, EngineUnavailable):
             answer, error = UNKNOWN if said.unknown else FAILED, repr(said)
         elif isinstance(said, KeyError):
-            # There is no such row: so it did nothing.
+            # The row does not exist: so it did nothing.
             answer, error = FAILED, "no row"
         if ask.kind == READ:
             answer = FAILED if answer == UNKNOWN else answer
@@ -555,7 +554,7 @@ class MemoryReader(Guest):
         start = time.monotonic()
         row = columns(table.get(key))
         self.done += 1
-        # Memory that was lost and is there again is another place.
+        # Memory that was lost and restored counts as another place.
         place = f"memory {self._inode} of {self._place.name}"
         self._recorder.add(Operation(
             f"<{self.name}.{self.done}>", self.name, place, self._place.dc, READ, key,
@@ -568,7 +567,7 @@ class MemoryReader(Guest):
             self._table = None
 
     def _opened(self) -> interlock.SharedTable[State] | None:
-        """The table that is there now: the memory of a machine may have been lost."""
+        """The current table: the memory of a machine may have been lost."""
         try:
             inode = self._path.stat().st_ino
         except OSError:

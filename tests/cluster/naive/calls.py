@@ -25,7 +25,7 @@ class KeptTable:
     rules: TableRules
     name: bytes
     prefix: bytes
-    """The name with the colon that stands before keys."""
+    """The name with the colon in front of keys."""
     key_size: int
     default_ttl_ms: int | None
     texts: dict[bytes, ColumnText]
@@ -152,7 +152,8 @@ class Call:
             self.changed[key] = self.rules.join(state, delta)
 
     def deadline(self, left_ms: int | None) -> int:
-        """Return when a row expires that lives so long; where a table's time would end, never."""
+        """Return the expiry of a row with this time to live; where a table's time would end,
+        never."""
         if left_ms is None or left_ms * 1_000_000 >= 2**64:
             return 0
         return max(self.now_ms + left_ms, 1)

@@ -118,4 +118,4 @@ _COMMANDS: dict[bytes, tuple[int, Callable[[Writes], bytes]]] = {
     b"table|pop": (3, Writes.table_pop),
     b"table|barrier": (3, Writes.table_barrier),
 }
-"""Arity, negative for at least so many, and what is done."""
+"""Arity, negative for a minimum, and the operation."""

@@ -1,10 +1,9 @@
 """Columns as states keep them: for each merge kind how it is set, raised, joined and shown.
 
 A state is a flat list, of which each column has some cells: a *register* has a value and the stamp
-at which it was set, of two the later is left. Cells that nobody has set are None. What a stamp is
-there, a small number may stand for: ``BORN`` for the stamp of the row's creation, ``LIFE`` for that
-of its time to live; so a row that was set as a whole has no stamp beside those.
-"""
+at which it was set, of two the later is left. Cells that were never set are None. A small number
+may represent a stamp: ``BORN`` for the stamp of the row's creation, ``LIFE`` for that of its time
+to live; so a row that was set as a whole has no stamp beside those."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ TERM = "."
 """Between a data centre and a term in a writer's name."""
 FEW_TERMS = 8
 """Writers that a sum may have before the older terms are put together."""
-# Neither is 0: what nobody has set is passed over by being false.
+# Neither is 0: cells that were never set are false, and skipped.
 BORN = 1
 LIFE = 2
 Mark = int | bytes
@@ -76,9 +75,8 @@ class ClusterColumn:
     ) -> None:
         """Note in a change that the column was raised from ``shown`` to ``value``.
 
-        The other arguments are as of ``put``. What is shown of a row that is not there is zero,
-        whatever ``before`` has of it.
-        """
+        The other arguments are as of ``put``. A missing row shows zero, whatever ``before`` has of
+        it."""
         self.put(delta, before, value, mark, stamp)
 
     def join(self, ours: Any, theirs: Any) -> Any:
@@ -174,7 +172,7 @@ class FloatSumColumn(SumColumn):
             for at in range(0, len(totals), 3):
                 dc, total = totals[at], totals[at + 1]
                 added = total - (0.0 if base is None else _observed(base, dc))
-                # inf less inf is no number, and nothing was added.
+                # inf minus inf is not a number, and nothing was added.
                 found += 0.0 if math.isnan(added) and not math.isnan(total) else added
         return float(found)
 
@@ -190,7 +188,7 @@ class FloatSumColumn(SumColumn):
     ) -> None:
         """Note what this writer has added in all; floats of older terms are not put together.
 
-        To a total that is no number nothing could be added any more: then the column is set.
+        Nothing could be added to a total that is not a number: then the column is set.
         """
         totals = None if before is None else before[self.at + 2]
         writer = _writer(stamp)
@@ -228,7 +226,7 @@ class FlagsColumn(ClusterColumn):
     """Bits, each set or cleared; of what happens at once to one of them, set is left.
 
     The cell lists ``dc, code, bits``: when that data centre last set these bits, twice the reading
-    of its clock, and one more where they were cleared since by whoever had seen them set. A bit is
+    of its clock, plus one if they were cleared since by a writer that had seen them set. A bit is
     on while one data centre has it set.
     """
 

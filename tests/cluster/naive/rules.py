@@ -11,7 +11,7 @@ from tests.cluster.naive.state import TableRules
 
 
 def rules_by(fingerprint: str) -> TableRules:
-    """Return the rules of a table by what its nodes say of them; ValueError if that is none."""
+    """Return the rules of a table by what its nodes say of them; ValueError if it is not valid."""
     schema, kinds, age = fingerprint.rsplit("; ", 2)
     columns = Schema.parse(schema).columns
     merges = kinds.split(", ")

@@ -25,7 +25,7 @@ class HybridClock:
         now_ms: gives the time of day, in ms since 1970. Default: the system's.
 
     Raises:
-        ValueError: ``dc`` is no such name.
+        ValueError: ``dc`` is not a valid name.
     """
 
     def __init__(self, dc: str, now_ms: Callable[[], int] | None = None) -> None:

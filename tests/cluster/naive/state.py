@@ -44,7 +44,7 @@ class TableRules:
             nodes, for it decides how states are joined. Default: 7 days.
 
     Raises:
-        TypeError: ``row`` is no class of rows, or a marker is on a column that it is not for.
+        TypeError: ``row`` is not a class of rows, or a marker is on a column of another type.
         ValueError: ``tombstone_age`` is not positive; a column cannot hold its default.
     """
 
@@ -86,10 +86,9 @@ class TableRules:
     def join(self, ours: bytes | None, theirs: bytes) -> bytes:
         """Return two states of a key as one; ``ours`` itself where nothing changes.
 
-        The clock of whoever makes stamps must be told of those that it joins
-        (``clock.saw(rules.newest(theirs))``), or what it writes later could come before.
-        """
-        # Who made a change has just looked at what it changes: that need not be read again.
+        The clock that makes stamps must see the stamps that it joins
+        (``clock.saw(rules.newest(theirs))``), or later writes could get lower stamps."""
+        # The writer of a change has just read the row: that need not be read again.
         before = None if ours is None else self.cells(ours)
         cells = self.cells(theirs)
         newest = self._newest(cells)
@@ -186,7 +185,8 @@ class TableRules:
         return before if joined == before else joined
 
     def _is_out_of_force(self, end: int, cells: Cells) -> bool:
-        """Return whether a row was made so long after this end of a life that it does not count."""
+        """Return whether a row was created so long after this end of a life that the end does not
+        count."""
         birth = cells[BIRTH]
         return birth != NEVER and _reading(birth) >= end + self._age
 
@@ -253,26 +253,26 @@ class TableRules:
                 self._newest(cells)
                 self.joined(cells, _DECODE(state))
         except (msgspec.MsgspecError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ValueError(f"no state of a row: {error}") from None
+            raise ValueError(f"not the state of a row: {error}") from None
         if not right:
-            raise ValueError("no state of a row")
+            raise ValueError("not the state of a row")
 
     def is_alive(self, cells: Cells, now_ms: int) -> bool:
         """Return whether cells are of a row that is there."""
         return cells[ALIVE] is not None and not 0 < cells[EXPIRES] <= now_ms
 
     def values(self, state: bytes, now_ms: int) -> tuple[Any, ...] | None:
-        """Return the values of all columns, in their order; None where there is no row."""
+        """Return the values of all columns, in their order; None without a row."""
         cells = self.cells(state)
         return self._values(cells) if self.is_alive(cells, now_ms) else None
 
     def row(self, state: bytes, now_ms: int) -> Row | None:
-        """Return the row; None where there is none."""
+        """Return the row; None without one."""
         cells = self.cells(state)
         return self._row(cells) if self.is_alive(cells, now_ms) else None
 
     def row_and_expiry(self, state: bytes, now_ms: int) -> tuple[Row | None, int]:
-        """Return the row, None where there is none, and when it expires, 0 for never."""
+        """Return the row, or None, and its expiry, 0 for never."""
         cells = self.cells(state)
         expires = cells[EXPIRES]
         if cells[ALIVE] is None or 0 < expires <= now_ms:
@@ -289,7 +289,7 @@ class TableRules:
         return found
 
     def newest(self, state: bytes) -> Stamp:
-        """Return the newest stamp in a state: what a clock must be told of."""
+        """Return the newest stamp in a state: the stamps that a clock must see."""
         return unpacked(self._newest(self.cells(state)))
 
     def is_tombstone(self, state: bytes) -> bool:
@@ -336,7 +336,7 @@ class TableRules:
     def created(
         self, cells: Cells | None, given: Given, stamp: Stamp, now_ms: int, expires_at: int
     ) -> bytes:
-        """Return the change that makes a row where there is none.
+        """Return the change that creates a missing row.
 
         Columns that are not given are 0 or empty, unless somebody makes the row at the same time
         and gives them.
@@ -350,7 +350,7 @@ class TableRules:
         self, cells: Cells | None, column: ClusterColumn, value: Any, stamp: Stamp,
         now_ms: int, expires_at: int,
     ) -> bytes:  # fmt: skip
-        """Return the change that makes a row where there is none, by raising one column."""
+        """Return the change that creates a missing row by raising one column."""
         delta, before = self._born(cells, stamp, now_ms, expires_at)
         column.add(delta, before, column.zero, value, BORN, stamp)
         return _ENCODE(delta)
@@ -417,7 +417,7 @@ class TableRules:
 
 
 def _stamp_of(mark: Any, cells: Cells) -> Any:
-    """Return the stamp that stands for this in a state; None stays None."""
+    """Return the stamp that represents this in a state; None stays None."""
     if mark.__class__ is int:
         return cells[BIRTH] if mark == BORN or cells[ALIVE] == BORN else cells[ALIVE]
     return mark

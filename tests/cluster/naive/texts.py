@@ -106,7 +106,7 @@ class ColumnText:
         """Return by how much a text raises the column.
 
         Raises:
-            Refusal: it is no such number, or the column is not one of numbers.
+            Refusal: it is not such a number, or the column does not hold numbers.
         """
         if self.column.is_float:
             number = _float(text)
@@ -163,7 +163,7 @@ class ColumnText:
         return bool(one == other)
 
     def wrong(self, allowed: str) -> Refusal:
-        """Return the refusal of a text that is no value of this column."""
+        """Return the refusal of a text that is not a value of this column."""
         name = self.column.name
         return Refusal(f"WRONGTYPE column {name} is {self.type_name}; allowed: {allowed}")
 

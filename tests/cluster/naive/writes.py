@@ -23,7 +23,7 @@ class Writes(Call):
     # -- commands on hashes ------------------------------------------------------------------------
 
     def hset(self) -> bytes:
-        """Set columns, and make the row if there is none."""
+        """Set columns, and create the row if it is missing."""
         return b":%d\r\n" % self.set_columns()
 
     def hmset(self) -> bytes:
@@ -49,7 +49,7 @@ class Writes(Call):
         self.change(key, self.rules.created(cells, given, self.stamp(), self.now_ms, expires))
 
     def hsetnx(self) -> bytes:
-        """Make a row with this column, if there is none."""
+        """Create a row with this column if it is missing."""
         key = self.named(1)
         text = self.column(self.arguments[2])
         value = text.checked(text.given(self.arguments[3]))
@@ -97,7 +97,7 @@ class Writes(Call):
         return bulk(shown(self.raise_or_create(key, text, by)))
 
     def raise_or_create(self, key: bytes, text: ColumnText, by: int | float) -> Any:
-        """Raise a column, and make the row if there is none."""
+        """Raise a column, and create the row if it is missing."""
         cells, alive = self.cells(key)
         column = text.column
         if alive and cells is not None:
@@ -141,11 +141,11 @@ class Writes(Call):
         return b":1\r\n"
 
     def expire(self) -> bytes:
-        """Have a row expire in so many seconds."""
+        """Set the expiry of a row in seconds."""
         return self.expires("expire", 1000, since_1970=False)
 
     def pexpire(self) -> bytes:
-        """Have a row expire in so many ms."""
+        """Set the expiry of a row in ms."""
         return self.expires("pexpire", 1, since_1970=False)
 
     def expireat(self) -> bytes:
@@ -167,7 +167,7 @@ class Writes(Call):
         left = given - self.now_ms if since_1970 else given
         if not -(2**63) <= given < 2**63 or left > MAX_ROW_TTL:
             raise Refusal(f"ERR invalid expire time in '{name}' command")
-        # What is over has expired at once.
+        # A time in the past expires immediately.
         left = max(left, 0)
         cells, alive = self.cells(key)
         if cells is None or not alive:

@@ -138,8 +138,8 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
     (few_files / "filler").touch()
     for number in range(1, 31):
         assert increased(a, "n") == number
-    eventually(lambda: "make room on that disk" in trouble(a, "checkpoint"), lambda: a.log)
-    # It goes on without.
+    eventually(lambda: "free some space on that disk" in trouble(a, "checkpoint"), lambda: a.log)
+    # It continues without it.
     assert (status(a)["state"], page(a, "/ready")[0]) == ("serving", 200)
     assert '\ninterlock_node_trouble{kind="checkpoint"} 1\n' in page(a, "/metrics")[1]
     a.says("checkpoint-")

@@ -1,4 +1,4 @@
-"""Commands of hostile and clumsy users: a node refuses them, and goes on."""
+"""Commands of hostile and clumsy users: a node refuses them, and continues."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_hup_reads_the_configuration_again_and_usr1_the_log(tmp_path: Path) -> N
             asked.hset("presence:x", "app_id", 1)
             config.write_text(f'[log]\nfile = "{log}"\nlevel = "info"\n')
             node.process.send_signal(signal.SIGHUP)
-            eventually(lambda: "configured anew: log.level" in log.read_text())
+            eventually(lambda: "reconfigured: log.level" in log.read_text())
             log.rename(tmp_path / "old.log")
             node.process.send_signal(signal.SIGUSR1)
             eventually(log.exists)

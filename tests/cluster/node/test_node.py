@@ -159,7 +159,7 @@ def test_no_reader_of_a_table_goes_back_when_its_node_is_killed_and_starts_again
             for _ in range(300):
                 increased(a, "n")
             a.kill()
-            # What the others do meanwhile is seen once the node has read it.
+            # Changes of the others are visible once the node has read them.
             for _ in range(20):
                 last = increased(b, "n")
             a = nodes.start("a")
@@ -255,7 +255,7 @@ def test_a_log_gets_other_settings_when_it_is_deleted_while_all_nodes_are_stoppe
         one.delete("presence:k3")
     a.process.terminate()
     a.process.wait(30)
-    # What it has read is in its folder, however it ends.
+    # The entries it has read are in its folder, however it ends.
     b.kill()
     with Redis.from_url(nodes.url) as engine:
         assert engine.delete("il:log:{presence.main}") == 1
@@ -279,14 +279,14 @@ def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:
 def test_rows_beyond_the_capacity_are_refused(nodes: Nodes) -> None:
     a, b = nodes.start_both("--capacity", "20")
     with client(a) as one, client(b) as other:
-        # What one has not read of the other counts as well.
+        # Unread entries of the other count as well.
         for number in range(20):
             (one, other)[number % 2].hset(f"presence:k{number}", "app_id", 1)
         for asked in (one, other):
             with pytest.raises(ResponseError, match="TABLEFULL"):
                 asked.hset("presence:more", "app_id", 1)
             assert not asked.exists("presence:more")
-        # Of those that are there, anything is changed.
+        # Anything in the existing ones is changed.
         assert one.hincrby("presence:k0", "unread", 1) == 1
 
 

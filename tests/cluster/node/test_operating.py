@@ -330,7 +330,8 @@ def test_other_rows_at_the_same_position_are_an_alarm(
         id="wrong", dc="main", role="serving", address="127.0.0.1:1", table="presence",
         position=found["position"], rows_checksum="f" * 32,
     )  # fmt: skip
-    # Another history is no alarm at once: the engine has lost entries, and a node is to go back.
+    # Another history is not an alarm immediately: the engine has lost entries, and a node is to go
+    # back.
     forked = structs.replace(wrong, id="forked", log_checksum="f" * 16)
     for one in (forked, wrong):
         announce(nodes.engine, "presence", one, 30_000)
@@ -345,5 +346,5 @@ def test_other_rows_at_the_same_position_are_an_alarm(
     finally:
         for one in (forked, wrong):
             withdraw(nodes.engine, "presence", one.id)
-    # Who is gone is wrong no more.
+    # A node that is gone is no longer reported as wrong.
     eventually(lambda: not any(status(node)["trouble"] for node in nodes.nodes.values()))

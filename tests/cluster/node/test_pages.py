@@ -72,7 +72,7 @@ def test_health_and_ready_are_the_hub_s_with_the_node_s() -> None:
     assert pages("/none", "") is None
     figures = pages("/metrics", "")
     assert figures is not None and figures.body.endswith("a_figure 1\n")
-    # A hub that is no node has none of them.
+    # A hub that is not a node has none of them.
     assert HubPages(lambda: State.SERVING, dict)("/primary", "") is None
 
 

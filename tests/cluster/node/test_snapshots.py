@@ -150,7 +150,7 @@ def test_a_wrong_password_of_nodes_is_told(nodes: Nodes, monkeypatch: pytest.Mon
 
 
 class Cut:
-    """A way to a hub that is cut in the middle of an answer, so many times."""
+    """A connection to a hub that is cut in the middle of an answer, this number of times."""
 
     def __init__(self, times: int) -> None:
         self.cut = 0

@@ -118,7 +118,7 @@ def test_nodes_reach_each_other_over_tls_or_say_what_is_wrong(
         table["n"] = Presence(app_id=1)
         began = first(nodes)
         eventually(is_cut, lambda: a.log)
-        # Those that cannot get a snapshot say why, and serve nothing.
+        # Nodes that cannot get a snapshot report why, and do not serve.
         for name, flags, words in (
             ("b", ("--config", str(config), "--peer-ca", str(wrong.cert)), "file of its authority"),
             ("c", (), "if it wants TLS, name its authority"),
@@ -134,7 +134,7 @@ def test_nodes_reach_each_other_over_tls_or_say_what_is_wrong(
         b.says("node b copies a snapshot from node a")
         eventually(lambda: '"role": "serving"' in page(b, "/health")[1], lambda: b.log)
         assert main(["cluster", "diff", "a", "b", "--url", f"{url}{right.cert}"]) == 0
-        # One that has its rows already is told before it needs them.
+        # A node that already has its rows learns it before it needs a snapshot.
         b.kill()
         b = nodes.start("b", "--config", str(config), "--peer-ca", str(wrong.cert))
         b.says("node b: node a would give it no snapshot: its certificate is refused")

@@ -166,7 +166,7 @@ class History:
                 0, 1, least, most, least, most, chance.randint(least, most),
                 min(chance.randrange(100), most), max(-chance.randrange(100), least),
             ])  # fmt: skip
-        # Of a maximum both zeros are equal in Python, and the one that comes first stays.
+        # For a maximum, both zeros are equal in Python, and the first one remains.
         zero = -1.5 if column.merge == "max" else -0.0
         value = chance.choice([
             math.nan, math.inf, -math.inf, zero, 0.1, -2.5, 1e16, 1e16 + 2, 3e38,
@@ -189,7 +189,7 @@ class History:
 
 
 def shown(value: Any) -> str:
-    """A value as a word: a letter for its type, and hex of what is no number."""
+    """A value as a word: a letter for its type, and hex of values that are not numbers."""
     if isinstance(value, bool):
         return f"b{value:d}"
     if isinstance(value, int):

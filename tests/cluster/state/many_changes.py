@@ -54,7 +54,7 @@ class Written:
 
 
 class Writer(threading.Thread):
-    """Writes so many changes at one node."""
+    """Writes this number of changes at one node."""
 
     def __init__(self, name: str, node: NodeProcess, changes: int, ends: threading.Event) -> None:
         super().__init__(daemon=True)
@@ -125,7 +125,7 @@ class Outcome:
 
 
 def run(folder: Path, changes: int, seconds: float, every: float, wait: float = 300) -> Outcome:
-    """Write so many changes within so many seconds, with a cut or its end about `every` s.
+    """Write this number of changes within this many seconds, with a cut or its end about `every` s.
 
     Raises AssertionError where nodes differ, or have not what was written.
     """

@@ -1,8 +1,7 @@
 """A model of a row: a list of all that was done to it, and the row computed anew each time.
 
-Nothing is joined here: an event says what was done and what whoever did it had seen, and a row is
-what the events say together. So it is slow, and written down once more, in another way.
-"""
+Nothing is joined here: an event records an operation and what its writer had seen, and a row is the
+result of all events. So it is slow, and written down once more, in another way."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ class Event:
 
     stamp: Stamp
     floor: Stamp
-    """The newest end of a life that whoever did it knew of; of a delete its own."""
+    """The newest end of a life that the writer knew of; of a delete its own."""
     deletes: bool = False
     expires: int | None = None
     """The time at which the row expires, 0 never; None where nothing was said of that."""

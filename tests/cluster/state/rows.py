@@ -27,12 +27,12 @@ class Merged(Row):
 
 
 class Time:
-    """A time of day that moves when it is told."""
+    """A time of day that the test moves."""
 
     def __init__(self, ms: int = 1_700_000_000_000) -> None:
         self.ms = ms
 
     def clock(self, dc: str, ahead: int = 0) -> HybridClock:
-        """A clock that goes by it, so many ms ahead."""
+        """A clock that follows it, this many ms ahead."""
         source: Callable[[], int] = lambda: self.ms + ahead  # noqa: E731
         return HybridClock(dc, source)

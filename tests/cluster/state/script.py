@@ -25,8 +25,8 @@ class Script:
             words = chance.choice([words[:-1], [*words, self.text()], []])
         if len(words) > 1 and chance.random() < 0.04:
             words[chance.randrange(1, len(words))] = self.text()
-        # Without its name, or with that of a command that is not for a table, it is no such call;
-        # and a time to live that is soon over would be over here or there first.
+        # Without its name, or with that of a command that is not for a table, it is not such a
+        # call; and a time to live that is soon over would be over here or there first.
         soon = any(word.isdigit() and 0 < int(word[:20]) < 10**5 for word in words[2:5])
         expires = words and (words[0].lower().endswith((b"expire", b"at")) or b"set" in words[1:2])
         return words if self.is_ours(words) and not (soon and expires) else [b"HSET", b"x"]

@@ -47,7 +47,7 @@ ALPHABETS: dict[str, tuple[type[Row], list[Operation]]] = {
     "sum": (SumRow, [("add", 0, 100), ("add", 0, -3), ("set", 0, 7), ("delete",)]),
     "max": (MaxRow, [("set", 0, 5), ("set", 0, 3), ("add", 0, 1), ("delete",)]),
     "flags": (FlagsRow, [("set", 0, 1), ("set", 0, 2), ("add", 0, 2), ("delete",)]),
-    # Time goes on by 10 ms with each operation.
+    # Time advances by 10 ms with each operation.
     "expiry": (SumRow, [("add", 0, 2), ("expire", 15), ("put", {0: 9}, 25), ("persist",)]),
     "rows": (LastRow, [("put", {0: 1}, 0), ("set", 1, 4), ("expire", 15), ("delete",)]),
 }

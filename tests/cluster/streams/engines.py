@@ -88,7 +88,7 @@ class Engine:
             self.process = None
 
     def close(self) -> None:
-        # What it would still write is nobody's.
+        # No one needs what it would still write.
         self.stop(signal.SIGKILL)
 
     def freeze(self) -> None:
@@ -211,7 +211,7 @@ class Rabbitmq(Engine):
 
     @property
     def pid(self) -> int:
-        # What was started is a script.
+        # The started program is a script.
         return int((self._own / "pid").read_text())
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ def test_a_write_is_answered_once_another_machine_has_it_and_outlives_log_and_ma
     unacked(a)
     b.thaw()
     acked(a)
-    # What the broker kept is acknowledged as before, and what is written next.
+    # Stored entries are acknowledged as before, and so are new ones.
     engine.kill()
     engine.start()
     last = acked(a)

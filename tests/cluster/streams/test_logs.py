@@ -52,7 +52,7 @@ def position(entry: Entry) -> str:
 
 
 def read_all(stream: ChangeStream, after: str, count: int) -> list[Entry]:
-    """Read so many, and to the end."""
+    """Read this number of entries, and then to the end."""
     found: list[Entry] = []
     until = time.monotonic() + PATIENCE
     while True:
@@ -215,7 +215,7 @@ def test_what_is_looked_for_is_found_if_it_is_there_as_it_was(opened: Open) -> N
     ]
     for _ in range(2):
         assert looker.look([one for one, _ in wanted]) == [is_there for _, is_there in wanted]
-    # What was seen is looked for again if nothing behind it is there.
+    # The last entry seen is searched again if nothing follows it.
     assert looker.look([position(found[3]), f"{found[6].id}.0123456789abcdef"]) == [True, False]
 
 
@@ -244,7 +244,7 @@ def test_a_log_that_is_deleted_is_missing_and_lost(
         except PositionLost as error:
             return (error.first, error.last) == ("", "")
         except StreamUnavailable:
-            # What it was asked before.
+            # Earlier requests to it.
             pass
         return False
 

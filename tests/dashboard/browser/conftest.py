@@ -147,5 +147,5 @@ def page(tabs: Browser) -> Iterator[Page]:
 
 
 def _is_bad(said: Any) -> bool:
-    # A refused request is told by the browser too; pages show it, which tests look at.
+    # The browser reports a refused request too; pages show it, which tests look at.
     return said.type in ("error", "warning") and "Failed to load resource" not in said.text

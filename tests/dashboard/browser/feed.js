@@ -1,4 +1,5 @@
-// A diagram with a stream of its own: `feed` gives it so many batches of events, ten a second.
+// A diagram with a stream of its own: `feed` gives it this number of batches of events, ten a
+// second.
 async () => {
   const { Chart } = await import("/static/diagram/chart.js");
   const live = new EventTarget();

@@ -37,7 +37,7 @@ class Site:
 
 @contextmanager
 def announced(queue: RemoteQueue[Any], name: str, **facts: Any) -> Iterator[list[str]]:
-    """A worker that tells of itself, and answers what it is asked; the list has the requests."""
+    """A worker that announces itself and answers requests; the list has the requests."""
     asked: list[str] = []
     answers: dict[str, Any] = {}
     stop = threading.Event()

@@ -69,7 +69,7 @@ def test_the_queue_is_paused_and_sealed(page: Page, site: Site, queue: RemoteQue
     queue.put("x")
     page.goto(site.at("queues", queue.name))
     page.get_by_role("button", name="Pause", exact=True).click()
-    # It asks first, and nothing is done when the answer is no.
+    # It asks first, and does nothing if the answer is no.
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_focused()

@@ -151,7 +151,7 @@ def test_hot_and_paused_keys_and_options(page: Page, site: Site, queue: RemoteQu
 def test_messages_are_found_by_filters(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     ids = [queue.put(number, keys=f"order:{number % 3}") for number in range(120)]
     page.goto(site.at("queues", queue.name, "messages"))
-    # Redis tells of more than were asked for, in pages of its own.
+    # Redis returns more than were asked for, in pages of its own.
     expect(page.locator("tbody tr").nth(49)).to_be_visible()
     assert page.locator("tbody tr").count() < 120
     page.get_by_role("button", name="Show more").click()

@@ -68,7 +68,7 @@ def lost(story: Story) -> Iterator[Violation]:
 
 
 def doubled(story: Story) -> Iterator[Violation]:
-    """An operation has one message, which is the one that its put was told, with its keys."""
+    """An operation has one message, the one whose id its put returned, with its keys."""
     of_name: dict[str, Message] = {}
     for message in story.messages.values():
         name = message.what.name
@@ -102,7 +102,7 @@ def doubled(story: Story) -> Iterator[Violation]:
 
 
 def undone(story: Story) -> Iterator[Violation]:
-    """Acknowledged messages are handed out no more, and are acknowledged once."""
+    """Acknowledged messages are not leased again, and are acknowledged once."""
     for message in story.messages.values():
         acked = [
             (grant, one)

@@ -1,4 +1,4 @@
-"""The settings that all processes of a run are told."""
+"""Settings of all processes of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETRY = Retry(attempts=None, first=0.02, factor=1.5, longest=0.2)
 
 @dataclass(frozen=True)
 class Job:
-    """The settings that all processes of a run are told."""
+    """Settings of all processes of a run."""
 
     url: str
     folder: Path

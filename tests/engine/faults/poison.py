@@ -48,7 +48,7 @@ from tests.hub.servers import free_port
 POOLS = ("thread", "asyncio", "process")
 MESSAGES, POISON, ACCOUNTS = 60, 4, 30
 LEASE = 1.5
-"""Seconds; a worker that is killed keeps its messages for so long."""
+"""Seconds; a killed worker keeps its messages for this long."""
 KILL_SECONDS = 1.0
 """Between two kills from outside, in the middle."""
 LIMIT_SECONDS = 120.0

@@ -22,8 +22,8 @@ from tests.engine.faults.looped import looped
 
 
 def producer(job: Job, who: str, life: int) -> None:
-    """Puts its operations, each until it is answered where that is safe, and goes on where the life
-    before it ended."""
+    """Puts its operations, each until it is answered if that is safe, and continues where its
+    previous life ended."""
     before = read(job.folder).get(who, [])
     log = Log(job.folder, who)
     chance = random.Random(f"{job.seed} {who} {life}")
@@ -43,7 +43,7 @@ def producer(job: Job, who: str, life: int) -> None:
             "priority": chance.choice([0, 0, -50, 100]),
             "dedup": chance.random() < 0.5,
         })  # fmt: skip
-        # What a program does between two puts.
+        # Work of a program between two puts.
         time.sleep(chance.uniform(0, 0.04))
     log.say("done")
 

@@ -85,7 +85,7 @@ class Story:
         self.grants: list[Grant] = []
         self.stats: Line | None = None
         self.unanswered_gets = 0
-        """Most messages that were handed out and that no line tells of."""
+        """Maximum number of leased messages without a line."""
         for lines in logs.values():
             self._read(lines)
         found: dict[int, list[Grant]] = {}
@@ -120,7 +120,7 @@ class Story:
                     self.unanswered_gets += left
                     get, left = line, int(line["limit"])
                 case "got":
-                    # What it gave has lines of its own, unless it is killed now.
+                    # Its leases have lines of their own, unless it is killed now.
                     left = int(line["count"])
                 case "begin":
                     assert get is not None

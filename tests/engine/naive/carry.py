@@ -24,7 +24,7 @@ class CarriedModel(ReadModel):
         there = [len(self.unsettled()), out, len(self.dead), len(self.kept)]
         goes = existed and (not there[0] or bool(force))
         if goes:
-            # What is left is the time, and where its numbers ended.
+            # The time remains, and the last numbers.
             self.line, self.delayed, self.dead, self.paused = [], [], [], []
             self.named, self.kept, self.options = {}, {}, dict(DEFAULTS)
             self.halted = self.sealed = self.declared = self.made = False

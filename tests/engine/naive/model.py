@@ -15,7 +15,7 @@ from scripts.wire.declaration import declared
 QUEUED, LEASED, BACKING_OFF, DELAYED, HELD = "queued", "leased", "backing_off", "delayed", "held"
 
 WIRE = declared()
-"""Names and numbers, of which there is one declaration. What they mean is the model's own."""
+"""Names and numbers, of which there is one declaration. The model defines their meaning."""
 DEFAULTS = {option.name: str(option.default) for option in WIRE.queue}
 MOST = {name: limit.of("redis") for name, limit in WIRE.limits.items()}
 TOLD = MOST["MAX_TOLD"]
@@ -116,7 +116,7 @@ class Model:
     named: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     """Of a dedup string: the message, and when its window ends, once it is settled."""
     kept: dict[int, tuple[str, int, str]] = field(default_factory=dict)
-    """Of a message whose put asked for it: how it ended, until when that is told, the result."""
+    """For a message whose put asked for it: how it ended, until when that is kept, the result."""
     paused: list[str] = field(default_factory=list)
     halted: bool = False
     sealed: bool = False
@@ -261,13 +261,13 @@ class Model:
             self.line.append(entry)
         return id
 
-    # What stands before what.
+    # Order of messages.
 
     def lane(self, key: str) -> list[Entry]:
         return [entry for entry in self.line if key in entry.keys]
 
     def front(self, key: str) -> list[Entry]:
-        """Those that nothing on this key holds up."""
+        """Messages that nothing on this key blocks."""
         lane = self.lane(key)
         writers = [at for at, entry in enumerate(lane) if key in entry.exclusive]
         return lane[: max(writers[0], 1)] if writers else lane
@@ -276,7 +276,7 @@ class Model:
         return self.line[: self.line.index(entry)]
 
     def blocked(self, entry: Entry) -> int:
-        """On how many keys, and barriers, something stands before it that conflicts."""
+        """Number of keys and barriers on which a conflicting message is ahead of it."""
         before = self.before(entry)
         if entry.barrier:
             return int(bool(before))
@@ -291,7 +291,7 @@ class Model:
         return queue + [key for key in entry.keys if key in self.paused]
 
     def in_front(self) -> list[Entry]:
-        """Those that nothing stands before and that were not set aside, in their order."""
+        """Messages with nothing ahead of them that were not set aside, in order."""
         free = [
             entry
             for entry in self.line

@@ -229,7 +229,7 @@ class _Walk:
             self.queue += [entry] if len(self.queue) < self.limit else []
 
     def name(self, entries: list[Entry]) -> list[Entry]:
-        """Those that are named, of which each will be told."""
+        """The named ones, each of which will be reported."""
         named = []
         for entry in entries[: self.limit]:
             if self.named <= 0 or self.bytes <= 0:

@@ -32,7 +32,8 @@ def run_alone(seed: int, calls: int) -> Counter[str]:
 
 
 def run(servers: Servers, seed: int, calls: int) -> Counter[str]:
-    """Random schedules of at least so many calls; what they were, and what was answered."""
+    """Random schedules with at least this number of calls; what they were, and what was
+    answered."""
     rng = random.Random(seed)
     tally = Counter[str]()
     before: tuple[list[Step], Asked] | None = None

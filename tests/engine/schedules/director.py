@@ -218,7 +218,7 @@ class Director:
         if before and number > 1:
             old = [consumer, str(number - 1), "0", "1", "9", "any"]
             self._call("lease", old, "STALECALL")
-            # What else it asks does not count: the number tells which call it is.
+            # What else it asks does not count: the number identifies the call.
             kept = before.expected if before.name == "settle" else "STALECALL"
             self._call("settle", [consumer, str(number), "ACK", *NOBODY], kept)
 
@@ -313,7 +313,7 @@ class Director:
             self._call("explain", ["id", id, most], model.explain("id", id, limit))
             self._call("explain", ["key", key, most], model.explain("key", key, limit))
         else:
-            # What is due is applied by this and by join, and not by the other two.
+            # This and join apply what is due; the other two do not.
             self._call("configure", [], model.configure([]))
             for named in ([], [id], [gone]):
                 arguments = ["0", *named]

@@ -10,7 +10,7 @@ from tests.engine.schedules.steps import WAIT
 from tests.engine.timed import WIRE
 
 LISTED = """
-il1_configure   the value of DURABILITY: the server's on Redis, none where there is no journal
+il1_configure   the value of DURABILITY: the server's on Redis, none without a journal
 il1_scan        order: each tells all messages, in an order of its own
 il1_hot         order, as in il1_scan
 il1_paused      order, as in il1_scan

@@ -1,4 +1,5 @@
-"""Queues that other releases stored on a Redis: they go on, or are refused in words."""
+"""Queues that other releases stored on a Redis: they continue, or are refused with an
+explanation."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def made(queue: TimedQueue) -> None:
 
 
 def answers(queue: TimedQueue) -> list[list[str]]:
-    """Asks the queue for all that there is, and then to go on, and returns its answers."""
+    """Reads all state of the queue, then uses it further, and returns the answers."""
     told = [queue.call("stats"), queue.call("configure"), sorted(queue.call("scan", 0, 1000))]
     told += [queue.call("dead_letters", 10, ""), queue.call("paused", 0)]
     # Calls that are sent again.

@@ -194,7 +194,7 @@ def test_the_text_of_a_configuration_is_a_file_that_gives_it_again(tmp_path: Pat
     assert dict(again.values) == dict(before.values)
     assert "# argument: TCP port" in before.text()
     assert "# default: " in before.text()
-    # Every key stands in it, also by the standard's own reader.
+    # Every key is in it, also for the standard library's parser.
     tree = tomllib.loads(before.text())
     assert tree["limits"]["pubsub"]["soft"] == 5
 

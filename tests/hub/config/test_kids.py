@@ -106,7 +106,7 @@ def test_what_has_no_counterpart_is_named(text: str, noted: str | None, tmp_path
         assert [note for note in found.notes if "store" in note] == []
     else:
         assert any(re.search(noted, note) for note in found.notes), found.notes
-    # It stands in the configuration as well, and that is one.
+    # It is also in the configuration, and counts as one.
     assert all(f"# {note}\n" in found.text for note in found.notes)
     needs_hub()
     path = tmp_path / "hub.toml"

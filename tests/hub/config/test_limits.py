@@ -1,4 +1,5 @@
-"""Limits on what a client may do to the hub; whoever breaks them costs the others nothing."""
+"""Limits on what a client may do to the hub; a client that breaks them does not affect the
+others."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_a_subscriber_over_the_hard_limit_is_disconnected_and_the_others_are_not
             if count == 1:
                 break
             assert sent < 2000, "a subscriber that never reads is owed 120 MB"
-        # What it had been sent, it can read; then the end, and no message was left out before it.
+        # It can read what it had been sent; then the end, and no message was left out before it.
         with pytest.raises(ConnectionResetError):
             list(slow.messages())
         assert publisher.call("PING") == "PONG"
@@ -95,7 +96,7 @@ def test_who_asked_for_it_misses_messages_and_is_told_how_many(workers: int) -> 
         got: list[int] = []
         while len(got) + slow.missed < sent:
             found = slow.message(1)
-            # What it is told of the last that it missed comes once it has read the rest.
+            # The notice of the last missed ones comes once it has read the rest.
             if found is not None:
                 got.append(int(found.payload[:6]))
             elif len(got) + slow.missed < sent:

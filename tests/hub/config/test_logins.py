@@ -71,7 +71,7 @@ def answer(connection: socket.socket) -> bytes:
 
 
 def asked(hub: interlock.Hub, count: int) -> None:
-    """Until so many logins have come as far as the controller."""
+    """Wait until this number of logins has reached the controller."""
     while hub.info()["total_commands_processed"] < count:
         pass
 
@@ -178,11 +178,11 @@ def test_a_flood_of_failures_fills_no_log(
             assert answer(client).startswith(b"-WRONGPASS ")
     hub.stop()
     lines = [r.getMessage() for r in caplog.records if "login failed" in r.getMessage()]
-    told = [line for line in lines if "left out" not in line]
-    summed = [int(line.split()[0]) for line in lines if "left out" in line]
+    told = [line for line in lines if "were dropped" not in line]
+    summed = [int(line.split()[0]) for line in lines if "were dropped" in line]
     assert len(told) == 5
     assert sum(summed) == 45, "the rest is counted, at the end of the hub at the latest"
-    assert all(r.levelno == logging.WARNING for r in caplog.records if "left out" in r.message)
+    assert all(r.levelno == logging.WARNING for r in caplog.records if "were dropped" in r.message)
 
 
 class Times:

@@ -108,13 +108,13 @@ def test_a_bad_file_is_refused_whole_and_the_running_one_stays(
 
 def test_usr1_opens_the_log_anew(written: Written, process: HubProcess) -> None:
     moved = written.log.with_suffix(".1")
-    written.logged(process, signal.SIGHUP, "configured anew")
+    written.logged(process, signal.SIGHUP, "reconfigured")
     written.log.rename(moved)
     process.process.send_signal(signal.SIGUSR1)
     while not written.log.exists():
         assert process.process.poll() is None
-    written.logged(process, signal.SIGHUP, "configured anew")
-    assert moved.read_text().count("configured anew") == 1
+    written.logged(process, signal.SIGHUP, "reconfigured")
+    assert moved.read_text().count("reconfigured") == 1
 
 
 def test_a_port_that_speaks_tls_goes_on_to_whatever_is_read_later(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_a_reload_says_which_files_have_new_contents(
             change()
             caplog.clear()
             hub.reload()
-            said += [one for one in caplog.messages if "configured anew" in one]
-    assert [one.removeprefix("configured anew: ") for one in said] == [
+            said += [one for one in caplog.messages if "reconfigured" in one]
+    assert [one.removeprefix("reconfigured: ") for one in said] == [
         "nothing has changed",
         "the contents of tls.cert, the contents of tls.key",
         "the contents of store far: password",
@@ -343,7 +343,7 @@ def test_reloads_under_load_lose_nothing_and_leave_nothing(
                     written.logged(process, signal.SIGHUP, "refused")
                 else:
                     written.write(f"maxclients = {chance.randrange(50, 5000)}")
-                    written.logged(process, signal.SIGHUP, "configured anew")
+                    written.logged(process, signal.SIGHUP, "reconfigured")
                 while (found := subscriber.message(0)) is not None:
                     assert int(found.payload) == got
                     got += 1

@@ -1,4 +1,4 @@
-"""The tables of stores: what may stand in one, and how a wrong one is told."""
+"""The tables of stores: allowed contents, and the errors of wrong ones."""
 
 from __future__ import annotations
 

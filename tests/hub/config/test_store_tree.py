@@ -1,4 +1,4 @@
-"""Stores that name each other: what their tables may say, and what an agent's flags stand for."""
+"""Stores that name each other: allowed tables, and the meaning of an agent's flags."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_an_agents_configuration_gives_the_same_agent(
     assert [store.upstream for store in found["store"] if store.upstream] == [
         one for one in flags if one[0] != "-"
     ]
-    # Whoever publishes is answered once it is on this machine's disk.
+    # A publisher is answered once the message is on this machine's disk.
     assert all(lane["ack"] == "disk" for lane in found.for_server()["stores"])
     assert read(path).text() == found.text()
 

@@ -1,4 +1,4 @@
-"""`[[table]]`: its grammar, and what becomes of tables at the start, on a reload and at the end."""
+"""`[[table]]`: its grammar, and tables at the start, on a reload and at the end."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_hup_opens_what_was_added_and_closes_what_was_taken_away(
             client.call("HSET", f"{names[0]}:k", "a", "5")
             with pytest.raises(ReplyError, match="NOTABLE"):
                 client.call("HGET", f"{names[1]}:k", "a")
-            reloaded(listed_as(_0="a: U8", _1="b: U8"), "configured anew: table")
+            reloaded(listed_as(_0="a: U8", _1="b: U8"), "reconfigured: table")
             client.call("HSET", f"{names[1]}:k", "b", "6")
             assert client.call("HGET", f"{names[0]}:k", "a") == b"5"
             reloaded(listed_as(_0="a: U16", _1="b: U8") + "[log]\nlevel = 'x'\n", "log.level")
@@ -245,7 +245,7 @@ def test_hup_opens_what_was_added_and_closes_what_was_taken_away(
             assert client.call("HINCRBY", f"{names[0]}:k", "a", "1") == 6
             limit = client.call("CONFIG", "GET", "maxclients")
             assert limit in ({b"maxclients": b"10000"}, [b"maxclients", b"10000"])
-            reloaded(listed_as(_1="b: U8"), "configured anew: table")
+            reloaded(listed_as(_1="b: U8"), "reconfigured: table")
             with pytest.raises(ReplyError, match="NOTABLE"):
                 client.call("HGET", f"{names[0]}:k", "a")
             assert client.call("HGET", f"{names[1]}:k", "b") == b"6"
@@ -294,7 +294,7 @@ def test_a_table_that_was_removed_is_told_and_made_anew_by_hup(
         assert removed() == 0
         assert SharedTable.remove(names[0])
         assert removed() == 1
-        # It goes on with it, as whoever has it open.
+        # It continues with it, like every program that has it open.
         assert client.call("HINCRBY", f"{names[0]}:k", "a", "1") == 6
         hub.process.send_signal(signal.SIGHUP)
         until(lambda: removed() == 0)

@@ -1,8 +1,7 @@
 """Clients that abuse a hub: held halves, announced giants, trickles, noise, TLS on a plain port.
 
-Each ends in an error reply or a close, or goes on where it left off; the hub's memory stays under a
-bound that grows with what was really sent; others are served meanwhile.
-"""
+Each ends in an error reply or a close, or continues where it left off; the hub's memory stays under
+a bound that grows with what was really sent; others are served meanwhile."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def run(seed: int, connections: int, folder: Path) -> dict[str, object]:
 
 
 def held_halves(chance: random.Random, hub: Measured, seen: Witness, count: int) -> int:
-    """They are no dead connections: each goes on when its other half comes."""
+    """They are not dead connections: each continues when its other half arrives."""
     whole = command("ECHO", b"x" * 10_000)
     with ExitStack() as stack:
         halves = [stack.enter_context(opened(hub)) for _ in range(count)]
@@ -156,7 +155,7 @@ def noise(chance: random.Random, hub: Measured, _seen: Witness, count: int) -> i
 
 
 def tls(_chance: random.Random, hub: Measured, _seen: Witness, count: int) -> int:
-    """A client of TLS is told at once that nobody here speaks it."""
+    """A client of TLS learns immediately that this port does not speak it."""
     context = ssl.create_default_context()
     for _ in range(count):
         outgoing = ssl.MemoryBIO()

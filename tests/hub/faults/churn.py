@@ -13,7 +13,8 @@ from tests.hub.faults.measures import MIB, measured_hub
 from tests.hub.faults.witness import Witness
 
 AT_ONCE = 50
-# What the allocator keeps for the next connections; a connection that leaked takes 1 kB at least.
+# Memory that the allocator keeps for later connections; a connection that leaked takes 1 kB at
+# least.
 SLACK = 4 * MIB
 
 
@@ -49,7 +50,7 @@ def run(seed: int, count: int, folder: Path) -> dict[str, object]:
 
 
 def drop_all(chance: random.Random, port: int, path: Path, count: int) -> None:
-    """Open and drop so many, some of them at the same time."""
+    """Open and drop this number, some of them at the same time."""
     left = count
     while left:
         group = [opened(chance, port, path) for _ in range(min(left, AT_ONCE))]
@@ -112,7 +113,7 @@ def shut(_chance: random.Random, connection: socket.socket) -> None:
 
 
 def reset(connection: socket.socket) -> None:
-    """The close that follows is no farewell but an error at the other end."""
+    """The close that follows is an error at the other end."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

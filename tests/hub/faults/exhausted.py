@@ -61,7 +61,7 @@ def run(seed: int, connections: int, folder: Path) -> dict[str, object]:
         assert share < MOST_SHARE, f"{share:.0%} of a processor is spent on looking"
         served = 0
         while waiting:
-            # Whoever was served makes room for another, in no order of ours.
+            # A served connection makes room for another, in any order.
             for connection in list(waiting):
                 connection.setblocking(False)
                 try:

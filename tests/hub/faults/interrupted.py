@@ -22,7 +22,7 @@ from tests.hub.faults.peer import MISSED, recorded
 PUBLISHERS = 4
 # What each publisher publishes before anything is done to anybody.
 STEP = 25
-# About so many in a run.
+# Approximate number per run.
 KILLS = 4
 
 
@@ -45,13 +45,13 @@ class Peer:
 
     def tell(self, line: str) -> None:
         assert self.process.stdin is not None
-        # One that was disconnected listens no more.
+        # A disconnected one no longer listens.
         with suppress(BrokenPipeError):
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
 
     def answer(self) -> None:
-        """A publisher's answers to all that it was told."""
+        """A publisher's answers to all its requests."""
         assert self.process.stdout is not None
         for _ in range(self.owed):
             assert int(self.process.stdout.readline()) > 0
@@ -65,7 +65,8 @@ class Peer:
 
 
 def run(seed: int, messages: int, folder: Path) -> dict[str, object]:
-    """So many messages twice: once everybody stays, once some are killed and disconnected."""
+    """This number of messages, twice: once everybody stays, once some are killed and
+    disconnected."""
     chance = random.Random(seed)
     calm = suffered(chance, messages, folder / "calm", deadly=False)
     deadly = suffered(chance, messages, folder / "deadly", deadly=True)
@@ -80,7 +81,7 @@ def suffered(
 ) -> dict[str, object]:
     folder.mkdir()
     path = folder / "s"
-    # Who asked to drop is owed so much at most; others are cut off at the hard limit.
+    # Maximum pending output of a client that asked to drop; others are cut off at the hard limit.
     limits = {
         "limits__pubsub__soft": 64 << 10,
         "limits__pubsub__soft_seconds": 3600,
@@ -149,7 +150,7 @@ def torment(
 ) -> int:
     """Stop, continue and kill, by the number of messages published and not by time.
 
-    Nobody goes on before the first subscriber has read what there is: it is slow as others are, and
+    All wait until the first subscriber has read everything: it is slow as others are, and
     must not be disconnected. Two publishers are never touched, so that there is always load.
     """
     actions = published = 0

@@ -53,7 +53,7 @@ class Measured:
         return processor_seconds(self.pid, thread)
 
     def settle(self, clients: int) -> dict[str, int]:
-        """Ask until so many connections are left, up to the watchdog; answer INFO then."""
+        """Ask until this number of connections is left, up to the watchdog; answer INFO then."""
         while True:
             figures = self.figures()
             if figures["connected_clients"] == clients:

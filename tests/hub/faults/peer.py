@@ -3,12 +3,12 @@
     python -m tests.hub.faults.peer publish ADDRESS NUMBER
     python -m tests.hub.faults.peer subscribe ADDRESS RECORD MODE
 
-A publisher says `ready`, and for each line with a number publishes so many in one go, and says how
-many it published in all.
+A publisher says `ready`, and for each line with a number publishes that many in one batch, and
+prints its total.
 
 A subscriber says `ready`, and appends to RECORD eight bytes for each message and each count of
 missed ones, at the end of each read, so that nothing of it is lost when it is killed. MODE is
-`drop` or `close`. Given a line with a number, it ends once it has received or missed so many; it
+`drop` or `close`. Given a line with a number, it ends once it has received or missed that many; it
 ends also when it is disconnected.
 """
 
@@ -94,7 +94,7 @@ TOLD = re.compile(rb">3\r\n\$6\r\nmissed\r\n\$0\r\n\r\n:(\d+)\r\n")
 
 
 def taken(data: bytes) -> tuple[list[int], int, bytes]:
-    """Records of what is whole in it, how many of them tell of missed messages, and the rest.
+    """The complete records in it, the number of those that report missed messages, and the rest.
 
     All frames of messages have one length, which is what makes this quick enough.
     """

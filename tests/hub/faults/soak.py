@@ -5,10 +5,9 @@
 Publishers send at a steady rate to subscribers of all kinds (RESP3, TLS, patterns, one that is
 slow and would rather miss messages, one that never reads and is disconnected); strangers come and
 go with wrong passwords, half frames and noise; the configuration is reloaded every second. Each
-subscriber checks the order of each publisher and that nothing is missing but what it was told. Each
-minute a line says what the process is made of; at the end the last quarter may not be above the
-first.
-"""
+subscriber checks the order of each publisher and that nothing is missing except what was reported.
+Each minute a line says what the process is made of; at the end the last quarter may not be above
+the first."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Each keeps to topics of its own, so that talks which run at the same time do not
 gives in the order of a table that changes with each start of it is not asked for: a connection has
 one subscription of a kind at a time, and ends it by name; it does not list what others subscribe
 to. And a line with a zero byte in it is never complete for Redis, which waits; the hub
-refuses it. So there is none where it could come into a line.
+refuses it. So there is none that could appear within a line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Talk:
 
 
 def talk(chance: random.Random, name: str, requests: int) -> Talk:
-    """About so many requests; `name` begins the names of its topics."""
+    """Approximate number of requests; `name` begins the names of its topics."""
     parts: list[bytes] = []
     held: dict[str, str] = {}
     for _ in range(requests):

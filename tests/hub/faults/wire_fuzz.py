@@ -1,4 +1,5 @@
-"""Random talks with the hub and with Redis: the same bytes come back, and nobody else is hurt."""
+"""Random talks with the hub and with Redis: the same bytes come back, and no other client is
+affected."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ AT_ONCE = 16
 REQUESTS = 60
 LONGEST_HIDDEN = 40
 UNKNOWN = re.compile(rb"unknown command '(\w+)'")
-# What a byte or two less of the names that are said would be.
+# The names, a byte or two shorter.
 REDIS_ALONE = {b"SET", b"GET"}
 ALL_TOPICS = b"pmessage\r\n$1\r\n*\r\n"
 MASKED = ("version", "id")
@@ -76,10 +77,10 @@ def compare(
         return
     for one, wanted, (given, whole) in zip(talks, expected, found, strict=True):
         if not whole:
-            # Who still sends as the server closes may lose what was said last. In one piece the
-            # server has read all of it by then.
+            # A client that still sends while the server closes may lose the last reply. In one
+            # piece the server has read all of it by then.
             if not one.mutated:
-                # What is hidden may be cut in its middle, at the very end.
+                # Hidden text may be cut in the middle, at the very end.
                 beginning = hidden(given)[:-LONGEST_HIDDEN]
                 assert hidden(wanted).startswith(beginning), difference(one, wanted, given)
             counts["cut short"] += 1

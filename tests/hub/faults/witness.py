@@ -14,9 +14,9 @@ BURST = 5
 
 
 class Witness:
-    """Publishes in bursts and receives, in a thread of its own, until it is told to stop.
+    """Publishes in bursts and receives, in a thread of its own, until it is stopped.
 
-    It fails where a message is lost, doubled or out of order. It tells how many rounds it made:
+    It fails where a message is lost, doubled or out of order. It reports the number of its rounds:
     that others are served is seen by rounds, not by time.
     """
 
@@ -32,7 +32,7 @@ class Witness:
         self._thread.start()
 
     def progress(self, rounds: int = 10) -> None:
-        """Wait until it has made so many more rounds."""
+        """Wait until it has made this number of further rounds."""
         with self._changed:
             wanted = self.rounds + rounds
             while self.rounds < wanted and self._error is None:

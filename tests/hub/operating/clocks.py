@@ -1,4 +1,4 @@
-"""A hub's wall clock that a test sets, by a library that stands in for the system's."""
+"""A hub's wall clock that a test sets, by a library that replaces the system's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
 class SetClock:
-    """A clock that is set like a machine's: elapsed time goes on as it did."""
+    """A clock that is set like a machine's: elapsed time continues as before."""
 
     def __init__(self, folder: Path) -> None:
         if not LIBRARIES:
@@ -30,7 +30,7 @@ class SetClock:
         self.set(0)
 
     def set(self, ahead: float) -> None:
-        """Set it so many seconds ahead of this machine's clock."""
+        """Set it this many seconds ahead of this machine's clock."""
         self.ahead = ahead
         following = self.file.with_suffix(".next")
         following.write_text(f"{ahead:+.3f}\n")

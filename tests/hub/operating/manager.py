@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tests.hub.servers import INTERLOCK
 
-# The number of the process must stand in its environment before it is the hub.
+# The process id must be in its environment before it becomes the hub.
 HAND_OVER = """
 import os, sys
 handed, names, *command = sys.argv[1:]

@@ -30,7 +30,7 @@ def run(*flags: str) -> tuple[int, str, str]:
 
 @contextmanager
 def living(pid: int) -> Iterator[int]:
-    """A descriptor of a process that is no child, readable at its end; it is killed at last."""
+    """A descriptor of a process that is not a child, readable at its end; it is killed at last."""
     watch = os.pidfd_open(pid)
     try:
         yield watch
@@ -194,7 +194,7 @@ def test_of_many_that_start_at_once_one_has_the_file(tmp_path: Path) -> None:
 
 
 def _contend(path: str, go: int, tell: int, over: int) -> None:
-    """Try to have the file, tell whether it did, and end when all have told."""
+    """Try to take the file, report the result, and end when all have reported."""
     # Should the test itself be ended.
     signal.alarm(30)
     code = 1

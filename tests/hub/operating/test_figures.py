@@ -1,4 +1,4 @@
-"""The figures of INFO: each is declared, and each stands in /metrics as Prometheus reads it."""
+"""The figures of INFO: each is declared, and each is in /metrics as Prometheus reads it."""
 
 from __future__ import annotations
 

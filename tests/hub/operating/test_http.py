@@ -102,7 +102,7 @@ def test_a_connection_is_kept_and_head_has_no_body(watched: interlock.Hub) -> No
         assert client.sock is own
     client.close()
     assert lengths == [("8", 8), ("8", 0), ("8", 8)]
-    # That client reads no body where there should be none.
+    # That client expects no body here.
     assert raw(watched, b"HEAD /ready HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\n")
 
 
@@ -224,7 +224,7 @@ def test_a_drain_can_be_watched(tmp_path: Path) -> None:
         hub.process.send_signal(signal.SIGTERM)
         assert hub.process.stderr is not None
         assert hub.process.stderr.readline() == "interlock hub: stopping\n"
-        # The line stands before the drain begins.
+        # The line is written before the drain begins.
         while get(address, "/ready")[0] == 200:
             pass
         status, _, body = get(address, "/health")

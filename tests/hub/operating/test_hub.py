@@ -137,7 +137,7 @@ def test_connections_that_come_and_go_leave_nothing_in_the_hub() -> None:
 
 
 def test_a_hub_does_not_need_the_gil_to_serve() -> None:
-    """A client in this process waits without the GIL, but so must whoever stops the hub."""
+    """A client in this process waits without the GIL, and so must the caller that stops the hub."""
     with interlock.Hub(port=0) as hub:
         done = threading.Event()
 

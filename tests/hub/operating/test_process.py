@@ -109,7 +109,7 @@ def test_hup_is_answered_and_it_goes_on() -> None:
     with hub_process("--port", "0") as hub:
         hub.process.send_signal(signal.SIGHUP)
         assert hub.process.stderr is not None
-        assert "configured anew: nothing has changed" in hub.process.stderr.readline()
+        assert "reconfigured: nothing has changed" in hub.process.stderr.readline()
         with Client(f"127.0.0.1:{hub.port}") as client:
             assert client.call("PING") == "PONG"
         assert hub.end()[0] == 0
@@ -123,7 +123,7 @@ def test_lines_of_the_log_are_json_if_asked(tmp_path: Path) -> None:
         hub.process.send_signal(signal.SIGHUP)
         line = json.loads(hub.process.stderr.readline())
         assert (line["level"], line["logger"]) == ("info", "interlock.hub")
-        assert line["message"] == "configured anew: nothing has changed"
+        assert line["message"] == "reconfigured: nothing has changed"
         # The flag goes before the file, as all do.
         config.write_text("[log]\nformat = 'text'\n", encoding="utf-8")
         hub.process.send_signal(signal.SIGHUP)
@@ -179,7 +179,7 @@ def test_a_port_for_root_alone_is_1_and_named() -> None:
     first = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
     if first <= 1:
         pytest.skip("anybody may listen on any port here")
-    # The lowest one: nobody has listened on tcpmux for decades.
+    # The lowest one: tcpmux has been unused for decades.
     code, err = refused("--port", "1", without="net_bind_service")
     assert (code, len(err.splitlines())) == (1, 1)
     assert err.startswith("interlock: ")

@@ -88,7 +88,7 @@ def test_who_is_subscribed_is_told_of_all_workers_and_only_while_it_is(
         clients[1].unsubscribe("all")
         assert of(asking) == [("topic", b"all", names[2:]), *rest]
     with Client(hub.url) as asking:
-        # Who has closed is gone once its worker has seen that.
+        # A closed client disappears once its worker has noticed.
         while of(asking):
             pass
 

@@ -128,7 +128,7 @@ def test_handed_sockets_are_served_named_and_left_where_they_are(tmp_path: Path)
         unix.bind(path)
         unix.listen()
         port = tcp.getsockname()[1]
-        # Who comes before the hub does waits for it.
+        # A client that comes before the hub waits for it.
         early = socket.create_connection(("127.0.0.1", port), 30)
         environment = {"INTERLOCK_HUB_PORT": "1"}
         process = handed_over([tcp, unix], names="a:b", environment=environment)
@@ -214,7 +214,7 @@ def test_the_units_of_the_page_are_what_systemd_takes(tmp_path: Path) -> None:
 def test_systemds_own_tool_hands_the_hub_its_sockets() -> None:
     needs_hub()
     address = f"127.0.0.1:{free_port()}"
-    # Without the path that tests are told, the tool would start another interlock or none.
+    # Without the path of the tests, the tool would start another interlock or none.
     command = [tool("systemd-socket-activate"), "--listen", address, "--fdname", "mine"]
     process = subprocess.Popen(
         [*command, str(INTERLOCK), "hub"],

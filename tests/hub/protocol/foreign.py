@@ -1,4 +1,4 @@
-"""Clients of other languages, each a program that is told by lines what to do, and tells by lines.
+"""Clients of other languages, each a program that reads requests and prints answers line by line.
 
 In goes a verb and its words, parted by blanks:
 
@@ -42,8 +42,8 @@ class Library:
     error: str
     command: Callable[[Path], list[Path | str]]
     shards: bool = True
-    # The protocols in which it asks to be told of a move to another server. Redis 7.0 does not know
-    # that either: it is refused, and goes on without.
+    # The protocols in which it asks for notices of a move to another server. Redis 7.0 does not
+    # know that either: it is refused, and continues without.
     asks_for_maintenance: tuple[str, ...] = ()
 
     def pins(self) -> str:
@@ -84,7 +84,7 @@ class ErrorReply(Exception):
 
 
 class Foreign:
-    """A running program. What it prints on standard error is in the report of the test."""
+    """A running program. Its standard error is in the report of the test."""
 
     def __init__(self, words: list[Path | str]) -> None:
         self.process = subprocess.Popen(
@@ -102,7 +102,7 @@ class Foreign:
         for line in self.process.stdout:
             words = line.removesuffix("\n").split("\t")
             queues.get(words[0], self._signs).put(words)
-        # Whoever waits for more learns that there is none.
+        # Waiting readers learn that nothing follows.
         for each in (self._replies, self._messages, self._signs):
             each.put(None)
 
@@ -157,13 +157,13 @@ class Foreign:
         return self.process.wait(LIMIT_SECONDS)
 
     def end(self) -> None:
-        """Whatever became of it, it is gone."""
+        """Whatever happened to it, it is gone."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
-            # What it did not read of its input is nobody's loss.
+            # Unread input does not matter.
             with suppress(BrokenPipeError):
                 stream.close()
 

@@ -1,6 +1,6 @@
 """Builds the programs of tests/hub/clients, each language's once, with what their registries give.
 
-The programs, and what was fetched for them, lie in target/clients: a second run finds it all there.
+The programs and their dependencies are in target/clients: a second run finds it all there.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "howto" / "hub-clients.md"
 LANGUAGES = {"js": "node", "go": "go", "java": "java"}
 SNIPPETS = [block for block in fenced(PAGE) if LANGUAGES.get(block.language) in SPOKEN]
 LIMIT_SECONDS = 20.0
-# What a reader's program has around such lines.
+# The code around such lines in a reader's program.
 GO = 'package main\n\nimport (\n"context"\n"fmt"\n"github.com/redis/go-redis/v9"\n)\n\n'
 JAVA = "".join(
     f"import {name};\n"

@@ -79,7 +79,7 @@ def serving(server: str, folder: Path, port: int = 0) -> Iterator[int]:
         return
     with hub_process("--port", str(port), "--workers", "2") as hub:
         yield hub.port
-        # As an operator ends it: whoever is connected is told.
+        # As an operator ends it: connected clients learn of it.
         assert hub.end()[0] == 0
 
 

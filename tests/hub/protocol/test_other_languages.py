@@ -1,6 +1,6 @@
 """The workers of examples/other-languages: Node, Go and Java call the functions, on both servers.
 
-They stand in docs/howto/other-languages.md as they are.
+docs/howto/other-languages.md contains them unchanged.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Worker:
             raise AssertionError(f"no line came in {LIMIT_SECONDS:g} s") from None
 
     def end(self) -> None:
-        """Whatever became of it, it is gone."""
+        """Whatever happened to it, it is gone."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
@@ -150,7 +150,7 @@ def test_it_puts_with_keys_handles_in_order_and_is_told_of_a_lost_lease(
         assert orders.revoke(paying)
         worker.enter()
         assert worker.line() == LOST
-        # After its backoff, at its place; what stands behind it has waited.
+        # After its backoff, at its place; the messages behind it have waited.
         assert worker.line() == f"handling {paying} ann to bob attempt 2"
         worker.enter("fail")
         assert worker.line() == "RETRIED"

@@ -86,7 +86,7 @@ def ask(port: int, authority: Authority, pair: Pair | None) -> None:
 
 
 def last(connection: socket.socket, data: bytes) -> None:
-    """Send this and no more, and wait for the server to close; it may do so before all is sent."""
+    """Send only this, and wait for the server to close; it may do so before all is sent."""
     with contextlib.suppress(OSError):
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)

@@ -1,10 +1,9 @@
 """Byte exchanges with a server: the same bytes to Redis and to the hub must give the same bytes.
 
 An exchange is a list of steps; a step sends bytes on one of its connections and then looks at all
-that are open. What has arrived is known without waiting for time to pass: each connection is asked
-for a mark of its own (PING MARK), and all that stands before the answer was there. A step that ends
-its connection is read to the end instead.
-"""
+that are open. What has arrived is known without waiting for time to pass: each connection sends its
+own mark (PING MARK), and everything before the answer has arrived. A step that ends its connection
+is read to the end instead."""
 
 from __future__ import annotations
 
@@ -149,7 +148,7 @@ def play(
             if step.mute:
                 continue
             found.append((step.on, acting.until_end() if step.ends else acting.until_mark()))
-            # What it did to the others; it comes first, for their answers must follow its own.
+            # Its effect on the others; it comes first, for their answers must follow its own.
             found += [
                 (name, other.until_end() if name == step.kills else other.until_mark())
                 for name, other in connections.items()

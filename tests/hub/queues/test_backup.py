@@ -73,7 +73,7 @@ class Load:
         self._threads.append(threading.Thread(target=self._settles))
 
     def allow(self, puts: int) -> None:
-        """So many more puts."""
+        """This number of further puts."""
         self._allowed.release(puts)
 
     def __enter__(self) -> Load:
@@ -147,7 +147,7 @@ def test_a_copy_under_load_has_all_that_was_acknowledged_and_keeps_the_contract(
 
 
 def left(folder: Path) -> list[bytes]:
-    """The payloads in a hub started on a copy. What was leased comes when that has run out."""
+    """The payloads in a hub started on a copy. Leased messages come when their leases expire."""
     hub = restored(folder)
     clock = hub._clock = ManualClock(time.time() + 3600)
     with hub, asked(hub) as client:

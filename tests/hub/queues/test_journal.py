@@ -54,7 +54,7 @@ def test_what_was_answered_is_there_after_a_kill(journal: Path) -> None:
         hub.process.wait()
     with hub_process("--port", "0", "--journal", str(journal)) as again, asked(again) as client:
         assert (stat(client, "unsettled"), stat(client, "leased")) == (1, 1)
-        # Whoever held it before still does.
+        # The previous holder still has it.
         settle = ("settle", "me", 4, "ACK", out[0].decode(), out[4].decode())
         assert fcall(client, *settle) == [b"ACKED"]
         third = put(client, "third", "a")

@@ -1,4 +1,4 @@
-"""A hub's journal after a stop: what is gone of it is missed, time goes on, it has one owner."""
+"""A hub's journal after a stop: missing parts are detected, time continues, it has one owner."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def test_a_file_cut_after_a_clean_stop_is_refused_with_what_is_missing(
         assert gone is not None, said
         first, last = map(int, gone.groups())
         assert 500 <= first < 600 and last - first >= 501, said
-        assert "though all of them were there when it was stopped" in said
-        assert "sets aside what cannot be read" in said and "queues.repair = true" in said
+        assert "although all of them were present when it was stopped" in said
+        assert "sets unreadable parts aside" in said and "queues.repair = true" in said
         if not padded:
-            assert f"it was made {made} bytes long and has {cut}: something cut it" in said
+            assert f"it was created with {made} bytes and has {cut}: it was truncated" in said
         assert place.files() == before
     hub = started(repair=True)
     with asked(hub) as client:
@@ -125,7 +125,7 @@ def test_who_removes_the_lock_file_lets_no_second_hub_in(place: Place) -> None:
 
 
 def payload(queue: RemoteQueue[bytes]) -> bytes:
-    """Of the next one, which is settled."""
+    """Id of the next one, which is settled."""
     lease = queue.get(block=False)
     lease.ack()
     return lease.payload
@@ -144,7 +144,7 @@ def test_with_a_clock_that_was_set_back_leases_and_delays_go_on_at_once(
     with asked(hub) as client, Wire(hub.url) as wire:
         queue = client.queue("q", bytes)
         queue.put(b"held", keys="a")
-        # Of a consumer that is gone without a word.
+        # Held by a consumer that vanished.
         token, _, _, _, held, *_ = fcall(wire, "lease", "me", 1, 0, 1, 30_000_000, "any")
         queue.put(b"late", keys="b", delay=60)
         clock_of(hub).advance(20)

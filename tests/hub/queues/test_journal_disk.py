@@ -60,7 +60,7 @@ def client_of(hub: HubProcess) -> Client:
 
 
 def drained(queue: RemoteQueue[bytes], patience: float = 0) -> list[bytes]:
-    """All that is there, in order, and settled; what comes first may be so many seconds late."""
+    """All that is there, in order, and settled; the first one may be this many seconds late."""
     found: list[bytes] = []
     while True:
         try:
@@ -103,7 +103,7 @@ def test_a_damaged_journal_is_refused_until_it_is_to_be_set_aside(place: Place) 
     before = place.files()
     said = place.refused()
     assert said.startswith(f"interlock: journal {place.journal}: {segment} is damaged at byte ")
-    assert "whole ones lie behind" in said and "sets aside" in said
+    assert "complete ones follow" in said and "sets unreadable parts aside" in said
     assert place.files() == before
     with hub_process(*place.flags("repair = true")) as hub, client_of(hub) as client:
         queue = client.queue("q", bytes)
@@ -112,7 +112,7 @@ def test_a_damaged_journal_is_refused_until_it_is_to_be_set_aside(place: Place) 
         said = killed(hub)
         assert "aside" in said and segment.name in said
     assert any(".aside" in name for name in place.files())
-    # What was set aside is not asked about again.
+    # Files set aside are not asked about again.
     with hub_process(*place.flags()) as hub, client_of(hub) as client:
         whole = [b"payload %d." % number for number in range(7)]
         assert drained(client.queue("q", bytes)) == [*whole, b"later"]
@@ -166,7 +166,7 @@ def test_without_room_for_the_next_segment_puts_are_refused_and_the_queue_drains
             assert "nearly full" in str(refused)
         log = killed(hub)
         assert "nearly full" in log, log
-        assert "journal: it takes records again" in log, log
+        assert "journal: it accepts records again" in log, log
     with hub_process(*place.flags()) as hub, client_of(hub) as client:
         expected = [LARGE] * 3 + [b"small"] * number + [b"again"]
         assert drained(client.queue("q", bytes)) == expected
@@ -201,7 +201,7 @@ def test_a_disk_that_fills_up_faster_than_the_hub_looks_leaves_room_to_settle(
             lease.extend(60)
             lease.ack()
         killed(hub)
-    # There is no room for a whole segment, so that it starts with a shorter one, and drains.
+    # There is no space for a whole segment, so it starts with a shorter one, and drains.
     with hub_process(*place.flags()) as hub, client_of(hub) as client:
         queue = client.queue("q", bytes, lease=20)
         for _ in range(10):
@@ -243,7 +243,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(small_disk: Pa
     assert done.returncode == 1
     (said,) = done.stderr.splitlines()
     assert f"lock {place.journal}/lock: Read-only file system" in said
-    assert "must be able to write in its folder" in said
+    assert "requires write permission in its folder" in said
 
 
 def test_a_journal_of_a_later_version_is_left_alone_and_named(place: Place) -> None:
@@ -257,7 +257,7 @@ def test_a_journal_of_a_later_version_is_left_alone_and_named(place: Place) -> N
     before = place.files()
     said = place.refused()
     assert str(segment) in said
-    assert "its version is 2; allowed: 1; start what wrote it" in said
+    assert "its version is 2; allowed: 1; start the version that wrote it" in said
     assert place.files() == before
 
 

@@ -65,7 +65,7 @@ def chunks(messages: Iterable[Words], size: int) -> Iterator[list[Words]]:
 
 
 def leased(client: Client, count: int) -> Iterator[tuple[str, str]]:
-    """Token and id of so many messages that were put, each leased for itself."""
+    """Token and id of this number of messages, each leased on its own."""
     calls = (call("lease", "q", "me", 0, 0, 1, LONG, "any") for _ in range(count))
     for answer in send(client, calls):
         assert isinstance(answer, list)
@@ -187,7 +187,7 @@ def events(client: Client) -> None:
         client.call(*call("events", f"q{queue}", "", 1, 60_000_000))
         send(client, (call("put", f"q{queue}", "", 0, 0, *message(n, 0, [text(n, 900)]))
                       for n in range(2500)))  # fmt: skip
-        # Of what is put the events alone stay.
+        # Only the events of the puts remain.
         while int(client.call(*call("purge", f"q{queue}", "pending"))[0]):  # type: ignore[index]
             pass
 
@@ -235,7 +235,7 @@ def hub() -> Iterator[HubProcess]:
 @pytest.mark.parametrize("make", seeds.share(KINDS), ids=lambda make: make.__name__)
 def test_what_a_hub_grows_by_is_counted(hub: HubProcess, make: Callable[[Client], None]) -> None:
     with Client(hub.addresses[0], timeout=60) as client:
-        # What the first calls of all need is not of the queues.
+        # Memory of the very first calls does not belong to the queues.
         client.pipeline([call("put", "first", "", 0, 0, text(n, 100), 0, 0, 0) for n in range(500)])
         before = figures(client)
         make(client)
@@ -244,7 +244,7 @@ def test_what_a_hub_grows_by_is_counted(hub: HubProcess, make: Callable[[Client]
     print(f"{make.__name__}: grown {grown >> 10} KiB, counted {counted >> 10} KiB, "
           f"{grown / max(counted, 1):.2f}")  # fmt: skip
     if make is consumers:
-        # Of those that were handed nothing only so many are remembered.
+        # Only this number of consumers with empty leases is remembered.
         assert grown < ENOUGH / 3
         return
     assert max(grown, counted) > ENOUGH / 3, "it did something"

@@ -57,7 +57,7 @@ def payload(leased: list[bytes]) -> bytes | None:
 
 
 def waiting(hub: interlock.Hub, count: int) -> None:
-    """Until so many calls are parked."""
+    """Wait until this number of calls is parked."""
     with connected(hub) as watcher:
         while f"blocked_clients:{count}\r\n".encode() not in info(watcher):
             pass

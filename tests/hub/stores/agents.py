@@ -56,7 +56,7 @@ class Place:
         return [line for line in logged.splitlines(keepends=True) if text in line and "\n" in line]
 
     def wait_for_log(self, hub: HubProcess, text: str, begin: int = 0) -> str:
-        """Wait until the log has a line with this text, behind so many characters."""
+        """Wait until the log has a line with this text, after this number of characters."""
         while not (found := self.logged(text, begin)):
             assert hub.process.poll() is None, "the hub has ended"
         return found[0]
@@ -96,7 +96,7 @@ def figures(hub: HubProcess, name: str = "up") -> dict[str, int]:
 
 
 def wait_until_delivered(hub: HubProcess, name: str = "up", replayed: int = 0) -> dict[str, int]:
-    """Wait until nothing is in flight or spooled, and so many were delivered."""
+    """Wait until nothing is in flight or spooled, and this number was delivered."""
     while True:
         found = figures(hub, name)
         waiting = found["in_flight"] or found["spooled"]

@@ -1,8 +1,7 @@
-"""An agent, a proxy and a server, with publishers that go on whatever happens to them.
+"""An agent, a proxy and a server, with publishers that continue whatever happens to them.
 
-Each message is a publisher's number and its own. What was acknowledged must be in the server's
-files once and in order; what was not may be there once, or not at all, and is counted.
-"""
+Each message is a publisher's number and its own. Acknowledged messages must be in the server's
+files once and in order; what was not may be there once, or not at all, and is counted."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class Tally:
     acknowledged: int = 0
     unacknowledged: int = 0
     arrived: int = 0
-    """Of the unacknowledged, those that are there all the same."""
+    """Unacknowledged messages that are in the files."""
 
     runs: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
@@ -134,12 +133,12 @@ class Tail:
             self.process = subprocess.Popen(command, stdout=lines, stderr=subprocess.PIPE)
 
     def stall(self, seconds: float) -> None:
-        """Stop it until then, while everything else goes on."""
+        """Stop it until then, while everything else continues."""
         self.process.send_signal(signal.SIGSTOP)
         threading.Timer(seconds, self.process.send_signal, (signal.SIGCONT,)).start()
 
     def read(self, count: int) -> dict[str, list[str]]:
-        """End it once it has printed so many messages; return them by topic."""
+        """End it once it has printed this number of messages; return them by topic."""
         until = time.monotonic() + PATIENCE
         while self._lines.read_bytes().count(b"\n") < count:
             assert self.process.poll() is None, self.process.communicate()
@@ -202,7 +201,7 @@ class Chain:
         return HubProcess("--config", f"{self._folder}/{name}.toml")
 
     def run(self, count: int) -> Tally:
-        """So many things are done to it while publishers go on; then all is compared."""
+        """Number of faults injected while publishers continue; then all is compared."""
         try:
             for _ in range(count):
                 self._wait_for_progress()

@@ -173,7 +173,7 @@ def test_the_greatest_number_and_the_strangest_topics(server: Server) -> None:
             assert client.call("XLEN", name) == 1
         assert client.call(*relay(2**64 - 1, "last", time=2**64 - 1)) == "OK"
         assert client.call(*relay(2**64 - 1, "last")) == "OK"
-        # Its time was not this hub's, which goes on.
+        # Its time was not this hub's, which continues.
         client.call("PUBLISH", "t", "local")
         while client.call("XLEN", "t") != 2:
             pass

@@ -25,7 +25,7 @@ def test_a_hub_that_runs_over_midnight_begins_the_file_of_the_day(tmp_path: Path
             clock.set(clock.ahead + 0.4)
             client.call("TIME")
         client.publish("topic", "after it")
-        # Those who read on must not find new messages before the ones they had.
+        # Readers that continue must not find new messages before the ones they had.
         clock.set(clock.ahead - 3600)
         client.publish("topic", "set back")
         client.close()

@@ -1,4 +1,4 @@
-"""Agents: what is published to them comes to another server, whatever became of that meanwhile."""
+"""Agents: published messages reach another server, whatever happened to it meanwhile."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_an_agent_has_answered_survives_it(place: Place) -> None:
     with upstream(place.folder, port) as (_, out), hub_process(*flags) as agent:
         wait_until_delivered(agent, replayed=70)
         assert kept(out, "a") == list(range(70))
-        # What is delivered is forgotten.
+        # Delivered messages are forgotten.
         agent.end()
         with hub_process(*flags) as again:
             publish(again, "a", range(70, 71))
@@ -181,7 +181,7 @@ def test_a_redis_gets_what_is_published(place: Place, tmp_path: Path) -> None:
 def test_the_overview_names_the_upstream(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     with hub_process(*place.agent(place.spooled(free_port()))) as agent:
         publish(agent, "a", range(3))
-        place.wait_for_log(agent, "start the upstream, or mend its address")
+        place.wait_for_log(agent, "start the upstream, or correct its address")
         assert main(["hub", "stores", "--url", f"redis://127.0.0.1:{agent.port}"]) == 0
     told = capsys.readouterr().out
     (line,) = (line for line in told.splitlines() if line.startswith("up "))

@@ -142,7 +142,7 @@ def test_every_reader_tells_the_same(
         assert (back[::-1], missing_back) == (read, missing)
         found = call(client, "XREAD", "STREAMS", "t", "0-0")
         assert parts(found[b"t"]) == (read, missing)
-        # One that takes them one by one goes on behind what is missing.
+        # A reader that takes them one by one continues after the missing ones.
         at, one_by_one = b"0-0", []
         while found := call(client, "XREAD", "COUNT", 1, "STREAMS", "t", at):
             one_by_one += found[b"t"]
@@ -228,7 +228,7 @@ def test_a_stalled_tail_prints_each_message_once(out: Path, *, compress: bool) -
             lines += [tail.stdout.readline() for _ in range(COUNT // 2)]
         lines += [tail.stdout.readline() for _ in range(1 + 6 * COUNT - len(lines))]
         assert [int(line.split()[0]) for line in lines] == list(range(1 + 6 * COUNT))
-        # All is gone and begun anew: a reader goes on with what there is, and says so.
+        # All is gone and begun anew: a reader continues with what remains, and reports it.
         tail.send_signal(signal.SIGSTOP)
         while out.exists():  # the store compresses and renames files in it meanwhile
             shutil.rmtree(out, ignore_errors=True)

@@ -34,7 +34,7 @@ def change(place: Place, agent: HubProcess, *stores: str) -> int:
     begin = len(place.log.read_text())
     place.write(*stores)
     agent.process.send_signal(signal.SIGHUP)
-    place.wait_for_log(agent, "configured anew", begin)
+    place.wait_for_log(agent, "reconfigured", begin)
     return begin
 
 
@@ -89,16 +89,16 @@ def test_a_store_that_is_no_more_delivers_what_waits_or_says_where_it_is(place: 
     with hub_process(*flags) as agent:
         publish(agent, "a", range(10))
         begin = change(place, agent, other)
-        line = place.wait_for_log(agent, "it is no more", begin)
+        line = place.wait_for_log(agent, "it was removed", begin)
         assert f"10 messages wait in {place.folder}/spool-up" in line
         publish(agent, "a", range(10, 20))
         assert figures(agent)["spooled"] == 10
-        # Declared again meanwhile, it goes on.
+        # Declared again meanwhile, it continues.
         change(place, agent, place.spooled(port), other)
         publish(agent, "a", range(10, 20))
         assert figures(agent)["spooled"] == 20
         begin = change(place, agent, other)
-        place.wait_for_log(agent, "it is no more", begin)
+        place.wait_for_log(agent, "it was removed", begin)
         agent.end()
     (line,) = place.logged("20 messages stay spooled")
     assert "a store that has this folder as its spool delivers them" in line
@@ -134,7 +134,7 @@ def test_a_full_disk_below_a_spool_loses_nothing_and_passes(place: Place) -> Non
         held = threading.Thread(target=publish, args=(agent, "a", [body] * 80))
         held.start()
         line = place.wait_for_log(agent, "WARNING store up: writing the spool")
-        assert "what waits is kept" in line
+        assert "waiting messages are kept" in line
         # Others do not wait.
         publish(agent, "b", range(50))
         assert figures(agent)["failing"] == 1

@@ -184,7 +184,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(place: Place) -> None:
             hub.process.wait()
             for publisher in publishers:
                 publisher.end()
-        # What was torn is cut by the next life.
+        # The next start cuts torn records.
         with hub_process(*flags) as hub:
             place.wait_for_log(hub, "store files: open")
             for publisher in publishers:
@@ -239,7 +239,9 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_nobody(place: Place) -> None:
     with hub_process(*place.flags(place.store(ack='"disk"'))) as hub:
         publisher = Publisher(hub, "a")
         publisher.start()
-        assert "it is no plain file; move what is in the way" in place.wait_for_log(hub, "WARNING")
+        assert ("it is not a regular file; move what is in the way") in place.wait_for_log(
+            hub, "WARNING"
+        )
         in_the_way.unlink()
         publisher.moved.wait(20)
         publisher.end()
@@ -317,7 +319,7 @@ def test_stores_change_while_the_hub_runs(place: Place) -> None:
                 f'path = "{place.out}/more/[topic].log"',
             )
             hub.process.send_signal(signal.SIGHUP)
-            place.wait_for_log(hub, "configured anew: store")
+            place.wait_for_log(hub, "reconfigured: store")
             client.call("PUBLISH", "a", "2")
             client.call("PUBLISH", "b", "2")
             assert place.lines("a") == ["1", "2"]
@@ -330,7 +332,7 @@ def test_stores_change_while_the_hub_runs(place: Place) -> None:
             before = place.log.stat().st_size
             place.write(changed)
             hub.process.send_signal(signal.SIGHUP)
-            while "configured anew" not in place.log.read_text()[before:]:
+            while "reconfigured" not in place.log.read_text()[before:]:
                 assert hub.process.poll() is None
             client.call("PUBLISH", "a", "3")
             client.call("PUBLISH", "b", "3")

@@ -177,9 +177,9 @@ WRONG = (
     (("XREAD", "COUNT", "1", "STREAMS"), "ERR Unbalanced"),
     (("XREAD", "BLOCK", "-1", "STREAMS", "a", "$"), "ERR timeout is negative"),
     (("XREAD", "BLOCK", "x", "STREAMS", "a", "$"), "ERR timeout is not an integer"),
-    (("XREAD", "STREAMS", "a", ">"), "ERR consumer groups"),
-    (("XREADGROUP", "GROUP", "g", "c", "STREAMS", "a", ">"), "ERR consumer groups"),
-    (("XGROUP", "CREATE", "a", "g", "$"), "ERR consumer groups"),
+    (("XREAD", "STREAMS", "a", ">"), "ERR topics have no consumer groups"),
+    (("XREADGROUP", "GROUP", "g", "c", "STREAMS", "a", ">"), "ERR topics have no consumer groups"),
+    (("XGROUP", "CREATE", "a", "g", "$"), "ERR topics have no consumer groups"),
 )
 
 

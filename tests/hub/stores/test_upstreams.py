@@ -247,7 +247,7 @@ def test_a_wrong_password_and_a_topic_without_the_right_are_told_and_wait(
 ) -> None:
     with server(tmp_path, user("other")) as far:
         address = f"agent:wrong@127.0.0.1:{far.port}"
-        refused(agent, f"redis://{address}", "mend the user or the password")
+        refused(agent, f"redis://{address}", "correct the user or the password")
         with agent.running(f"redis://agent:secret@127.0.0.1:{far.port}") as hub:
             assert "right to the command" in agent.wait_for_log(hub, "NOPERM")
             publish(hub, range(3, 6))
@@ -279,7 +279,7 @@ def test_a_server_that_is_stopped_is_given_up_and_gets_everything_once_it_goes_o
             found = wait_until_delivered(hub)
             if (found["failing"], found["connected"]) == (0, 1):
                 break
-        # What the server has taken its store writes later.
+        # The server's store writes accepted messages later.
         while len(lines(tmp_path)) < 3000:
             pass
     assert lines(tmp_path) == [f"m{number}" for number in range(3000)]

@@ -61,7 +61,7 @@ def client(hub: interlock.Hub, protocol: int = 2) -> redis.Redis:
 
 
 def taken(keeper: _core.TableKeeper, count: int) -> list[tuple[int, bytes, bool, list[bytes]]]:
-    """Take so many calls, once they have come."""
+    """Take this number of calls, once they have arrived."""
     found: list[tuple[int, bytes, bool, list[bytes]]] = []
     end = time.monotonic() + LONG
     while len(found) < count:
@@ -365,6 +365,6 @@ def test_a_hub_without_a_keeper_is_no_node() -> None:
     with (
         interlock.Hub(port=0) as hub,
         client(hub) as asking,
-        pytest.raises(redis.ResponseError, match="this hub is no node of a cluster"),
+        pytest.raises(redis.ResponseError, match="this hub is not a node of a cluster"),
     ):
         asking.execute_command("NODE", "STATUS")

@@ -1,4 +1,5 @@
-"""Rows of a table over the Redis protocol: redis-py, unchanged, beside whoever has it open here."""
+"""Rows of a table over the Redis protocol: redis-py, unchanged, next to programs that have it open
+here."""
 
 from __future__ import annotations
 
@@ -216,7 +217,7 @@ def test_wrong_calls_are_told_why_and_change_nothing(
 def test_hash_commands_answer_as_redis_does(
     client: Any, redis_port: int, table: SharedTable[Presence], name: str
 ) -> None:
-    """Of a row with one column that is a hash with one field, and of none, the same bytes."""
+    """The same bytes for a row with one column as for a hash with one field, and for none."""
     seed = seeds.seed()
     chance = random.Random(seed)
     calls: list[tuple[object, ...]] = [
@@ -308,7 +309,7 @@ def test_what_a_typed_row_can_beyond_a_hash(
 def test_a_transaction_is_refused_in_words(
     client: Any, table: SharedTable[Presence], name: str
 ) -> None:
-    refused = "a hub has no transactions, each command is done by itself"
+    refused = "a hub has no transactions, each command runs on its own"
     with pytest.raises(redis.ResponseError, match=refused):
         client.pipeline(transaction=True).hset(f"{name}:k", "unread", 1).execute()
     with pytest.raises(redis.ResponseError, match=refused):

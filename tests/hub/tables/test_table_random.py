@@ -1,7 +1,7 @@
 """Random commands on rows, of a hub and of Redis: the same bytes come back.
 
 A row has all its columns, each of its type, so a hash in Redis is made with all of them, in their
-order. What is left out here is in the last table of docs/reference/hub-commands.md.
+order. Omitted commands are in the last table of docs/reference/hub-commands.md.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ STEPS = 40
 COLUMNS = ("a", "b", "f", "s")
 DECLARED = "a: I64, b: I64, f: F64, s: bytes[40]"
 FAR = 16_725_225_600
-"""Seconds since 1970, of the year 2500. What is left until then differs from one server to the
-next, the time itself does not."""
+"""Seconds since 1970, of the year 2500. The remaining time differs between servers, the time itself
+does not."""
 
 
 def talk(seed: int, table: str) -> Exchange:

@@ -1,4 +1,4 @@
-"""Rights to read and write tables, and what is told of them."""
+"""Rights to read and write tables, and reports about them."""
 
 from __future__ import annotations
 

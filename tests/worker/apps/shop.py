@@ -23,8 +23,8 @@ create table if not exists moved (number primary key);
 
 
 def made(path: str) -> sqlite3.Connection:
-    """The database, made before any worker opens it: who changes the journal's mode beside others
-    is told at once that it is locked, whatever the timeout."""
+    """The database, made before any worker opens it: a change of the journal's mode next to others
+    fails immediately as locked, whatever the timeout."""
     opened = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
     opened.executescript(f"pragma journal_mode = wal; {SCHEMA}")
     return opened
@@ -77,7 +77,7 @@ def until_file(number: int, path: str) -> None:
 @app.task(keys="account:{name}")
 def fenced(name: str, cents: int, path: str) -> None:
     """Writes an account unless a later lease has; the first time it waits for the file before it
-    does. Of the cents 1 is added the first time, 2 later."""
+    does. 1 cent is added the first time, 2 later."""
     lease = current_lease()
     note("begun", cents)
     run = 1 + os.path.exists(f"{path}.begun")

@@ -325,7 +325,7 @@ def test_an_engine_that_goes_away_amid_batches_and_comes_back(
         queue_of(app).join(60)
         assert worker.stop(30) is True
         assert queue_of(app).stats().acks == 2000
-    # What was leased when it went is settled with its own lease: nothing is handled twice.
+    # Messages leased when it went are settled with their own lease: nothing is handled twice.
     assert seen == dict.fromkeys(range(2000), 1)
     assert worker.figures().violations == 0 and worker.broken is None
     app.close()

@@ -62,7 +62,7 @@ def test_each_tick_once_over_kills_and_clocks_that_are_set(
     wrong.signal(signal.SIGKILL)
     wrong.ended()
     for path in Path("/dev/shm").glob(f"*faketime_*_{wrong.process.pid}"):
-        # A lock may be held in there, and numbers of processes come again.
+        # A lock may be held in there, and process ids are reused.
         path.unlink()
     wait_for(lambda: app._queue("default").stats().unsettled == 0, "something is left")
     assert rest.stopped() == 0
@@ -246,7 +246,7 @@ def test_nothing_expires_early_where_the_clock_of_the_engine_was_ahead(tmp_path:
         server.set("il:{default}:clock", 864_000_000_000)
         with app.worker(threads=1, timetable=False):
             wait_for(lambda: queue.stats().messages_expired == 1, "that clock is not gone by")
-        # Tokens go on from ten days ahead. They rise, and do not tell the time any more.
+        # Tokens continue from ten days ahead. They rise, and do not tell the time any more.
         server.set("il:{default}:clock", 0)
         soon.send("behind")
         with app.worker(threads=1, timetable=False):

@@ -133,7 +133,7 @@ def test_a_handler_steers(app: App, caplog: pytest.LogCaptureFixture) -> None:
     assert attempts == [1, 2]
     errors = sorted(letter.error for letter in queue_of(app).dead_letters())
     assert errors == ["ValueError: not worth another attempt", "too large"]
-    # Steering is no news.
+    # A chosen outcome is not logged.
     assert [record.levelno for record in caplog.records if "raised" in record.getMessage()] == [
         logging.ERROR
     ]

@@ -40,7 +40,7 @@ class NoSteering(RetryAfter):
 
 
 def handler(times: int) -> tuple[Callable[[Any], None], list[tuple[object, int]]]:
-    """A handler that asks to be called later so many times, and what it was called with."""
+    """A handler that asks this number of times to be called later, and its arguments."""
     seen: list[tuple[object, int]] = []
 
     def handle(payload: object) -> None:

@@ -1,4 +1,4 @@
-"""Jobs: what became of a call, from the process that sent it or from another."""
+"""Jobs: the outcome of a call, from the process that sent it or from another."""
 
 from __future__ import annotations
 

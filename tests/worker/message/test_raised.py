@@ -1,4 +1,4 @@
-"""Whatever a handler of a task raises, its message is settled and its worker goes on."""
+"""Whatever a handler of a task raises, its message is settled and its worker continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message sent to a worker: whether its arguments fit, and what becomes of its result."""
+"""A message sent to a worker: whether its arguments fit, and its result."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_write_of_a_worker_that_was_frozen_does_harm_only_without_a_fence(
     bank.deposit.send(name, 250, fenced, "")
     queue = bank.app._queue("default")
     queue.join(PATIENCE)
-    # The message came again, at its place, and the next one behind it. (On a machine that is too
+    # The message was redelivered at its place, and the next one after it. (On a machine that is too
     # busy a lease of the other one may run out as well, so neither is counted.)
     done = rows(workers, "done")
     assert list(dict.fromkeys(cents for cents, _ in done)) == [100, 250]

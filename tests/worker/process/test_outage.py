@@ -1,4 +1,4 @@
-"""An engine that goes away and comes back: a worker waits for it and goes on."""
+"""An engine that goes away and comes back: a worker waits for it and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock worker` as a process: what happens when it is told to stop, killed, or frozen."""
+"""`interlock worker` as a process: what happens when it is stopped, killed, or frozen."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_told_twice_or_too_slow_it_hands_back_and_ends_with_1(
     assert worker.ended() == 1, worker.output
     assert f"{how}: 1 handler was still running, and its message goes back" in worker.output
     stats = shop.app._queue("default").stats()
-    # That is no fault of the message's: no attempt is counted.
+    # The message is not at fault: no attempt is counted.
     assert (stats.unsettled, stats.leased, stats.retries, stats.releases) == (1, 0, 0, 1)
 
 
@@ -134,7 +134,7 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     assert workers.rows("select cents from account") == written
     gate.touch()
     frozen.signal(signal.SIGCONT)
-    # It ends its handler, writes in vain and is told that its lease is gone.
+    # It ends its handler, writes in vain and learns that its lease is gone.
     wait_for(lambda: len(workers.rows("select * from done")) == 2, "the handler did not go on")
     assert frozen.stopped() == 0, frozen.output
     assert other.stopped() == 0, other.output
@@ -215,7 +215,7 @@ def test_a_failure_in_a_log_of_json_has_its_traceback(workers: Workers) -> None:
     shop.slow.send(7, -1.0)
     worker.wait_for_line("ValueError")
     assert worker.stopped() == 0, worker.output
-    # That one was handled is told to whom asks for it.
+    # A question for a handled one is answered.
     assert "message 6" not in worker.output and "slow:6" not in worker.output
     failed = next(json.loads(line) for line in worker.lines if "ValueError" in line)
     assert failed["level"] == "warning" and failed["attempt"] == 1
@@ -414,7 +414,7 @@ def test_a_handler_sees_that_its_lease_was_revoked(workers: Workers, pool: str) 
 
 
 def test_a_violation_ends_in_an_error_and_1(workers: Workers, tmp_path: Path) -> None:
-    # What a worker on this machine would have noted, had it been given a message behind this one.
+    # The entry that a worker on this machine would have written for a message behind this one.
     worker = workers.start().ready()
     (journal,) = Path(os.environ["XDG_RUNTIME_DIR"], "interlock", "audit").iterdir()
     behind = 2**52

@@ -75,7 +75,7 @@ def test_it_tells_what_it_does_and_where_its_handlers_stand(
         assert (said["state"], said["queues"], said["concurrency"]) == ("running", ["default"], 3)
         first = next(one for one in said["running"] if one["keys"] == ["a:1"])
         assert (first["id"], first["task"], first["attempt"]) == (str(jobs[0].id), "hang", 1)
-        # What the engine knows of who has it begins with the name of the worker.
+        # The name of the holder at the engine begins with the name of the worker.
         explained = operator.explain("default", id=jobs[0].id)
         assert explained is not None and explained.nodes[0].consumer.startswith(said["id"])
         stacks = answered(operator, said["id"], '{"ask": "stacks"}')

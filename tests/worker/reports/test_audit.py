@@ -1,4 +1,4 @@
-"""The auditor finds each fault that an engine could make, and no fault where there is none."""
+"""The auditor finds each fault that an engine could make, and reports none otherwise."""
 
 from __future__ import annotations
 

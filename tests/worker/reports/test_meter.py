@@ -33,7 +33,7 @@ def counted(reading: Reading, name: str) -> dict[tuple[str, ...], Any]:
 
 
 def outcomes(worker: Worker, queue: str = "default") -> dict[tuple[str, ...], int]:
-    """By task and outcome, without those that there are none of."""
+    """By task and outcome, without zeros."""
     found = counted(worker.reading(), "handled")
     return {labels[1:]: count for labels, count in found.items() if labels[0] == queue and count}
 

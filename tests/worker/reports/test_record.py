@@ -79,7 +79,7 @@ def test_a_sample_has_all_messages_of_its_keys(tmp_path: Path) -> None:
     files = [tmp_path / "a", tmp_path / "b"]
     recorders = [Recorder(Recording(str(file), sample=0.2), None, file.name) for file in files]
     for number in range(1000):
-        # Of a key every other message is with the other worker.
+        # Every other message of a key is with the other worker.
         one, held = recorders[number // 100 % 2], lease(number, b"key %d" % (number % 100))
         one.begun(held)
         one.ended(held)

@@ -141,7 +141,7 @@ def test_no_span_is_lost(
     assert linked or pool == "process"
 
 
-# -- What they tell -------------------------------------------------------------------------------
+# -- Contents -------------------------------------------------------------------------------------
 
 
 def test_the_names_are_those_of_the_conventions(sampled: Traced) -> None:
@@ -319,7 +319,7 @@ def test_a_failure_is_an_error_and_steering_is_none(sampled: Traced) -> None:
     (event,) = failed.events
     assert event.attributes is not None
     assert event.attributes["exception.message"] == "no such letter"
-    # A wait is told of once, for the first attempt; all attempts are in one trace.
+    # A wait is reported once, for the first attempt; all attempts are in one trace.
     assert len(sampled.of("wait")) == 3
     assert parent_of(failed) == parent_of(found["a:raise", 2])
 
@@ -365,7 +365,7 @@ def test_a_send_that_fails_ends_its_span_as_an_error(sampled: Traced) -> None:
     assert told(span)["error.type"] == "interlock.errors.PayloadError"
 
 
-# -- What is not sampled --------------------------------------------------------------------------
+# -- Not sampled ----------------------------------------------------------------------------------
 
 
 def headers_seen(app: App) -> list[dict[str, str]]:

@@ -1,8 +1,8 @@
 //! The messages of a run: what each is, where it is, and whether what comes out is right.
 //!
-//! A message is a number, rising over all connections. Its keys follow from it. What is right is
-//! told by ids where the server has keys: each key's messages come in the order of their ids, the
-//! next one after the settlement of the one before was sent, and ids rise with the puts of each
+//! A message is a number, rising over all connections. Its keys follow from it. Correctness is
+//! checked by ids where the server has keys: each key's messages come in the order of their ids,
+//! the next one after the settlement of the one before was sent, and ids rise with the puts of each
 //! connection. A peer without keys has to keep the order of each putter as each consumer sees it.
 
 use std::io;
@@ -21,7 +21,7 @@ pub struct Shape {
 /// Counts of what was wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wrongs {
-    /// Came twice, or was told settled when it was not.
+    /// Delivered twice, or reported settled when it was not.
     pub repeated: u64,
     /// Came after a later one of its key, or beside one.
     pub misordered: u64,
@@ -125,7 +125,8 @@ impl Book {
         self.messages.len() as u64
     }
 
-    /// The server gave a message this id, as a put is told or a lease, whichever comes first.
+    /// The id that the server gave a message, from the answer to its put or from its lease,
+    /// whichever comes first.
     #[inline]
     pub fn name(&mut self, number: u64, id: u64) -> io::Result<()> {
         let message = &mut self.messages[number as usize];
@@ -180,7 +181,7 @@ impl Book {
         self.held -= 1;
     }
 
-    /// So many settlements were taken, of so many sent.
+    /// The number of settlements accepted, and the number sent.
     #[inline]
     pub fn confirm(&mut self, taken: u64, sent: u64) {
         self.settled += taken;

@@ -1,8 +1,9 @@
 //! As fast as the server lets it: each client sends one write that puts a batch, settles the one it
 //! leased before and leases the next, and waits for the answers.
 //!
-//! What is put is as much as is settled, so that as much is pending at the end as at the begin.
-//! Where keys are few, a client gets less than a batch, or nothing; then it puts that much less.
+//! As many messages are put as are settled, so the same number is pending at the start and at the
+//! end. Where keys are few, a client gets less than a batch, or nothing; then it puts that much
+//! less.
 
 use std::error::Error;
 use std::io;

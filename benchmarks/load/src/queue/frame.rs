@@ -1,6 +1,6 @@
-//! A message as it stands in a put or in the answer to a lease, ready made but for its number, its
-//! due time and the digits of its keys: a load that formats and parses word by word would be slower
-//! than the server.
+//! A message as it appears in a put or in the answer to a lease, complete except for its number,
+//! its due time and the digits of its keys: a load that formats and parses word by word would be
+//! slower than the server.
 
 use crate::queue::book::{Book, Shape, STAMP};
 
@@ -13,7 +13,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// `before` and `after` stand before the payload, and between it and the keys.
+    /// `before` precedes the payload; `after` is between it and the keys.
     pub fn new(shape: Shape, before: &[u8], after: &[u8]) -> Self {
         let mut bytes = before.to_vec();
         bytes.extend_from_slice(format!("${}\r\n", shape.payload).as_bytes());

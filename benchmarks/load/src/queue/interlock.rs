@@ -46,9 +46,9 @@ struct Held {
 }
 
 enum Reply {
-    /// To a put of so many messages, from this number on.
+    /// Answer to a put of this number of messages, from this number on.
     Put(u64, usize),
-    /// To settlements, so many, and a lease.
+    /// Answer to this number of settlements, and a lease.
     Next(usize),
 }
 

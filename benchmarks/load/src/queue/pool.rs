@@ -1,4 +1,4 @@
-//! The connections of a load, the queue they use, and what became of every message.
+//! The connections of a load, the queue they use, and the outcome of every message.
 
 use std::io;
 
@@ -64,7 +64,7 @@ impl<S: Side> Pool<S> {
         self.clients.iter().all(|client| client.awaited == 0)
     }
 
-    /// Writes down so many puts; `flush` sends them.
+    /// Records this number of puts; `flush` sends them.
     pub fn put(&mut self, client: usize, count: usize, due: u64) {
         let one = &mut self.clients[client];
         let out = &mut one.connection.out;
@@ -82,8 +82,8 @@ impl<S: Side> Pool<S> {
         self.clients[client].connection.flush().map(drop)
     }
 
-    /// Waits for up to so many ms, and reads what is there. `came` is given when each message that
-    /// came was due.
+    /// Waits up to this number of ms, and reads what has arrived. `came` is given when each message
+    /// that came was due.
     pub fn read(&mut self, timeout: i32, mut came: impl FnMut(u64)) -> io::Result<()> {
         for index in 0..self.poll.wait(timeout)? {
             let number = self.poll.token(index);
@@ -117,8 +117,8 @@ impl<S: Side> Pool<S> {
         Ok(())
     }
 
-    /// Puts no more, and takes and settles what is there, up to `batch` at a time, until nothing is
-    /// or until nothing has come for a while.
+    /// Stops putting; leases and settles what is left, up to `batch` at a time, until the queue is
+    /// empty or nothing arrives for a while.
     pub fn drain(&mut self, batch: usize) -> io::Result<()> {
         let mut end = net::now() + PATIENCE;
         let mut settled = self.book.settled;

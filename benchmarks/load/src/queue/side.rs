@@ -19,7 +19,7 @@ pub trait Side {
     /// Before the first round.
     fn prepare(&mut self, connection: &mut Connection) -> io::Result<()>;
 
-    /// Appends the puts of so many new messages. Gives how many replies they will have.
+    /// Appends the puts of this number of new messages. Gives how many replies they will have.
     fn put(
         &mut self,
         client: usize,

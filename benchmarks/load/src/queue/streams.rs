@@ -22,7 +22,7 @@ struct Client {
 
 enum Reply {
     Add,
-    /// To XACK or XDEL of so many.
+    /// Answer to XACK or XDEL of this number of messages.
     Ack(usize),
     Delete(usize),
     Read,

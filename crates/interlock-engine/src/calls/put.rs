@@ -389,10 +389,10 @@ impl Queue {
 
 /// There is room, for another (clause 11).
 pub fn room_is_kept(called: &str) -> Refused {
-    let text = "room is kept for a put that came before and needs more";
+    let text = "room is reserved for an earlier put that needs more";
     Refused::new(Code::Full, called, text)
 }
 
 pub fn sealed(called: &str) -> Refused {
-    Refused::new(Code::Sealed, called, "the queue takes no messages until il1_reopen")
+    Refused::new(Code::Sealed, called, "the queue accepts no messages until il1_reopen")
 }

@@ -420,7 +420,7 @@ impl Queue {
 pub fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {
     let given = from.take(|| "cursor".into())?;
     if given.is_empty() || given.len() > 20 || !given.iter().all(u8::is_ascii_digit) {
-        return from.bad(|| "cursor".into(), "is no cursor that this queue gives");
+        return from.bad(|| "cursor".into(), "is not a cursor that this queue gives");
     }
     // One that is larger than any of ours is behind the last message.
     Ok(given.iter().fold(0u64, |sum, digit| sum.saturating_mul(10) + u64::from(digit - b'0')))

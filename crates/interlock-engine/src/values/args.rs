@@ -133,7 +133,7 @@ impl<'a, A: Args + ?Sized> Reader<'a, A> {
         let plain = (1..=16).contains(&value.len()) && value[0] != b'0';
         match integer(value).filter(|&number| plain && number > 0) {
             Some(number) => Ok(number as u64),
-            None => self.bad(what, "is no number that this queue gives"),
+            None => self.bad(what, "is not a number that this queue gives"),
         }
     }
 

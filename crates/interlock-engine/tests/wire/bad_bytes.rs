@@ -177,7 +177,7 @@ fn a_refused_call_changes_nothing() {
         ("settle c 2", "BADARG il1_settle: settlements are missing"),
         (
             "settle c 2 ACK 05 6",
-            "BADARG il1_settle: settlements[1].token is no number that this queue gives",
+            "BADARG il1_settle: settlements[1].token is not a number that this queue gives",
         ),
         (
             "settle c 2 ack 5 6",
@@ -192,10 +192,10 @@ fn a_refused_call_changes_nothing() {
         ("configure COLOR 1", "BADARG il1_configure: options[1] is not CHANGE, REPLACE, MAXSIZE"),
         ("purge all", "BADARG il1_purge: what is not pending or dead"),
         ("revoke 5 later", "BADARG il1_revoke: then is not retry, hold, dead or skip"),
-        ("revoke 5 retry x", "BADARG il1_revoke: token is no number that this queue gives"),
-        ("join 0 x", "BADARG il1_join: id is no number that this queue gives"),
+        ("revoke 5 retry x", "BADARG il1_revoke: token is not a number that this queue gives"),
+        ("join 0 x", "BADARG il1_join: id is not a number that this queue gives"),
         ("join 0 5 6", "BADARG il1_join: 1 arguments too many"),
-        ("peek -1", "BADARG il1_peek: id is no number that this queue gives"),
+        ("peek -1", "BADARG il1_peek: id is not a number that this queue gives"),
         ("explain id 5 1001", "BADARG il1_explain: limit is '1001'; a whole number from 1 to 1000"),
         ("version x", "BADARG il1_version: 1 arguments too many"),
     ] {

@@ -112,7 +112,7 @@ fn puts_wait_for_room_in_their_order_and_are_told_full_in_the_end() {
     assert!(bench.answers()[0].1.as_ref().unwrap_err().starts_with("SEALED il1_put: "));
 }
 
-const KEPT: &str = "FULL il1_put: room is kept for a put that came before and needs more";
+const KEPT: &str = "FULL il1_put: room is reserved for an earlier put that needs more";
 
 /// One message leased and one not, of three; a batch of two waits and was passed until room is kept for it.
 fn with_room_kept(bench: &mut Bench) -> Vec<String> {

@@ -323,7 +323,7 @@ const HELP: Command = Command {
     arity: 2,
     flags: &["loading", "stale"],
     categories: &["@slow"],
-    summary: "What the subcommands are for",
+    summary: "Summaries of the subcommands",
     complexity: "O(1)",
     action: Action::Help,
     ..COMMAND

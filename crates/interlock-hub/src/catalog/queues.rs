@@ -29,7 +29,7 @@ pub const DECLARED: &[Command] = &[
             "movablekeys",
         ],
         categories: &["@slow", "@scripting"],
-        summary: "Calls a function of keyed queues that only reads",
+        summary: "Calls a read-only function of keyed queues",
         since: "7.0.0",
         group: "scripting",
         complexity: "Depends on the function that is executed.",

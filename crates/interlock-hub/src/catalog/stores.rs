@@ -14,7 +14,7 @@ pub const DECLARED: &[Command] = &[
     Command {
         name: "xrevrange",
         arity: -4,
-        summary: "The same backward: from the later position to the earlier",
+        summary: "The same in reverse, from the later position to the earlier",
         arguments: &[KEY, END, START, COUNT],
         action: Action::Xrevrange,
         ..READING
@@ -34,7 +34,7 @@ pub const DECLARED: &[Command] = &[
         arity: -4,
         flags: &["readonly", "blocking", "movablekeys"],
         categories: &["@read", "@stream", "@slow", "@blocking"],
-        summary: "Messages of topics behind a position each; waits for some if it is told to",
+        summary: "Messages of topics after a position each; can wait for some",
         topics: None,
         access: Access::Streams,
         arguments: &[
@@ -98,7 +98,7 @@ const OF_STORE: &[Command] = &[
         arity: 2,
         flags: ADMIN_FLAGS,
         categories: ADMIN,
-        summary: "The stores, what each was told, and how far it is",
+        summary: "The stores, their settings and their progress",
         since: "1.0.0",
         group: "stream",
         complexity: "O(N) in the stores",

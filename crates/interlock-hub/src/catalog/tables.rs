@@ -23,7 +23,8 @@ pub const DECLARED: &[Command] = &[
         flags: GROW_FAST,
         categories: WRITE_HASH,
         summary:
-            "Sets columns of a row at once; without one it is made, the other columns 0 or empty",
+            "Sets columns of a row together; a missing row is created, with the other columns 0 \
+             or empty",
         complexity: "O(N) in the columns",
         arguments: &[KEY, PAIRS],
         action: Action::Hset,
@@ -34,7 +35,7 @@ pub const DECLARED: &[Command] = &[
         arity: -3,
         flags: READ_FAST,
         categories: &["@read", "@hash", "@fast", "@table"],
-        summary: "The values of columns, of one moment; nulls without a row",
+        summary: "The values of columns at one moment; nulls without a row",
         complexity: "O(N) in the columns",
         arguments: &[KEY, FIELDS],
         action: Action::Hmget,
@@ -46,7 +47,7 @@ pub const DECLARED: &[Command] = &[
         flags: &["readonly"],
         categories: READ_HASH,
         tips: &["nondeterministic_output_order"],
-        summary: "All columns of a row with their values, of one moment",
+        summary: "All columns of a row with their values at one moment",
         complexity: "O(N) in the columns",
         arguments: &[KEY],
         action: Action::Hgetall,
@@ -57,9 +58,8 @@ pub const DECLARED: &[Command] = &[
         arity: 4,
         flags: GROW_FAST,
         categories: WRITE_HASH,
-        summary:
-            "Raises a column of whole numbers; without a row it is made, the other columns 0 or \
-                  empty",
+        summary: "Increments a column of whole numbers; a missing row is created, with the other \
+             columns 0 or empty",
         arguments: &[KEY, FIELD, Argument { name: "increment", kind: "integer", ..ARGUMENT }],
         action: Action::Hincrby,
         ..OF_HASH
@@ -70,7 +70,8 @@ pub const DECLARED: &[Command] = &[
         flags: GROW_FAST,
         categories: WRITE_HASH,
         summary:
-            "Raises a column of floats; without a row it is made, the other columns 0 or empty",
+            "Increments a column of floats; a missing row is created, with the other columns 0 \
+             or empty",
         since: "2.6.0",
         arguments: &[KEY, FIELD, Argument { name: "increment", kind: "double", ..ARGUMENT }],
         action: Action::Hincrbyfloat,
@@ -81,7 +82,7 @@ pub const DECLARED: &[Command] = &[
         arity: -4,
         flags: GROW_FAST,
         categories: WRITE_HASH,
-        summary: "HSET, answered by OK",
+        summary: "Like HSET, but returns OK",
         complexity: "O(N) in the columns",
         arguments: &[KEY, PAIRS],
         action: Action::Hmset,
@@ -92,7 +93,7 @@ pub const DECLARED: &[Command] = &[
         arity: 4,
         flags: GROW_FAST,
         categories: WRITE_HASH,
-        summary: "Makes a row with this column, if there is none; a row has all its columns",
+        summary: "Creates a row with this column if there is none; a row has all its columns",
         arguments: &[KEY, FIELD, VALUE],
         action: Action::Hsetnx,
         ..OF_HASH
@@ -103,7 +104,8 @@ pub const DECLARED: &[Command] = &[
         flags: WRITE_FAST,
         categories: WRITE_HASH,
         summary:
-            "An error where there is such a row and column, for a row has all its columns; else 0",
+            "Returns an error for an existing row and column, because a row has all its columns; \
+             else 0",
         arguments: &[KEY, FIELDS],
         action: Action::Hdel,
         ..OF_HASH
@@ -133,7 +135,7 @@ pub const DECLARED: &[Command] = &[
         arity: 3,
         flags: READ_FAST,
         categories: &["@read", "@hash", "@fast", "@table"],
-        summary: "How many bytes HGET would answer",
+        summary: "The number of bytes that HGET would return",
         since: "3.2.0",
         arguments: &[KEY, FIELD],
         action: Action::Hstrlen,
@@ -157,7 +159,7 @@ pub const DECLARED: &[Command] = &[
         flags: &["readonly"],
         categories: READ_HASH,
         tips: &["nondeterministic_output_order"],
-        summary: "The values of the columns, of one moment; none without a row",
+        summary: "The values of the columns at one moment; none without a row",
         complexity: "O(N) in the columns",
         arguments: &[KEY],
         action: Action::Hvals,
@@ -169,7 +171,7 @@ pub const DECLARED: &[Command] = &[
         flags: &["readonly"],
         categories: READ_HASH,
         tips: &["nondeterministic_output"],
-        summary: "HGETALL in one step, for those who go over columns",
+        summary: "HGETALL in one step, for clients that iterate over columns",
         since: "2.8.0",
         complexity: "O(N) in the columns",
         arguments: &[KEY, CURSOR, MATCH, COUNT],
@@ -182,7 +184,7 @@ pub const DECLARED: &[Command] = &[
         flags: &["write"],
         categories: &["@keyspace", "@write", "@slow", "@table"],
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
-        summary: "Deletes rows; returns how many there were",
+        summary: "Deletes rows; returns the number deleted",
         complexity: "O(N) in the keys",
         ..DELETING
     },
@@ -203,7 +205,7 @@ pub const DECLARED: &[Command] = &[
         flags: READ_FAST,
         categories: READ_KEY,
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
-        summary: "How many of the keys have a row",
+        summary: "The number of keys that have a row",
         complexity: "O(N) in the keys",
         action: Action::Exists,
         ..DELETING
@@ -214,7 +216,7 @@ pub const DECLARED: &[Command] = &[
         flags: READ_FAST,
         categories: READ_KEY,
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
-        summary: "Notes an access to rows; returns how many there are",
+        summary: "Marks rows as accessed; returns the number that exist",
         since: "3.2.1",
         complexity: "O(N) in the keys",
         action: Action::Touch,
@@ -223,7 +225,7 @@ pub const DECLARED: &[Command] = &[
     Command {
         name: "expire",
         arity: -3,
-        summary: "Has a row expire in so many seconds",
+        summary: "Sets the time to live of a row in seconds",
         arguments: &[KEY, SECONDS, WHEN],
         action: Action::Expire,
         ..EXPIRING
@@ -231,7 +233,7 @@ pub const DECLARED: &[Command] = &[
     Command {
         name: "pexpire",
         arity: -3,
-        summary: "Has a row expire in so many ms",
+        summary: "Sets the time to live of a row in ms",
         since: "2.6.0",
         arguments: &[KEY, MILLISECONDS, WHEN],
         action: Action::Pexpire,
@@ -240,7 +242,7 @@ pub const DECLARED: &[Command] = &[
     Command {
         name: "expireat",
         arity: -3,
-        summary: "Has a row expire at a time, in seconds since 1970",
+        summary: "Sets the expiry of a row, in seconds since 1970",
         since: "1.2.0",
         arguments: &[KEY, SECONDS, WHEN],
         action: Action::Expireat,
@@ -249,7 +251,7 @@ pub const DECLARED: &[Command] = &[
     Command {
         name: "pexpireat",
         arity: -3,
-        summary: "Has a row expire at a time, in ms since 1970",
+        summary: "Sets the expiry of a row, in ms since 1970",
         since: "2.6.0",
         arguments: &[KEY, MILLISECONDS, WHEN],
         action: Action::Pexpireat,
@@ -258,7 +260,7 @@ pub const DECLARED: &[Command] = &[
     Command {
         name: "persist",
         arity: 2,
-        summary: "Has a row live for ever",
+        summary: "Removes the expiry of a row",
         since: "2.2.0",
         arguments: &[KEY],
         action: Action::Persist,
@@ -270,7 +272,7 @@ pub const DECLARED: &[Command] = &[
         flags: READ_FAST,
         categories: READ_KEY,
         tips: &["nondeterministic_output"],
-        summary: "How many seconds a row has to live; -1 for ever, -2 without a row",
+        summary: "Remaining seconds of a row; -1 without an expiry, -2 without a row",
         arguments: &[KEY],
         action: Action::Ttl,
         ..EXPIRING
@@ -280,7 +282,7 @@ pub const DECLARED: &[Command] = &[
         arity: 2,
         flags: READ_FAST,
         categories: READ_KEY,
-        summary: "When a row expires, in seconds since 1970; -1 never, -2 without a row",
+        summary: "Expiry of a row, in seconds since 1970; -1 for none, -2 without a row",
         since: "7.0.0",
         arguments: &[KEY],
         action: Action::Expiretime,
@@ -291,7 +293,7 @@ pub const DECLARED: &[Command] = &[
         arity: 2,
         flags: READ_FAST,
         categories: READ_KEY,
-        summary: "When a row expires, in ms since 1970; -1 never, -2 without a row",
+        summary: "Expiry of a row, in ms since 1970; -1 for none, -2 without a row",
         since: "7.0.0",
         arguments: &[KEY],
         action: Action::Pexpiretime,
@@ -303,7 +305,7 @@ pub const DECLARED: &[Command] = &[
         flags: READ_FAST,
         categories: READ_KEY,
         tips: &["nondeterministic_output"],
-        summary: "How many ms a row has to live; -1 for ever, -2 without a row",
+        summary: "Remaining ms of a row; -1 without an expiry, -2 without a row",
         since: "2.6.0",
         arguments: &[KEY],
         action: Action::Pttl,
@@ -325,7 +327,7 @@ pub const DECLARED: &[Command] = &[
         flags: &["readonly"],
         categories: &["@keyspace", "@read", "@slow", "@table"],
         tips: &["nondeterministic_output", "request_policy:special"],
-        summary: "Keys of rows, some of them at a time, of all tables that the user has a right to",
+        summary: "Keys of rows of all tables that the user may read, some at a time",
         since: "2.8.0",
         complexity: "O(1) each",
         arguments: &[

@@ -129,7 +129,7 @@ impl Unknown {
                 parts.concat()
             }
             Unknown::Command if is_of_transactions(&arguments[0]) => {
-                let end: &[u8] = b"': a hub has no transactions, each command is done by itself";
+                let end: &[u8] = b"': a hub has no transactions, each command runs on its own";
                 [b"ERR unknown command '", shown(0, 128), end].concat()
             }
             Unknown::Command => {

@@ -180,7 +180,7 @@ fn ask(call: &mut Call<'_, '_>, question: Question) {
                 call.state.card.blocked.store(waits, Relaxed);
                 call.state.pending = Some(Box::new(Pending::Reading { topics }));
             }
-            Err(error) => call.error(&format!("ERR there is no thread to read with: {error}")),
+            Err(error) => call.error(&format!("ERR cannot start a thread for reading: {error}")),
         },
         None => call.error("ERR the hub has no stores"),
     }
@@ -233,5 +233,5 @@ fn position(text: &[u8], otherwise: u32) -> Option<Position> {
 /// Milliseconds that a message waits in a store that keeps up, at most.
 const LONG: u64 = 10_000;
 const GROUPS: &str =
-    "ERR consumer groups are not for topics: each reader keeps its position itself \
-                      (XREAD), or a keyed queue hands out messages";
+    "ERR topics have no consumer groups: each reader keeps its own position (XREAD); to share \
+     messages out, use a keyed queue";

@@ -24,10 +24,10 @@ pub fn keep(shared: &Shared, durable: &Arc<Durable>, stop: &Stop) {
                 log(Level::Info, format!("a snapshot of {queues} queues, {bytes} bytes"));
             }
             Ok(Some(Err(error))) => {
-                let text = "no snapshot could be made, so that old segments stay";
+                let text = "no snapshot could be written, so old segments are kept";
                 log(Level::Warning, format!("{text}: {error}"));
             }
-            Ok(None) if troubled => log(Level::Info, "it takes records again".into()),
+            Ok(None) if troubled => log(Level::Info, "it accepts records again".into()),
             // Said once: it lasts until somebody does something.
             Err(refused) if !troubled => log(Level::Warning, refused.to_string()),
             _ => {}

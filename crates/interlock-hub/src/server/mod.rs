@@ -207,7 +207,10 @@ fn contained(shared: &Shared, worker: usize, run: impl FnOnce()) {
     // What it leaves behind is its own, or made of single steps that each are whole.
     let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text");
+    let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or(
+        "a panic without a \
+                                                                         message",
+    );
     shared.worker_broke(worker, text);
 }
 

@@ -222,7 +222,7 @@ impl Waiting {
             if kind.left_out > 0 && (over || last) {
                 let (count, seconds) = (kind.left_out, kind.since.elapsed().as_secs().max(1));
                 let text =
-                    format!("{count} more lines like \"{name}\" within {seconds} s were left out");
+                    format!("{count} more lines like \"{name}\" within {seconds} s were dropped");
                 events.push_back(Event::Log { level: kind.level, text });
                 return false;
             }

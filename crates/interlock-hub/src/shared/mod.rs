@@ -284,7 +284,8 @@ impl Shared {
     pub fn worker_broke(&self, worker: usize, text: &str) {
         self.broken.fetch_or(1 << worker, Ordering::AcqRel);
         self.surveys.broke(worker).iter().for_each(|survey| self.end_survey(survey));
-        self.events.broken(format!("worker {worker} has ended by a fault of the hub: {text}"));
+        self.events
+            .broken(format!("worker {worker} has ended because of a bug in the hub: {text}"));
         // Those who wait for all workers must not wait for this one.
         self.drained();
     }

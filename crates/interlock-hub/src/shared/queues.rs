@@ -61,7 +61,7 @@ impl Queues {
         if ahead.unsigned_abs() > STEP {
             let _ = write!(
                 found,
-                "; the time of queues goes on from before, {:+.3} s from the clock",
+                "; the time of queues continues from its last value, {:+.3} s from the clock",
                 ahead as f64 / 1e6
             );
         }

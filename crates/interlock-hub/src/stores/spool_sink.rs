@@ -115,8 +115,8 @@ impl SpoolSink {
                 });
                 if gone > 0 {
                     let text = format!(
-                        "the spool in {shown} was removed, and {gone} messages that waited in it are lost, but \
-                         for those under way; it is made anew"
+                        "the spool in {shown} was removed, and {gone} messages that waited in it \
+                         are lost, except those in flight; it is created again"
                     );
                     self.around.say(true, &text);
                 }
@@ -282,7 +282,7 @@ impl Sink for SpoolSink {
         self.spool.set_ending(self.is_leaving);
         if self.is_leaving && self.waiting() > 0 {
             let text = format!(
-                "{} messages wait in {}: they are delivered first, and the new settings hold then",
+                "{} messages wait in {}: they are delivered first, then the new settings apply",
                 self.waiting(),
                 self.settings.folder.display()
             );
@@ -304,7 +304,8 @@ impl Sink for SpoolSink {
         self.is_removed |= end == End::Drained;
         if let (End::Drained, true) = (end, self.waiting() > 0) {
             let text = format!(
-                "it is no more, and {} messages wait in {}: they are delivered while this hub runs",
+                "it was removed, and {} messages wait in {}: they are delivered while this hub \
+                 runs",
                 self.waiting(),
                 self.settings.folder.display()
             );
@@ -344,7 +345,7 @@ impl Sink for SpoolSink {
 
 fn open_error(error: OpenError, folder: &Path) -> StoreError {
     let (kind, text) = match error {
-        OpenError::Locked(_) => (std::io::ErrorKind::ResourceBusy, "it is open already".into()),
+        OpenError::Locked(_) => (std::io::ErrorKind::ResourceBusy, "it is already open".into()),
         OpenError::Disk { doing, error } => (error.kind(), format!("{doing}: {error}")),
         error => (std::io::ErrorKind::InvalidData, error.to_string()),
     };

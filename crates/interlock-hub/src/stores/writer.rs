@@ -279,7 +279,7 @@ impl StoreWriter {
         figures.left.store(left, Relaxed);
         if left > 0 {
             let why = figures.trouble.lock().clone();
-            let why = why.unwrap_or_else(|| "the time to drain was over".into());
+            let why = why.unwrap_or_else(|| "the drain timeout was over".into());
             self.around.say(true, &format!("{left} messages were not written: {why}"));
         }
     }

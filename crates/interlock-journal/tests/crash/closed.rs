@@ -100,7 +100,7 @@ fn a_last_file_that_is_cut_at_any_byte_is_refused_with_what_is_missing() {
             if left < 10 {
                 let first = left + 1;
                 let gone = format!("Records from {first} to 11 cannot be replayed, ");
-                let there = "though all of them were there when it was stopped";
+                let there = "although all of them were present when it was stopped";
                 assert!(said.contains(&gone) && said.contains(there), "cut at {cut}: {said}");
             }
         }

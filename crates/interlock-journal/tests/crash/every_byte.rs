@@ -44,7 +44,7 @@ fn a_segment_cut_at_any_byte_is_refused_and_with_a_repair_what_is_whole_is_kept(
         let whole = ends.iter().filter(|end| **end <= cut).count();
         assert_eq!((damage.offset, damage.first), (begins[whole] as u64, whole as u64 + 1));
         let said = damage.to_string();
-        let length = format!("it was made 4096 bytes long and has {cut}: something cut it. ");
+        let length = format!("it was created with 4096 bytes and has {cut}: it was truncated. ");
         assert!(said.contains(&length) && said.ends_with(", if there were any"), "{said}");
         let (_, report, found) = reopen(disk, SETTINGS, Repair::SetAside).unwrap();
         assert_eq!(report.last, whole as u64, "cut at {cut}");

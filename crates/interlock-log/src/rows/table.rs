@@ -18,7 +18,7 @@ use crate::stamp::{self, Stamp};
 use crate::state::{self, Rules, State};
 
 const FULL: &str =
-    "TABLEFULL the table has as many rows as its capacity says; delete some, or raise it";
+    "TABLEFULL the table has as many rows as its capacity; delete some, or raise the capacity";
 
 /// The moment of a command.
 pub struct When<'a> {

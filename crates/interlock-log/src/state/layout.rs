@@ -52,7 +52,9 @@ impl Rules {
         for (declared, column) in self.schema.columns().iter().zip(&self.columns) {
             if !column.check(&found, lives, born) {
                 let (name, kind) = (&declared.name, column.kind);
-                return Err(Invalid(format!("column {name} has a value that no {kind} holds")));
+                return Err(Invalid(format!(
+                    "column {name} has a value that a {kind} cannot hold"
+                )));
             }
         }
         self.check(self.encode(&found).as_bytes())

@@ -110,7 +110,7 @@ impl Rules {
 
     /// The rules of a text, as [`Rules::fingerprint`] writes it.
     pub fn parse(fingerprint: &str) -> Result<Rules, Invalid> {
-        let invalid = || Invalid(format!("{fingerprint:?} are no rules of a table"));
+        let invalid = || Invalid(format!("{fingerprint:?} is not a set of rules of a table"));
         let mut parts = fingerprint.rsplitn(3, "; ");
         let (age, merges, schema) = (parts.next(), parts.next(), parts.next());
         let age = age.and_then(|age| age.strip_suffix(" ms")?.parse().ok()).ok_or_else(invalid)?;
@@ -142,7 +142,7 @@ impl Rules {
         if check::is_state(self, bytes) {
             Ok(State(bytes.into()))
         } else {
-            Err(Invalid("no state of a row of this table".to_owned()))
+            Err(Invalid("not the state of a row of this table".to_owned()))
         }
     }
 

@@ -202,7 +202,7 @@ impl<D: Disk> Checkpoints<D> {
                 }
                 None => reports.push(Report {
                     path: self.disk.describe(&path),
-                    text: "this checkpoint is damaged and is passed over".to_owned(),
+                    text: "this checkpoint is damaged and is skipped".to_owned(),
                 }),
             }
         }
@@ -275,4 +275,4 @@ const MAGIC: &[u8; 8] = b"ilcheck2";
 /// Bytes in front of a checkpoint's own: magic, eight numbers, checksum.
 const HEAD: usize = 76;
 const KEPT: usize = 3;
-const DAMAGED: &str = "what came is damaged, or no checkpoint of this version";
+const DAMAGED: &str = "the received data is damaged, or not a checkpoint of this version";

@@ -116,7 +116,7 @@ impl<D: Disk> Ring<D> {
             }
             let Some(next) = next_record(&content, at, number, segment.end.position) else { break };
             let lost = next - at;
-            let text = format!("what begins at byte {at} is damaged: {lost} bytes are passed over");
+            let text = format!("the data from byte {at} is damaged: {lost} bytes are skipped");
             reports.push(Report { path: place.clone(), text });
             at = next;
         }
@@ -124,9 +124,12 @@ impl<D: Disk> Ring<D> {
         if at < content.len() {
             let lost = content.len() - at;
             let text = if is_last {
-                format!("the last {lost} bytes are no whole record, as after a crash: cut off")
+                format!(
+                    "the last {lost} bytes are an incomplete record, as after a crash: cut \
+                         off"
+                )
             } else {
-                format!("what begins at byte {at} is damaged: {lost} bytes are passed over")
+                format!("the data from byte {at} is damaged: {lost} bytes are skipped")
             };
             reports.push(Report { path: place.clone(), text });
         }
@@ -218,7 +221,8 @@ impl<D: Disk> Ring<D> {
             return Ok(());
         }
         let error = io::Error::from(io::ErrorKind::NotFound);
-        let advice = "the node's folder was removed or replaced: bring it back, or remove what is in its place";
+        let advice = "the node's folder was removed or replaced: restore it, or remove what is \
+                      in its place";
         Err(StoreError::advised("writing", &self.disk.describe(&path), error, advice))
     }
 

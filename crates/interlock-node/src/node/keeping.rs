@@ -235,7 +235,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             Ok(found) => Ok((saved, found)),
             Err(_) => {
                 let _ = self.saver.checkpoints().remove(saved.number);
-                Err("what came is a checkpoint of another version of the program".to_owned())
+                Err("the received checkpoint was written by another version of the program"
+                    .to_owned())
             }
         });
         match found {

@@ -20,7 +20,7 @@ pub(super) fn older<M: Machine, D: Disk>(
             return Ok(Some((saved.number, saved.point, found)));
         }
         let path = format!("checkpoint {}", saved.number);
-        let text = "it is of another version of the program, and is passed over".to_owned();
+        let text = "it was written by another version of the program, and is skipped".to_owned();
         reports.push(Report { path, text });
     }
     Ok(None)

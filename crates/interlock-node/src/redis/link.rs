@@ -279,7 +279,7 @@ impl Link {
             }
         }
         if asked.is_empty() && connection.held() > 0 {
-            let text = format!("{address} has sent what was not asked: is it a Redis or Valkey?");
+            let text = format!("{address} has sent an unexpected reply: is it a Redis or Valkey?");
             return Err(Trouble::new(Kind::NotUnderstood, text));
         }
         // What does not speak TLS, or nothing else, is as silent as a server that is gone.
@@ -320,7 +320,7 @@ fn answer(
     settings: &Settings,
 ) -> Result<Option<Heard>, Trouble> {
     let strange = || {
-        let text = format!("{} was answered with what is no answer to it", what.name());
+        let text = format!("{} was answered with an unexpected reply", what.name());
         Trouble::new(Kind::NotUnderstood, text)
     };
     if let Reply::Error(error) = reply {
@@ -438,7 +438,7 @@ fn entry_of<'a>(reply: &Reply<'a>) -> Option<(Id, &'a [u8])> {
 }
 
 fn not_entries() -> Trouble {
-    Trouble::new(Kind::NotUnderstood, "it answered with what are no entries of a stream")
+    Trouble::new(Kind::NotUnderstood, "its answer is not a list of stream entries")
 }
 
 fn field<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {

@@ -195,7 +195,7 @@ fn entry((id, time, bytes): Given) -> PyResult<Entry> {
 }
 
 fn read_id(text: &str) -> PyResult<Id> {
-    let wrong = || PyValueError::new_err(format!("{text:.100?} is no id of an entry"));
+    let wrong = || PyValueError::new_err(format!("{text:.100?} is not the id of an entry"));
     Id::read(text.as_bytes()).ok_or_else(wrong)
 }
 

@@ -236,7 +236,7 @@ pub fn states_entry<'py>(
     let (name, position, checksum, time) = source;
     let source = Source { name: name.into_bytes(), mark: Mark { position, checksum }, time };
     let writers = Writers::decode(&mut Reader::new(writers))
-        .map_err(|_| PyValueError::new_err("these are no writers of a data centre"))?;
+        .map_err(|_| PyValueError::new_err("these are not writers of a data centre"))?;
     let entry = py.detach(|| running.states_entry(source, &borrowed(rows), writers));
     Ok(PyBytes::new(py, &entry))
 }

@@ -159,7 +159,7 @@ fn handle(
     let core = &queue.get().core;
     let payload = payload.into_bound(py);
     let Ok(future) = payload.cast::<Future>() else {
-        let reason = "not a call: it was put into the queue beneath an executor";
+        let reason = "not a call: it was put directly into the queue of an executor";
         let _ = core.call(|scheduler, now| scheduler.reject(now, grant.handle, reason));
         return false;
     };

@@ -64,10 +64,13 @@ Raises:
 pub(in crate::fast) const ACK_DOC: &std::ffi::CStr = c"ack($self)
 --
 
-The message was handled: its lanes move on.
+The message was handled: its lanes \
+                                              move on.
 
 Raises:
-    LeaseLost: the lease was settled, ran out or was revoked; nothing was changed.";
+    LeaseLost: the lease was \
+                                              settled, expired or was revoked; nothing was \
+                                              changed.";
 
 pub(in crate::fast) unsafe extern "C" fn put(
     slf: *mut PyObject,

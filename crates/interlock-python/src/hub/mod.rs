@@ -62,7 +62,7 @@ impl HubServer {
     #[pyo3(signature = (tables = None))]
     fn start(&self, py: Python<'_>, tables: Option<&HubTables>) -> PyResult<()> {
         if self.shared.get().is_some() {
-            return Err(PyRuntimeError::new_err("the hub was started already"));
+            return Err(PyRuntimeError::new_err("the hub was already started"));
         }
         let mut settings = self.settings.clone();
         settings.live.tables = tables.map(HubTables::served).unwrap_or_default();

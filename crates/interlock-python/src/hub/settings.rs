@@ -94,7 +94,7 @@ fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
         "always" => Ok(Durability::Always),
         "everysec" => Ok(Durability::EverySecond),
         "none" => Ok(Durability::None),
-        other => Err(PyValueError::new_err(format!("{other:?} is no durability"))),
+        other => Err(PyValueError::new_err(format!("{other:?} is not a durability"))),
     }
 }
 

@@ -400,7 +400,7 @@ impl Queue {
         if self.core.call(|scheduler, _| scheduler.record()) {
             return Ok(());
         }
-        let text = "record(): a recording begins before the first put, so that it can be replayed";
+        let text = "record(): call it before the first put, so that the recording can be replayed";
         Err(PyValueError::new_err(text))
     }
 

@@ -44,8 +44,8 @@ pub fn would_deadlock(py: Python<'_>, text: String) -> PyErr {
 
 pub fn lease_lost(py: Python<'_>, id: u64, token: u64) -> PyErr {
     let text = format!(
-        "the lease of message {id} (token {token}) was settled, ran out or was revoked; \
-         nothing was changed"
+        "the lease of message {id} (token {token}) was settled, expired or was revoked; nothing \
+         was changed"
     );
     raise(py, &LEASE_LOST, "LeaseLost", text)
 }
@@ -53,8 +53,8 @@ pub fn lease_lost(py: Python<'_>, id: u64, token: u64) -> PyErr {
 /// A call's own lease: what settles it is the end of the call.
 pub fn lease_lent(py: Python<'_>, id: u64) -> PyErr {
     let text = format!(
-        "the lease of message {id} is the executor's to settle, when the call returns or raises; \
-         nothing was changed"
+        "the executor settles the lease of message {id} when the call returns or raises; nothing \
+         was changed"
     );
     raise(py, &LEASE_LOST, "LeaseLost", text)
 }

@@ -79,7 +79,7 @@ pub fn alone(scanning: &Mutex<Scanning>) -> PyResult<MutexGuard<'_, Scanning>> {
         Ok(scanning) => Ok(scanning),
         Err(TryLockError::Poisoned(scanning)) => Ok(scanning.into_inner()),
         Err(TryLockError::WouldBlock) => {
-            Err(PyValueError::new_err("another thread goes on with this iteration"))
+            Err(PyValueError::new_err("another thread is using this iterator"))
         }
     }
 }

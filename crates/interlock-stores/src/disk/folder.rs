@@ -44,7 +44,7 @@ impl Folder {
 fn plain(file: fs::File) -> io::Result<fs::File> {
     let kind = file.metadata()?.file_type();
     if !kind.is_file() && !kind.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     Ok(file)
 }

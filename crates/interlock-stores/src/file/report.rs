@@ -54,7 +54,7 @@ impl fmt::Display for Report {
             write!(f, "\n{damage}")?;
         }
         for file in &self.unindexed {
-            write!(f, "\n{file} has no index: it stays as it is, and is read by nobody here")?;
+            write!(f, "\n{file} has no index: it is left unchanged and not read")?;
         }
         Ok(())
     }
@@ -70,9 +70,9 @@ impl fmt::Display for Torn {
             None => {}
         }
         if *messages > 0 {
-            write!(f, "; messages that were not whole: {messages}")?;
+            write!(f, "; incomplete messages: {messages}")?;
         }
-        write!(f, "; nothing says that any of this was confirmed to be on disk")
+        write!(f, "; none of it is known to have been confirmed on disk")
     }
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Damage {
             _ => write!(f, "{messages} messages are lost")?,
         }
         if aside.is_empty() {
-            write!(f, "; what is whole in it is read")
+            write!(f, "; its intact messages are read")
         } else {
             write!(f, "; set aside: {}", aside.join(", "))
         }

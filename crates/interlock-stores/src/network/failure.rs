@@ -20,24 +20,24 @@ pub fn broken(settings: &Settings, doing: &str, error: io::Error) -> StoreError 
     };
     let advice = match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-            "start the upstream, or mend its address: what waits is kept, and sent then"
+            "start the upstream, or correct its address: waiting messages are kept, and sent then"
         }
         io::ErrorKind::TimedOut => {
-            "look whether that machine can be reached, and whether its stores have room: what waits is \
-             kept, and sent then"
+            "check that the machine can be reached, and that its stores have space: waiting \
+             messages are kept, and sent then"
         }
         io::ErrorKind::InvalidData => {
-            "look at what is there: an upstream without TLS, with a certificate for another name or of \
-             another authority, or something else; what waits is kept"
+            "check what is there: an upstream without TLS, with a certificate for another name \
+             or of another authority, or something else; waiting messages are kept"
         }
-        io::ErrorKind::Interrupted => "what waits is kept",
+        io::ErrorKind::Interrupted => "waiting messages are kept",
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::BrokenPipe
         | io::ErrorKind::ConnectionAborted => {
-            "look at the log there if it goes on: what waits is kept, and sent again"
+            "check its log if this continues: waiting messages are kept, and sent again"
         }
-        _ => "look at the address and the network: what waits is kept, and sent then",
+        _ => "check the address and the network: waiting messages are kept, and sent then",
     };
     StoreError::advised(doing, &place, error, advice)
 }
@@ -61,47 +61,49 @@ fn meaning(protocol: Protocol, text: &str) -> (io::ErrorKind, &'static str) {
     let said = |word: &str| text.starts_with(word);
     let is_unknown = lower.starts_with("err unknown command");
     if is_unknown && protocol == Protocol::Relay {
-        let advice =
-            "it is no hub that takes RELAY: for a Redis or a Valkey set protocol = \"publish\" or \
-                      \"xadd\"; what waits is kept";
+        let advice = "it is not a hub that accepts RELAY: for a Redis or a Valkey set protocol = \
+             \"publish\" or \"xadd\"; waiting messages are kept";
         return (io::ErrorKind::Unsupported, advice);
     }
     if is_unknown {
         let advice =
-            "it does not know that command: a hub takes protocol = \"relay\"; what waits is kept";
+            "it does not know that command: a hub accepts protocol = \"relay\"; waiting messages \
+             are kept";
         return (io::ErrorKind::Unsupported, advice);
     }
     if said("NOAUTH") {
         let advice =
-            "it asks for a password: give one with the upstream's address; what waits is kept";
+            "it requires a password: give one with the upstream's address; waiting messages are \
+             kept";
         return (io::ErrorKind::PermissionDenied, advice);
     }
     if said("WRONGPASS") || lower.contains("invalid password") || lower.contains("err auth") {
-        let advice = "mend the user or the password of the upstream: what waits is kept";
+        let advice = "correct the user or the password of the upstream: waiting messages are kept";
         return (io::ErrorKind::PermissionDenied, advice);
     }
     if said("NOPERM") {
-        let advice = "give that user there the right to the command and to publish to the topic, or exclude \
-                      the topic here: what waits is kept, and sent then";
+        let advice = "give that user there the right to the command and to publish to the topic, \
+                      or exclude the topic here: waiting messages are kept, and sent then";
         return (io::ErrorKind::PermissionDenied, advice);
     }
     if said("READONLY") {
-        let advice = "it is a replica: name its primary; what waits is kept";
+        let advice = "it is a replica: name its primary; waiting messages are kept";
         return (io::ErrorKind::ReadOnlyFilesystem, advice);
     }
     if said("WRONGTYPE") {
-        let advice = "that topic is a key of another type there: remove it, or exclude the topic here; what \
-                      waits is kept";
+        let advice = "that topic is a key of another type there: remove it, or exclude the topic \
+                      here; waiting messages are kept";
         return (io::ErrorKind::InvalidData, advice);
     }
     if said("ERR Protocol error") {
         let advice =
-            "a message is longer than it takes: raise frame_limit there; what waits is kept";
+            "a message is longer than it takes: raise frame_limit there; waiting messages are \
+             kept";
         return (io::ErrorKind::InvalidInput, advice);
     }
     if ["OOM", "MISCONF", "LOADING", "BUSY", "MASTERDOWN"].into_iter().any(said) {
-        let advice = "it takes nothing at this time: what waits is kept, and sent then";
+        let advice = "it accepts nothing at the moment: waiting messages are kept, and sent then";
         return (io::ErrorKind::ResourceBusy, advice);
     }
-    (io::ErrorKind::Other, "look at the log there: what waits is kept, and tried again")
+    (io::ErrorKind::Other, "check its log: waiting messages are kept, and tried again")
 }

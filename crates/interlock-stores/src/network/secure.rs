@@ -43,7 +43,7 @@ impl Tls {
             }
         }
         if roots.is_empty() {
-            return Err("ca: this machine trusts no authority: name a file of one".into());
+            return Err("ca: this machine has no trusted authorities: name a file with one".into());
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)

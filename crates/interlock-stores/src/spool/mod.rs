@@ -110,7 +110,7 @@ impl SpoolError {
     pub fn at(self, doing: &str, folder: &str) -> StoreError {
         let error = match self {
             full @ SpoolError::Full { .. } => {
-                let advice = "nothing is lost: it takes more once some are delivered";
+                let advice = "nothing is lost: it accepts more once some are delivered";
                 return StoreError::advised(doing, folder, io::Error::other(full), advice);
             }
             SpoolError::Journal(error @ (JournalError::Full(_) | JournalError::Short(_))) => {
@@ -366,7 +366,7 @@ impl Replay for Waiting {
 
     fn call(&mut self, record: &Record<'_>) -> Result<(), String> {
         if record.function != MESSAGE || record.arguments().count() != 4 {
-            return Err("it is no message of a spool".into());
+            return Err("it is not a message of a spool".into());
         }
         self.first.get_or_insert(record.sequence);
         self.sizes.add(record.sequence, record::padded(record.body.len()) as u64);

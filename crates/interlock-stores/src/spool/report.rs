@@ -23,7 +23,7 @@ impl fmt::Display for Report {
         if !self.aside.is_empty() {
             write!(
                 f,
-                "\n{} messages from behind the damage were taken over, {} are lost; set aside: {}",
+                "\n{} messages after the damage were recovered, {} are lost; set aside: {}",
                 self.saved,
                 self.lost,
                 self.aside.join(", ")

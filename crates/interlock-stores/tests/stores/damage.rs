@@ -141,7 +141,7 @@ fn a_newest_index_that_lost_what_was_on_disk_is_closed_and_another_file_begun() 
     assert_eq!(report.damaged.len(), 1, "{report}");
     assert_eq!(report.damaged[0].messages, 1, "{report}");
     assert!(
-        report.to_string().contains("1 message is lost; what is whole in it is read"),
+        report.to_string().contains("1 message is lost; its intact messages are read"),
         "{report}"
     );
     let (found, lost) = read(&disk, &settings);

@@ -131,14 +131,14 @@ fn a_message_of_an_origin_is_stored_once_whatever_became_of_the_store() {
 #[test]
 fn what_fails_stays_and_is_written_once_it_can_be() {
     for (faults, says) in [
-        (Faults { capacity: Some(300), ..Faults::default() }, "make room on that disk"),
+        (Faults { capacity: Some(300), ..Faults::default() }, "free some space on that disk"),
         (
             Faults { denied: Some(libc::EACCES), ..Faults::default() },
             "let the user of this process",
         ),
         (Faults { read_only: true, ..Faults::default() }, "mount that file system for writing"),
-        (Faults { fail_write_in: Some(0), ..Faults::default() }, "look at that disk"),
-        (Faults { fail_sync_in: Some(0), ..Faults::default() }, "look at that disk"),
+        (Faults { fail_write_in: Some(0), ..Faults::default() }, "check that disk"),
+        (Faults { fail_sync_in: Some(0), ..Faults::default() }, "check that disk"),
         (Faults { denied: Some(libc::EMFILE), ..Faults::default() }, "more open files"),
     ] {
         let disk = Simulated::new(1);

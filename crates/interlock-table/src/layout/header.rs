@@ -159,7 +159,7 @@ impl Header {
         let text = bytes.get(FIRST..FIRST + four(bytes, 92) as usize);
         let text = text.and_then(|text| std::str::from_utf8(text).ok());
         let schema = text.and_then(|text| Schema::parse(text).ok());
-        let Some(schema) = schema else { return bad("its schema is none") };
+        let Some(schema) = schema else { return bad("its schema is invalid") };
         let header = Header {
             schema,
             capacity: eight(bytes, 32),

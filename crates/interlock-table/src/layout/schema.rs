@@ -130,10 +130,10 @@ impl Schema {
             let first = letters.next().is_some_and(|c| c.is_alphabetic() || c == '_');
             if !first || !letters.all(|c| c.is_alphanumeric() || c == '_') || name.len() > MAX_NAME
             {
-                return Err(Error::Invalid(format!("{name:?} is no name for a column")));
+                return Err(Error::Invalid(format!("{name:?} is not a valid name for a column")));
             }
             if !names.insert(name.clone()) {
-                return Err(Error::Invalid(format!("column {name} is there twice")));
+                return Err(Error::Invalid(format!("column {name} is declared twice")));
             }
             if matches!(kind, Kind::Str(size) | Kind::Bytes(size) if !(1..=MAX_SIZE).contains(size))
             {
@@ -168,7 +168,7 @@ impl Schema {
             Some((name, Kind::parse(kind)?))
         });
         let columns: Option<Vec<_>> = columns.collect();
-        Schema::new(columns.ok_or_else(|| Error::Invalid(format!("{text:?} is no schema")))?)
+        Schema::new(columns.ok_or_else(|| Error::Invalid(format!("{text:?} is not a schema")))?)
     }
 
     pub fn columns(&self) -> &[Column] {

@@ -44,7 +44,9 @@ impl Location {
             Location::Name(name) => {
                 let fits = (1..=200).contains(&name.len()) && !name.starts_with('.');
                 if !fits || name.contains(['/', '\0']) {
-                    return Err(Error::Invalid(format!("{name:?} is no name for a table")));
+                    return Err(Error::Invalid(format!(
+                        "{name:?} is not a valid name for a table"
+                    )));
                 }
                 Ok(Path::new(SHARED_MEMORY).join(format!("{PREFIX}{name}")))
             }

@@ -238,7 +238,7 @@ def _advice(error: Exception) -> str:
     text = str(error)
     if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
         return "; name an administrator in the URL: ?user=USER&password=PASSWORD"
-    if "unknown command" in text or "no node of a cluster" in text:
+    if "unknown command" in text or "not a node of a cluster" in text:
         return "; that is not a node"
     return ""
 

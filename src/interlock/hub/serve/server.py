@@ -215,7 +215,7 @@ class Hub:
         self._config, self._tables = new, tables
         server.apply(given, keep_users="user" not in changed, tables=tables)
         self._files = files
-        logger.info("configured anew: %s", ", ".join(changed + renewed) or "nothing has changed")
+        logger.info("reconfigured: %s", ", ".join(changed + renewed) or "nothing has changed")
 
     def _for_server(self, config: configuration.Configuration) -> dict[str, Any]:
         given = config.for_server()

@@ -66,7 +66,7 @@ impl FromStr for Schedule {
             }
             if line.split_ascii_whitespace().next() == Some("options") {
                 if !schedule.steps.is_empty() {
-                    return Err(at("options stand before the first call".into()));
+                    return Err(at("options must precede the first call".into()));
                 }
                 schedule.options = parse_options(line).map_err(at)?;
             } else {

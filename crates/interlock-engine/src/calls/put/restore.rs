@@ -169,7 +169,7 @@ fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<(Messages<'a>, V
             return refuse(Code::TooBig, from.called, text);
         }
         if message.said.as_ref().is_some_and(|said| said.delay > 0) {
-            return from.bad(|| format!("messages[{i}].DELAY"), "is told by state and time");
+            return from.bad(|| format!("messages[{i}].DELAY"), "is given by state and time");
         }
         all.list.push(message);
         if !from.more() {

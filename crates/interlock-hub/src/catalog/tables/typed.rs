@@ -6,7 +6,7 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "table|list",
         arity: 2,
-        summary: "The names of the tables that the user has a right to",
+        summary: "The names of the tables that the user may read",
         access: Access::None,
         action: Action::TableList,
         ..READING
@@ -42,7 +42,8 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "table|mget",
         arity: -4,
-        summary: "The values of all columns of several rows, each by itself; null without a row",
+        summary: "The values of all columns of several rows, each read on its own; null without \
+                  a row",
         complexity: "O(N) in the keys",
         arguments: &[NAME, Argument { name: "key", kind: "string", flags: MULTIPLE, ..ARGUMENT }],
         access: Access::TableName,
@@ -53,8 +54,8 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
         name: "table|barrier",
         arity: -3,
         summary:
-            "Answers when this hub shows all writes to a table that were answered before, by other nodes too, and as \
-                  many other machines as ACKS says have them",
+            "Waits until this hub shows all writes to a table answered before by any node, and \
+             until the number of other machines in ACKS have them",
         arguments: &[
             NAME,
             Argument {
@@ -73,7 +74,8 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
         name: "table|time",
         arity: 3,
         summary:
-            "The time of a table's log in ms, for deadlines of TABLE CLIENT; it answers when TABLE BARRIER would",
+            "The time of a table's log in ms, for deadlines of TABLE CLIENT; waits like TABLE \
+             BARRIER",
         arguments: &[NAME],
         access: Access::TableName,
         action: Action::TableTime,
@@ -83,8 +85,9 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
         name: "table|client",
         arity: -7,
         summary:
-            "Does a command that writes rows of a table on a log, once for a client and a number, not behind a \
-                  higher one of the client, and not after a deadline by TABLE TIME",
+            "Executes a command that writes rows of a table on a log, once per client and \
+             number, not after a higher number of the client, and not after a deadline by TABLE \
+             TIME",
         complexity: "of the command",
         arguments: &[
             Argument { name: "client", kind: "string", ..ARGUMENT },
@@ -100,7 +103,7 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "table|idle",
         arity: 3,
-        summary: "How many ms ago a row was accessed; null without a row",
+        summary: "Milliseconds since a row was accessed; null without a row",
         arguments: &[KEY],
         action: Action::TableIdle,
         ..READING
@@ -109,8 +112,7 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
         name: "table|set",
         arity: -5,
         summary:
-            "Sets a row as a whole: 1 if it was made, 0 if it was replaced, null if ONLY forbade \
-                  it",
+            "Sets a whole row: 1 if it was created, 0 if it was replaced, null if ONLY forbade it",
         complexity: "O(N) in the columns",
         arguments: &[
             KEY,
@@ -143,8 +145,8 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
         name: "table|mset",
         arity: -6,
         summary:
-            "Sets rows as a whole, each by itself: how many columns are given, their names, then \
-                  of each row its key and their values",
+            "Sets whole rows, each on its own: number of columns, their names, then for each row \
+             its key and values",
         complexity: "O(N) in the rows",
         arguments: &[
             NAME,
@@ -168,7 +170,7 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "table|patch",
         arity: -5,
-        summary: "Sets columns of a row at once, if there is one: 1, else 0",
+        summary: "Sets columns of an existing row together: 1, or 0 without a row",
         complexity: "O(N) in the columns",
         arguments: &[KEY, PAIRS],
         action: Action::TablePatch,
@@ -177,7 +179,7 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "table|incr",
         arity: -5,
-        summary: "Raises a column and returns what it is then; null without a row",
+        summary: "Increments a column and returns its new value; null without a row",
         arguments: &[
             KEY,
             FIELD,
@@ -204,7 +206,7 @@ pub(super) const SUBCOMMANDS: &[Command] = &[
     Command {
         name: "table|cas",
         arity: 6,
-        summary: "Sets a column if it is as expected: 1, 0 if it is not, null without a row",
+        summary: "Sets a column if it has the expected value: 1, else 0; null without a row",
         arguments: &[KEY, FIELD, Argument { name: "expected", kind: "string", ..ARGUMENT }, VALUE],
         action: Action::TableCas,
         ..WRITING

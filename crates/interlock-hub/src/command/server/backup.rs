@@ -6,7 +6,7 @@ use crate::resp::parse::integer;
 pub fn begin(call: &mut Call<'_, '_>) {
     let journal = call.core.shared.queues.durable.as_ref().and_then(|durable| durable.journal());
     let Some(journal) = journal else {
-        return call.error("ERR the hub has no journal: nothing of it can be copied");
+        return call.error("ERR the hub has no journal: there is nothing to copy");
     };
     let copy = match journal.copy() {
         Ok(copy) => copy,

@@ -91,7 +91,7 @@ fn order(call: &mut Call<'_, '_>, question: Question) {
         let pending = Pending::Order { closes: question == Question::Shutdown };
         return call.ask(question, pending);
     }
-    call.error("ERR this hub has nobody to do this");
+    call.error("ERR this hub cannot be reconfigured or stopped by a command");
 }
 
 pub fn answered(

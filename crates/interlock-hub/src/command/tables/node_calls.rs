@@ -206,8 +206,8 @@ fn write(
 
 fn across(table: &str) -> String {
     format!(
-        "CROSSTABLE table '{table}' is written by a node, and a call that writes to it writes to no other: send a \
-         call for each table"
+        "CROSSTABLE table '{table}' is written by a node, so a call that writes to it cannot \
+         write to others: send one call per table"
     )
 }
 
@@ -216,8 +216,7 @@ const NUMBERED: usize = 5;
 /// No client counts beyond these numbers and times.
 const MOST_NUMBER: u64 = i64::MAX as u64;
 const NO_LOG: &str =
-    "NOLOG what it names is of no table on a log: leave the number and the deadline away";
+    "NOLOG the command writes to no table on a log: omit the number and the deadline";
 /// Bytes of an argument beside what it says.
 const OF_AN_ARGUMENT: usize = 32;
-const NO_NODE: &str =
-    "ERR this hub is no node of a cluster: none of its tables is kept by one; `interlock node` starts one";
+const NO_NODE: &str = "ERR this hub is not a node of a cluster; `interlock node` starts one";

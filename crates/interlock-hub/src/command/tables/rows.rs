@@ -149,7 +149,7 @@ pub fn barrier(call: &mut Call<'_, '_>) {
     answer(call, |asked, reply| {
         asked.table(2)?;
         if asked.arguments.len() > 3 {
-            return Err("ERR ACKS is for tables on a log: the hub alone has this one".into());
+            return Err("ERR ACKS is for tables on a log: this table is only on this hub".into());
         }
         reply.simple("OK");
         Ok(())

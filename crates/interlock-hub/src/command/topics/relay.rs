@@ -44,7 +44,7 @@ fn open(call: &mut Call<'_, '_>) {
                 shared.send(card.worker, Mail::Answer(card.token, answer));
             }
             let text = format!(
-                "disconnected: sender {sender:032x} relays by another connection, {}: {}",
+                "disconnected: sender {sender:032x} uses another connection, {}: {}",
                 call.state.card.address,
                 holder.who()
             );
@@ -138,6 +138,6 @@ fn decimal(text: &[u8]) -> Option<u64> {
 }
 
 const AROUND: &str =
-    "a message was left out: it came through 16 hubs, so they relay in a circle; exclude \
-                      its topic from a store of one of them";
+    "a message was dropped: it came through 16 hubs, so they relay in a circle; exclude its \
+     topic from a store of one of them";
 const SUPERSEDED: &str = "ERR the sender has opened another connection";

@@ -179,7 +179,10 @@ impl Worker {
         // One turn may bring it over its limit in several topics.
         let Some(connection) = self.slots[slot as usize].connection.as_ref() else { return };
         let (card, held) = (&connection.session.state.card, connection.output.held());
-        let text = format!("disconnected: owed {held} bytes and reads too slowly: {}", card.who());
+        let text = format!(
+            "disconnected: reads too slowly, {held} bytes of output pending: {}",
+            card.who()
+        );
         self.shared.events.log(Level::Warning, text);
         add(&self.shared.counters.client_output_buffer_limit_disconnections, 1);
         self.close(slot);

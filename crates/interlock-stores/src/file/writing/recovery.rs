@@ -147,7 +147,7 @@ impl<D: Disk> FileStore<D> {
                 let messages = known.messages;
                 report.damaged.push(Damage {
                     file: describe,
-                    why: "there is its index, and no data".into(),
+                    why: "its index exists, but its data is missing".into(),
                     messages,
                     aside: Vec::new(),
                 });

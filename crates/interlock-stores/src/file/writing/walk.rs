@@ -104,7 +104,7 @@ impl<D: Disk> Walk<'_, D> {
             Ok(known) => known,
             Err(NoIndex::Version(found)) => {
                 let why = format!(
-                    "{} is of version {found}; allowed: {}; start what wrote it",
+                    "{} is of version {found}; allowed: {}; start the version that wrote it",
                     self.disk.describe(&name),
                     frame::VERSION
                 );

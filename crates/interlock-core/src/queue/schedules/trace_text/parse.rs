@@ -104,7 +104,7 @@ fn parse_batch<'a>(words: impl Iterator<Item = &'a str>) -> Result<Call, String>
     let words: Vec<&str> = words.collect();
     let mut parts = words.split(|word| *word == "|");
     if let Some([stray, ..]) = parts.next() {
-        return Err(format!("put_many: {stray:?} stands before the first |"));
+        return Err(format!("put_many: {stray:?} precedes the first |"));
     }
     let put = |part: &[&'a str]| {
         let mut fields = Fields::parse("put_many", part.iter().copied())?;
@@ -140,7 +140,7 @@ impl<'a> Fields<'a> {
                 .split_once('=')
                 .ok_or_else(|| format!("{call}: {word:?} is not of the form field=value"))?;
             if pairs.iter().any(|(known, _)| *known == name) {
-                return Err(format!("{call}: {name} stands there twice"));
+                return Err(format!("{call}: {name} is given twice"));
             }
             pairs.push((name, value));
         }

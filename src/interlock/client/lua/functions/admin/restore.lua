@@ -36,7 +36,7 @@ local function take_items(from)
       refuse('TOOBIG', '%s: more than %d keys, all messages together', from.called, MAX_BATCH_KEYS)
     end
     if item.m.delay > 0 then
-      bad(from, 'messages[%d].DELAY', i, 'is told by state and time')
+      bad(from, 'messages[%d].DELAY', i, 'is given by state and time')
     end
     items[i], marks[i] = item, item.mark
   until not more(from)

@@ -174,7 +174,7 @@ end
 local function take_cursor(from)
   local cursor = take(from, 'cursor')
   if #cursor > 20 or not string_find(cursor, '^%d+$') then
-    bad(from, 'cursor', 0, 'is no cursor that this queue gives')
+    bad(from, 'cursor', 0, 'is not a cursor that this queue gives')
   end
   return cursor
 end

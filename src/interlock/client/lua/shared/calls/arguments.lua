@@ -63,7 +63,7 @@ end
 local function take_number(from, what, index)
   local value = take(from, what, index)
   if #value > 16 or not string_find(value, '^[1-9]%d*$') then
-    bad(from, what, index, 'is no number that this queue gives')
+    bad(from, what, index, 'is not a number that this queue gives')
   end
   return value
 end

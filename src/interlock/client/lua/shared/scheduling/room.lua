@@ -15,7 +15,7 @@ local MIN_KEPT = 10000
 local MAX_KEPT = 10000000
 
 -- A table of functions: a library is limited to 200 names.
-local room = { KEPT = 'room is kept for a put that came before and needs more' }
+local room = { KEPT = 'room is reserved for an earlier put that needs more' }
 
 function room.step_aside(q, consumer)
   redis_call('ZREM', q['w:room'], consumer)
