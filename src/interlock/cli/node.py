@@ -337,7 +337,7 @@ ARGUMENTS = {
 """Arguments as errors name them, and the flags that they come from."""
 OF_TABLE = re.compile(r"^table\[0\]\.(\w+) is (.*) \(flag --table\)")
 """An error of the configuration about a table's flag."""
-NO_LEASE = "--lease: nodes have no lease; --timeout says how long a write may take"
+NO_LEASE = "--lease: nodes have no lease; --timeout limits how long a write may take"
 NO_PASSWORD = "--peer-user has no password: set the variable INTERLOCK_PEER_PASSWORD"
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 AWAITED = (*STOPPING, *RETURNING)

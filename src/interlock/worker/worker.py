@@ -114,7 +114,7 @@ class Worker:
                 it takes no messages.
         """
         if self._starts:
-            raise RuntimeError("start(): the worker was started before; make another")
+            raise RuntimeError("start(): the worker was started before; create another")
         child: Any = sys.modules.get("interlock.worker.pools.process_child")
         if child is not None and child.importing:
             raise RuntimeError(

@@ -19,7 +19,7 @@ pub fn begin(
         if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-            host.broke(format!("{name} has ended by a fault of the hub: {text}"));
+            host.broke(format!("{name} has ended because of a bug in the hub: {text}"));
         }
     })
 }

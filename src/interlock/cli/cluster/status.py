@@ -36,11 +36,11 @@ def add_to(commands: Any) -> None:
         lambda given: ask(given, lambda cluster: _status(cluster, given)),
         "show all nodes, links and databases",
         (NODE,),
-        about="Asks every node. Exits with 1 if the engine or a node does not answer, if a node is "
-        "stuck or read-only, reports trouble, or has other rows than another at the same position, "
-        "if a link is cut for more than 60 s, or if a database cannot be written. While the engine "
-        "is away, it asks the nodes that it has seen before on this machine (kept in ~/.cache), "
-        "and those of --node.",
+        about="Asks every node. Exits with 1 if the engine or a node does not answer, if a node "
+        "is stuck or read-only, reports trouble, or has different rows from another at the "
+        "same position, if a link is cut for more than 60 s, or if a database cannot be "
+        "written. While the engine is away, it asks the nodes that it has seen before on "
+        "this machine (kept in ~/.cache), and those of --node.",
     )
 
 
