@@ -71,7 +71,7 @@ class Row:
     """The operation that is done."""
 
     peer: str
-    """The peer that stands beside it; empty where the bar is absolute."""
+    """The peer next to it; empty where the bar is absolute."""
 
     bar: float | None
     """The figure that is good enough; `judged` says of what. None where none was set."""

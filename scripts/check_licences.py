@@ -81,7 +81,7 @@ def permitted(expression: str, allowed: set[str]) -> bool:
     tokens = tokenize(expression.replace("/", " OR "))
     value, rest = either(tokens, allowed)
     if rest:
-        raise ValueError(f"{expression!r} is no SPDX expression: {rest[0]!r} is out of place")
+        raise ValueError(f"{expression!r} is not an SPDX expression: {rest[0]!r} is out of place")
     return value
 
 
@@ -91,7 +91,7 @@ def tokenize(text: str) -> list[str]:
     while text[position:].strip():
         match = TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"{text!r} is no SPDX expression")
+            raise ValueError(f"{text!r} is not an SPDX expression")
         tokens.append(match.group(1))
         position = match.end()
     return tokens

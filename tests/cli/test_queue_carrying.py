@@ -18,7 +18,7 @@ from tests.cli.conftest import Command, Said, moved
 
 
 def handled(queue: RemoteQueue[bytes]) -> list[tuple[bytes, int]]:
-    """Payload and attempt of all that is ready, in the order in which it is handed out."""
+    """Payload and attempt of all that is ready, in the order in which it is leased."""
     found = []
     while leases := queue.get_many(1, block=False) if queue.stats().ready else []:
         for lease in leases:

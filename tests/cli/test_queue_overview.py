@@ -176,7 +176,7 @@ def test_discard_drops_dead_letters(cli: Command, queue: RemoteQueue[bytes]) -> 
     said = cli("discard", queue.name, id, "--yes")
     assert (said.code, said.out.strip()) == (0, f"{id}  discarded")
     said = cli("discard", queue.name, id, "--yes")
-    assert said.code == 1 and f"message {id} is no dead letter" in said.err
+    assert said.code == 1 and f"message {id} is not a dead letter" in said.err
     assert queue.dead_letters() == []
 
 

@@ -41,7 +41,7 @@ class Block:
     language: str
     marks: dict[str, str]
     code: list[str]
-    # The output given by the block after it; None if nothing is said.
+    # The output given by the block after it; None if it states no output.
     output: str | None = None
 
 

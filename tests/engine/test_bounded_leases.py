@@ -1,4 +1,4 @@
-"""A lease hands out no further message once it has handed out 1 MiB of payloads."""
+"""A lease adds no further message after 1 MiB of payloads."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_a_lease_that_ran_out_comes_back_before_its_successors(queue: Queue) -> 
     while again is first:
         again = next(iter(queue.lease(1).messages), first)
     assert (again.payload, again.attempt) == ("0", 1)
-    # It was handed out alone: once its holder has said that it begins an attempt is counted.
+    # It was leased alone: once its holder has said that it begins an attempt is counted.
     queue.call("extend", again.token, 1)
     while again.attempt == 1:
         again = next(iter(queue.lease(1).messages), again)

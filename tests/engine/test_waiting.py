@@ -255,7 +255,7 @@ def test_a_wait_that_is_over_says_nothing_of_the_next_one(connection: redis.Redi
     queue.call("put", "other", 2, 0, *message("new"))
     queue.at(10)
     queue.call("cancel", first)
-    # The line was empty meanwhile: this alone keeps it now, by a clock that the queue is not told.
+    # The line was empty meanwhile: this alone keeps it now, by a clock that the queue does not see.
     refused(queue, "large", 2, 1_000_000, *message("new") * 3)
     queue.call("cancel", queue.put(message("small"))[0])
     queue.at(2_000_000)

@@ -67,7 +67,7 @@ def _on_app(given: argparse.Namespace, run: Callable[[App, argparse.Namespace], 
     from interlock.errors import InterlockError
     from interlock.worker.process.app_reference import NoApp, load
 
-    # As in `interlock worker`: the command's own folder is no place for a program's modules.
+    # As in `interlock worker`: the folder of the command is not a place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

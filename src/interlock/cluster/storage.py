@@ -18,7 +18,7 @@ def opened(settings: NodeSettings, rules: StateRules) -> list[Database]:
     """Return the databases of a node, none of which is connected yet.
 
     Raises:
-        ValueError: a URL or the partitions are none.
+        ValueError: a URL or the partitions are invalid.
         ImportError: a client is not installed.
     """
     count = len(settings.databases)

@@ -1,5 +1,5 @@
-"""A server at its memory limit, through the public client: puts are refused by name, all else goes
-on, and what was answered is there."""
+"""A server at its memory limit, through the public client: puts are refused by name, everything
+else continues, and acknowledged messages exist."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ SAID = {
     ],
     "WRONGTYPE": ["WRONGTYPE Operation against a key holding the wrong kind of value"],
     "NEWERLAYOUT": ["NEWERLAYOUT the queue is stored in layout 3"],
-    "NOTAQUEUE": ["NOTAQUEUE what is stored under the name of the queue is no queue"],
+    "NOTAQUEUE": ["NOTAQUEUE what is stored under the name of the queue is not a queue"],
     "CROSSSLOT": ["CROSSSLOT Keys in request don't hash to the same slot"],
     "DB index": ["ERR DB index is out of range", "ERR SELECT is not allowed in cluster mode"],
     "NOPROTO": ["NOPROTO unsupported protocol version"],

@@ -342,7 +342,7 @@ class Numbered(Guest):
         url: of the cluster.
         timeout: seconds of a call.
         linear: its reads are linearizable.
-        lanes: so many calls at once, by asyncio; 0: one after another, on its thread.
+        lanes: number of concurrent calls, by asyncio; 0: one after another, on its thread.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Commands:
         rules: those of the table.
         table_name: the name in front of the keys.
         key_size: most bytes of a key.
-        default_ttl_ms: ms that a row lives if it is not told. None: for ever.
+        default_ttl_ms: ms that a row lives by default. None: for ever.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ from tests.cluster.naive.stamps import NEVER, Stamp, hybrid, packed, unpacked
 __all__ = ["TOMBSTONE_AGE", "TableRules"]
 
 TOMBSTONE_AGE = 7 * 86_400.0
-"""Seconds for which a deleted or expired row is remembered, if it is not told."""
+"""Seconds for which a deleted or expired row is remembered, by default."""
 Given = Iterable[tuple[ClusterColumn, Any]]
 
 # The cells in front of those of the columns.

@@ -1,4 +1,4 @@
-"""An engine that refuses the user of a node, or has no room: what is said of it."""
+"""An engine that refuses the user of a node, or has no room: the report of it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_the_queue_is_paused_and_sealed(page: Page, site: Site, queue: RemoteQue
     expect(page.locator("h1 + .marks")).to_contain_text("paused")
     assert paused(site, queue) == {b""}
     page.get_by_role("button", name="Resume", exact=True).click()
-    toast(page, "goes on")
+    toast(page, "is resumed")
     assert paused(site, queue) == set()
     page.get_by_role("button", name="Seal", exact=True).click()
     confirm(page, "Seal")
@@ -100,7 +100,7 @@ def test_keys_are_paused_and_resumed(page: Page, site: Site, queue: RemoteQueue[
     toast(page, "Key order:2 is paused")
     assert paused(site, queue) == {b"order:1", b"order:2"}
     page.get_by_role("button", name="Resume key order:2").click()
-    toast(page, "Key order:2 goes on")
+    toast(page, "Key order:2 is resumed")
     assert paused(site, queue) == {b"order:1"}
 
 
@@ -157,7 +157,7 @@ def test_a_dead_letter_is_put_again(page: Page, site: Site, queue: RemoteQueue[A
     first, second = failed(queue, "bad", "reject"), failed(queue, "bad", "reject")
     page.goto(site.at("queues", queue.name, "dead"))
     page.get_by_role("button", name=f"Requeue message {first}").click()
-    toast(page, f"Message {first} was put again as ")
+    toast(page, f"Message {first} was requeued as ")
     page.get_by_role("button", name=f"Discard message {second}").click()
     confirm(page, "Discard")
     expect(page.locator("main")).to_contain_text("No dead letter")
@@ -191,11 +191,11 @@ def test_a_dead_letter_is_edited_and_put_again(page: Page, site: Site) -> None:
         expect(asked).to_contain_text("order:7")
         asked.get_by_role("button", name="Requeue").click()
         expect(asked).to_contain_text("State the new keys")
-        asked.get_by_label("New keys, one a line", exact=True).last.fill("order:8")
+        asked.get_by_label("New keys, one per line", exact=True).last.fill("order:8")
         asked.get_by_role("button", name="Requeue").click()
         expect(page.get_by_role("dialog")).to_contain_text("order:8")
         confirm(page, "Requeue")
-        toast(page, "Put again as")
+        toast(page, "Requeued as")
         expect(page.get_by_role("region", name="Payload")).to_contain_text("Main 1")
         assert (queue.stats().ready, queue.stats().dead) == (1, 0)
         (put,) = queue.messages()

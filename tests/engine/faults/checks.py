@@ -1,7 +1,7 @@
 """Checks of a run, from the lines of its processes alone, and the state of the accounts.
 
 Nothing here looks at the clock to order what two processes did where a token tells it: tokens rise
-with every grant, so a message that was handed out only when another was settled has higher ones.
+with every grant, so a message that was leased only after another was settled has higher ones.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def undone(story: Story) -> Iterator[Violation]:
 
 
 def order(story: Story) -> Iterator[Violation]:
-    """Of two that conflict the later one is handed out when the earlier one is settled."""
+    """Of two that conflict, the later one is leased after the earlier one is settled."""
     ordered = story.in_order()
     for at, later in enumerate(ordered):
         for earlier in ordered[:at]:

@@ -19,7 +19,7 @@ WIRE = declared()
 DEFAULTS = {option.name: str(option.default) for option in WIRE.queue}
 MOST = {name: limit.of("redis") for name, limit in WIRE.limits.items()}
 TOLD = MOST["MAX_TOLD"]
-"""Bytes behind which a call hands out, or tells, no further message."""
+"""Bytes after which a call leases or returns no further message."""
 DEAD_GRACE = 600_000_000
 """µs for which a dead letter that is too old stays behind the call that found it so."""
 POLICY = tuple(option.name for option in WIRE.policy)

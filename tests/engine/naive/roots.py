@@ -52,7 +52,8 @@ class RootsModel(CarriedModel):
         return [str(counted), str(int(len(walked) <= most))]
 
     def oldest_waiting(self) -> int:
-        """Look behind what is handed out, set aside or next; not behind all that is ready."""
+        """Look behind leased messages, those set aside and the next one; not behind all that is
+        ready."""
         in_front = self.in_front()[:1]
         waiting = {e.sequence: e for e in self.line if self.state(e) == "waiting"}
         found = [e for e in in_front if self.halted]

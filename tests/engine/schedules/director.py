@@ -129,7 +129,7 @@ class Director:
         self._numbered("put", consumer, rest, lambda: self.model.put(specs))
 
     def _note(self, granted: list[str]) -> None:
-        """Notes the leases that the end of a reply hands out."""
+        """Notes the leases at the end of a reply."""
         if granted and granted[0]:
             now = [entry for entry in self.model.line if str(entry.token) == granted[0]]
             self.leased += [(granted[0], str(entry.id)) for entry in now]

@@ -406,7 +406,7 @@ def test_a_redis_refuses_and_says_why(redis_port: int) -> None:
     with interlock.connect(f"redis://127.0.0.1:{redis_port}") as client:
         table = client.table("t", Presence)
         with pytest.raises(
-            ValueError, match=r"has no state tables: it is no hub\. A Redis knows no"
+            ValueError, match=r"has no state tables: it is not a hub\. Redis has no"
         ):
             table["a"] = ONE
     with (

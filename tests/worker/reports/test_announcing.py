@@ -129,7 +129,7 @@ def test_workers_of_one_program_have_names_of_their_own(app: App, operator: Oper
         wait_for(lambda: len(known(operator)) == 2, "both announce themselves")
         first, second = known(operator)
         assert second["id"] == f"{first['id']}/worker-2"
-        # The program has not said what that is to do: it takes no more.
+        # The program has not said what that is to do: it takes no more messages.
         answered(operator, first["id"], '{"ask": "drain"}')
         states = ["draining", "running"]
         wait_for(lambda: sorted(s["state"] for s in known(operator)) == states, "it drains")

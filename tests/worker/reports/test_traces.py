@@ -234,7 +234,7 @@ def test_a_wait_links_to_what_it_waited_behind(sampled: Traced) -> None:
     found = [set(links_of(span)) for span in sampled.of("wait")]
     assert found == [
         set(), set(), {one, two}, {one, both}, {one, both}, {one, both, reads, reads_too},
-        # When it was put nothing was there any more.
+        # At its put, nothing was left.
         set(),
     ]  # fmt: skip
     assert last not in found[-1]

@@ -95,7 +95,7 @@ def run(given: argparse.Namespace) -> int:
         return refuse("--wait is for `interlock worker drain`; leave it out")
     if given.pid is not None:
         return refuse("--pid is for `interlock worker stacks`; leave it out")
-    # As in `python -m`; the command's own folder is no place for a program's modules.
+    # As in `python -m`; the folder of the command is not a place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     from interlock.worker.process.supervisor import VARIABLE

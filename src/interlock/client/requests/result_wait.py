@@ -128,7 +128,7 @@ class ResultWait:
         except WouldDeadlock:
             raise
         except InterlockError:
-            # The wait itself reports an engine's fault; a user who may not read is not told.
+            # The wait itself reports an engine's fault; a user who may not read gets no report.
             self._found = ()
 
     def _look(self, session: Session[Any]) -> Request[None]:

@@ -338,7 +338,7 @@ class _Writer:
             # Figures may be older than the image by some milliseconds.
             self._ends.wait(PAUSE)
         went_back = self._went_back()
-        # What came from there has changed rows here: a second comparison tells what changed since.
+        # What came from there has changed rows here: a second comparison shows the changes since.
         is_joined = self._joined == (mark, went_back)
         takes = kind == "other" and not is_joined
         # From here on, what this history has replaces what is there.

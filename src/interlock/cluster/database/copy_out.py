@@ -10,7 +10,7 @@ import psycopg
 from psycopg import pq
 
 AT_ONCE = 1 << 20
-"""Bytes from which on rows are handed out."""
+"""Bytes from which on rows are yielded."""
 _HEAD = 15
 """Bytes of a COPY in the binary format before the length of what extends its head."""
 _END = b"\xff\xff"

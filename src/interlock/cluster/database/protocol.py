@@ -13,7 +13,7 @@ Batches = Generator[list[tuple[bytes, bytes]] | bytes, None, None]
 """Keys and states; or a binary COPY of both, as ``RowsImage.compare_copied`` takes it."""
 TIMEOUT = 10.0
 BATCH = 10_000
-"""Rows that ``rows`` hands out at once."""
+"""Number of rows that ``rows`` yields together."""
 
 
 class DatabaseUnavailable(InterlockError, ConnectionError):

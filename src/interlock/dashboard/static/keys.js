@@ -4,14 +4,14 @@ import { h } from "./dom.js";
 import { told } from "./parts/dialog.js";
 
 const LIST = [
-  ["/", "find: the search or the first filter of the view"],
+  ["/", "focus the search or the first filter of the view"],
   ["g q", "queues"], ["g w", "workers"], ["g t", "timetable"], ["g s", "server"],
   ["j k", "next and previous row"],
   ["Enter", "open the row"],
-  ["u", "up: from a message to its queue, from a queue to all"],
-  ["Esc", "close, leave a field, choose nothing"],
-  [".", "stop the live view, go on with it"],
-  ["t", "light, dark, as the system"],
+  ["u", "up: from a message to its queue, from a queue to all queues"],
+  ["Esc", "close, leave a field, clear the selection"],
+  [".", "stop or continue the live view"],
+  ["t", "light, dark, or as the system"],
   ["?", "this list"],
 ];
 

@@ -95,7 +95,7 @@ function connection({ detail: { state, before, why } }) {
   const banner = document.getElementById("banner");
   main.classList.toggle("stale", state === "lost");
   if (state === "lost") {
-    show(banner, h("strong", {}, "Not live"), h("span", {}, `${why}. What is shown is as it was; this page goes on by itself.`));
+    show(banner, h("strong", {}, "Not live"), h("span", {}, `${why}. This page shows the last known state and reconnects by itself.`));
     banner.hidden = false;
   } else if (!banner.hidden && state === "live") {
     banner.hidden = true;
@@ -117,7 +117,7 @@ async function refresh() {
 
 function pause() {
   live.pause(!live.paused);
-  say(live.paused ? "Live view stopped" : "Live view goes on");
+  say(live.paused ? "Live view stopped" : "Live view continues");
 }
 
 function up() {
@@ -139,7 +139,7 @@ async function start() {
   } catch (error) {
     if (error.status === 401) return;
     show(main, h("h1", { tabindex: "-1" }, "The dashboard cannot show anything yet"), refusal(error),
-      h("p", { class: "soft" }, "It is tried again every two seconds."), button("Try now", () => location.reload()));
+      h("p", { class: "soft" }, "Retrying every two seconds."), button("Try now", () => location.reload()));
     setTimeout(start, 2000);
     return;
   }

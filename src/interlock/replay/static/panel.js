@@ -55,7 +55,7 @@ function showFigures() {
     ["workers", number.format(run.workers)], ["time", lasting(run.seconds)],
     ["limit", lasting(run.limit), "No schedule of these workers could be shorter: the larger of the critical path and all handler time divided by the workers"],
     ["times the limit", near, "Time divided by the limit"],
-    ["utilisation", percent(used), "The part of all workers' time spent in handlers"],
+    ["utilisation", percent(used), "Share of all workers' time spent in handlers"],
   ];
   document.getElementById("figures").replaceChildren(...entries.map(([name, value, title = ""]) =>
     make("div", { title }, make("dt", {}, name), make("dd", {}, value))));
@@ -113,7 +113,7 @@ function showKey(key) {
 }
 
 const closing = (kind) => make("div", { className: "kind" }, kind,
-  make("button", { type: "button", title: "Choose nothing (Esc)", ariaLabel: "Choose nothing", onclick: () => chooseNothing() }, "×"));
+  make("button", { type: "button", title: "Clear the selection (Esc)", ariaLabel: "Clear the selection", onclick: () => chooseNothing() }, "×"));
 
 function showMessage(i, among) {
   const chips = [];
@@ -125,7 +125,7 @@ function showMessage(i, among) {
   panel.replaceChildren(
     closing("message"), make("h1", {}, run.ids[i]),
     ...(among > 1 ? [make("p", { className: "hint" },
-      `${counted(among, "message")} under the pointer; of these it waited longest behind its keys. Zoom in to see each.`)] : []),
+      `${counted(among, "message")} under the pointer; this one waited longest behind its keys. Zoom in to see each.`)] : []),
     make("div", { className: "chips" }, ...(chips.length ? chips : [make("span", { className: "more" }, "no key")])),
     pairs([["worker", String(workerOf[i])], ["put at", lasting(put[i])], ["started at", lasting(start[i])],
       ["waited", lasting(waited(i))], ["handled", lasting(end[i] - start[i])]]),
@@ -150,7 +150,7 @@ function splitBar(i) {
 
 function chainList(i) {
   const { chain, links } = picked;
-  if (chain.length === 1) return make("p", {}, "Nothing before it conflicted with it any more: it waited for no message.");
+  if (chain.length === 1) return make("p", {}, "No earlier message conflicted with it any more: it waited for no message.");
   const entry = (n) => make("li", { className: n === chain.length - 1 ? "root" : "" },
     make("span", { className: "by" }, links[n - 1] >= 0 ? "on " : "", links[n - 1] >= 0 ? make("code", {}, run.keys[links[n - 1]]) : "a barrier"),
     messageButton(chain[n], lasting(end[chain[n]] - start[chain[n]])));

@@ -140,7 +140,7 @@ class Deferrals:
 
     @property
     def full(self) -> bool:
-        """Return whether so many messages are deferred that no more should be leased for now."""
+        """Return whether too many messages are deferred for more to be leased for now."""
         return len(self._waiting) >= MOST_DEFERRED
 
     def due(self, now: float) -> list[Deferral]:

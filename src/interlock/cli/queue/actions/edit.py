@@ -103,7 +103,7 @@ def _of_app(reference: str, edited: bytes) -> NewKeys:
     from interlock.worker.message.tasks import NotHere
     from interlock.worker.process.app_reference import NoApp, load
 
-    # As in `interlock worker`: the command's own folder is no place for a program's modules.
+    # As in `interlock worker`: the folder of the command is not a place for a program's modules.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -75,7 +75,7 @@ ACTS = {
         "delete dead letters permanently",
         "`purge --dead` discards all of them, or those of a key.",
         "discarded",
-        "no dead letter",
+        "not a dead letter",
         True,
     ),
 }

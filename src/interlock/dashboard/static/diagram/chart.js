@@ -42,7 +42,7 @@ export class Chart {
   build() {
     this.canvas = h("canvas", {
       tabindex: "0", role: "img", "aria-describedby": "diagram-words",
-      "aria-label": "Live diagram of keys or workers over time. Left and right move in time, up and down over the tracks, plus and minus change the span, space stops it. The table beside it says the same.",
+      "aria-label": "Live diagram of keys or workers over time. Left and right move in time, up and down over the tracks, plus and minus change the span, space stops it. The table next to it has the same contents.",
     });
     this.scroller = h("div", { class: "scroller", tabindex: "-1", "aria-hidden": "true" }, h("div"));
     this.tip = h("div", { class: "tip", hidden: true, "aria-hidden": "true" });
@@ -98,9 +98,9 @@ export class Chart {
   /** Adds events. The engine's clock is at least at the newest event's time. */
   take(detail) {
     const before = this.tracks.last;
-    if (detail.error) setText(this.missed, `Events cannot be had: ${detail.error}`);
+    if (detail.error) setText(this.missed, `Cannot read events: ${detail.error}`);
     this.tracks.add(detail);
-    if (this.tracks.missed) setText(this.missed, `${counted(this.tracks.missed, "event")} missed: more happened than is kept`);
+    if (this.tracks.missed) setText(this.missed, `${counted(this.tracks.missed, "event")} missed: there were more than the engine keeps`);
     if (this.tracks.last === before || !detail.events.length) return;
     const offset = this.tracks.latest - Date.now() / 1000;
     if (this.offset === null || offset > this.offset || offset < this.offset - 5) this.offset = offset;
@@ -150,7 +150,7 @@ export class Chart {
     if (document.hidden || this.place.hidden) return;
     this.resort(this.rows.length === 0);
     this.nothing.hidden = this.rows.length > 0;
-    if (!this.rows.length) setText(this.nothing, "Nothing has happened on this queue since this page was opened. What is put, leased and settled is drawn here as it happens.");
+    if (!this.rows.length) setText(this.nothing, "Nothing has happened on this queue since this page was opened. Puts, leases and settlements are drawn here as they happen.");
     const layout = this.measure();
     if (!layout) return;
     this.layout = layout;

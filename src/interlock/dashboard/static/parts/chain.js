@@ -33,7 +33,7 @@ export function chain(queue, explanation, served = true) {
   if (!explanation?.chain?.length) return empty("Nothing to draw", "A dead letter waits for nothing.");
   const top = treeOf(explanation.chain);
   return h("div", { class: "chain" }, drawn(queue, top, served, true),
-    explanation.truncated ? h("p", { class: "note" }, "Cut here: more messages stand behind this.") : null);
+    explanation.truncated ? h("p", { class: "note" }, "Cut here: more messages wait behind this one.") : null);
 }
 
 function drawn(queue, { node, why }, served, first = false) {
@@ -53,8 +53,8 @@ function drawn(queue, { node, why }, served, first = false) {
 export function told(node, served = true) {
   const parts = [];
   if (node.state === "leased") parts.push(`handled${node.consumer ? ` by ${node.consumer}` : ""} for ${lasting(node.held_for)}`);
-  else if (node.state === "ready") parts.push(served ? "nothing holds it up: the next worker that is free takes it" : "nothing holds it up, but no worker that serves this queue has announced itself");
-  else if (node.state === "held") parts.push("its attempts are used up; it goes on when somebody retries, skips or buries it");
+  else if (node.state === "ready") parts.push(served ? "nothing blocks it: the next free worker takes it" : "nothing blocks it, but no worker that serves this queue has announced itself");
+  else if (node.state === "held") parts.push("its attempts are used up; it waits until an operator retries, skips or buries it");
   if (node.due_in !== null && node.due_in !== undefined) parts.push(`due in ${lasting(node.due_in)}`);
   if (node.lease_left !== null && node.lease_left !== undefined) parts.push(`lease left ${lasting(node.lease_left)}`);
   if (node.attempt > 1) parts.push(`attempt ${node.attempt}`);

@@ -66,7 +66,7 @@ export async function progressed(title, step) {
       const answer = await step();
       done += answer.done;
       left = answer.left;
-      text.textContent = `${done.toLocaleString("en-US")} done${left ? ", going on …" : ""}`;
+      text.textContent = `${done.toLocaleString("en-US")} done${left ? ", continuing …" : ""}`;
     }
   } catch (error) {
     failure = error;

@@ -61,7 +61,7 @@ export class Pages {
     else {
       parts.push(h("span", {}, told));
       if (full) parts.push(h("span", {}, "Narrow the filters to see others."));
-      else if (this.cursor !== null) parts.push(button(this.rows.length ? "Show more" : "Search on", () => this.next(), { small: true }));
+      else if (this.cursor !== null) parts.push(button(this.rows.length ? "Show more" : "Search further", () => this.next(), { small: true }));
       else parts.push(h("span", {}, "That is all."));
     }
     show(this.more, parts);

@@ -27,7 +27,7 @@ export function isExact(value) {
 export function payloadView(payload) {
   const box = (text, label) => h("pre", { class: "wrap", tabindex: "0", "aria-label": label }, text);
   const headers = Object.entries(payload.headers ?? {});
-  const note = payload.cut ? h("p", { class: "soft" }, `Cut: the whole has ${bytes(payload.size)}.`) : null;
+  const note = payload.cut ? h("p", { class: "soft" }, `Cut: the whole payload has ${bytes(payload.size)}.`) : null;
   if (payload.kind !== "task" || payload.cut) {
     return h("div", { class: "body stack" }, h("p", { class: "soft" }, `${payload.kind}, ${bytes(payload.size ?? payload.text.length)}`), box(payload.text, "Payload"), note);
   }
@@ -45,7 +45,7 @@ export function editor(queue, id, payload, done) {
   const form = h("form", { class: "body stack", id: "edit", onsubmit: (event) => event.preventDefault() });
   if (!payload.edit) return show(form, h("p", { class: "soft" }, "This payload cannot be edited here: it is not text, or too long. It can be requeued as it is."));
   if (payload.kind === "task" && !(isExact(payload.args) && isExact(payload.kwargs))) {
-    return show(form, h("p", { class: "soft" }, "An argument is a whole number beyond 2⁵³, which a browser would round. Put it again by a program."));
+    return show(form, h("p", { class: "soft" }, "An argument is a whole number beyond 2⁵³, which a browser would round. Requeue it from a program."));
   }
   const fields = payload.kind === "task"
     ? { args: area("Arguments, a JSON list", written(payload.args), 5), kwargs: area("Named arguments, a JSON object", written(payload.kwargs), 5) }
@@ -54,8 +54,8 @@ export function editor(queue, id, payload, done) {
     if (fields.text) return { text: fields.text.value };
     const args = parsed("Arguments", fields.args.value);
     const kwargs = parsed("Named arguments", fields.kwargs.value);
-    if (!Array.isArray(args)) throw new Error("Arguments are no list; allowed: a JSON list, as [1, \"a\"]");
-    if (!kwargs || typeof kwargs !== "object" || Array.isArray(kwargs)) throw new Error("Named arguments are no object; allowed: a JSON object, as {\"a\": 1}");
+    if (!Array.isArray(args)) throw new Error("Arguments is not a list; allowed: a JSON list, as [1, \"a\"]");
+    if (!kwargs || typeof kwargs !== "object" || Array.isArray(kwargs)) throw new Error("Named arguments is not an object; allowed: a JSON object, as {\"a\": 1}");
     if (!isExact(args) || !isExact(kwargs)) throw new Error("A whole number is beyond 2⁵³, which a browser would round");
     return { args, kwargs };
   };
@@ -74,7 +74,7 @@ export function editor(queue, id, payload, done) {
     if (!keys) return null;
     const answer = await post(where("requeue"), { ...given, ...keys });
     done(answer);
-    return answer.changed ? `Put again as ${answer.id}` : `It was put again before, as ${answer.id}`;
+    return answer.changed ? `Requeued as ${answer.id}` : `It was already requeued, as ${answer.id}`;
   }, { kind: "primary" });
   const labelled = (name, field) => h("label", { class: "stack" }, h("span", { class: "soft" }, name), field);
   return show(form, fields.text ? labelled("Payload", fields.text) : [labelled("Arguments", fields.args), labelled("Named arguments", fields.kwargs)],
@@ -93,12 +93,12 @@ async function confirmedKeys({ old, new: computed, by, why, barrier }) {
   }
   if (barrier) return (await confirmed("Requeue this barrier?", "It runs alone, without keys.", "Requeue")) ? { keys: [], shared: [] } : null;
   const area = (label) => h("textarea", { "aria-label": label, rows: 3, spellcheck: "false" });
-  const [exclusive, shared, none] = [area("New keys, one a line"), area("New shared keys, one a line"), h("input", { type: "checkbox" })];
+  const [exclusive, shared, none] = [area("New keys, one per line"), area("New shared keys, one per line"), h("input", { type: "checkbox" })];
   const lines = (field) => field.value.split("\n").filter(Boolean);
   const stated = () => lines(exclusive).length + lines(shared).length > 0 || none.checked;
   const content = h("div", { class: "stack" }, pairs([before]), h("p", {}, `State the new keys: ${why}.`),
-    h("label", { class: "stack" }, h("span", { class: "soft" }, "New keys, one a line"), exclusive),
-    h("label", { class: "stack" }, h("span", { class: "soft" }, "New shared keys, one a line"), shared),
+    h("label", { class: "stack" }, h("span", { class: "soft" }, "New keys, one per line"), exclusive),
+    h("label", { class: "stack" }, h("span", { class: "soft" }, "New shared keys, one per line"), shared),
     h("label", {}, none, " It has no keys."));
   const buttons = [["", "Cancel", ""], ["yes", "Requeue", "primary first", stated]];
   if ((await ask("Which keys does it have now?", content, buttons)) !== "yes") return null;

@@ -46,14 +46,14 @@ export function queueHead({ params: { queue }, live, signal, path: here }, chang
     const text = JSON.stringify(state);
     if (text === drawn) return;
     drawn = text;
-    show(marks, state.paused ? flag("paused", "warning", "Nothing is leased") : null, state.sealed ? flag("sealed", "warning", "Puts are refused") : null, state.full ? flag("full", "warning", "There is no room: puts wait, or fail") : null);
+    show(marks, state.paused ? flag("paused", "warning", "Nothing is leased") : null, state.sealed ? flag("sealed", "warning", "Puts are refused") : null, state.full ? flag("full", "warning", "The queue is full: puts wait, or fail") : null);
     show(gates,
       state.paused
-        ? gate("Resume", "resume", `${queue} goes on`, `${queue} was not paused`)
-        : gate("Pause", "pause", `${queue} is paused`, `${queue} was paused already`, { title: `Pause ${queue}?`, text: "No message is leased until it is resumed; those that are leased are finished.", action: "Pause" }),
+        ? gate("Resume", "resume", `${queue} is resumed`, `${queue} was not paused`)
+        : gate("Pause", "pause", `${queue} is paused`, `${queue} was already paused`, { title: `Pause ${queue}?`, text: "No message is leased until it is resumed; leased ones are finished.", action: "Pause" }),
       state.sealed
-        ? gate("Reopen", "reopen", `${queue} takes messages again`, `${queue} was not sealed`)
-        : gate("Seal", "seal", `${queue} is sealed`, `${queue} was sealed already`, { title: `Seal ${queue}?`, text: "Every put is refused until it is reopened; what is in it is handled.", action: "Seal" }));
+        ? gate("Reopen", "reopen", `${queue} accepts messages again`, `${queue} was not sealed`)
+        : gate("Seal", "seal", `${queue} is sealed`, `${queue} was already sealed`, { title: `Seal ${queue}?`, text: "Every put is refused until it is reopened; its messages are handled.", action: "Seal" }));
   }
   update({});
   draw();

@@ -13,8 +13,8 @@ import { Table } from "../parts/table.js";
 import { ready } from "./messages.js";
 
 const HELD = { retry: ["Retry", "is ready again"], skip: ["Skip", "was skipped"], bury: ["Bury", "is a dead letter now"] };
-const DEAD = { requeue: ["Requeue", "was put again"], discard: ["Discard", "is gone"] };
-const WARNED = { skip: "It is settled without being handled, and its keys open for the next message.", discard: "Its payload is gone for good." };
+const DEAD = { requeue: ["Requeue", "was requeued"], discard: ["Discard", "is gone"] };
+const WARNED = { skip: "It is settled without being handled, and its keys are free for the next message.", discard: "Its payload is deleted permanently." };
 
 export function dead(context) {
   const { params: { queue }, query, note, signal, live } = context;
@@ -35,7 +35,7 @@ export function dead(context) {
     const [, done] = deeds()[what];
     const answer = await post(path("queues", queue, "messages", row.id, what));
     list.drop(row.id);
-    if (answer?.changed === false) return `Message ${row.id} is not there any more`;
+    if (answer?.changed === false) return `Message ${row.id} no longer exists`;
     return answer?.id && answer.id !== row.id ? `Message ${row.id} ${done} as ${answer.id}` : `Message ${row.id} ${done}`;
   }, {
     small: true, kind: what === "discard" ? "danger" : "", label: `${deeds()[what][0]} message ${row.id}`,
@@ -104,7 +104,7 @@ export function dead(context) {
       none: () => (Object.values(chosen.values()).some(Boolean)
         ? empty(`No ${which === "held" ? "held message" : "dead letter"} fits these filters`, "Clear one of them to see the others.")
         : which === "held"
-          ? empty("Nothing is held", "A message is held when its attempts are used up and the retry policy says hold. Its keys stay closed until somebody acts here.")
+          ? empty("Nothing is held", "A message is held when its attempts are used up and the retry policy says hold. Its keys stay blocked until an operator acts here.")
           : empty("No dead letter", "A message becomes one when its attempts are used up, or a handler rejects it.")),
     });
     show(place, h("div", { class: "panel" }, list.element));
@@ -121,7 +121,7 @@ export function dead(context) {
     const many = await matched(wanted);
     const narrowed = Object.entries(wanted).filter(([, value]) => value).map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(" and ");
     const question = h("div", {}, h("p", {}, narrowed ? `${many} of ${queue} with ${narrowed}.` : `${many} of ${queue}: no filter is set.`),
-      h("p", { class: "soft" }, WARNED[what] ?? "Each is done by itself; it can be stopped on the way."));
+      h("p", { class: "soft" }, WARNED[what] ?? "They are handled one by one; you can stop in between."));
     if (!(await confirmed(`${text} ${many}?`, question, text, { danger: what === "discard" }))) return null;
     const step = which === "held" ? heldStep(what, wanted) : deadStep(what, wanted);
     const { done, failure, stopped } = await progressed(`${text} …`, step);

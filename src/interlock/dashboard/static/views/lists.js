@@ -7,10 +7,10 @@ import { empty, head, refusal } from "../parts/basics.js";
 import { Table } from "../parts/table.js";
 
 const NOTHING = {
-  topics: ["No topic", "Topics are the hub's. One is there while somebody subscribes to it."],
-  tables: ["No table", "Tables are the hub's. Declare one with table(…) and it stands here."],
+  topics: ["No topic", "Only a hub has topics. A topic exists while it has a subscriber."],
+  tables: ["No table", "Only a hub has tables. The tables declared in its configuration are listed here."],
   stores: ["No store", "Stores copy a table's rows to a database; the hub's configuration names them."],
-  sources: ["No source", "Sources feed queues from brokers; the programs that run them tell of themselves."],
+  sources: ["No source", "Sources feed queues from brokers; the programs that run them announce themselves."],
 };
 
 export const lists = (what) => ({ signal }) => {

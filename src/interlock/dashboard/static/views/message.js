@@ -9,15 +9,15 @@ import { chain } from "../parts/chain.js";
 import { editor, payloadView } from "../parts/payload.js";
 
 /** The operations of each state: [name, text, question]. */
-const SKIPPED = "It is settled without being handled, and its keys open for the next message.";
+const SKIPPED = "It is settled without being handled, and its keys are free for the next message.";
 const DEEDS = {
   delayed: [["cancel", "Cancel", "It is settled without being handled."]],
   waiting: [["cancel", "Cancel", "It is settled without being handled."]],
   ready: [["cancel", "Cancel", "It is settled without being handled."]],
-  leased: [["revoke", "Revoke", "Its lease ends now. The handler goes on, but what it settles is refused; the message comes again."]],
-  backing_off: [["retry", "Retry now"], ["skip", "Skip", SKIPPED], ["bury", "Bury", "It becomes a dead letter, and its keys open for the next message."], ["cancel", "Cancel", "It is settled without being handled."]],
-  held: [["retry", "Retry"], ["skip", "Skip", SKIPPED], ["bury", "Bury", "It becomes a dead letter, and its keys open for the next message."]],
-  dead: [["requeue", "Requeue"], ["discard", "Discard", "Its payload is gone for good."]],
+  leased: [["revoke", "Revoke", "Its lease ends now. The handler continues, but cannot settle the message, which is redelivered."]],
+  backing_off: [["retry", "Retry now"], ["skip", "Skip", SKIPPED], ["bury", "Bury", "It becomes a dead letter, and its keys are free for the next message."], ["cancel", "Cancel", "It is settled without being handled."]],
+  held: [["retry", "Retry"], ["skip", "Skip", SKIPPED], ["bury", "Bury", "It becomes a dead letter, and its keys are free for the next message."]],
+  dead: [["requeue", "Requeue"], ["discard", "Discard", "Its payload is deleted permanently."]],
 };
 
 export function message(context) {
@@ -41,10 +41,10 @@ export function message(context) {
     const answer = await post(path("queues", queue, "messages", id, what), {});
     if (what === "requeue" && answer.id) {
       go(page("queues", queue, "messages", answer.id));
-      return `Put again as ${answer.id}`;
+      return `Requeued as ${answer.id}`;
     }
     await load();
-    return answer.changed === false ? `Message ${id} was not in a state for that any more` : `Message ${id}: done`;
+    return answer.changed === false ? `Message ${id} was no longer in a state for that` : `Message ${id}: done`;
   }
 
   function draw(found) {
@@ -100,8 +100,8 @@ export function message(context) {
     show(state);
     show(deeds);
     show(trouble, h("div", { class: "panel" }, before
-      ? empty("It is settled", `When it was last seen it was ${before.replace("_", " ")}; ${coarse(live.now() - Number(id) / 1e6)} lay between its put and now.`)
-      : empty("It is not here", error.message, "Messages are gone once they are settled.")));
+      ? empty("It is settled", `When last seen, it was ${before.replace("_", " ")}; ${coarse(live.now() - Number(id) / 1e6)} have passed since its put.`)
+      : empty("Not found", error.message, "Settled messages are deleted.")));
     if (before) say(`Message ${id} is settled`);
   }
 

@@ -20,8 +20,8 @@ export function messages(context) {
   const list = new Pages(table, (cursor) => get(path("queues", queue, "messages"), { query: { ...chosen.values(), cursor, limit: 50 }, signal }), {
     signal,
     none: () => (Object.values(chosen.values()).some(Boolean)
-      ? empty("No message fits these filters", "Clear one of them. Settled messages are gone; dead letters stand under Held and dead.")
-      : empty("No unsettled message", "All that was put is settled.")),
+      ? empty("No message fits these filters", "Clear one of them. Settled messages are deleted; dead letters are under Held and dead.")
+      : empty("No unsettled message", "All messages are settled.")),
   });
   return { node: h("div", {}, top.node, chosen.element, h("div", { class: "panel" }, list.element)), title: `Messages · ${queue}`, ready: ready(list, queue, top, context) };
 }

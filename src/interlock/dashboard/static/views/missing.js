@@ -8,5 +8,5 @@ import { button, empty, head, link } from "../parts/basics.js";
 export const missing = ({ path, what = "No such page", again }) => ({
   title: "Not found",
   node: h("div", {}, head("Not found"), h("div", { class: "panel" }, empty(what, h("p", {}, h("code", {}, path)),
-    h("p", {}, link(`${base}/`, {}, "All queues")), again ? h("p", {}, button("Look again", again)) : null))),
+    h("p", {}, link(`${base}/`, {}, "All queues")), again ? h("p", {}, button("Retry", again)) : null))),
 });

@@ -55,7 +55,7 @@ export function queue(context) {
       const most = Math.max(1, ...found.hot.map((one) => one.waiting));
       hot.update(found.hot.slice(0, 20).map((one) => ({ ...one, most })));
       hot.wrapped.hidden = !found.hot.length;
-      if (!found.hot.length && hotPlace.children.length < 2) hotPlace.append(empty("No message has a key now", "Keys stand here while unsettled messages have them."));
+      if (!found.hot.length && hotPlace.children.length < 2) hotPlace.append(empty("No message has a key now", "Keys are listed here while they have unsettled messages."));
       if (found.hot.length) while (hotPlace.children.length > 1) hotPlace.lastChild.remove();
       drawPaused(paused, name, found.paused.filter(Boolean), load);
       show(options, pairs(Object.entries(found.options).map(([option, value]) => [option, optionText(option, String(value))])));
@@ -103,7 +103,7 @@ function waitsPanel(chart) {
     { name: "median", label: "Median wait", number: true, text: (row) => lasting(row.median) },
     { name: "longest", label: "Longest", number: true, text: (row) => lasting(row.longest) },
   ], { caption: "Waits by key", keyOf: (row) => row.key });
-  const nothing = empty("No message was leased yet", "Waits are counted from when this page was opened.");
+  const nothing = empty("No message was leased yet", "Waits are counted since this page was opened.");
   function update() {
     const waits = chart.tracks.waits;
     const some = chosen === null ? waits : waits.filter((one) => one.key === chosen);
@@ -128,7 +128,7 @@ function hotTable(name, changed) {
     {
       name: "do", label: "", class: "end",
       fill: (row) => action("Pause", async () => {
-        const said = await change(path("queues", name, "pause"), { keys: [row.key] }, `Key ${row.key} is paused`, `Key ${row.key} was paused already`);
+        const said = await change(path("queues", name, "pause"), { keys: [row.key] }, `Key ${row.key} is paused`, `Key ${row.key} was already paused`);
         changed();
         return said;
       }, { small: true, label: `Pause key ${row.key}` }),
@@ -140,11 +140,11 @@ function drawPaused(place, name, keys, changed) {
   const text = keys.join("\0");
   if (place.drawn === text) return;
   place.drawn = text;
-  const field = h("input", { "aria-label": "Key to pause", placeholder: "A key, as customer:7", spellcheck: "false", autocomplete: "off" });
+  const field = h("input", { "aria-label": "Key to pause", placeholder: "A key, such as customer:7", spellcheck: "false", autocomplete: "off" });
   const pause = action("Pause key", async () => {
     const key = field.value;
     if (!key) { field.focus(); return null; }
-    const said = await change(path("queues", name, "pause"), { keys: [key] }, `Key ${key} is paused`, `Key ${key} was paused already`);
+    const said = await change(path("queues", name, "pause"), { keys: [key] }, `Key ${key} is paused`, `Key ${key} was already paused`);
     field.value = "";
     changed();
     return said;
@@ -152,7 +152,7 @@ function drawPaused(place, name, keys, changed) {
   const form = h("form", { class: "more", onsubmit: (event) => { event.preventDefault(); pause.click(); } }, field, pause);
   pause.type = "button";
   if (!keys.length) {
-    show(place, empty("No key is paused", "Messages of a paused key wait, and so do those behind them on any key; others go on."), form);
+    show(place, empty("No key is paused", "Messages of a paused key wait, and so do those behind them on any key; others continue."), form);
     return;
   }
   const table = new Table([
@@ -160,7 +160,7 @@ function drawPaused(place, name, keys, changed) {
     {
       name: "do", label: "", class: "end",
       fill: (row) => action("Resume", async () => {
-        const said = await change(path("queues", name, "resume"), { keys: [row] }, `Key ${row} goes on`, `Key ${row} was not paused`);
+        const said = await change(path("queues", name, "resume"), { keys: [row] }, `Key ${row} is resumed`, `Key ${row} was not paused`);
         changed();
         return said;
       }, { small: true, label: `Resume key ${row}` }),

@@ -110,7 +110,7 @@ function badges(row, mark) {
   if (mark?.paused) found.push(flag("paused", "warning", "The whole queue is paused: nothing is leased"));
   else if (row.stats.paused) found.push(flag(`${count(row.stats.paused)} paused`, "warning", "Keys that are paused"));
   if (row.stats.sealed) found.push(flag("sealed", "warning", "Puts are refused"));
-  if (row.stats.full) found.push(flag("full", "warning", "There is no room: puts wait, or fail"));
+  if (row.stats.full) found.push(flag("full", "warning", "The queue is full: puts wait, or fail"));
   return found;
 }
 
@@ -149,5 +149,5 @@ function drawAttention(place, all, marks, now) {
 
 const none = (some, wanted) => (some
   ? empty(`No queue's name contains “${wanted}”`, "Clear the search to see all of them.")
-  : empty("No queue yet", "A queue is there from its first message on. Put one:",
+  : empty("No queue yet", "A queue exists from its first message on. Put one:",
     h("p", {}, h("code", {}, "interlock send app:task"), " or ", h("code", {}, "queue.put(…)"), "; this page shows it at once.")));

@@ -29,7 +29,7 @@ export function schedules({ signal }) {
         table.update(rows);
         if (!table.wrapped.isConnected) show(place, table.wrapped);
       } else {
-        show(place, empty("No schedule", found.note ?? "No worker that is running has a timetable.",
+        show(place, empty("No schedule", found.note ?? "No running worker has a timetable.",
           h("p", {}, "Give a task one: ", h("code", {}, '@app.cron("0 3 * * *")'), " or ", h("code", {}, '@app.every("15m")'), " above ", h("code", {}, "@app.task"), ".")));
       }
     } catch (error) {

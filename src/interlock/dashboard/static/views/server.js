@@ -50,7 +50,7 @@ export function server({ signal }) {
           ...more.filter(([, value]) => value === null || typeof value !== "object").map(([name, value]) => [name.replaceAll("_", " "), told(name, value)]),
         ]))),
         panel("This login", h("div", { class: "body" }, pairs([
-          ["User", found.user ?? "nobody has to log in"], ["May", found.rights.join(", ")],
+          ["User", found.user ?? "no login is required"], ["May", found.rights.join(", ")],
           ["Changes", changesText(found)],
         ]))),
         more.filter(([, value]) => value && typeof value === "object").map(([name, value]) => panel(name.replaceAll("_", " "),

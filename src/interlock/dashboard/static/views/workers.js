@@ -27,12 +27,12 @@ export function workers({ live, query, note, signal }) {
     const found = wanted ? all.filter((one) => textOf(one).includes(wanted)) : all;
     const busy = all.reduce((sum, one) => sum + (one.running?.length ?? 0), 0);
     const hosts = new Set(all.map((one) => one.host)).size;
-    setText(summary, `${counted(all.length, "worker")} on ${counted(hosts, "machine")}, ${counted(busy, "message")} in work${found.length > MOST ? `; the first ${MOST} of ${count(found.length)} are shown` : ""}`);
+    setText(summary, `${counted(all.length, "worker")} on ${counted(hosts, "machine")}, ${counted(busy, "message")} being handled${found.length > MOST ? `; the first ${MOST} of ${count(found.length)} are shown` : ""}`);
     reconcile(place, found.slice(0, MOST), (one) => `${one.queue}\0${one.id}`, card, (element, one) => element.update(one));
     if (found.length) nothing.replaceChildren();
     else {
       show(nothing, h("div", { class: "panel" }, wanted ? empty(`No worker fits “${wanted}”`)
-        : empty("No worker tells of itself", "A worker is listed here while it runs.", h("p", {}, "Start one: ", h("code", {}, "interlock worker module:app --url …")))));
+        : empty("No worker has announced itself", "A worker is listed here while it runs.", h("p", {}, "Start one: ", h("code", {}, "interlock worker module:app --url …")))));
     }
   }
 
@@ -66,8 +66,8 @@ export function workers({ live, query, note, signal }) {
       { name: "keys", label: "Keys", fill: (row) => keyChips(row.queue, row.keys ?? [], [], 3) },
       { name: "attempt", label: "Attempt", number: true, text: (row) => row.attempt },
       { name: "for", label: "For", number: true, text: (row) => coarse(Math.max(0, live.now() - row.began)), state: (row) => (live.now() - row.began > 60 ? "warning" : "") },
-    ], { caption: `Messages in work at ${first.id}`, keyOf: (row) => `${row.queue}/${row.id}` });
-    const idle = h("p", { class: "note" }, "Nothing in work.");
+    ], { caption: `Messages being handled by ${first.id}`, keyOf: (row) => `${row.queue}/${row.id}` });
+    const idle = h("p", { class: "note" }, "No message is being handled.");
     const busy = h("div", { class: "busy", "aria-hidden": "true" }, h("i"));
     const buttons = h("span", { class: "actions" },
       action("Stacks", () => stacks(first), { small: true, label: `Stacks of ${first.id}`, guarded: false }),
@@ -83,7 +83,7 @@ export function workers({ live, query, note, signal }) {
         show(state, badge(one.state ?? "running"));
         show(facts, pairs([
           ["App", one.app], ["Takes from", h("span", { class: "actions" }, (one.queues ?? [one.queue]).slice(0, 8).map((name) => queueLink(name)))],
-          ["Concurrency", one.concurrency ? `${count(one.running?.length ?? 0)} of ${one.concurrency} in work${one.pool ? `, ${one.pool}` : ""}` : null],
+          ["Concurrency", one.concurrency ? `${count(one.running?.length ?? 0)} of ${one.concurrency} busy${one.pool ? `, ${one.pool}` : ""}` : null],
           ["Handled", one.handled === undefined ? null : `${count(one.handled)}${one.failed ? `, ${count(one.failed)} failed` : ""}${one.lost ? `, ${count(one.lost)} leases lost` : ""}`],
           ["Since", sinceOf(one, at)], ["Version", one.version],
           ["Schedules", one.schedules?.length ? one.schedules.join(", ") : null],
@@ -99,7 +99,7 @@ export function workers({ live, query, note, signal }) {
 
   async function asked(worker, what) {
     const { number } = await post(path("workers", worker.queue, worker.id, what), {}, { signal });
-    if (number === null || number === undefined) throw new Error("it does not announce itself any more");
+    if (number === null || number === undefined) throw new Error("it no longer announces itself");
     const until = performance.now() + PATIENCE;
     while (performance.now() < until) {
       const { answer } = await get(path("workers", worker.queue, worker.id, "answers", String(number)), { signal });
@@ -115,7 +115,7 @@ export function workers({ live, query, note, signal }) {
       ? h("div", { class: "stack" }, found.map((one) => (typeof one === "string"
         ? h("pre", { tabindex: "0", "aria-label": "Stack" }, one)
         : h("section", {}, h("h3", {}, one.thread ?? one.name ?? "thread"), one.task ? h("p", { class: "soft" }, one.task) : null, h("pre", { tabindex: "0", "aria-label": `Stack of ${one.thread ?? one.name}` }, one.stack ?? one.text ?? JSON.stringify(one, null, 2))))))
-      : h("p", {}, "It told of no stack."));
+      : h("p", {}, "It returned no stack."));
     return null;
   }
 

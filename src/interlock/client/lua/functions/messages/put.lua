@@ -1,5 +1,6 @@
 -- il1_put: consumer call wait message...
---   message: payload exclusive shared options, then so many keys, keys, and pairs of name and value
+--   message: payload exclusive shared options, then the number of keys, the keys, and pairs of name
+--   and value
 -- Answers for each message its id, and 1 if its dedup string was known.
 -- No allow-oom: a full server takes nothing new.
 

@@ -3,9 +3,9 @@
 -- Nothing if it does not exist.
 
 local EXPLAINED = { id = true, key = true, told = 'id or key' }
-local STEPS = 2000         -- nodes looked at in all, to count how many stand before others
+local STEPS = 2000         -- nodes looked at in all, to count how many are ahead of others
 local LOOKED_THROUGH = 1000 -- unsettled messages looked through for those before a barrier
-local MANY_FIELDS = 20000       -- of c, if there are no more, are asked for them
+local MANY_FIELDS = 20000       -- of c, if there are fewer, are checked for them
 local READ_BYTES = 4194304       -- bytes read of these messages
 local SHOWN_BEFORE = 10    -- of these are named, beyond those that are leased
 

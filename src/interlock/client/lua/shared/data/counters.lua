@@ -60,7 +60,7 @@ local function as_of_now(text)
       .. 'a client of the release that stored it, or its `interlock queue install`, brings the one that does',
       layout, ABOUT.release, LAYOUT)
   end
-  refuse('NOTAQUEUE', 'what is stored under the name of the queue is no queue of a release that library %s knows',
+  refuse('NOTAQUEUE', 'what is stored under the name of the queue is not a queue of a release that library %s knows',
     ABOUT.release)
 end
 

@@ -6,7 +6,8 @@
 -- | r | packed | as it was |
 -- | o | | the same, in k:CONSUMER: it is long |
 -- | p | first id, count | of a put whose ids follow each other |
--- | l | token, deadline, settled | of a lease of plain messages, after so many `ACKED`; -1: of il1_lease |
+-- | l | token, deadline, settled | of a lease of plain messages, after that number of `ACKED`; -1:
+-- of il1_lease |
 
 -- The strings of small numbers.
 local COUNT = {}
