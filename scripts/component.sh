@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs `cargo COMMAND ARGS...` where COMMAND is an optional component of Rust (fmt, clippy).
-# A minimal Rust lacks them: a newcomer's `make test` says so and goes on, the CI (CI=1) fails.
+# A minimal Rust lacks them: a newcomer's `make test` reports it and continues, the CI (CI=1) fails.
 set -eu
 
 command=$1

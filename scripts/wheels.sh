@@ -27,7 +27,7 @@ for libc in "${@:-gnu musl}"; do
         case $one in
             gnu) policy=manylinux_2_17 ;;
             musl) policy=musllinux_1_2 ;;
-            *) echo "interlock: $one is no libc; allowed: gnu, musl" >&2 && exit 2 ;;
+            *) echo "interlock: $one is not a libc; allowed: gnu, musl" >&2 && exit 2 ;;
         esac
         target=$(uname -m)-unknown-linux-$one
         if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! rustup target add "$target"; then

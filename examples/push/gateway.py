@@ -36,7 +36,7 @@ LEASE = 3
 PATIENCE = 10
 """Seconds in which an app has to log in."""
 SHOWN = 200
-"""Number of online users that an app is told about."""
+"""Number of online users in one notice to an app."""
 
 
 class Server:

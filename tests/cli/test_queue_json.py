@@ -22,7 +22,7 @@ def names(of: str) -> set[str]:
     for row in re.findall(r"^\| (.*?) \| .*? \| (.*) \|$", SECTION, re.MULTILINE):
         if f"`{of}`" in row[0]:
             return set(re.findall(r"`(\w+)`", row[1])) - {"il1_stats"}
-    raise AssertionError(f"no row of the reference tells of {of}")
+    raise AssertionError(f"no row of the reference describes {of}")
 
 
 def all_names(value: object) -> set[str]:

@@ -142,7 +142,7 @@ def test_a_held_message_behind_others_waits_and_that_is_told(
     other.put(b"there already", keys="k")
     said = cli("import", other.name, "--file", file)
     assert said.code == 0
-    assert "1 message that was held or backed off stand behind others" in said.err
+    assert "1 message placed behind existing ones" in said.err
     assert (other.stats().held, other.stats().waiting) == (0, 1)
 
 

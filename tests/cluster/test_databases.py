@@ -81,7 +81,7 @@ def test_a_node_is_killed_in_the_middle_and_its_database_goes_on(nodes: Nodes, u
         a.kill()
         a = nodes.start("a", "--database", url)
         written(url, dict.fromkeys("abc", number), a)
-        assert mark(url)["epoch"] == 0, "it went on where it was"
+        assert mark(url)["epoch"] == 0, "it continued where it was"
     with client(a) as one:
         assert one.delete("presence:b") == 1
     written(url, {"a": 2, "c": 2}, a)

@@ -56,7 +56,7 @@ CAPABILITIES: dict[int | str, str] = {
         "a call applies at most 1,000 of what is due, and the clock's step makes none by itself"
     ),
     "20_a_recorded_schedule_gets_the_same_answers_again": (
-        "ids follow the time, so that none comes again (clause 8)"
+        "ids follow the time, so that none is used again (clause 8)"
     ),
 }
 

@@ -79,7 +79,7 @@ test("what waits is counted over time, and known from before by how deep the key
   assert.equal(row.depthNow, 10);
 });
 
-test("a message waits for what stands before it on its keys", () => {
+test("a message waits for those before it on its keys", () => {
   const tracks = new Tracks();
   told(tracks, event(1, "put", 1, ["a"]), event(2, "put", 2, ["a", "b"]), event(3, "put", 3, ["b"]), event(4, "lease", 1, ["a"]));
   assert.deepEqual(tracks.blockers("2").map((one) => [one.key, one.message.id]), [["a", "1"]]);
@@ -151,7 +151,7 @@ test("waits fall into bars", () => {
   assert.deepEqual(rows.map((row) => [row.key, row.count, row.median, row.longest]), [["b", 1, 9, 9], ["a", 2, 3, 3]]);
 });
 
-test("figures and times are told the same everywhere", () => {
+test("figures and times have the same form everywhere", () => {
   assert.deepEqual([0, 7.89e-4, 0.0456, 1.234, 75, 7500, 273600].map(lasting), ["0 s", "789 µs", "45.6 ms", "1.23 s", "1 min 15 s", "2 h 5 min", "3 d 4 h"]);
   assert.deepEqual([0.2, 12.7, 60].map(coarse), ["< 1 s", "12 s", "1 min"]);
   assert.equal(iso(1795478401.25), "2026-11-24 00:00:01.250Z");
@@ -175,7 +175,7 @@ test("addresses carry any name", () => {
   assert.equal(workerOf("web/4/x/thread/7"), "web/4/x");
 });
 
-test("rates are of the last minute, and counters that begin anew are no rate", () => {
+test("rates are of the last minute, and counters that restart give no rate", () => {
   const rates = new Rates();
   for (let second = 0; second < 100; second++) rates.add(second, { puts: second * 5, acks: second * 2 });
   assert.deepEqual([rates.recent("put"), rates.recent("done"), rates.series("put").length], [5, 2, 60]);

@@ -57,7 +57,7 @@ def test_a_command_of_a_page_works(words: list[str], tmp_path: Path) -> None:
     elif name.startswith((".", "scripts/")):
         assert (ROOT / name).exists() or name.startswith(".venv/"), f"{name} does not exist"
     else:
-        assert name in NOT_RUN or shutil.which(name), f"{name} is no known command"
+        assert name in NOT_RUN or shutil.which(name), f"{name} is not a known command"
 
 
 def test_every_output_belongs_to_a_snippet_that_runs() -> None:

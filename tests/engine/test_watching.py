@@ -343,7 +343,7 @@ def test_the_oldest_ready_shows_who_starves_behind_others_of_higher_priority(
     queue.cancel(first)
     assert oldest() == second
     queue.get(timeout=0).ack()
-    assert oldest() == second, f"{urgent} is handed out first"
+    assert oldest() == second, f"{urgent} is leased first"
     queue.put(b"5", keys="k", priority=-3)
     queue.get(timeout=0).ack()
     assert oldest() == late

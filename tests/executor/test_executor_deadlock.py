@@ -152,9 +152,9 @@ def test_a_wait_that_ends_by_itself_is_no_deadlock() -> None:
             for timeout in (0, 0.01):
                 with pytest.raises(futures.TimeoutError):
                     behind.result(timeout)
-            return "went on"
+            return "continued"
 
-        assert executor.submit_keyed("a", call).result(LONG) == "went on"
+        assert executor.submit_keyed("a", call).result(LONG) == "continued"
 
 
 def test_a_result_that_is_there_needs_no_wait() -> None:

@@ -59,7 +59,7 @@ def lost(story: Story) -> Iterator[Violation]:
             continue
         message = story.messages.get(put.answered["id"])
         if message is None:
-            yield Violation("lost", f"{put.what.name} was never handed out", _told(put))
+            yield Violation("lost", f"{put.what.name} was never leased", _told(put))
     for message in story.messages.values():
         last = message.grants[-1]
         if not last.may_have_acked:
@@ -89,7 +89,7 @@ def doubled(story: Story) -> Iterator[Violation]:
             yield Violation("doubled", f"{name} has other keys", (begin, put.lines[0]))
         for answer in put.answers:
             if answer["id"] != message.id:
-                yield Violation("doubled", f"{name} was told another id", (answer, begin))
+                yield Violation("doubled", f"{name} was given another id", (answer, begin))
         sequences = {grant.begin["sequence"] for grant in message.grants}
         if len(sequences) > 1:
             text = f"{name} had several places"
@@ -114,7 +114,7 @@ def undone(story: Story) -> Iterator[Violation]:
             assert one.answer is not None
             for later in message.grants:
                 if later.token > grant.token:
-                    text = f"{message.what.name} was acknowledged and handed out again, or stale"
+                    text = f"{message.what.name} was acknowledged and leased again, or stale"
                     yield Violation(
                         "undone", text, (grant.begin, one.line, one.answer, later.begin)
                     )
@@ -131,7 +131,7 @@ def order(story: Story) -> Iterator[Violation]:
             if not earlier.what.conflicts(later.what):
                 continue
             last, first = earlier.grants[-1], later.grants[0]
-            text = f"{later.what.name} was handed out before {earlier.what.name} was settled"
+            text = f"{later.what.name} was leased before {earlier.what.name} was settled"
             if last.token >= first.token:
                 yield Violation("order", text, (last.begin, first.begin))
             settled = min((one.line.at for one in last.may_have_acked), default=None)
@@ -194,7 +194,7 @@ def attempts(story: Story) -> Iterator[Violation]:
     if hidden > story.unanswered_gets:
         text = (
             f"{hidden} attempts more than were begun, and only {story.unanswered_gets} messages "
-            f"can have been handed out to nobody"
+            f"can have been leased without an answer"
         )
         yield Violation("attempts", text)
 

@@ -71,7 +71,7 @@ EXCHANGES = (
         say("HELLO", 3, "AUTH", "app", "wrong"), say("PING"),
         say("HELLO", 3, "AUTH", "app", "secret", "SETNAME", "me"), say("CLIENT", "GETNAME"),
         say("HELLO", 2)), ("version", "id")),
-    Exchange("a pipeline goes on behind a login", (
+    Exchange("a pipeline continues after a login", (
         raw(command("AUTH", "app", "secret") + command("PING") + command("ACL", "WHOAMI")),
         raw(command("AUTH", "root", "no") + command("ACL", "WHOAMI")))),
     Exchange("a login whose answer is not wanted", (

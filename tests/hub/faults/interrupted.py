@@ -218,7 +218,7 @@ def verify(subscribers: Sequence[Peer], sent: int, *, deadly: bool) -> None:
         if one.mode == "close":
             assert not any(entry >= MISSED for entry in found)
         if not one.killed and not one.said["ended"]:
-            assert place == sent, f"subscriber {at} was told of {place} of {sent}"
+            assert place == sent, f"subscriber {at} was notified of {place} of {sent}"
             assert one.said["received"] + one.said["missed"] == sent
         else:
             assert deadly

@@ -136,7 +136,7 @@ def test_requests_wait_while_clients_are_paused_and_keep_their_order(hub: interl
         subscriber.subscribe("news")
         assert subscriber.get_message(timeout=20)["type"] == "subscribe"
         operator.execute_command("CLIENT", "PAUSE", 3_600_000, "WRITE")
-        assert other.call("PING") == "PONG", "reading goes on"
+        assert other.call("PING") == "PONG", "reading continues"
         with socket.create_connection(("127.0.0.1", hub.port), 20) as held:
             held.sendall(b"PING\r\nPUBLISH news 1\r\nPUBLISH news 2\r\nPING\r\n")
             answers = held.makefile("rb")

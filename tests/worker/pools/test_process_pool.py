@@ -130,7 +130,7 @@ def test_while_a_process_starts_again_nothing_is_leased_for_it(
         wait_for(lambda: worker.figures().failed == 1, "the process did not end")
         gated.handle.send(1)
         gates[0].unlink()
-        wait_for(lambda: default.stats().acks == 1, "no process came again")
+        wait_for(lambda: default.stats().acks == 1, "no new process came")
         wait_for(lambda: worker.figures().running == 0, "it is not settled")
     assert default.stats().releases == 0
 
@@ -143,7 +143,7 @@ def test_one_that_was_up_and_comes_up_no_more_is_broken_too(
     assert worker.wait_until_ready(PATIENCE)
     gates[1].touch()
     gated.handle.send(-1)
-    wait_for(lambda: worker.broken is not None, "it goes on for ever")
+    wait_for(lambda: worker.broken is not None, "it continues for ever")
     with pytest.raises(WorkerBroken, match="LookupError: no such table"):
         worker.wait_until_ready()
     worker.stop()

@@ -324,7 +324,7 @@ def test_workers_end_when_their_supervisor_dies(workers: Workers) -> None:
     many.signal(signal.SIGKILL)
     # Their output ends with the last of them.
     many.ended()
-    assert not many._reader.is_alive(), "a worker goes on alone"
+    assert not many._reader.is_alive(), "a worker continues alone"
     assert many.output.count("stopping") == 2
 
 
@@ -342,7 +342,7 @@ def test_a_change_of_a_module_starts_it_again(workers: Workers, tmp_path: Path) 
     other = App(shop.app.url)
     other.task(name="say")(lambda: None).send()
     worker.wait_for_line("said first")
-    program.write_text("this is no Python\n")
+    program.write_text("this is not Python\n")
     worker.wait_for_line("waiting for a change")
     program.write_text(text.format(word="second"))
     worker.wait_for_line("interlock worker: ready", times=2)

@@ -184,7 +184,7 @@ def test_what_it_tells_is_never_too_long(app: App, operator: Operator) -> None:
             hang.send(n)
         wait_for(lambda: worker.figures().running == 100, "all run")
         wait_for(
-            lambda: any(len(one["running"]) == 64 for one in known(operator)), "64 are told of"
+            lambda: any(len(one["running"]) == 64 for one in known(operator)), "64 are reported"
         )
         found = announcement.stacks_answer(worker.stacks())
         assert found["left_out"] > 0 and len(json.dumps(found)) < 31_000
