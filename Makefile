@@ -1,5 +1,5 @@
-# Everything a newcomer, a contributor or the CI runs. Needs Python 3.11+, cargo and make: the rest
-# goes into .venv and target/. `make help` lists the targets.
+# Everything that a newcomer, a contributor or the CI runs. Needs Python 3.11+, cargo and make; the
+# rest is installed into .venv and target/. `make help` lists the targets.
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules --no-print-directory
@@ -7,14 +7,14 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-# rustup puts cargo where a shell opened earlier does not look.
+# rustup installs cargo outside the PATH of a shell opened earlier.
 export PATH := $(PATH):$(HOME)/.cargo/bin
-# maturin asks these which environment to build for; an active conda would contradict .venv.
+# maturin reads these to choose the environment; an active conda would contradict .venv.
 export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport CONDA_PREFIX PYTHONHOME
-# One interpreter for every build of PyO3, or clippy and maturin undo each other's work.
+# One interpreter for every build of PyO3, otherwise clippy and maturin rebuild each other's work.
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
-# pyright comes with its wheel; without this it asks npm for a newer one.
+# pyright is in its wheel; without this it asks npm for a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 ifdef PYTHON
 export PYTHON
@@ -44,7 +44,7 @@ SITE_TOOLS := .venv/tools-site.txt
 CORE := src/interlock/_core.abi3.so
 BUILT := .venv/built
 CRATES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
-# Folders with Python in them; those of the second line hold what a user would write.
+# Folders with Python in them; the second line has code that a user would write.
 CHECKED := $(shell find src tests scripts examples benchmarks -name '*.py' 2>/dev/null | cut -d/ -f1 | sort -u)
 TYPED_USES := $(shell find examples tests/typing -name '*.py' 2>/dev/null)
 ARGS :=
@@ -57,9 +57,10 @@ help: ## this list
 	@echo
 	@echo "PYTHON=/path/to/python3.12 chooses the interpreter, ARGS='...' is passed on by run, test-python and bench."
 
-# -- What everything needs ------------------------------------------------------------------------
+# -- Prerequisites ------------------------------------------------------------------------------
 
-# An environment holds absolute paths: in a folder that was moved or copied it must be made anew.
+# An environment holds absolute paths: after the folder was moved or copied it must be created
+# again.
 MOVED := $(shell [ ! -e .venv ] || grep -qsF '$(CURDIR)/.venv' .venv/bin/pip || echo FORCE)
 
 $(BUILD_TOOLS): pyproject.toml scripts/prepare.sh $(if $(PYTHON),FORCE) $(MOVED)
@@ -121,7 +122,7 @@ run: $(BUILT) ## replay 10,839 real messages by 8 workers and compare with other
 	$(if $(ARGS),,@$(PY) scripts/run_engines.py $(REPLAYED))
 
 .PHONY: bench
-bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each beside its peer in the same run
+bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each next to its peer in the same run
 	@$(PY) -m benchmarks $(ARGS)
 
 # -- Tests ----------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ PACKAGES := --package interlock-core --package interlock-engine --package interl
 CARGO_TEST := $(TESTED) cargo test --release --locked
 
 .PHONY: test-rust test-crates test-threads
-# Thread schedules need a build of their own; the CI has the time.
+# Thread schedules need a separate build; the CI has the time.
 test-rust: test-crates $(if $(INTERLOCK_LONG),test-threads) ## the crates: unit tests, random schedules; with INTERLOCK_LONG=1 thread schedules
 
 # After the core, for cargo locks the folder of both. Programs that wait for one another are not run as
@@ -213,7 +214,7 @@ VALKEY_TESTS := tests/contract/test_redis.py tests/engine/test_random_schedules.
 	$(shell printf '%s\n' $(ENGINE_TESTS) | awk -v seed="$${INTERLOCK_SEED:-0}" -v all="$${INTERLOCK_SHARES:-all}" 'all == "all" || NR % 5 == seed % 5'))
 
 .PHONY: test-valkey
-test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valkey and without hiredis, where one is installed
+test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## the tests on Redis again on a Valkey, without hiredis, if Valkey is installed
 	$(call step,pytest on Valkey)
 	@if program=$$(command -v valkey-server); then \
 		env -u INTERLOCK_ENGINE_CALLS INTERLOCK_REDIS_SERVER="$$program" INTERLOCK_PARSER=redis-py $(PYTEST) $(VALKEY_TESTS) $(ARGS); \
@@ -222,7 +223,7 @@ test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## what lies on Redis once more on a Valk
 	fi
 
 .PHONY: test-all
-test-all: test try-wheel ## the same, then the wheel tried alone, and its Python tests on every CPython from 3.11 found
+test-all: test try-wheel ## the same, then try the wheel alone, and run its Python tests on every CPython from 3.11 found
 	@scripts/test_wheel.sh $$(ls target/wheels/*.whl | grep -v musllinux) $(ARGS)
 
 .PHONY: docs
@@ -234,13 +235,13 @@ docs: $(BUILT) $(DEVELOP_TOOLS) ## run every snippet and example, check every li
 	@echo "interlock: the docs start at docs/README.md, the crate's reference at target/doc/interlock_core/index.html"
 
 .PHONY: docs-site
-docs-site: $(SITE_TOOLS) ## the pages as a site with search, in target/site; a link that leads nowhere is an error
+docs-site: $(SITE_TOOLS) ## the pages as a site with search, in target/site; a broken link is an error
 	@rm -rf target/site
 	@$(BESIDE) $(PY) -m sphinx --quiet --fail-on-warning --keep-going -c scripts/site -b html -d target/site-cache . target/site
 	@echo "interlock: the site begins at target/site/index.html"
 
 .PHONY: mutants
-mutants: $(DEVELOP_TOOLS) ## break the code on purpose, one deliberate fault at a time, and name the test that sees it
+mutants: $(DEVELOP_TOOLS) ## break the code on purpose, one fault at a time, and name the test that fails
 	@$(PY) scripts/mutants.py $(ARGS)
 
 # -- Lint -----------------------------------------------------------------------------------------
@@ -291,11 +292,11 @@ licences: $(BUILD_TOOLS)
 	@$(ALONE) $(PY) scripts/check_licences.py
 	@$(ALONE) $(PY) scripts/third_party.py --check
 
-# Each writes what it makes, and with --check only compares it.
+# Each writes its output, or only compares it with --check.
 GENERATED := wire faces
 
 .PHONY: generate
-generate: $(DEVELOP_TOOLS) ## write the sources and tables that are made from declarations
+generate: $(DEVELOP_TOOLS) ## write the sources and tables generated from declarations
 	@for made in $(GENERATED); do $(PY) -m scripts.$$made || exit 1; done
 
 .PHONY: format

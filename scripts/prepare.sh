@@ -1,14 +1,14 @@
 #!/bin/sh
-# Makes .venv and says in one line what the machine lacks. Called by the Makefile:
+# Creates .venv, or prints in one line what the machine lacks. Called by the Makefile:
 #
-#   scripts/prepare.sh rust          Rust and a linker are there and new enough
-#   scripts/prepare.sh tools GROUP   .venv works and holds a dependency group of pyproject.toml
-#   scripts/prepare.sh pythons       print every CPython >= 3.11 of this machine, one path a line
+#   scripts/prepare.sh rust          check that Rust and a linker are installed and new enough
+#   scripts/prepare.sh tools GROUP   check that .venv works and has a group of pyproject.toml
+#   scripts/prepare.sh pythons       print every CPython >= 3.11 of this machine, one path per line
 #
-# `tools` leaves the group's list as .venv/tools-GROUP.txt and writes that file only when it
-# installed something, so that make can use it as a stamp.
-# PYTHON names the interpreter; without it the first of $candidates that is new enough is taken.
-# POSIX sh, for on a fresh machine nothing else is sure to be there.
+# `tools` stores the group's list as .venv/tools-GROUP.txt and writes that file only if it installed
+# something, so make can use it as a stamp.
+# PYTHON names the interpreter; the default is the first of $candidates that is new enough.
+# POSIX sh, because a fresh machine may have nothing else.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ fail() {
     exit 1
 }
 
-# Why "$1" cannot run Interlock, or nothing if it can.
+# Prints why "$1" cannot run Interlock; nothing if it can.
 objection() {
     "$1" -c '
 import sys, sysconfig
@@ -50,7 +50,8 @@ find_python() {
             echo "$name"
             return
         fi
-        # A version manager's shim for a version that is not selected does not start: not worth a word.
+        # A version manager's shim does not start if its version is not selected; this is not
+        # reported.
         [ "$why" = "it does not start" ] || seen="$seen${seen:+, }$name: $why"
     done
     fail "Python 3.11 or later is needed${seen:+ ($seen)}; install one, or name it: make PYTHON=/path/to/python3.12"
@@ -64,7 +65,7 @@ check_rust() {
     [ -n "$found" ] || fail "cargo does not start; 'cargo --version' says why"
     [ "$found" -ge "$wanted" ] ||
         fail "Rust 1.$wanted or later is needed, this is 1.$found; run: rustup update (or install it from https://rustup.rs)"
-    # A program is linked rather than cc looked for: cc without the C library's files fails just as surely.
+    # Link a program instead of searching for cc: cc without the files of the C library fails too.
     trial=$(mktemp -d)
     if ! (cd "$trial" && echo 'fn main() {}' | "${RUSTC:-rustc}" -o trial - 2>message); then
         cause=$(sed -n '1s/^error: //p' "$trial/message")
@@ -80,7 +81,7 @@ check_venv_module() {
     fail "$1 ($version) has no venv module or no ensurepip; on Debian or Ubuntu: apt install python$version-venv"
 }
 
-# Nothing if .venv works and PYTHON, where given, is the interpreter it was made with.
+# Prints nothing if .venv works and was created with PYTHON, if that is given.
 stale() {
     [ -e "$venv/bin/python" ] || { echo "missing"; return; }
     "$venv/bin/python" -c 'import pip' 2>/dev/null || { echo "broken"; return; }

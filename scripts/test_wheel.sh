@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the Python tests against a built wheel, with src/ out of sight, on every CPython >= 3.11 found:
+# Runs the Python tests against a built wheel, without src/, on every CPython >= 3.11 found:
 #
 #   scripts/test_wheel.sh target/wheels/interlock-*.whl [what to pass to pytest]
 set -eu

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# tests.sh PYTEST-ARGUMENT...: runs pytest; what failed is run once more, alone.
+# tests.sh PYTEST-ARGUMENT...: runs pytest; failed tests are run once more, alone.
 #
-# Thousands of tests with processes, signals and servers share two cores, and one in a long while fails
-# for the sake of its neighbours. It is named at the end, not passed over in silence. What is drawn from a
-# seed or promised by the contract is not given a second run.
+# Thousands of tests with processes, signals and servers share two cores, and now and then one fails
+# because of its neighbours. It is named at the end. Tests with a random seed and tests of the
+# contract get no second run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 py=.venv/bin/python
@@ -15,7 +15,7 @@ strict='^(tests/contract|tests/property|tests/stress|tests/engine/schedules|test
 rm -f .pytest_cache/v/cache/lastfailed
 $py -m pytest "$@"
 code=$?
-# 1: some tests failed. All else (usage, no tests, interrupted) is no matter of chance.
+# 1: some tests failed. Other codes (usage, no tests, interrupted) are not retried.
 ((code == 1)) || exit $code
 
 mapfile -t failed < <($py -c '

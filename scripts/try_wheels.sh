@@ -1,10 +1,10 @@
 #!/bin/sh
-# Installs and uses what a release consists of, with src/ out of sight:
+# Installs and uses the files of a release, without src/:
 #
 #   scripts/try_wheels.sh target/wheels target/sdist
 #
-# The wheel in a new environment of every CPython >= 3.11 found: first from its folder alone, without
-# what it depends on; then with that, from a folder too. The sdist is built and used on one of them.
+# The wheel in a new environment of every CPython >= 3.11 found: first alone, without dependencies;
+# then with them, also from a folder. The sdist is built and used on one of them.
 set -eu
 cd "$(dirname "$0")/.."
 

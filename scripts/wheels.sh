@@ -4,7 +4,7 @@
 #   scripts/wheels.sh FOLDER [gnu] [musl]
 #
 # On Linux, one for glibc from 2.17 on (manylinux2014) and one for musl from 1.2 on, both linked by zig,
-# whose files of either libc make the result the same on every machine. Elsewhere one, by the system's
+# whose libc files make the result the same on every machine. Elsewhere one, linked by the system's
 # own linker.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ if [ "$(uname -s)" != Linux ]; then
     ls "$folder"
     exit
 fi
-# maturin looks for zig's package in this one.
+# maturin looks for the package of zig in this one.
 export CARGO_ZIGBUILD_PYTHON_PATH="$PWD/.venv/bin/python"
 for libc in "${@:-gnu musl}"; do
     for one in $libc; do
