@@ -12,7 +12,7 @@ They find no other difference than these:
 |---|---|---|
 """
 
-# What, the hub, why.
+# Subject, behaviour of the hub, reason.
 DIFFERENCES = (
     ("`LOG`, `CLIENT SLOW`, `PUBSUB CLIENTS`, `CONFIG RELOAD`, `BACKUP`, `TABLE`, `STORE`, "
      "`RELAY`, `NODE`",

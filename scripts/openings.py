@@ -1,9 +1,11 @@
-"""Refuses docstrings and doc comments that open with a question word.
+"""Refuses docstrings and comments that open with a clause in place of a noun or a verb.
 
     scripts/openings.py
 
-A docstring opens with a verb or a noun: "Return whether it is there", not "Whether it is there". So
-do the doc comments of the crates.
+A docstring opens with a verb or a noun: "Return whether it exists", not "Whether it exists". So do
+the doc comments of the crates. A comment may open with a question word of a clause, such as "Where"
+or "If", but not with "What was read", "Of the answer" or "Those who wait": write "Data that was
+read", "Fields of the answer", "Waiting clients".
 """
 
 from __future__ import annotations
@@ -18,8 +20,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ("src", "tests", "scripts", "examples", "benchmarks")
 RUST = ("crates", "benchmarks")
 OURS = re.compile(r"/(\.peers|\.venv|target|node_modules)/")
-REFUSED = re.compile(r"\W*(Wh(at|ether|o|om|ose|ere|en|ich|y)|How|That|If)\b")
+CLAUSES = (
+    r"Wh(?:at|o|om|ose|oever)|Of (?:the|an?|what|those|these|it|them|each|all|its|that)"
+    r"|Those (?:who|that|which)|By (?:what|whom|which)|That (?:which|what)"
+    r"|So (?:many|much|long)(?! as)|To (?:each|all|what|those)|As (?:of|much|long)"
+)
+REFUSED = re.compile(rf"\W*({CLAUSES}|Wh(?:ether|ere|en|ich|y)|How|That|If)\b")
+QUESTIONS = re.compile(r"\W*(Wh(?:at|ether|o|om|ose|ere|en|ich|y)|How|That|If)\b")
+REFUSED_IN_COMMENTS = re.compile(rf"\W*({CLAUSES})\b")
 COMMENT = re.compile(r"\s*//[/!](.*)")
+MARKS = {".py": "#", ".pyi": "#", ".rs": "//", ".lua": "--", ".js": "//"}
+"""Beginnings of comments."""
+LATER = ("crates/",)
+"""Folders in which only doc comments are read, and only for question words."""
 
 
 def of_python(text: str) -> Iterator[tuple[int, str]]:
@@ -42,6 +55,17 @@ def of_rust(text: str) -> Iterator[tuple[int, str]]:
         before = found
 
 
+def of_comments(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    """Yield the first lines of comments on lines of their own, with their places."""
+    before = False
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.strip()
+        comment = words.startswith(mark) and not words.startswith("##")
+        if comment and not before:
+            yield number, words
+        before = comment and bool(words.strip("#/-!"))
+
+
 def files(folders: tuple[str, ...], *suffixes: str) -> Iterator[Path]:
     """Yield our own files in these folders."""
     for folder in folders:
@@ -58,9 +82,17 @@ def main() -> int:
         (of_rust, files(RUST, ".rs")),
     ):
         for path in paths:
+            place = str(path.relative_to(ROOT))
+            rule = QUESTIONS if place.startswith(LATER) else REFUSED
             for line, text in parse(path.read_text(encoding="utf-8")):
-                if first := REFUSED.match(text):
-                    wrong.append(f"{path.relative_to(ROOT)}:{line}: opens with {first[1]!r}")
+                if first := rule.match(text):
+                    wrong.append(f"{place}:{line}: opens with {first[1]!r}")
+    for path in files(PYTHON, *MARKS):
+        place = str(path.relative_to(ROOT))
+        if not place.startswith(LATER):
+            for line, text in of_comments(path.read_text(encoding="utf-8"), MARKS[path.suffix]):
+                if first := REFUSED_IN_COMMENTS.match(text):
+                    wrong.append(f"{place}:{line}: opens with {first[1]!r}")
     if wrong:
         print(*wrong, sep="\n", file=sys.stderr)
         print("begin with a verb or a noun: 'Return whether ...', 'True if ...'", file=sys.stderr)

@@ -14,7 +14,7 @@ from benchmarks.workers.race import OURS, RACERS, Racer, race
 
 TABLE = "Workers"
 SEEING = "Seeing"
-"""Of what it costs to be watched."""
+"""Text about the cost of being watched."""
 
 BARS = {"huey": 40.0, "bullmq": 6.0, "streams": 1.0, "jetstream": 1.0}
 """Times that ours takes less; a bare loop over messages is not a task queue."""

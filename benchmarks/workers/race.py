@@ -34,13 +34,13 @@ class Racer:
     """A program that takes part, and how it is run."""
 
     name: str
-    """Of its file under `peers`."""
+    """Name of its file under `peers`."""
 
     tasks: int = 100_000
     """Fewer where they would take more than half a minute."""
 
     pairs: int | None = 3
-    """Of a row at most, where a run takes long."""
+    """Maximum of a row whose runs take long."""
 
     broker: Broker = "redis"
     node: bool = False
@@ -51,7 +51,7 @@ class Racer:
     """The peer whose environment it shares."""
 
     handlers: int | None = None
-    """So many at once; None: as many as its file says, which for ours is the default."""
+    """Concurrency; None: as given by its file, which for ours is the default."""
 
     asynchronous: bool = False
     """Ours: the task is a coroutine, in the asyncio pool."""

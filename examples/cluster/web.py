@@ -1,4 +1,4 @@
-"""As much of a web server as the two services need: calls by POST, answers in JSON."""
+"""The part of a web server that the two services need: calls by POST, answers in JSON."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def memory_url() -> str:
 
 @pytest.fixture(params=["redis", "hub", "memory"])
 def url(request: pytest.FixtureRequest) -> str:
-    """Of each engine."""
+    """URL of each engine."""
     found = request.getfixturevalue(f"{request.param}_url")
     assert isinstance(found, str)
     return found

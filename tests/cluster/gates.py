@@ -14,7 +14,8 @@ from tests.client.connection.stub import Stub
 Spoken = tuple[socket.socket, IO[bytes]]
 
 Fault = Callable[[list[bytes], Callable[[], bytes]], bytes | None]
-"""Of a command, and what has the hub do it: the reply, or None, which closes the connection."""
+"""Answers a command; has a function that makes the hub execute it: the reply, or None, which closes
+the connection."""
 
 
 class Gate:

@@ -32,7 +32,7 @@ from tests.worker.process.postgresql import Server
 KINDS = ["sqlite", "postgresql", "postgresql hash:4", "postgresql time:day"]
 KEYS = [f"k{number}" for number in range(8)]
 MOST_BYTES = 4096
-"""Of a file, while a node's disk is full."""
+"""Limit of a file's size, while a node's disk is full."""
 Mark = tuple[int, int]
 """Epoch, and log time: a position of a history that is lost may be higher than all later ones."""
 
@@ -161,7 +161,7 @@ class Run:
             if name not in self._alive:
                 self._start(name)
 
-    # -- What there is ------------------------------------------------------------------------
+    # -- Helpers -----------------------------------------------------------------------------
 
     def _start(self, name: str) -> None:
         self._alive[name] = self._nodes.start(name, *self._flags)

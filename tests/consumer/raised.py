@@ -16,7 +16,7 @@ from interlock import Empty, EngineUnavailable, LeaseLost, Reject, Retry, RetryA
 from interlock.runtime.limits import MAX_TEXT
 
 POLICY = Retry(2, first=0)
-"""By which they are judged: two attempts."""
+"""Policy of these messages: two attempts."""
 
 
 class NoText(Exception):
@@ -244,7 +244,7 @@ def throw(name: str) -> None:
 
 
 def check(dead: dict[str, tuple[int, str]], waiting: int, *, except_for: frozenset[str]) -> None:
-    """Of each name the attempts and the text of its dead letter; how many messages wait for long.
+    """Attempts and dead-letter text by name; number of messages that wait for long.
 
     Args:
         except_for: those of which the text may be another: who runs the handler changes what it

@@ -306,7 +306,7 @@ def test_a_consumer_and_a_queue_that_nobody_knows_end() -> None:
     q = KeyedQueue[int]()
     q.consume(lambda payload: None)
     reference = weakref.ref(q)
-    # As long as it runs it keeps its queue; after the shutdown nothing is left.
+    # It keeps its queue while it runs; after the shutdown nothing is left.
     q.shutdown()
     del q
 

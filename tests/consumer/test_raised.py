@@ -138,7 +138,7 @@ def test_a_task_group_settles_what_it_ran(name: str) -> None:
             group.create_task(asyncio.sleep(0), keys="a")
 
     def run() -> None:
-        # What asyncio itself makes of such an exception is its own affair.
+        # asyncio's own handling of such an exception is not tested.
         with contextlib.suppress(BaseException):
             asyncio.run(main())
 

@@ -73,7 +73,7 @@ def hub_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session", params=["redis", "hub"])
 def url(request: pytest.FixtureRequest) -> str:
-    """Of each engine."""
+    """URL of each engine."""
     found = request.getfixturevalue(f"{request.param}_url")
     assert isinstance(found, str)
     return found
@@ -114,7 +114,7 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def page(url: str, serve: Serve) -> Page:
-    """Of a dashboard that may write."""
+    """A dashboard that may write."""
     return serve(url, write=True)
 
 

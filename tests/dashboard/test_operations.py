@@ -301,7 +301,7 @@ def test_many_dead_letters_go_step_by_step(
         if not answer["left"]:
             break
         place = {"after": answer["after"], "until": answer["until"]}
-        # What dies again meanwhile is not put once more.
+        # Messages that die again meanwhile are not requeued a second time.
         while operator.stats(queue.name)["ready"]:
             queue.get(timeout=10).reject("again")
     assert changed == [7, 7, 1]

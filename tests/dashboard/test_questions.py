@@ -73,7 +73,7 @@ def test_a_message_that_backs_off_is_no_stall_unless_much_waits_for_it(
         queue.put(b"x", keys=f"k{number}")
     assert wait_for_queue(page, queue.name)["stall"] is None
     queue.put(b"x", keys="a")
-    # What blocks is looked at once a second.
+    # Blockers are queried once a second.
     while (stall := wait_for_queue(page, queue.name)["stall"]) is None:
         pass
     assert stall["blocked"] == 2

@@ -83,7 +83,7 @@ class Terminal:
 
 
 def test_what_the_tutorial_says_is_what_two_terminals_print(tmp_path: Path) -> None:
-    # As long as the name in the page, or tables of text would have other widths.
+    # The same length as the name in the page, or text tables would have other widths.
     name = f"v{uuid.uuid4().hex[:5]}"
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     terminals = {number: Terminal(tmp_path) for number in "12"}

@@ -123,7 +123,7 @@ class Queue:
 
 
 FIELDS = {"m": "mark", "t": "lease", "k": "reply"}
-"""Of the hash c, by the first letter."""
+"""Fields of the hash c, by the first letter."""
 
 
 def parts_of(connection: redis.Redis, key: str) -> set[str]:

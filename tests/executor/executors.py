@@ -114,7 +114,7 @@ def threads_of(executor: KeyedExecutor) -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name.startswith(executor.queue.name + "_")]
 
 
-# -- What pools call ------------------------------------------------------------------------------
+# -- Calls of pools -------------------------------------------------------------------------------
 
 
 def stamped(tag: Any) -> tuple[Any, int, float, float]:

@@ -12,7 +12,7 @@ import pytest
 from tests.executor.executors import LONG, script, started
 
 needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
-# What 3.12 and later warn of is what these tests are about.
+# These tests are about what 3.12 and later warn of.
 FORKS = "import warnings; warnings.simplefilter('ignore', DeprecationWarning)\n"
 
 

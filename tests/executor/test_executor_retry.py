@@ -350,7 +350,7 @@ def test_a_revoke_that_changes_nothing_replaces_nobody() -> None:
         assert threads_of(executor) == threads
 
 
-# -- What handlers see of their lease -------------------------------------------------------------
+# -- Leases as seen by handlers -----------------------------------------------------------------
 
 
 @pytest.fixture

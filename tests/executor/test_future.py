@@ -291,7 +291,7 @@ def test_a_future_is_done_before_the_next_call_on_its_key(executor: KeyedExecuto
     assert second.result(LONG) == (True, [first])
 
 
-# -- What executors call --------------------------------------------------------------------------
+# -- Calls of executors ---------------------------------------------------------------------------
 
 
 def test_it_ends_once(executor: KeyedExecutor) -> None:

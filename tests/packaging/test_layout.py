@@ -17,7 +17,7 @@ SOURCES = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".pyi", ".rs", ".js", ".css", ".lua"}
     and path.is_file()
-    # What benchmarks install for the peers is not ours.
+    # Packages that benchmarks install for the peers are not ours.
     and ".peers" not in path.parts
 )
 LONGEST = 600
@@ -40,7 +40,7 @@ def test_the_core_knows_no_python() -> None:
     assert not re.search(r"^(pyo3|interlock-python)\b", manifest, re.MULTILINE)
 
 
-# What stands above the public names in the order of imports, and uses them as any program would.
+# Modules above the public names in the order of imports, which use them like any program.
 USERS = {"__main__", "cli", "replay", "testing"}
 MODULES = sorted((ROOT / "src" / "interlock").glob("*.py"))
 

@@ -1,4 +1,4 @@
-"""The check of names: private words are found in every part of an identifier, and only there."""
+"""The checks of words: private names, phrases of translated English, openings of comments."""
 
 import argparse
 import ast
@@ -15,10 +15,11 @@ from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
 from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from interlock.worker.harness.worker import TestWorker as Harness
 from scripts.completions import actions
-from scripts.words import ROOT, names, refused
+from scripts.openings import REFUSED_IN_COMMENTS, of_comments
+from scripts.words import ROOT, names, phrases, refused
 
 RETIRED = {"done": "acked", "oldest": "oldest_ready or oldest_waiting", "deleted": "cancelled"}
-"""With what docs/glossary.md says in their place, under "One word each"."""
+"""With the words of docs/glossary.md in their place, under "One word each"."""
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_a_word_is_found_in_an_identifier(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["seating", "overflow", "timekeeper", "faraway", "bookkeeper"])
-def test_a_word_within_another_is_none(name: str) -> None:
+def test_a_part_of_a_word_is_accepted(name: str) -> None:
     assert not set(refused(name))
 
 
@@ -49,6 +50,35 @@ def test_comments_and_strings_have_no_names(file: str, text: str, tmp_path: Path
     assert [(line, name) for line, name in found if name == "taken"] == [
         (text.count("\n", 0, text.index("taken")) + 1, "taken")
     ]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "line"),
+    [
+        (".py", 'x = 1  # it is\n# no timer\ny = "so many s"', 1),
+        (".py", '"""A node.\n\nIt goes\non with the next one.\n"""', 3),
+        (".rs", 'let a = "{x} is none of a \\\n    kind"; // it comes\n// again', 2),
+        (".md", "There is no limit.\nWhoever reads it, is told.", 2),
+        (".toml", '# c\ntext = "what becomes of it"', 2),
+    ],
+)
+def test_phrases_are_found_across_lines(suffix: str, text: str, line: int) -> None:
+    found = list(phrases(text, suffix))
+    assert line in [at for at, _, _ in found] or line + 1 in [at for at, _, _ in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["# there is no timer", "# it is no longer there", "# so many that it is full", "x = whoever"],
+)
+def test_right_english_is_accepted(text: str) -> None:
+    assert not list(phrases(text, ".py"))
+
+
+def test_openings_of_comments_are_found() -> None:
+    text = "# Of the answer: a number.\n# Who reads it\nx = 1  # What\n#\n# What was read.\n# If\n"
+    found = [line for line, words in of_comments(text, "#") if REFUSED_IN_COMMENTS.match(words)]
+    assert found == [1, 5]
 
 
 def json_fields(tree: ast.AST) -> Iterator[str]:

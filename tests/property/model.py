@@ -54,7 +54,7 @@ class Model:
         self.delayed: list[Entry] = []
         self.dead: list[Entry] = []
         self.settled: dict[str, tuple[int, float]] = {}
-        """Of a dedup string: the message and when it was settled."""
+        """Record of a dedup string: the message and the time of its settlement."""
         self.paused: set[str | None] = set()
         self.number = 0
         self.grants = 0
@@ -81,7 +81,7 @@ class Model:
         due = [entry for entry in entries if entry.state == state and entry.due <= self.now]
         return sorted(due, key=lambda entry: (entry.due, entry.id))
 
-    # What producers call.
+    # Calls of producers.
 
     def put(
         self,
@@ -128,7 +128,7 @@ class Model:
         yield from self.line
         yield from self.delayed
 
-    # What consumers call.
+    # Calls of consumers.
 
     def ready(self) -> Iterator[Entry]:
         """Each queued message that conflicts with nothing before it, and that nothing pauses."""
@@ -217,7 +217,7 @@ class Model:
         if entry.dedup is not None:
             self.settled[entry.dedup] = entry.id, self.now
 
-    # What operators call.
+    # Calls of operators.
 
     def _find(self, id: int, *states: str) -> Entry | None:
         self._apply_due()

@@ -144,7 +144,7 @@ class Round:
             self.leases.append((leases[0], self.model.grants))
 
     def settle(self) -> None:
-        """Of a lease that is held, or was."""
+        """Settle a lease that is held, or was."""
         if not self.leases:
             return
         lease, grant = self.rng.choice(self.leases)

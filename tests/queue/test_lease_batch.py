@@ -353,6 +353,6 @@ def test_a_batch_that_may_not_be_told_of_is_given_back() -> None:
     q.ack_many(iterator)  # type: ignore[arg-type]
     batch = q.get_many(9)
     other = KeyedQueue[Any]()
-    # Whose it is, it knows itself.
+    # A lease knows its queue.
     other.ack_many(batch)
     assert q.stats().acks == 3

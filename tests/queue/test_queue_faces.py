@@ -10,7 +10,7 @@ from interlock import AsyncLease, AsyncQueue, KeyedQueue, Lease
 
 AWAITED = {"put", "put_known", "put_many", "get", "get_many", "ack_many", "consume", "join"}
 OF_ONE_FACE = {
-    # What never waits has no need of two.
+    # Methods that never wait need only one form.
     "aio",
     "bury",
     "cancel",

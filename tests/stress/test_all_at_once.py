@@ -83,7 +83,7 @@ class Round:
         )
         self.all: list[Work] = []
         self.owners: dict[str, list[int]] = {key: [] for key in KEYS}
-        """Of each key held alone, the tokens of those who had it, about in the order they began."""
+        """Tokens of the holders of each exclusive key, about in the order of their starts."""
         self.errors: list[BaseException] = []
         self.closing = threading.Event()
         self.acked: list[Work] = []

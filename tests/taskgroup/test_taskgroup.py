@@ -172,7 +172,7 @@ def test_a_thousand_tasks_on_few_keys() -> None:
     run(main())
 
 
-# -- What asyncio.TaskGroup does ------------------------------------------------------------------
+# -- Like asyncio.TaskGroup ----------------------------------------------------------------------
 
 
 def test_a_failure_cancels_the_others_those_that_wait_too() -> None:

@@ -42,7 +42,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def url(engine: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Of the engine; INTERLOCK_URL names it too, for processes."""
+    """URL of the engine; INTERLOCK_URL names it too, for processes."""
     monkeypatch.setenv("INTERLOCK_URL", engine)
     # The path of a unix socket may not be long, as that of a test's own folder is.
     with tempfile.TemporaryDirectory(prefix="il") as runtime:

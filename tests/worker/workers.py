@@ -124,5 +124,5 @@ class Workers:
         self.shop.close()
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        """Of the database that the shop's handlers write."""
+        """Return rows of the database that the shop's handlers write."""
         return self.shop.execute(query).fetchall()

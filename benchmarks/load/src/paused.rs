@@ -1,8 +1,8 @@
 //! One of 64 topics has a subscriber that reads nothing; the others are served meanwhile.
 //!
-//! What is published goes to all topics in turn, so that a server which keeps whole batches for
-//! the sake of one line in them holds 64 times of what it owes. At the end the paused subscriber
-//! reads, and must find all of it.
+//! Messages are published to all topics in turn, so a server that keeps whole batches because of one
+//! line in them holds 64 times the pending output. At the end the paused subscriber reads, and must
+//! find all of it.
 
 use std::error::Error;
 use std::ops::Range;

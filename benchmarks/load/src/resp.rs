@@ -155,7 +155,8 @@ pub fn wrong(bytes: &[u8]) -> io::Error {
     io::Error::other(format!("the server said {start:?}"))
 }
 
-/// Of the line at `at`: its first byte, its number (0 where it is text), and where the next begins.
+/// Parts of the line at `at`: its first byte, its number (0 where it is text), and where the next
+/// begins.
 #[inline]
 fn head(bytes: &[u8], at: usize) -> io::Result<Option<(u8, i64, usize)>> {
     // Nearly all: numbers of one or two digits.

@@ -12,7 +12,7 @@ pub struct Stamp {
     pub due: u64,
 }
 
-/// To what is published.
+/// Target of publishes.
 #[derive(Clone, Debug)]
 pub enum Topics {
     /// To one.

@@ -303,7 +303,7 @@ def _refuse(*messages: str) -> int:
     for message in messages:
         head, allowed, _ = message.partition("; allowed: memory://")
         if allowed:
-            # As of any client's engine.
+            # The same as for any client's engine.
             message = f"{head}; allowed: {OF_ENGINES}"
         for argument, flag in ARGUMENTS.items():
             message = message.replace(argument, flag, 1)

@@ -140,7 +140,7 @@ class FarLog:
         if self._log.look([position])[0]:
             return True
         ends = self._log.ends()
-        # What was trimmed was read; a log that begins anew has lost it.
+        # Trimmed entries were read; a log that begins again has lost them.
         return (
             ends is not None
             and _number(ends[0].id) > _number(position)

@@ -65,7 +65,7 @@ def broken(error: OSError, address: Address) -> str:
 
 
 def _is_of_tls(error: OSError) -> bool:
-    # Whoever has not loaded ssl has had no such error.
+    # Without ssl loaded, no such error has occurred.
     ssl = sys.modules.get("ssl")
     return ssl is not None and isinstance(error, ssl.SSLError)
 

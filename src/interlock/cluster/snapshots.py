@@ -207,7 +207,7 @@ class Snapshots:
                 return
             if why := self._refusal(one):
                 failing[one.id] = why
-        # Who has just ended is announced for a while.
+        # A node that has just ended stays announced for a while.
         told = {id: why for id, why in failing.items() if id in self._failing}
         self._failing = failing
         if told.keys() - self._figures.peers.keys():

@@ -50,7 +50,7 @@ def write_behind(
         except DatabaseUnavailable as error:
             if error.refused:
                 raise
-            # Whoever writes to it does that once it is there.
+            # The writer creates it when it first writes.
             logger.debug("%s", error)
     return WriteBehind(
         databases, age_ms=rules.age_ms, takes_all=settings.from_database, released=released,

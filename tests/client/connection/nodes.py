@@ -80,7 +80,7 @@ class News:
 
 
 NEWS = News()
-"""Of all clusters."""
+"""News of all clusters."""
 
 
 def eventually(true: Callable[[], bool], limit: float = 30) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Spoil = Callable[[bytes], bytes | None]
-"""Of what was read, what is passed on; None cuts the connection, and nothing is passed on."""
+"""Returns the data to pass on; None cuts the connection, and nothing is passed on."""
 
 
 class Proxy:

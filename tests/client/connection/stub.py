@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from interlock.client.lua.library import Library
 
 Answer = Callable[[list[bytes]], bytes | None]
-"""Of a command, the bytes of its reply; None: the connection is closed without a word."""
+"""Returns the bytes of a command's reply; None: the connection is closed silently."""
 
 
 class Stub:

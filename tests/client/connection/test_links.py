@@ -218,5 +218,5 @@ def test_no_number_is_handed_to_what_packs(
     assert link.send(command, 30) and link.receive() == b""
     link.close()
     assert "GETRANGE" in handed and not [one for one in handed if isinstance(one, int)]
-    # What redis-py itself sends: SELECT.
+    # Commands that redis-py itself sends: SELECT.
     assert make(redis.connection, parse(f"redis://{address}/1"), address, 1).db == "1"

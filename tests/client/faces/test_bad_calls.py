@@ -204,7 +204,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("explain", ("name", 5, 5), "BADARG il1_explain: what is not id or key"),
     ("explain", ("id", 5, 0), "BADARG il1_explain: limit is '0'; a whole number from 1 to 1000"),
     ("explain", ("key", "", 5), "BADARG il1_explain: key is empty"),
-    # What this library does not know.
+    # Functions and options unknown to this library.
     ("put", (*PUT, *message("p", color=1)), "BADARG il1_put: messages[1].options holds a name"),
     # The second of two is wrong: nothing of the first is done.
     (

@@ -63,7 +63,7 @@ class Left:
         self.count = count
 
     def settled(self, count: int) -> bool:
-        """So many more; whether these were the last."""
+        """Count further settled messages; return whether they were the last."""
         with self.lock:
             self.count -= count
             return self.count <= 0

@@ -527,7 +527,7 @@ OF_CENTRES = (
     "trim away",
 )
 OF_ALL = ("kill all", "tails lost in turn", "trim away")
-"""Of all nodes of a data centre."""
+"""Faults of all nodes of a data centre."""
 LOSING = ("promote", "engine emptied", "tail lost", "tails lost in turn")
 """The engine has less than it had."""
 CUTTING = ("trim", "trim away")

@@ -97,7 +97,7 @@ def plan_of(seed: int, only: Sequence[str] = ()) -> Plan:
     east = chance.choice((2, 3, 3, 3))
     west = chance.choice((0, 0, 1, 2))
     nodes = {"east": east, "west": west} if west else {"east": east}
-    # What an engine has lost comes from nodes: the machines that have it must not lose it as well.
+    # Entries lost by an engine come from nodes: the machines that have it must not lose it as well.
     # Nor may a log be cut before the lost entries are restored.
     nature = chance.choice(("losing", "cutting", "", ""))
     impossible = {

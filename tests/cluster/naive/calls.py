@@ -29,7 +29,7 @@ class KeptTable:
     key_size: int
     default_ttl_ms: int | None
     texts: dict[bytes, ColumnText]
-    """Of its columns, by their names."""
+    """Texts of its columns, by name."""
 
 
 class Call:

@@ -252,7 +252,7 @@ class FlagsColumn(ClusterColumn):
         self, delta: Cells, before: Cells | None, kept: int, stamp: Stamp, asserted: int
     ) -> None:
         entries = (None if before is None else before[self.at]) or []
-        # What this data centre had set and now clears, and what it sets, are of different bits.
+        # The bits that this data centre had set and now clears differ from those that it sets.
         found = [stamp[1], stamp[0] << 1, asserted] if asserted else []
         for at in range(0, len(entries), 3):
             cleared = entries[at + 2] & ~kept

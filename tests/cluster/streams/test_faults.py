@@ -228,7 +228,7 @@ class Run:
         """Let clients find out."""
         self._ends.wait(self.chance.uniform(0, most))
 
-    # -- What there is ------------------------------------------------------------------------
+    # -- Helpers -----------------------------------------------------------------------------
 
     @contextmanager
     def _clock(self, who: str, folder: Path) -> Iterator[None]:

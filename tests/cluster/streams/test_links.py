@@ -38,7 +38,7 @@ class Two:
 
         near, far = f"redis://127.0.0.1:{way(port)}", engine.url
         if not isinstance(engine, Kafka):
-            # Whose clients go where the broker says.
+            # Its clients follow the broker's redirections.
             parts = urlsplit(engine.url)
             at = parts.netloc.rpartition(":")[0]
             far = urlunsplit(parts._replace(netloc=f"{at}:{way(engine.port)}"))

@@ -1,4 +1,4 @@
-// What readers of the screen would miss: names, scopes, captions, landmarks.
+// Things that a screen reader would miss: names, scopes, captions, landmarks.
 () => [
   ...[...document.querySelectorAll("button, a[href], input, select, textarea, canvas")]
     .filter((one) => one.checkVisibility() && !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length))

@@ -107,7 +107,7 @@ def test_one_queue_is_drawn_as_it_happens(page: Page, site: Site, queue: RemoteQ
     assert held.id == before
     page.goto(site.at("queues", queue.name))
     expect(page.get_by_role("heading", name=queue.name, level=1)).to_be_visible()
-    # What held a key before anybody looked is drawn too.
+    # Leases from before the page was opened are drawn too.
     page.get_by_role("button", name="Table", exact=True).click()
     table = page.get_by_role("table", name="Keys: who holds them")
     row = table.get_by_role("row", name=re.compile("order:1"))

@@ -30,7 +30,7 @@ class Operation:
     """The operation that a message asks for. A barrier asks for nothing."""
 
     name: str
-    """Of the business: no two operations have the same."""
+    """Id within the business: no two operations have the same."""
     kind: str
     """transfer, rate or barrier."""
     source: str = ""

@@ -24,10 +24,10 @@ class Job:
     lease: float
     """Seconds."""
     timeout: float
-    """Of a client's calls, seconds: a server that is stopped for longer is one that is gone."""
+    """Timeout of a client's calls, seconds: a server stopped for longer counts as gone."""
     maxsize: int
     messages: int
-    """Of each producer."""
+    """Number of messages of each producer."""
     bell: int
     """A pipe: a byte for each put that was answered."""
     mutant: str = ""

@@ -149,7 +149,7 @@ class Run:
             os.kill(self._chance.choice(found), signal.SIGKILL)
             self.counts["killed from outside"] += 1
 
-    # -- What must hold -----------------------------------------------------------------------
+    # -- Invariants ---------------------------------------------------------------------------
 
     def _check(self, queue: Any) -> None:
         stats, letters = queue.stats(), list(queue.dead_letters())

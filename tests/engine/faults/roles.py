@@ -240,7 +240,7 @@ def sealer(job: Job, who: str, life: int) -> None:
 
 def worker(job: Job, who: str, life: int) -> None:
     """On threads, or, in some of its lives, on an event loop."""
-    # What an unanswered settlement leaves is dropped, as any program may.
+    # Messages of an unanswered settlement are dropped, as any program may do.
     warnings.simplefilter("ignore", ResourceWarning)
     if random.Random(f"{job.seed} {who} {life}").random() < 0.25 and not job.mutant:
         looped(job, who, life)

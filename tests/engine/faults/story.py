@@ -42,7 +42,7 @@ class Grant:
     """A message, handed to a worker."""
 
     get: Line
-    """Of the call that asked for it."""
+    """Line of the call that asked for it."""
     begin: Line
     settlings: list[Settling] = field(default_factory=list)
     unrenewed: Line | None = None

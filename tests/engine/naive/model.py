@@ -114,7 +114,7 @@ class Model:
     mark: int | None = None
     """The time at which the oldest dead letter was first seen to be too old."""
     named: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """Of a dedup string: the message, and when its window ends, once it is settled."""
+    """Record of a dedup string: the message, and the end of its window once it is settled."""
     kept: dict[int, tuple[str, int, str]] = field(default_factory=dict)
     """For a message whose put asked for it: how it ended, until when that is kept, the result."""
     paused: list[str] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Model:
     """Until when somebody watches."""
     last_event: int = 0
     events: list[list[str]] = field(default_factory=list)
-    """Those that are kept, each without its number, which follow each other to the last one."""
+    """Kept events without their numbers, which are consecutive up to the last one."""
 
     def happened(
         self, kind: str, entry: Entry, token: int = 0, consumer: str = "", error: str = ""

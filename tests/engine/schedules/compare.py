@@ -14,10 +14,10 @@ from tests.engine.schedules.steps import Step, random_steps
 from tests.engine.timed import WIRE
 
 STEPS = 300
-"""Of a schedule."""
+"""Number of calls of a schedule."""
 SHOWN = 40
-# What stays when a queue is empty: its counts, its options, the test's clock, kept replies, and who
-# waits: they leave when their wait is over, by the server's clock.
+# State that remains when a queue is empty: its counts, its options, the test's clock, kept replies,
+# and who waits: they leave when their wait is over, by the server's clock.
 LEFT = ("c", "o", "series", "clock", "k:", "ko", "w:", "told:", "wake:", "room", "ev", "workers")
 
 

@@ -147,7 +147,8 @@ class Director:
         )
 
     def _settlements(self, picks: list[Pick]) -> list[list[str]]:
-        """Of what is leased, mostly each once; also with the token of another, and of what was."""
+        """Settlements of leased messages, mostly each once; also with the token of another, and of
+        settled ones."""
         out = [(str(e.token), str(e.id)) for e in self.model.line if e.state == LEASED]
         tokens = [token for token, _ in out]
         lately = self.leased[-LATELY:]
@@ -218,7 +219,7 @@ class Director:
         if before and number > 1:
             old = [consumer, str(number - 1), "0", "1", "9", "any"]
             self._call("lease", old, "STALECALL")
-            # What else it asks does not count: the number identifies the call.
+            # Other arguments do not count: the number identifies the call.
             kept = before.expected if before.name == "settle" else "STALECALL"
             self._call("settle", [consumer, str(number), "ACK", *NOBODY], kept)
 
@@ -368,7 +369,7 @@ class Director:
             if made:
                 flat = [part for one in made for part in one]
                 self._numbered("settle", "last", flat, lambda made=made: self.model.settle(made))  # type: ignore[misc]
-            # What backs off may do so for longer than anybody waits.
+            # A backoff may last longer than the test waits.
             for entry in [e for e in self.model.line if e.state in (HELD, BACKING_OFF)]:
                 id = str(entry.id)
                 self._ask("skip", [id], lambda id=id: self.model.skip(id))  # type: ignore[misc]

@@ -24,7 +24,7 @@ Step = tuple[str, Any]
 Pick = tuple[str, int, list[str]]
 """A settlement: verb, which lease, and what follows the id."""
 Makes = dict[str, tuple[float, Callable[[], object]]]
-"""Of each option how often it is given, and its values."""
+"""Frequency of each option, and its values."""
 
 WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "put", ["one", "1000000000", "0", "p", "1", "0", "0", ""]),

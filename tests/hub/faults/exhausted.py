@@ -15,7 +15,7 @@ from tests.hub.faults.measures import measured_hub
 from tests.hub.faults.witness import Witness
 
 ROOM = 10
-# Of the thread that accepts. One that spins takes all that others leave it of a processor, a look
+# CPU limit of the accepting thread. A spinning one takes all free time of a processor, a look
 # each 20 ms takes next to nothing; the kernel counts in steps of 10 ms.
 MOST_SHARE = 0.05
 LOOKS = 50

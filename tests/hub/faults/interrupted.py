@@ -20,7 +20,7 @@ from tests.hub.faults.measures import Measured, measured_hub
 from tests.hub.faults.peer import MISSED, recorded
 
 PUBLISHERS = 4
-# What each publisher publishes before anything is done to anybody.
+# Messages that each publisher publishes before the first fault.
 STEP = 25
 # Approximate number per run.
 KILLS = 4

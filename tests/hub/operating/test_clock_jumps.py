@@ -81,8 +81,8 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         ticks.append(at)
 
     with connect(url) as client, app, app.worker(threads=1):
-        # What lasts longer than the test: a lease that is renewed and one that is long, a delay,
-        # the window of a dedup string, a result, rows that expire.
+        # Waits that last longer than the test: a lease that is renewed and one that is long, a
+        # delay, the window of a dedup string, a result, rows that expire.
         live_queue = client.queue("live", lease=4)
         live_queue.put("x")
         live = live_queue.get(timeout=5)
@@ -98,7 +98,7 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         dead.call("configure", "DEAD_TTL", LONG)
         dead.put(message("x"))
         dead.settle(dead.lease().messages[0].reject())
-        # What ends within it: the lease of a consumer that says nothing any more.
+        # Waits that end within it: the lease of a consumer that has stopped.
         lost.put(message("lost"))
         assert len(lost.lease(duration=6_000_000).messages) == 1
 

@@ -93,7 +93,7 @@ def last(connection: socket.socket, data: bytes) -> None:
     to_the_end(connection)
 
 
-# What TLS says before the end, where it still can.
+# The alert of TLS before the end, if it can still be sent.
 ALERT = (b"\x15", b"")
 
 

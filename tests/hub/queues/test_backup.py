@@ -169,7 +169,7 @@ def test_a_hub_on_a_copy_goes_on_with_leases_ids_and_options(
             queue.put(b"%d" % number, keys="a")
         lease = queue.get(block=False)
         assert said(f"127.0.0.1:{hub.port}", copy)[0] == 0
-        # What comes later is in no copy.
+        # Later messages are in no copy.
         queue.put(b"later", keys="b")
         with restored(copy) as again, asked(again) as other:
             copied = other.queue("q", bytes)
@@ -232,7 +232,7 @@ def test_what_is_not_whole_is_refused_by_a_hub(place: Place) -> None:
             source = backup.Asked(wire)
 
             def told(done: int, all: int) -> None:
-                # What would be left if it were killed here, which removes nothing.
+                # The files left if it were killed here, which removes nothing.
                 if done > 1_000_000:
                     for path in copy.iterdir():
                         os.link(path, kept / path.name)

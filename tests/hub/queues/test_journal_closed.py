@@ -75,7 +75,7 @@ def test_a_file_cut_after_a_clean_stop_is_refused_with_what_is_missing(
     content = segment.read_bytes()
     made, cut = len(content), content.index(b"payload 498.")
     for padded in (False, True):
-        # What copies files may give it back its length.
+        # A tool that copies files may restore its length.
         segment.write_bytes(content[:cut] + bytes(made - cut if padded else 0))
         before = place.files()
         said = place.refused()
@@ -171,7 +171,7 @@ def test_with_a_clock_that_was_set_back_leases_and_delays_go_on_at_once(
         again.nack()
         with pytest.raises(Empty):
             queue.get(block=False)
-        # What failed is retried after a pause, as ever.
+        # Failed messages are retried after a pause, as always.
         clock_of(hub).advance(10)
         again = queue.get(block=False)
         assert (again.payload, again.attempt) == (b"held", 2)

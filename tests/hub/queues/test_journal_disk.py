@@ -18,7 +18,8 @@ from tests.hub.servers import HubProcess, hub_process, needs_hub
 
 MIB = 1 << 20
 LARGEST = 36 * MIB
-"""Of a file: more than half of a segment is in use then, and the next one cannot be made."""
+"""Size limit of a file: more than half of a segment is then in use, and the next one cannot be
+created."""
 LARGE = b"x" * 1_000_000
 
 

@@ -150,7 +150,7 @@ def test_every_reader_tells_the_same(
         assert parts(one_by_one) == (read, missing)
         in_place = way in (corrupt, corrupt_index)
         assert call(client, "XLEN", "t") == len(read) + (missing if in_place else 0)
-        # What comes later is read by who waits for it.
+        # Later messages reach a waiting reader.
         fill(client, COUNT, 1)
         assert parts(call(client, "XREAD", "STREAMS", "t", at)[b"t"]) == ([COUNT], 0)
     capfd.readouterr()

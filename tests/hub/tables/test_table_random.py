@@ -89,7 +89,8 @@ def talk(seed: int, table: str) -> Exchange:
         lambda: ["TTL"],
         lambda: ["EXPIRETIME", key(), "x"],
     ]
-    # What would make a row without the rest of its columns is sent behind one that makes it whole.
+    # A command that would create a row with only some columns is sent after one that creates all of
+    # them.
     wholly: list[Callable[[str], list[str]]] = [
         lambda row: ["HSET", row, choice(["a", "b"]), str(chance.randrange(-9, 9))],
         lambda row: ["HSET", row, "s", choice(["", "text", "\r\n"]), "s", "again"],

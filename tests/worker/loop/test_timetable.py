@@ -22,7 +22,7 @@ from tests.worker.apps import clocked
 from tests.worker.workers import Workers, wait_for
 
 ENGINES = os.environ.get("INTERLOCK_TIMETABLE_ENGINES", "redis").split(",")
-"""Of the test that takes long: "redis,hub" for both."""
+"""Engines of the long test: "redis,hub" for both."""
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 CLOCKED = "tests.worker.apps.clocked:app"
 

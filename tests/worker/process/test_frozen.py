@@ -26,7 +26,7 @@ pytestmark = pytest.mark.watchdog(180)
 def url(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """Of an empty engine that outlives its workers."""
+    """URL of an empty engine that outlives its workers."""
     with ExitStack() as stack:
         if request.param == "redis":
             port = request.getfixturevalue("worker_port")
@@ -51,7 +51,7 @@ def cluster() -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of the accounts."""
+    """URL of the accounts' database."""
     if request.param == "sqlite":
         path = str(tmp_path / "bank.db")
         with sqlite3.connect(path) as opened:

@@ -37,7 +37,7 @@ class Receiver(HTTPReceiver):
 
 
 def attributes(carrier: Any) -> dict[str, Any]:
-    """Of a span or a link."""
+    """Attributes of a span or a link."""
     return {one.key: _value(one.value) for one in carrier.attributes}
 
 

@@ -43,7 +43,7 @@ def items_of(envelope: Envelope) -> list[dict[str, Any]]:
 @pytest.fixture
 def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
     transport = Kept()
-    # Those that come with it change the modules of the standard library for good.
+    # Its default integrations change modules of the standard library permanently.
     sentry_sdk.init(
         dsn="http://key@127.0.0.1:9/1",
         transport=transport,

@@ -21,7 +21,7 @@ pub fn run<S: Side>(options: &Options, mut pool: Pool<S>) -> Result<String, Box<
     let mut after = None;
     let mut due = first;
     let mut patience = u64::MAX;
-    // Who comes to wait first is served first; so all do before the first message.
+    // The first to wait is served first, so all wait before the first message.
     loop {
         let now = net::now();
         if before.is_none() && now >= counted {

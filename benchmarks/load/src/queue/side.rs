@@ -8,7 +8,7 @@ use crate::queue::book::Book;
 /// The way a round asks for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Take {
-    /// As many at most.
+    /// Maximum number.
     pub count: usize,
     /// µs that the server may hold the answer back until there is something; 0: not at all.
     pub wait: u64,

@@ -68,7 +68,7 @@ def _ask(
             if not isinstance(status, dict):
                 found.setdefault(place, _unknown(place))
                 continue
-            # What a node says of itself comes last: it is newer than what others say of it.
+            # A node's own report comes last: it is newer than reports of others about it.
             others = status.get("nodes") or ()
             for node in filter(None, map(_described, (*others, status))):
                 if node.address not in asked or node.address == place:

@@ -498,7 +498,7 @@ class Operations:
         handle = self._handle
         return handle.engine.calls(session, handle.key, handle.declaration)
 
-    # -- What a server holds ------------------------------------------------------------------
+    # -- Contents of a server ------------------------------------------------------------------
 
     def _dead_letter(self, letter: Letter) -> DeadLetter[Any]:
         return DeadLetter(

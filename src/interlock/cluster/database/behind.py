@@ -168,7 +168,7 @@ class _Writer:
         self._mark: LogMark | None = None
         self._joined: tuple[LogMark, int] | None = None
         """The mark with which all rows there were joined, and how often the node had gone back."""
-        # What others read. All of it changes one by one, and none needs the others.
+        # Read by other threads. Each changes on its own, independent of the others.
         self._waiting = self._written = 0
         self._since: float | None = None
         self._all_written_at = 0.0
@@ -315,7 +315,7 @@ class _Writer:
         self._mark, self._marked_at = mark, time.monotonic()
         self._written += len(rows)
         self._waiting = max(0, self._waiting - len(rows))
-        # What is left has waited since then at most.
+        # The rest has waited since then at most.
         self._since = self._marked_at if self._waiting else None
         return True
 
@@ -338,7 +338,7 @@ class _Writer:
             # Figures may be older than the image by some milliseconds.
             self._ends.wait(PAUSE)
         went_back = self._went_back()
-        # What came from there has changed rows here: a second comparison shows the changes since.
+        # Rows from there have changed rows here: a second comparison shows the changes since.
         is_joined = self._joined == (mark, went_back)
         takes = kind == "other" and not is_joined
         # From here on, what this history has replaces what is there.

@@ -93,7 +93,7 @@ class KafkaStream:
         self, shown: str, settings: dict[str, Any], name: str, timeout: float, kind: str
     ) -> None:
         self._shown = f"stream {name!r} at {shown}"
-        # What librdkafka would write to the standard error comes by what is asked.
+        # Errors that librdkafka would print on standard error are raised by the calls.
         self._settings: dict[str, Any] = {"log_level": 0, "socket.timeout.ms": 10_000, **settings}
         self._topic = f"il-{kind}-{name}"
         # A new producer asks more than once before it may send.
@@ -382,7 +382,7 @@ class KafkaStream:
         if self._made:
             return True
         admin = self._admin_of()
-        # Of all topics: a question for one may make it.
+        # For all topics: asking for one may create it.
         topic = admin.list_topics(timeout=self._timeout).topics.get(self._topic)
         if topic is None or topic.error is not None:
             return False
@@ -525,7 +525,7 @@ class KafkaStream:
         self._admin, self._at, self._made = None, None, False
         self._known.clear()
         if producer is not None:
-            # What it has not delivered would come behind what is appended next.
+            # Undelivered entries would come after the next ones.
             with contextlib.suppress(KafkaException):
                 producer.purge()
                 producer.flush(0)

@@ -284,7 +284,7 @@ class NatsStream(Looped):
 
     async def _has(self, position: str) -> bool:
         sequence, _, mark = position.partition(".")
-        # Of the log, or of the entry.
+        # Error of the log, or of the entry.
         with contextlib.suppress(errors.NotFoundError):
             entry = await self._stream.get_msg(self._name, seq=int(sequence))
             return mark in ("", _core.LogBridge.mark(entry.data or b""))

@@ -55,7 +55,7 @@ except ImportError as error:
     ) from None
 
 for _name in ("aio_pika", "aiormq"):
-    # What the client would log at each attempt to connect comes by what is asked.
+    # Errors that the client would log at each attempt to connect are raised by the calls.
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 _AHEAD = 200
@@ -123,7 +123,7 @@ class RabbitmqStream(Looped):
             "x-stream-max-segment-size-bytes": segment,
         }
         if kind == "link":
-            # Of the notes the last one counts.
+            # The last of the notes counts.
             self._arguments |= {
                 "x-stream-max-segment-size-bytes": _OF_NOTES,
                 "x-max-length-bytes": 2 * _OF_NOTES,
@@ -201,7 +201,7 @@ class RabbitmqStream(Looped):
         if message is None and await consumed.is_ended():
             raise StreamUnavailable(self._text("the broker has cancelled the consumer"))
         if message is None and not consumed.told_end:
-            # What the broker has sent before it answers this is here then.
+            # Everything that the broker sent before its answer has then arrived.
             await consumed.fence()
             message = consumed.next_now()
             if message is None:

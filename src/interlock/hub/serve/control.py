@@ -183,7 +183,7 @@ class Controller:
     def _looked_at(self, name: bytes, password: bytes) -> bool:
         users, found = self._hub.config.users(), self._users_named(name)
         right = found[0].knows(password) if found else False
-        # As many checks for every name, or the time would reveal which names exist.
+        # The same number of checks for every name, or the time would reveal which names exist.
         looked = len(found[0].passwords) if found else 0
         for _ in range(max(len(user.passwords) for user in users) - looked):
             passwords.matches(password, passwords.nobody())

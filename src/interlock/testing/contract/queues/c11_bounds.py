@@ -191,7 +191,7 @@ async def changed_bounds_hold_for_what_comes(t: Trial) -> None:
     await again.nack()
     assert (await q.stats()).dead == 1
     await q.put_nowait(4)
-    # As many dead letters as the new bound allows: the next is held.
+    # The new bound of dead letters is reached: the next message is held.
     await q.configure(maxdead=0, retry=Retry(attempts=1))
     await third.nack()
     assert ((await q.stats()).dead, (await q.stats()).held) == (1, 1)

@@ -6,7 +6,7 @@ local PURGED = { pending = true, dead = true, told = 'pending or dead' }
 
 local function purge_pending(q)
   local c, cursor, count, keys = q.counters, '0', 0, 0
-  -- What fell due in this call has its place only from here on.
+  -- Messages due in this call have their places only from here on.
   flush_messages(q)
   write_out(q)
   local before = q.watched and #q.events

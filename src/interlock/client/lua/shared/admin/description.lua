@@ -38,7 +38,7 @@ function some.held(q, most)
   return q.counters[N.held] > 0 and redis_call('ZRANGE', q.held, 0, most - 1) or NONE
 end
 
--- Of the first few things that fall due, those of one letter (see due.lua), until enough are found;
+-- The entries of one letter among the first few due ones (see due.lua), until enough are found;
 -- and whether all were examined, given their number.
 function some.due(q, letter, most, enough, number)
   local found, at, page = {}, 0, 500

@@ -1,6 +1,6 @@
 -- Made by `make generate` from wire/: change that.
 
--- What one call may ask for. A function holds up the whole server while it
+-- The limits of one call. A function blocks the whole server while it
 -- runs, so each of these bounds how long that can be.
 
 -- Keys of one message

@@ -167,10 +167,10 @@ local function pack_record(m)
   return (head and head(m) or m.state) .. rest
 end
 
--- What only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the put named them,
--- ID (of a message that was delayed, whose place is another), ATTEMPT from the second on, ERROR,
--- ALONE, the token of the lease that ran out while its handler may have run, and SILENT, how often in a row one then ran
--- out of which nothing was said.
+-- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the
+-- put named them, ID (of a message that was delayed, whose place is another), ATTEMPT from the
+-- second on, ERROR, ALONE, the token of the lease that ran out while its handler may have run, and
+-- SILENT, how often in a row one then ran out of which nothing was said.
 local function extra(m, name, value)
   m.tail = tail_of(m)
   m.text = nil
@@ -287,7 +287,7 @@ local function changed(q, m)
 end
 
 local function flush_messages(q)
-  -- What plain messages left there (see plain.lua).
+  -- Data that plain messages left there (see plain.lua).
   local written, gone = q.written, q.gone
   local list = q.changed
   for i = 1, #list do

@@ -131,7 +131,7 @@ local function add_error(q, m, text)
   if before and before ~= '' then
     history = history .. '\30' .. before
     if #history > MAX_HISTORY then
-      -- As many as fit whole; the first one does.
+      -- The ones that fit completely; the first one does.
       history = string_match(string_sub(history, 1, MAX_HISTORY + 1), '^(.*)\30')
     end
   end

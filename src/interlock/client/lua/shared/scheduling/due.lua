@@ -58,7 +58,7 @@ local function expire(q, left)
   return left - count
 end
 
--- As many as the call may still apply; the others stay in the set.
+-- The number that the call may still apply; the others stay in the set.
 local function take_due(q, letter, left)
   local found = due_before(q, letter, 2 * MAX_DUE)
   local ids, members = {}, {}
