@@ -11,7 +11,7 @@ def limits(wire: Wire) -> str:
     lines = [
         f"-- {MADE}",
         "",
-        "-- What one call may ask for. A function holds up the whole server while it",
+        "-- The limits of one call. A function blocks the whole server while it",
     ]
     lines += ["-- runs, so each of these bounds how long that can be."]
     for limit in wire.limits.values():

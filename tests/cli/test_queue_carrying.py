@@ -178,9 +178,9 @@ def test_move_waits_until_nothing_is_leased(cli: Command, queue: RemoteQueue[byt
 @pytest.mark.parametrize(
     ("break_it", "complaint"),
     [
-        (lambda lines: lines[:-1], "it was cut behind line 3"),
+        (lambda lines: lines[:-1], "it was cut off after line 3"),
         (lambda lines: [*lines[:1], *lines[2:]], "lines are missing or were added"),
-        (lambda lines: lines[1:], "line 1: no head"),
+        (lambda lines: lines[1:], "line 1: no first line of an export"),
         (lambda lines: [{**lines[0], "format": 9}, *lines[1:]], "format is 9"),
         (lambda lines: [*lines[:1], {**lines[1], "keys": [7]}, *lines[2:]], "line 2: 7; allowed"),
         (

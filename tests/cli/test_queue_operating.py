@@ -222,7 +222,7 @@ def test_requeue_some_those_of_a_key_or_all(cli: Command, queue: RemoteQueue[byt
     assert f"no dead letter {ids[0]} in" in said.err
     refused = cli("requeue", queue.name, "--all")
     assert (refused.code, queue.stats().dead) == (2, 3)
-    assert f"put 3 dead letters of {queue.name} again?" in refused.err
+    assert f"requeue 3 dead letters of {queue.name}?" in refused.err
     assert cli("requeue", queue.name, "--key", "k1", "--yes").out.endswith(
         "2 dead letters put again\n"
     )

@@ -14,9 +14,9 @@ from interlock.errors import EngineUnavailable, InterlockError
     ("error", "result"),
     [
         (InterlockError("NOPERM"), "refused: NOPERM"),
-        (EngineUnavailable("no answer", True), "not known, it may have been made: no answer"),
+        (EngineUnavailable("no answer", True), "unknown, it may have been made: no answer"),
         (EngineUnavailable("NOPERM"), "refused: NOPERM"),
-        (KeyboardInterrupt(), "not known, it broke off: KeyboardInterrupt"),
+        (KeyboardInterrupt(), "unknown, it was interrupted: KeyboardInterrupt"),
     ],
 )
 def test_a_change_that_fails_is_recorded_as_what_is_known_of_it(
@@ -57,5 +57,5 @@ def test_a_change_of_several_calls_that_breaks_off_is_recorded_with_what_was_don
 
     contextvars.copy_context().run(act)
     (record,) = caplog.records
-    result = "1000 cancelled, then not known, it may have been made: no answer"
+    result = "1000 cancelled, then unknown, it may have been made: no answer"
     assert vars(record)["result"] == result

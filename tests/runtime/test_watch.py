@@ -101,7 +101,7 @@ def test_a_depth_says_by_which_key_everything_is_serialised(log: Log) -> None:
         q.put(n, keys=["hot", f"other {n}"])
     first, second = log.texts(logging.WARNING)
     assert "holds 10 messages" in first
-    assert "serialised" in second and "key hot" in second
+    assert "one after the other" in second and "key hot" in second
     assert vars(log.records[1])["keys"] == ["hot"]
     mixed = quiet(warn_depth=10)
     log.take()
@@ -216,7 +216,7 @@ def test_an_attempt_that_failed_is_said_and_what_becomes_of_it(log: Log) -> None
     (record,) = log.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == (
-        "queue 'orders': attempt 1 of message 1 failed (ValueError: cannot); again in 5 s"
+        "queue 'orders': attempt 1 of message 1 failed (ValueError: cannot); retrying in 5 s"
     )
     log.take()
     q.retry(1)

@@ -242,7 +242,7 @@ def test_an_error_of_a_file_names_it(run: Run, name: str, tmp_path: Path) -> Non
         assert (code, out) == (1, "") and err.startswith(f"interlock: {missing}")
         assert err.endswith(": No such file or directory\n")
     (tmp_path / "rows").write_bytes(b"\xff\xfe\x00")
-    said = (2, "", "interlock: no CSV, JSON lines or Arrow file: invalid start byte\n")
+    said = (2, "", "interlock: not a CSV, JSON lines or Arrow file: invalid start byte\n")
     assert run("import", name, str(tmp_path / "rows")) == said
     (tmp_path / "rows").write_bytes(b"ARROW1\0\0noise")
     assert "interlock: no Arrow file: " in run("import", name, str(tmp_path / "rows"))[2]
@@ -271,7 +271,7 @@ def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> Non
         (("set", "NAME", "a", "load=x"), 2, "column load is 'x'; allowed: a number"),
         (("set", "NAME", "a", "background=x"), 2, "allowed: true, false"),
         (("set", "NAME", "a", f"token={'x' * 33}"), 2, "33 bytes; its size is 32"),
-        (("set", "NAME", "a", "unread=1", "unread=2"), 2, "column unread is there twice"),
+        (("set", "NAME", "a", "unread=1", "unread=2"), 2, "column unread is given twice"),
         (("set", "NAME", "a", "no=1"), 2, "no column 'no'"),
         (("incr", "NAME", "a", "unread", "99999999999"), 1, "beyond its range"),
         (("incr", "NAME", "a", "token"), 2, "column token"),
@@ -316,4 +316,4 @@ def test_create_tells_whether_the_table_was_there(run: Run, name: str) -> None:
 def test_info_tells_the_memory_of_a_slot(run: Run, name: str) -> None:
     told = as_json(run("info", name, "--json"))
     assert told["bytes"] > sum(level["slots"] for level in told["levels"]) * told["slot_bytes"]
-    assert f"{told['slot_bytes']} a slot" in run("info", name)[1]
+    assert f"{told['slot_bytes']} per slot" in run("info", name)[1]

@@ -89,7 +89,7 @@ def test_it_is_kept_when_it_was_resized_and_when_the_node_is_gone(
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "kept\n"
-        with pytest.raises(TableKept, match=f"by a node, process {process.pid} is"):
+        with pytest.raises(TableKept, match=f"by a node, process {process.pid}:"):
             SharedTable.open(name, Kept, capacity=100, keeper=True)
         other = SharedTable.attach(name, Kept)
         other.resize(500)

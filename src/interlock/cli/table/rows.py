@@ -99,7 +99,7 @@ def set_(given: argparse.Namespace) -> int:
         if not equals:
             raise ValueError(f"{word!r}; allowed: COLUMN=VALUE, such as unread=0")
         if name in changes:
-            raise ValueError(f"column {name} is declared twice")
+            raise ValueError(f"column {name} is given twice")
         changes[name] = value(columns.column(name), text)
     while not opened.patch(key, **changes):
         zeroes = {column.name: column.rule.zero for column in columns.columns}

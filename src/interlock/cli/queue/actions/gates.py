@@ -57,7 +57,7 @@ def gate(name: Literal["pause", "resume"]) -> Callable[[argparse.Namespace], int
                     continue
                 shown = f"key {printable(what)}" if what is not None else given.queue
                 print(f"{shown}  {f'{name}d' if one else f'was already {name}d'}"
-                      .replace("was not paused", "was not paused"))  # fmt: skip
+                      .replace("was already resumed", "was not paused"))  # fmt: skip
             return 0
 
         return (ask if getattr(given, "new", False) else on_queue)(given, work)

@@ -11,6 +11,6 @@ end
 
 local function refuse_sealed(q, from)
   if q.counters[N.sealed] > 0 then
-    refuse_now(q, 'SEALED', '%s: the queue takes no messages until il%s_reopen', from.called, ABOUT.wire)
+    refuse_now(q, 'SEALED', '%s: the queue accepts no messages until il%s_reopen', from.called, ABOUT.wire)
   end
 end

@@ -6,8 +6,7 @@
 -- | r | packed | as it was |
 -- | o | | the same, in k:CONSUMER: it is long |
 -- | p | first id, count | of a put whose ids follow each other |
--- | l | token, deadline, settled | of a lease of plain messages, after that number of `ACKED`; -1:
--- of il1_lease |
+-- | l | token, deadline, settled | of a lease of plain messages, after a count of `ACKED`; -1: of il1_lease |
 
 -- The strings of small numbers.
 local COUNT = {}

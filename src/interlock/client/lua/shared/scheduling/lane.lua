@@ -8,8 +8,7 @@
 -- | six bytes | the only one, exclusive, as most lanes have: the low bits of its place |
 -- | NODE | the only one, shared |
 -- | `X` head tail depth | an exclusive node in front; all behind it wait |
--- | `S` head tail first active depth | number of shared nodes in front; first is the first that
--- waits |
+-- | `S` head tail first active depth | number of shared nodes in front; first: the first one waiting |
 
 local NOBODY = '-----------------'
 
