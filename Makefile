@@ -78,8 +78,8 @@ $(SITE_TOOLS): $(BUILD_TOOLS) pyproject.toml
 $(RELEASE_TOOLS): $(BUILD_TOOLS) pyproject.toml
 	@scripts/prepare.sh tools release
 
-# The stamp is beside the environment, the library beside its sources: either may be gone alone. It says
-# which kind of core there is: what is measured or asked for by name must be of that kind.
+# The stamp is next to the environment, the library next to its sources: either may be missing. It
+# says which kind of core there is: what is measured or asked for by name must be of that kind.
 EXACT := $(DEV)$(filter build run bench,$(MAKECMDGOALS))
 ifneq ($(if $(wildcard $(CORE)),$(if $(EXACT),$(shell cat $(BUILT) 2>/dev/null),$(KIND))),$(KIND))
 $(BUILT): FORCE
@@ -207,7 +207,7 @@ test-python: $(BUILT) $(DEVELOP_TOOLS) ## the package, the packaging and every s
 	$(call step,pytest)
 	@$(if $(ARGS),$(PY) -m pytest $(ARGS),$(PYTEST))
 
-# But not what a stub answers in place of a server.
+# Without tests of a stub in place of a server.
 # In the CI a fifth of the engine's tests, another one with each seed; in test-long all.
 ENGINE_TESTS := $(filter-out %/test_bad_reply.py %/test_random_schedules.py,$(sort $(wildcard tests/engine/test_*.py tests/engine/storage/test_*.py tests/client/*/test_*.py)))
 VALKEY_TESTS := tests/contract/test_redis.py tests/engine/test_random_schedules.py $(if $(INTERLOCK_LONG),\

@@ -113,7 +113,7 @@ def test_what_a_handler_raises_is_kept_and_is_what_the_result_says(eager: bool) 
 
 
 def test_what_backs_off_is_told_at_once_in_a_plain_program_too() -> None:
-    with app.testing(eager=True), pytest.raises(TimeoutError, match="stands still"):
+    with app.testing(eager=True), pytest.raises(TimeoutError, match="does not advance"):
         fails.send("away").result()
 
 

@@ -433,7 +433,7 @@ def test_sums_of_another_data_centre_may_go_back_where_that_loses_them() -> None
     told.add("incr", "sum-1", 5, reply=5, dc="west", node="b1")
     told.read("sum-1", {"count": 5})
     told.read("sum-1", None)
-    # What east loses, its nodes have again before they are read, or say that they have not.
+    # Nodes put back what east loses before they are read, or report that they have not.
     assert found(told) == found(told, None, Promise(lost=EAST)) == {"backwards"}
     assert found(told, None, Promise(lost=frozenset({"west"}))) == set()
 

@@ -39,7 +39,7 @@ class Proxy:
     def heal(self) -> None:
         """Everything passes again, but nothing that was sent while it was refused."""
         if self.refuse:
-            # Who has connected may not be accepted yet. They are accepted in turn, this one last.
+            # Earlier connections may not be accepted yet. They are accepted in turn, this one last.
             with socket.create_connection(("127.0.0.1", self.port)) as last:
                 last.recv(1)
             self.connections -= 1

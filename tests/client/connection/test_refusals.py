@@ -98,10 +98,10 @@ class Ill:
 
 
 WAYS = [
-    (Ill.cannot_save, "MISCONF", "look for room on its disk"),
-    (Ill.too_few_replicas, "NOREPLICAS", "too few replicas follow it"),
-    (Ill.is_replica, "READONLY", "the URL has to name the primary"),
-    (Ill.replica_that_lost_its_primary, "MASTERDOWN", "the URL has to name the primary"),
+    (Ill.cannot_save, "MISCONF", "check the space on its disk"),
+    (Ill.too_few_replicas, "NOREPLICAS", "it has fewer connected replicas than"),
+    (Ill.is_replica, "READONLY", "the URL must name the primary"),
+    (Ill.replica_that_lost_its_primary, "MASTERDOWN", "the URL must name the primary"),
     (Ill.script_without_end, "BUSY", "SCRIPT KILL or FUNCTION KILL ends it"),
 ]
 

@@ -109,12 +109,12 @@ def test_a_sentinel_says_that_it_has_no_queues(
             url = f"redis://127.0.0.1:{port}"
             with (
                 connect(f"{url}?timeout=20") as client,
-                pytest.raises(InterlockError, match="the URL has to name the primary itself"),
+                pytest.raises(InterlockError, match="the URL must name the primary itself"),
             ):
                 # Until it listens that is asked again.
                 client.queue("q", int).put(1)
             assert main(["queue", "list", "--url", url]) == 1
-            assert "the URL has to name the primary itself" in capsys.readouterr().err
+            assert "the URL must name the primary itself" in capsys.readouterr().err
         finally:
             sentinel.kill()
 

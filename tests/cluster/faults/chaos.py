@@ -435,8 +435,8 @@ class Chaos:
         return node.start
 
     def _trimmed(self, dc: str, keepers: Sequence[Node], more: int) -> str:
-        """Cut the log before what these nodes keep, and so many entries. Returns the id of what is
-        the first then, or nothing."""
+        """Cut the log before the entries that these nodes need, and this number more. Returns the
+        id of what is the first then, or nothing."""
         engine = self._cluster.engines[dc][0]
         address = f"{self._cluster.network.address[engine.host]}:{ENGINE_PORT}"
         log = f"il:log:{{{TABLE}.{dc}}}"
@@ -456,8 +456,8 @@ class Chaos:
         return ""
 
     def _needed(self, client: Client, log: str, keeper: Node, more: int) -> str:
-        """The id of the entry so far behind that of a node's newest checkpoint, which it needs to
-        go on though it does not read the log now; empty if it has none that is in the log."""
+        """The id of the entry this far after a node's newest checkpoint, which the node needs to
+        continue although it does not read the log now; empty if it has none that is in the log."""
         status = self._cluster.status(keeper)
         if not status or not status["serves"] or not status["checkpoint"]:
             return ""

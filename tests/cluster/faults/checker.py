@@ -240,7 +240,7 @@ def stale(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]
         if not one.reads and _kind(one.key) in WRITTEN:
             writes[one.key].append(one)
     for one in history:
-        # Of what an engine has lost, a node may know less than another did. Shared memory refuses
+        # A node may know less of an engine's lost entries than another did. Shared memory refuses
         # nobody.
         if (
             one.dc in promise.lost

@@ -227,4 +227,4 @@ LANGUAGES: dict[str, tuple[Callable[[], Path], Callable[[Path, Path], None]]] = 
     "java": (javac, make_java),
 }
 SPOKEN = turn(LANGUAGES)
-"""Those that this run tries."""
+"""Clients that this run tries."""

@@ -148,9 +148,9 @@ def test_a_redis_that_was_killed_has_each_message_at_least_once_and_in_order(
 def refused(agent: Agent, upstream: str, told: str, **more: str) -> None:
     with agent.running(upstream, **more) as hub:
         publish(hub, range(3))
-        # A busy machine may first tell of a server that was too slow.
+        # A busy machine may first report a server that was too slow.
         line = agent.wait_for_log(hub, told)
-        assert "WARNING" in line and "what waits is kept" in line
+        assert "WARNING" in line and "waiting messages are kept" in line
         assert figures(hub)["spooled"] == 3
 
 

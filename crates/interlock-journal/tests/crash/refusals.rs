@@ -132,8 +132,10 @@ fn a_later_version_is_refused_and_set_aside_whole() {
         disk.set_content(&name, &content);
         let error = refused(&disk);
         assert!(
-            error.to_string().contains("its version is 2; allowed: 1; start the version that \
-                                        wrote it"),
+            error.to_string().contains(
+                "its version is 2; allowed: 1; start the version that \
+                                        wrote it"
+            ),
             "{error}"
         );
         let files = disk.list().len();

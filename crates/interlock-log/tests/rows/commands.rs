@@ -125,8 +125,7 @@ fn commands_are_answered_as_a_hub_does() {
 
 #[test]
 fn a_data_centre_makes_its_share_of_the_rows_and_none_beyond() {
-    let full =
-        "-TABLEFULL the table has as many rows as its capacity; delete some, or raise the \
+    let full = "-TABLEFULL the table has as many rows as its capacity; delete some, or raise the \
          capacity";
     let (mut east, mut west) = (Node::new("east", 10, 2), Node::new("west", 10, 2));
     assert_eq!(east.run("TABLE MSET t 1 n a 1 b 1 c 1 d 1"), ":4");

@@ -84,8 +84,8 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
     )
     if restore.behind:
         told.append(
-            f"{count(restore.behind, 'message')} placed behind existing ones, because held or backing "
-            "off in the export"
+            f"{count(restore.behind, 'message')} placed behind existing ones, because held or "
+            "backing off in the export"
         )
     for one in told:
         failed(one)

@@ -118,7 +118,7 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
         if len(given.ids) == 1:
             print("".join(f"    {line}\n" for line in attempts(message)), end="")
         if message.state == "dead":
-            print(f"    to put it again: {not_found.again(message, given)}")
+            print(f"    to requeue it: {not_found.again(message, given)}")
     if not looked and not given.ids:
         print("no such messages" if given.state or given.key else "no messages")
     return code
