@@ -52,8 +52,8 @@ SUFFIXES = (".py", ".pyi", *COMMENTS)
 BE = r"(?:is|are|was|were)"
 NO_THERE = rf"(?<![Tt]here )\b{BE}"
 PHRASES = {
-    rf"{NO_THERE} no (?!longer|doubt|matter|way|need|reason|use\b|limit|one\b|other|better|worse"
-    r"|less|slower|faster|room|time|more than)\w": "'is not a timer' for 'is no timer'",
+    rf"{NO_THERE} no (?!(?:longer|doubt|matter|way|need|reason|use|limit|one|other|better|worse"
+    r"|less|slower|faster|room|time|more than)\b)\w": "'is not a timer' for 'is no timer'",
     rf"{NO_THERE} none\b(?! of)|\bthat is none\b": "'is not one' for 'is none'",
     rf"\b{BE} no more\b(?! than)|\bnot any more\b": "'is no longer' for 'is no more'",
     r"\bso (?:many|much)\b(?! (?:as|that|for|more|less|work)\b)(?! \w+ (?:as|that)\b)"

@@ -63,8 +63,7 @@ def test_comments_and_strings_have_no_names(file: str, text: str, tmp_path: Path
     ],
 )
 def test_phrases_are_found_across_lines(suffix: str, text: str, line: int) -> None:
-    found = list(phrases(text, suffix))
-    assert line in [at for at, _, _ in found] or line + 1 in [at for at, _, _ in found]
+    assert line in [at for at, _, _ in phrases(text, suffix)]
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_an_error_of_a_file_names_it(run: Run, name: str, tmp_path: Path) -> Non
     said = (2, "", "interlock: not a CSV, JSON lines or Arrow file: invalid start byte\n")
     assert run("import", name, str(tmp_path / "rows")) == said
     (tmp_path / "rows").write_bytes(b"ARROW1\0\0noise")
-    assert "interlock: no Arrow file: " in run("import", name, str(tmp_path / "rows"))[2]
+    assert "interlock: not an Arrow file: " in run("import", name, str(tmp_path / "rows"))[2]
 
 
 def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> None:
