@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # What is collected stays: to look through it again and again costs seconds in each process.
+    # Collected tests stay alive: repeated collection of garbage costs seconds in each process.
     gc.disable()
     # Output is captured while a test runs, and would be lost with the process.
     config.stash[STDERR] = os.dup(2)
@@ -88,7 +88,7 @@ def long_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
     for process in range(processes):
         for module in modules[process::processes]:
             found += module
-        # It gets so many in all.
+        # Number of further items for this process.
         left = max(0, len(items) * (process + 1) // processes - len(found))
         found += rest[:left]
         del rest[:left]

@@ -62,10 +62,10 @@ def takes(a: int, b: int = 1, *, c: int = 2) -> None: ...
 @pytest.mark.parametrize(
     ("args", "kwargs", "raised", "text"),
     [
-        ([1, 2, 3], {}, UnknownArgument, "with 3 arguments by place, of which it takes 2"),
+        ([1, 2, 3], {}, UnknownArgument, "with 3 positional arguments, but takes 2"),
         ([1], {"d": 1}, UnknownArgument, "with the argument 'd', which this worker does not know"),
         ([], {"d": 1}, UnknownArgument, "'d'"),
-        ([], {}, PayloadError, "was sent no argument 'a', which it wants; give it a default"),
+        ([], {}, PayloadError, "was sent no argument 'a', which it requires; give it a default"),
         ([], {"b": 1}, PayloadError, "'a'"),
         ([1], {"a": 1}, PayloadError, "was sent the argument 'a' twice"),
     ],

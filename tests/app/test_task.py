@@ -72,7 +72,7 @@ def test_an_argument_that_cannot_be_encoded_is_named() -> None:
     ("data", "text"),
     [
         (b"junk", "not a call of a task"),
-        (msgspec.msgpack.encode({"v": 0, "task": "wait"}), "of version 0, this worker knows 1"),
+        (msgspec.msgpack.encode({"v": 0, "task": "wait"}), "version 0, this worker supports 1"),
         (msgspec.msgpack.encode([1, 2]), "not a call of a task"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_task_is_pickled_and_copied_by_its_name() -> None:
 
 
 def test_two_tasks_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"'ship' is the task of .*\.ship\(\) already; give one"):
+    with pytest.raises(ValueError, match=r"'ship' is already the name of .*\.ship\(\); give one"):
         app.task(name="ship")(wait.function)
 
 

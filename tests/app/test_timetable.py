@@ -138,7 +138,7 @@ def test_the_call_is_checked_at_the_declaration() -> None:
     with pytest.raises(ValueError, match="key"):
         app.cron("0 3 * * *", args=[""])(app.task(name="bare", keys="{day}")(close.function))
     assert app.cron("0 3 * * *", args=["today"])(close) is close
-    with pytest.raises(ValueError, match="'close' is an entry of the timetable already; give"):
+    with pytest.raises(ValueError, match="'close' is already an entry of the timetable; give"):
         app.cron("0 4 * * *", args=["today"])(close)
     app.cron("0 4 * * *", args=["today"], name="close again")(close)
     assert list(app.timetable) == ["close", "close again"]

@@ -186,11 +186,13 @@ def test_it_says_what_it_waits_for(cli: Command, queue: RemoteQueue[bytes]) -> N
     queue.put(b"before", keys="k")
     lease = queue.get()
     said = cli("barrier", queue.name, "--wait", "0.01")
-    assert f"waiting: 1 before it; what for: interlock queue explain {queue.name} " in said.err
+    assert f"waiting: 1 before it; to see why: interlock queue explain {queue.name} " in said.err
     lease.ack()
     queue.pause()
     said = cli("barrier", queue.name, "--wait", "0.01")
-    assert "waiting: something is paused: interlock queue explain" in said.err
+    assert (
+        "waiting: the queue or a key is paused; to see which: interlock queue explain" in said.err
+    )
     assert queue.stats().unsettled == 0
 
 

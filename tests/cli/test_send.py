@@ -91,7 +91,7 @@ def test_its_result_is_waited_for(url: str, capsys: pytest.CaptureFixture[str]) 
         ((f"{HERE}:note", "a", "no"), "argument 'one' of note("),
         ((f"{HERE}:note", "a", "--kw", "text=b"), "multiple values for argument 'text'"),
         ((f"{HERE}:note", "a", "--kw", "text"), "--kw is 'text'; allowed: NAME=VALUE"),
-        ((f"{HERE}:note", "text=b"), "by its name it is --kw text=b"),
+        ((f"{HERE}:note", "text=b"), "write --kw text=b"),
         ((f"{HERE}:note", "a", "--wait"), "the task 'shop.note' keeps no results"),
         ((f"{HERE}:note", "a", "--priority", "900"), "priority is 900"),
         ((f"{HERE}:app", "a"), f"{HERE}:app is an app; add the name of a task"),

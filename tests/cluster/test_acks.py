@@ -70,7 +70,7 @@ def test_a_write_waits_for_another_machine_and_is_done_without(nodes: Nodes) -> 
     # A node of the same machine counts for nothing.
     with pytest.raises(ResponseError, match=IN_TIME):
         asked_for(a, "x")
-    eventually(lambda: "--ack 1 needs nodes that serve on as many other machines" in a.log)
+    eventually(lambda: "--ack 1 needs serving nodes on as many other machines" in a.log)
     assert [one["kind"] for one in status(a)["trouble"]] == ["ack"]
     c = on(nodes, "c")
     acked(a, "y")

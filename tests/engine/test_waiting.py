@@ -304,7 +304,7 @@ def test_sealing_wakes_who_waits_for_room(queue: Queue) -> None:
         queue.call("put", "p", 0, WAIT, *message("two"))
     queue.call("seal")
     assert elements(queue, "room:p") == 1
-    with pytest.raises(ResponseError, match="SEALED il1_put: the queue takes no messages"):
+    with pytest.raises(ResponseError, match="SEALED il1_put: the queue accepts no messages"):
         queue.call("put", "p", 0, WAIT, *message("two"))
 
 

@@ -136,12 +136,12 @@ def test_skipping_notes_each_bad_line_and_keeps_the_others(tmp_path: Path) -> No
     assert [message.id for message in trace.messages] == ["1", "2"]
     assert len(trace.skipped) == 2
     assert trace.skipped[0].startswith(f"{path}, line 2: not JSON")
-    assert trace.skipped[1] == f"{path}, line 4: id '1' stands on line 1 already"
+    assert trace.skipped[1] == f"{path}, line 4: id '1' is already on line 1"
 
 
 def test_an_integer_and_a_text_id_of_the_same_digits_are_one_id(tmp_path: Path) -> None:
     path = written(tmp_path / "t", [{"id": 1, "keys": []}, {"id": "1", "keys": []}])
-    with pytest.raises(TraceError, match="line 2: id '1' stands on line 1 already"):
+    with pytest.raises(TraceError, match="line 2: id '1' is already on line 1"):
         read(path)
 
 
@@ -192,7 +192,7 @@ def test_places_and_attempts_of_a_recording(tmp_path: Path) -> None:
     assert [one.id for one in read(file, limit=2).messages] == ["q/1", "q/2"]
     assert read(file).messages[2].took == 0.5
     for wrong, error in (
-        ({**lines[0], "place": 3}, "id 'q/3' stands on line 1 already"),
+        ({**lines[0], "place": 3}, "id 'q/3' is already on line 1"),
         ({"id": 9, "keys": [], "place": "x"}, "place is a string; allowed: a number"),
         ({"id": 9, "keys": [], "took": True}, "took is true or false; allowed: a number of sec"),
         ({"id": 9, "keys": [], "attempt": 1.5}, "attempt is a number .*; allowed: a whole number"),

@@ -276,7 +276,7 @@ def test_what_is_no_mapping_of_rows_and_no_keys_is_refused(table: SharedTable[Co
 
 def test_it_is_opened_or_attached_and_not_called(table: SharedTable[Count]) -> None:
     for words in ((), ("presence",), ("presence", Count)):
-        with pytest.raises(TypeError, match=r"Counts\(\) is not called; Counts.open\("):
+        with pytest.raises(TypeError, match=r"Counts\(\) cannot be called; Counts.open\("):
             Counts(*words)
 
 

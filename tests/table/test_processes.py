@@ -226,7 +226,7 @@ def test_a_signal_ends_a_call_that_waits_for_a_row(held: str, patience: float) -
 def test_patience_has_an_end(held: str) -> None:
     for patience in (0, 0.12):
         table = SharedTable.attach(held, Count, patience=patience)
-        with pytest.raises(RowBusy, match=r"held by process \d+, which lives and does not go on"):
+        with pytest.raises(RowBusy, match=r"by process \d+, which is alive but makes no progress"):
             table.set_column("held", "count", 1)
         assert issubclass(RowBusy, TimeoutError)
     table["free"] = Count()

@@ -111,7 +111,7 @@ def test_the_reply_is_shown_and_what_may_be_wrong() -> None:
         url = f"redis://127.0.0.1:{server.port}"
         with connect(url) as client, pytest.raises(EngineUnavailable) as caught:
             client.queue("q", int).put(1)
-        assert "answered what no engine answers: 7; is it a hub" in str(caught.value)
+        assert "answer is not one of an engine: 7; is it a hub" in str(caught.value)
         # It may have been done.
         assert caught.value.unknown
 

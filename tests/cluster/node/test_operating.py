@@ -336,13 +336,16 @@ def test_other_rows_at_the_same_position_are_an_alarm(
     for one in (forked, wrong):
         announce(nodes.engine, "presence", one, 30_000)
     try:
-        text = f"node wrong has other rows at the same position {found['position']}"
+        text = f"node wrong has different rows at the same position {found['position']}"
         eventually(lambda: text in [one["text"] for one in status(a)["trouble"]])
         assert "interlock_node_checksum_mismatch 1\n" in page(a, "/metrics")[1]
         code, out, _ = run(capsys, nodes, "status")
         assert code == 1
-        assert f"ALARM: a and wrong have other rows at the same position {found['position']}" in out
-        a.says("node a has other rows than node wrong at the same position")
+        assert (
+            f"ALARM: a and wrong have different rows at the same position {found['position']}"
+            in out
+        )
+        a.says("node a has different rows from node wrong at the same position")
     finally:
         for one in (forked, wrong):
             withdraw(nodes.engine, "presence", one.id)

@@ -137,11 +137,11 @@ def test_nodes_reach_each_other_over_tls_or_say_what_is_wrong(
         # A node that already has its rows learns it before it needs a snapshot.
         b.kill()
         b = nodes.start("b", "--config", str(config), "--peer-ca", str(wrong.cert))
-        b.says("node b: node a would give it no snapshot: its certificate is refused")
+        b.says("node b: node a gives it no snapshot: its certificate is refused")
         assert '\ninterlock_node_trouble{kind="peer"} 1\n' in page(b, "/metrics")[1]
         assert page(b, "/ready")[0] == 200
         capsys.readouterr()
         assert main(["cluster", "status", "--url", f"{url}{right.cert}"]) == 1
-        assert "b: node a would give it no snapshot" in capsys.readouterr().out
+        assert "b: node a gives it no snapshot" in capsys.readouterr().out
         assert main(["cluster", "status", "--url", f"{url}{wrong.cert}"]) == 1
         assert "its certificate is refused" in capsys.readouterr().out

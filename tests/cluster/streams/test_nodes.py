@@ -141,7 +141,7 @@ def test_a_node_whose_log_may_be_dropped_says_so_and_goes_on_when_that_is_change
     stream = {"name": f"il-log-{name}", "subjects": [f"il.log.{name}"]}
     with_nats(engine, lambda js: js.add_stream(**stream, max_msgs=100))
     a = start("a")
-    eventually(lambda: "its max_msgs is 100, so that NATS drops entries" in a.log, a.log)
+    eventually(lambda: "its max_msgs is 100, so NATS drops entries" in a.log, a.log)
     with_nats(engine, lambda js: js.update_stream(**stream, max_msgs=-1))
     assert raised(a, "ann") == 1
 

@@ -79,12 +79,12 @@ NOTED = (
     ("listen { port 1; }", "it listens on all addresses without a password"),
     ("listen { host a.example; port 1; }", "listen: a.example is a name"),
     ("ignore_case on;", "ignore_case_topics: kids compared patterns so"),
-    ("speed 9;", "line 1: kids passed over speed"),
+    ("speed 9;", "line 1: kids ignored the unknown speed"),
     ("store network { host a; port 1; }", 'line 1, store network: while .* protocol = "publish"'),
     ("store network { socket /x; }", "not the socket /x"),
     ("store file { path /x; name a; }", r"an ending of its own: a\.log"),
     ("store file { path /x; name a.log; rotate 90s; }", "rotate 90s is 2 min"),
-    ("store file { path /x; name a.log; topic a; topic b; }", "of its 2 topics kids took the last"),
+    ("store file { path /x; name a.log; topic a; topic b; }", "of its 2 topics kids used the last"),
     ("store priority { store file { path /x; name a.log; topic b; } store null {} }", None),
     (
         "store priority { store file { path /x; name a.log; }\n"

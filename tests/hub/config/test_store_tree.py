@@ -22,7 +22,7 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
     ([{"name": "a", "kind": "network"}], r"upstream is 'missing'.*allowed: HOST:PORT"),
     ([{**UP, "upstream": "redis://u:secret@:x"}], r"upstream is 'redis://\*\*\*@:x'"),
     ([{**UP, "path": "x"}], r"path is 'x'.*no path: a network store has none"),
-    ([{**UP, "full": "spool"}], r"full is 'spool'.*wait, drop: a network store has a spool always"),
+    ([{**UP, "full": "spool"}], r"full is 'spool'.*wait, drop: a network store always has a spool"),
     ([{**UP, "protocol": "http"}], r"protocol is 'http'.*relay, publish, xadd"),
     ([{**UP, "timeout": 0}], r"timeout is 0.*seconds above 0"),
     ([{**UP, "spool_bytes": "1KB"}], r"spool_bytes is '1KB'.*at least 1MB"),

@@ -224,7 +224,7 @@ def test_a_slow_subscriber_and_a_wrong_password_are_logged(
             pass
     assert re.search(r'login failed: user "a\\nb" from 127\.0\.0\.1:\d+', lines.text)
     assert re.search(
-        r"disconnected: owed \d+ bytes and reads too slowly: id=\d+ addr=\S+ name=slow "
+        r"disconnected: reads too slowly, \d+ bytes of output pending: id=\d+ addr=\S+ name=slow "
         r"user=default", lines.text,
     )  # fmt: skip
 

@@ -243,7 +243,9 @@ def test_what_is_not_whole_is_refused_by_a_hub(place: Place) -> None:
             with pytest.raises(Killed):
                 backup.write(source, copy, told)
             assert not copy.exists()
-    with pytest.raises(OSError, match=r"is damaged.* cannot be replayed, though all of them were"):
+    with pytest.raises(
+        OSError, match=r"is damaged.* cannot be replayed, although all of them were"
+    ):
         restored(kept).start()
 
 

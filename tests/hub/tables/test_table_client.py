@@ -352,7 +352,7 @@ def test_other_columns_are_a_mismatch_and_no_table_is_told(name: str, hub: inter
     with interlock.connect(f"interlock://127.0.0.1:{hub.port}") as client:
         with pytest.raises(SchemaMismatch, match="expected: app_id: U8\n  found:    app_id: U32"):
             client.table(name, Other).get("a")
-        with pytest.raises(NotATable, match=r"serves no table 'none'; \[\[table\]\]"):
+        with pytest.raises(NotATable, match=r"does not serve table 'none'; \[\[table\]\]"):
             client.table("none", Other).get("a")
     with interlock.connect("memory://") as client:
         client.table("a", Presence, capacity=10)

@@ -113,4 +113,4 @@ def test_a_missing_argument_is_a_dead_letter_at_once(app: App, url: str) -> None
             drained(app)
     (letter,) = queue_of(app).dead_letters()
     assert letter.attempts == 1
-    assert "pay() was sent no argument 'currency', which it wants" in letter.error
+    assert "pay() was sent no argument 'currency', which it requires" in letter.error

@@ -475,7 +475,7 @@ def test_several_processes_refuse_what_those_of_their_pools_lack(
 ) -> None:
     worker = called(program, tmp_path, url, "process", ADDED)
     assert worker.ended() == 1, worker.output
-    assert "does not get the lifespan" in worker.output
+    assert "does not have the lifespan" in worker.output
 
 
 def test_several_processes_of_a_program_that_is_no_file_are_refused(program: Any) -> None:

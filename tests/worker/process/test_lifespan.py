@@ -184,7 +184,7 @@ def test_one_end_that_raises_does_not_keep_the_others_from_theirs(
     assert worker.stop()
     assert ends == ["process", "worker"]
     assert [one.message for one in caplog.records] == [
-        "the hook first() at the end of a worker raised",
+        "the hook first() raised at the end of a worker",
         "the lifespan of the app raised when it was left",
     ]
 

@@ -89,6 +89,6 @@ def test_what_no_handler_had_is_not_counted_as_handed(
     f.send()
     with App(url) as other, other.worker() as worker:
         # The second time that it was leased.
-        wait_for(lambda: "it goes back in 1 s" in caplog.text, "it was not redelivered")
+        wait_for(lambda: "it is returned in 1 s" in caplog.text, "it was not redelivered")
     assert worker.figures().handed == 0
     assert app._queue("default").stats().leases >= 2

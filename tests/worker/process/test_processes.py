@@ -182,7 +182,7 @@ def test_it_tells_what_its_handlers_are_doing(workers: Workers, tmp_path: Path) 
         assert "in until_file" in handler["stack"].splitlines()[0]
         assert OURS not in handler["stack"] and "bootstrap" not in handler["stack"]
         text = asked()
-        assert f"process {pid}: tests.worker.apps.shop:app, 1 of 3 handlers at work" in text
+        assert f"process {pid}: tests.worker.apps.shop:app, 1 of 3 handlers running" in text
         assert f"until_file: message {job.id} in queue 'default', attempt 1, for" in text
         gate.touch()
         drained()
@@ -238,7 +238,7 @@ def asked(*flags: str, code: int = 0) -> str:
 @pytest.mark.parametrize(
     ("app", "flags", "text"),
     [
-        ("nowhere:app", (), "there is no module 'nowhere'; it is looked for"),
+        ("nowhere:app", (), "there is no module 'nowhere'; it is searched for"),
         ("tests.worker.apps.shop", (), "is not a reference to an app; allowed: module:name"),
         ("shop.py:app", (), "no slashes and no .py"),
         (
@@ -246,18 +246,18 @@ def asked(*flags: str, code: int = 0) -> str:
             (),
             "no 'ap' in the module 'tests.worker.apps.shop'; there is app",
         ),
-        ("tests.worker.apps.shop:slow", (), "is Task, no App; there is app"),
-        ("json:dumps", (), "is function, no App; it has none at all"),
+        ("tests.worker.apps.shop:slow", (), "is Task, not App; there is app"),
+        ("json:dumps", (), "is function, not App; it has none"),
         (
             "tests.worker.apps.shop:app",
             ("--queues", "a,default"),
-            "--queues names 'a', and no task",
+            "--queues names 'a', but no task",
         ),
         ("tests.worker.apps.shop:app", ("--url", "nonsense"), "connect(): url is 'nonsense'"),
         (
             "tests.worker.apps.shop:app",
             ("--url", "memory://x"),
-            "nobody could send to it; give --url",
+            "no other process could send to it; give --url",
         ),
         ("tests.worker.apps.shop:app", ("--pid", "7"), "--pid is for `interlock worker stacks`"),
         ("tests.worker.apps.shop:app", ("--pool", "fork"), "invalid choice: 'fork'"),

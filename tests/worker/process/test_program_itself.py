@@ -116,7 +116,7 @@ if __name__ == "__main__":
 
 def test_an_app_that_processes_cannot_tell_from_another_is_named_in_the_log(tmp_path: Path) -> None:
     _, errors = run_program(tmp_path, ONE_OF_MANY, "program.py")
-    assert "<App of 1 tasks on memory://named> was changed after it was made" in errors
+    assert "<App of 1 tasks on memory://named> was changed after it was created" in errors
 
 
 def test_a_program_that_starts_its_worker_at_its_import_is_told_to_guard_it(

@@ -98,5 +98,5 @@ def test_several_that_cannot_begin_end_their_supervisor(workers: Workers, tmp_pa
     ready = tmp_path / "ready"
     worker = workers.start("--processes", "2", "--ready-file", str(ready), app="sad:app")
     assert worker.process.wait(PATIENCE) == 1
-    assert "3 times before it was ready; it is given up" in worker.output
+    assert "3 times before it was ready; it is not restarted" in worker.output
     assert "workers are ready" not in worker.output and not ready.exists()

@@ -88,7 +88,7 @@ def test_it_tells_what_it_does_and_where_its_handlers_stand(
         begin = said["id"].rpartition("/")[0]
         assert main(["worker", "stacks", begin, "--url", url]) == 0
         out = capsys.readouterr().out
-        assert "2 of 3 handlers at work" in out and out.count("in hang") == 2
+        assert "2 of 3 handlers running" in out and out.count("in hang") == 2
         assert main(["worker", "stacks", begin, "--url", url, "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["stacks"]) == 2
         gate.set()
@@ -96,7 +96,7 @@ def test_it_tells_what_it_does_and_where_its_handlers_stand(
     assert known(operator) == []
     assert main(["worker", "list", "--url", url, "--json"]) == 0
     assert main(["worker", "stacks", "nobody", "--url", url]) == 1
-    assert "no worker 'nobody' has announced itself; there are none" in capsys.readouterr().err
+    assert "no worker 'nobody' has announced itself; announced: none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_who_may_not_announce_itself_says_so_once_and_goes_on(
     (record,) = [one for one in caplog.records if "announce" in one.getMessage()]
     assert record.levelno == logging.WARNING and record.exc_info is None
     assert record.getMessage() == (
-        "queue 'default': this worker cannot announce itself, and `interlock worker list` does "
+        "queue 'default': this worker cannot announce itself, so `interlock worker list` does "
         "not show it: NOPERM this user may not call il1_announce"
     )
 

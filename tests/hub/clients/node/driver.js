@@ -1,4 +1,4 @@
-// What both clients of Node share: commands come in by lines, replies and events go out by lines.
+// Shared parts of both clients of Node: commands come in by lines, replies and events go out by lines.
 // tests/hub/protocol/foreign.py says which.
 "use strict";
 
