@@ -1,6 +1,6 @@
 """Many changes through two data centres that are cut apart and joined again.
 
-    python -m tests.cluster.state.many_changes 10000000               so many, as fast as they go
+    python -m tests.cluster.state.many_changes 10000000               that many, as fast as possible
     python -m tests.cluster.state.many_changes 10000000 --seconds 600 and no more after that
 
 Each data centre has two nodes. Clients write at all four with pipelines: increments of rows that
