@@ -426,6 +426,11 @@ def test_an_increment_that_found_no_row_may_find_one_in_another_history() -> Non
     final = both({"sum-0": {"count": 8}})
     assert found(told, final) == {"sums"}
     assert found(told, final, Promise(lost=EAST)) == set()
+    # And none, when it is put back once more.
+    told.read("sum-0", {"count": 3})
+    assert found(told, both({"sum-0": {"count": 3}}), Promise(lost=EAST)) == set()
+    told.read("sum-0", {"count": 2})
+    assert found(told, None, Promise(lost=EAST)) == {"backwards"}
 
 
 def test_sums_of_another_data_centre_may_go_back_where_that_loses_them() -> None:

@@ -114,7 +114,14 @@ def unseen(
 
 
 def backwards(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]:
-    """A column that only grows does so in the eyes of one node's readers, and the writers there."""
+    """A column that only grows does so in the eyes of one node's readers, and the writers there.
+
+    What found no row, and did find one when it was put back, may find none once more.
+    """
+    again: dict[str, int] = defaultdict(int)
+    for one in history:
+        if one.kind == "incr" and one.error == "no row" and one.dc in promise.lost:
+            again[one.key] += one.value
     for (node, key), seen in _by_node(history, promise).items():
         column = GROWING.get(_kind(key))
         if column is None:
@@ -128,7 +135,7 @@ def backwards(history: Sequence[Operation], promise: Promise) -> Iterator[Violat
                 shown.append((one.reply, one))
             elif one.kind == "high":
                 shown.append((one.value, one))
-        for before, after in _falls(shown):
+        for before, after in _falls(shown, again[key]):
             yield Violation("backwards", f"{key} fell at {node}", (before, after))
 
 
@@ -480,8 +487,11 @@ def _places(
     return places
 
 
-def _falls(shown: list[tuple[int, Operation]]) -> Iterator[tuple[Operation, Operation]]:
-    """Pairs of which the second began when the first had ended, and shows less."""
+def _falls(
+    shown: list[tuple[int, Operation]], by: int = 0
+) -> Iterator[tuple[Operation, Operation]]:
+    """Pairs of which the second began when the first had ended, and shows less, by more than so
+    much."""
     place = 0
     highest: tuple[int, Operation] | None = None
     for value, one in sorted(shown, key=lambda pair: pair[1].start):
@@ -490,7 +500,7 @@ def _falls(shown: list[tuple[int, Operation]]) -> Iterator[tuple[Operation, Oper
                 highest = shown[place]
             place += 1
         # A write shows what it raised the row to at least, and that may be less than there is.
-        if highest is not None and value < highest[0] and one.kind != "high":
+        if highest is not None and value < highest[0] - by and one.kind != "high":
             yield highest[1], one
 
 
