@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import pytest
 
+from interlock.cluster.database import postgresql_schema, sqlite
 from interlock.table.kinds import KINDS, Kind
 from interlock.table.row import F32, F64, I8, I64, U8, U32, Number, Row, RowType, Size
 from interlock.table.schema import Column, Schema
@@ -223,3 +224,7 @@ def test_the_kinds_are_those_of_the_annotations_and_of_the_text_of_a_schema() ->
     assert str(schema) == str(Schema.of(schema.row())) == text
     for column in schema.columns:
         assert type(column.rule.zero) is column.rule.python
+
+
+def test_each_kind_has_a_type_in_both_databases() -> None:
+    assert set(postgresql_schema.DIALECT.types) == set(sqlite.DIALECT.types) == set(KINDS)
