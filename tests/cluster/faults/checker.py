@@ -490,8 +490,7 @@ def _places(
 def _falls(
     shown: list[tuple[int, Operation]], by: int = 0
 ) -> Iterator[tuple[Operation, Operation]]:
-    """Pairs of which the second began when the first had ended, and shows less, by more than so
-    much."""
+    """Yield pairs whose second began after the first had ended, and shows less by more than `by`."""
     place = 0
     highest: tuple[int, Operation] | None = None
     for value, one in sorted(shown, key=lambda pair: pair[1].start):
