@@ -125,7 +125,7 @@ def test_purge_drops_what_is_not_leased(cli: Command, queue: RemoteQueue[bytes])
         queue.put(b"%d" % number)
     lease = queue.get()
     said = cli("purge", queue.name, "--yes")
-    assert said.out == f"{queue.name}  4 messages cancelled; 1 leased ones are not\n"
+    assert said.out == f"{queue.name}  4 messages cancelled; 1 leased, not cancelled\n"
     lease.reject("bad")
     told = cli("purge", queue.name, "--dead", "--yes", "--json").json
     assert told == {"queue": queue.name, "purged": 1, "leased": 0}
@@ -137,7 +137,7 @@ def test_purge_of_a_key_leaves_the_others(cli: Command, queue: RemoteQueue[bytes
         queue.put(b"x", keys=key)
     leased = queue.get()
     said = cli("purge", queue.name, "--key", "a", "--yes")
-    assert said.out == (f"{queue.name}  2 messages with key a cancelled; 1 leased ones are not\n")
+    assert said.out == (f"{queue.name}  2 messages with key a cancelled; 1 leased, not cancelled\n")
     for _ in range(2):
         queue.get().reject("bad")
     queue.put(b"x", keys="c")

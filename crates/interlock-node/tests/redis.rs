@@ -200,7 +200,7 @@ fn what_is_done_to_a_log_while_it_is_read_is_told_by_its_kind() {
                 Kind::Forked,
                 "is another now",
             ),
-            (vec!["XADD KEY 8-1 e x", "XDEL KEY 7-1"], Kind::Forked, "not there any more"),
+            (vec!["XADD KEY 8-1 e x", "XDEL KEY 7-1"], Kind::Forked, "is missing now"),
             (vec!["XADD KEY 8-1 e x", "XTRIM KEY MINID 8-1"], Kind::Trimmed, "begins at 8-1"),
             (vec!["DEL KEY"], Kind::Gone, "is missing"),
             (vec!["FLUSHALL", "XADD KEY 9-1 e x"], Kind::Trimmed, "begins at 9-1"),

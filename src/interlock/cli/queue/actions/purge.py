@@ -48,7 +48,7 @@ def purge(given: argparse.Namespace) -> int:
             emit({"queue": given.queue, "purged": purged, "leased": leased})
             return 0
         print(f"{given.queue}  {count(purged, kind)} {done}", end="")
-        print(f"; {leased:,} leased ones are not" if leased and not given.dead else "")
+        print(f"; {leased:,} leased, not cancelled" if leased and not given.dead else "")
         return 0
 
     return on_queue(given, work)
@@ -75,7 +75,7 @@ def of_one_key(operator: Operator, given: argparse.Namespace) -> int:
         return 0
     key = printable(given.key)
     print(f"{given.queue}  {count(purged, kind)} with key {key} {done}", end="")
-    print(f"; {leased:,} leased ones are not" if leased else "")
+    print(f"; {leased:,} leased, not cancelled" if leased else "")
     return 0
 
 
