@@ -8,8 +8,9 @@ use crate::access::users::{topic_places, Users};
 use crate::catalog::{self, Action, Command, Unknown};
 use crate::command::pending::Pending;
 use crate::command::state::{Relaying, State};
+use crate::command::transaction::{self, Taken, Transaction};
 use crate::command::{self, follows, Call};
-use crate::resp::parse::{Copied, Limits, Parsed, Parser, ProtocolError};
+use crate::resp::parse::{Arguments, Copied, Limits, Parsed, Parser, ProtocolError};
 use crate::resp::write::Writer;
 use crate::shared::events::{Answer, Level};
 use crate::shared::queues::ticket;
@@ -125,6 +126,7 @@ impl Session {
             requests.parser.shrink(&mut core.local.ranges);
         }
         // What the parser holds of it counts too: of many short arguments that is more than they are.
+        let queued = state.transaction.as_ref().map_or(0, |transaction| transaction.bytes());
         let held = unread + requests.parser.held();
         let most = core.local.live.query_limit;
         if held > if state.user.is_none() { most.min(STRANGERS_QUERY) } else { most } {
@@ -133,7 +135,7 @@ impl Session {
             return Step::Cut;
         }
         state.card.unread.store(unread, Relaxed);
-        core.local.held += state.card.hold(Part::Asked, held + given);
+        core.local.held += state.card.hold(Part::Asked, held + given + queued);
         step
     }
 
@@ -303,6 +305,22 @@ impl Requests {
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(usize, Option<Step>), ()> {
+        if let Some(call) = state.transaction.as_mut().and_then(|transaction| transaction.pop()) {
+            let made = make(call.0.arguments(), false, state, core, out);
+            let Some(transaction) = &mut state.transaction else { return Ok((0, None)) };
+            return match made {
+                Made::Not { step, .. } => {
+                    transaction.put_back(call);
+                    Ok((0, Some(step)))
+                }
+                Made::Yes(step) => {
+                    if transaction.is_over() {
+                        state.transaction = None;
+                    }
+                    Ok((0, step))
+                }
+            };
+        }
         let (used, resumed) = match self.ready.take() {
             Some(ready) => ready,
             None => match self.parse(bytes, limits, core) {
@@ -328,75 +346,13 @@ impl Requests {
         if arguments.is_empty() {
             return Ok((used, None));
         }
-        let command = catalog::find(arguments);
-        if let Some(line) = &state.line {
-            let tables = &core.local.live.tables;
-            let follows = command.is_ok_and(|command| follows(line, command, arguments, tables));
-            if !follows || line.is_full() {
+        match make(arguments, resumed, state, core, out) {
+            Made::Not { step, resumed } => {
                 self.ready = Some((used, resumed));
-                return Ok((0, Some(state.wait_for_writes(!follows))));
+                Ok((0, Some(step)))
             }
+            Made::Yes(step) => Ok((used, step)),
         }
-        let lowered = match command {
-            Ok(command) if core.shared.settings.ignore_case_topics => {
-                let places = topic_places(command, arguments);
-                (!places.is_empty()).then(|| arguments.lowered(places))
-            }
-            _ => None,
-        };
-        let arguments = lowered.as_ref().map_or(arguments, Copied::arguments);
-        if command.is_err() && command::is_http(&arguments[0]) {
-            add(&core.shared.counters.http_disconnections, 1);
-            let text = format!("disconnected: it speaks HTTP: {}", state.card.who());
-            core.shared.events.log(Level::Warning, text);
-            return Ok((used, Some(Step::Cut)));
-        }
-        if command.is_ok_and(|command| core.shared.pause.holds(command))
-            && core.shared.pause.wait(core.local.worker, state.card.token)
-        {
-            self.ready = Some((used, resumed));
-            state.pending = Some(Box::new(Pending::Pause));
-            return Ok((0, Some(Step::Wait)));
-        }
-        // Who subscribes now must not receive what was published before.
-        let reaches_subscribers = command.is_ok_and(|command| command.changes_deliveries);
-        if reaches_subscribers && !core.local.chunk.is_empty() {
-            self.ready = Some((used, resumed));
-            return Ok((0, Some(Step::Sync)));
-        }
-        let before = out.len();
-        let pushes = state.execute(command, arguments, resumed, core, out);
-        if state.deferred.is_some() {
-            return Ok((used, Some(Step::Sync)));
-        }
-        if let Some(pending) = &state.pending {
-            if matches!(**pending, Pending::Room) {
-                // Counted when it is done.
-                core.local.commands -= 1;
-                self.ready = Some((used, true));
-                return Ok((0, Some(Step::Wait)));
-            }
-            return Ok((used, Some(Step::Wait)));
-        }
-        if state.is_silent() && !pushes {
-            out.truncate(before);
-        }
-        if let Some(line) = state.line.as_mut().filter(|_| out.len() > before) {
-            // Refused, as those before it may be.
-            line.say(out.split_off(before));
-        }
-        state.silence_moves_on();
-        let step = if state.closing {
-            Some(Step::Close)
-        } else if core.local.chunk.size > TURN_BYTES
-            || core.local.chunk.copies > TURN_COPIES
-            || out.len() > TURN_BYTES
-        {
-            Some(Step::Sync)
-        } else {
-            None
-        };
-        Ok((used, step))
     }
 }
 
@@ -412,7 +368,7 @@ impl State {
     fn execute(
         &mut self,
         command: Result<&'static Command, Unknown>,
-        arguments: crate::resp::parse::Arguments<'_>,
+        arguments: Arguments<'_>,
         resumed: bool,
         core: &mut Core<'_>,
         out: &mut Vec<u8>,
@@ -482,6 +438,102 @@ impl State {
         }
         command.pushes
     }
+}
+
+/// The outcome of a request.
+enum Made {
+    /// It is to be made later; `resumed`: it was begun.
+    Not { step: Step, resumed: bool },
+    /// It is made; the reason to stop behind it, if there is one.
+    Yes(Option<Step>),
+}
+
+/// Makes one call, if it can be made now.
+fn make(
+    arguments: Arguments<'_>,
+    resumed: bool,
+    state: &mut State,
+    core: &mut Core<'_>,
+    out: &mut Vec<u8>,
+) -> Made {
+    let command = catalog::find(arguments);
+    let runs = state.transaction.as_ref().is_some_and(|transaction| transaction.runs());
+    if let Some(line) = &state.line {
+        let tables = &core.local.live.tables;
+        let follows = command.is_ok_and(|command| follows(line, command, arguments, tables));
+        // What belongs together is not taken apart.
+        if !follows || (line.is_full() && !runs) {
+            return Made::Not { step: state.wait_for_writes(!follows), resumed };
+        }
+    }
+    let before = out.len();
+    let taken =
+        if runs { Taken::No } else { transaction::take(command, arguments, state, core, out) };
+    let lowered = match command {
+        Ok(command) if core.shared.settings.ignore_case_topics => {
+            let places = topic_places(command, arguments);
+            (!places.is_empty()).then(|| arguments.lowered(places))
+        }
+        _ => None,
+    };
+    let arguments = lowered.as_ref().map_or(arguments, Copied::arguments);
+    if command.is_err() && command::is_http(&arguments[0]) {
+        add(&core.shared.counters.http_disconnections, 1);
+        let text = format!("disconnected: it speaks HTTP: {}", state.card.who());
+        core.shared.events.log(Level::Warning, text);
+        return Made::Yes(Some(Step::Cut));
+    }
+    if taken == Taken::No
+        && command.is_ok_and(|command| core.shared.pause.holds(command))
+        && core.shared.pause.wait(core.local.worker, state.card.token)
+    {
+        state.pending = Some(Box::new(Pending::Pause));
+        return Made::Not { step: Step::Wait, resumed };
+    }
+    // Who subscribes now must not receive what was published before.
+    let reaches_subscribers = command.is_ok_and(|command| command.changes_deliveries);
+    if taken == Taken::No && reaches_subscribers && !core.local.chunk.is_empty() {
+        return Made::Not { step: Step::Sync, resumed };
+    }
+    let pushes = match taken {
+        Taken::Runs => return Made::Yes(None),
+        Taken::Answered => false,
+        Taken::No => state.execute(command, arguments, resumed, core, out),
+    };
+    if state.deferred.is_some() {
+        return Made::Yes(Some(Step::Sync));
+    }
+    if let Some(pending) = &state.pending {
+        if matches!(**pending, Pending::Room) {
+            // Counted when it is done.
+            core.local.commands -= 1;
+            return Made::Not { step: Step::Wait, resumed: true };
+        }
+        return Made::Yes(Some(Step::Wait));
+    }
+    if state.is_silent() && !pushes {
+        out.truncate(before);
+    }
+    if let Some(line) = state.line.as_mut().filter(|_| out.len() > before) {
+        // Refused, as those before it may be.
+        line.say(out.split_off(before));
+    }
+    // One EXEC is one call.
+    let is_within = |one: &Transaction| one.runs() && !one.is_over();
+    if !state.transaction.as_deref().is_some_and(is_within) {
+        state.silence_moves_on();
+    }
+    let step = if state.closing {
+        Some(Step::Close)
+    } else if core.local.chunk.size > TURN_BYTES
+        || core.local.chunk.copies > TURN_COPIES
+        || out.len() > TURN_BYTES
+    {
+        Some(Step::Sync)
+    } else {
+        None
+    };
+    Made::Yes(step)
 }
 
 /// Bytes published in one turn, as encoded and as copies to send, after which they are sent before

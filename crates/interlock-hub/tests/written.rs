@@ -85,7 +85,7 @@ fn conversation(random: &mut Rng, client: usize) -> (String, bool) {
             43..45 => format!("HINCRBY free:{key} a {value}"),
             45 => format!("HGETALL free:{key}"),
             46..48 => format!("ECHO {number}"),
-            48 => "MULTI".into(),
+            48 => "EVAL 1 0".into(),
             49 => format!("nonsense {number}"),
             50..52 => "CLIENT REPLY SKIP".into(),
             52 => "CLIENT REPLY OFF".into(),

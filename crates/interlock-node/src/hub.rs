@@ -52,7 +52,11 @@ impl HubWrites {
 
     fn take(&self, most: usize) -> Vec<Given> {
         let mut queue = self.lock();
-        let count = queue.writes.len().min(most);
+        let mut count = queue.writes.len().min(most);
+        // A group is taken whole.
+        while count > 0 && count < queue.writes.len() && queue.writes[count - 1].goes_on {
+            count += 1;
+        }
         let taken: Vec<Given> = queue.writes.drain(..count).collect();
         queue.bytes -= taken.iter().map(size).sum::<usize>();
         queue.taken += taken.len();
@@ -135,13 +139,13 @@ impl Clients for HubClients {
     fn take(&mut self, most: usize) -> Vec<Write> {
         let given = self.writes.take(most);
         let mut taken = Vec::with_capacity(given.len());
-        for Given { waiting, client, arguments } in given {
+        for Given { waiting, client, arguments, goes_on } in given {
             let ticket = self.first + self.waiting.len() as u64;
             self.waiting.push_back(Some((waiting, client.is_some())));
             let deadline = client.as_ref().map(|client| client.deadline);
             let client = client.map(|client| (client.name, client.number));
             let acks = acks(&arguments);
-            taken.push(Write { ticket, client, deadline, acks, arguments });
+            taken.push(Write { ticket, client, deadline, acks, arguments, goes_on });
         }
         taken
     }

@@ -19,7 +19,7 @@ pub trait Clients {
     /// The number of writes that are to be taken.
     fn waiting(&self) -> usize;
 
-    /// Takes up to so many writes, oldest first: by what each is answered, its client and number if it has
+    /// Takes up to so many writes, oldest first, and the rest of a group: by what each is answered, its client and number if it has
     /// them, and its arguments.
     fn take(&mut self, most: usize) -> Vec<Write>;
 
@@ -46,6 +46,8 @@ pub struct Write {
     /// Other machines that are to have it before it is answered; `None`: as many as the node says.
     pub acks: Option<usize>,
     pub arguments: Words,
+    /// It is in the same entry as the write behind it, or no log has either.
+    pub goes_on: bool,
 }
 
 impl Write {
@@ -57,8 +59,7 @@ impl Write {
         }
         let (bytes, most) = (self.bytes(), room(largest));
         if bytes > most {
-            let setting = largest.setting.clone();
-            return Some(Refused::TooLong { bytes, most, setting });
+            return Some(Refused::too_long(bytes, largest));
         }
         (deadline > furthest).then_some(Refused::TooFar)
     }
@@ -94,6 +95,13 @@ pub enum Refused {
     TooMany,
     /// It has more bytes than an entry of a log, by a setting of the engine.
     TooLong { bytes: usize, most: usize, setting: Arc<str> },
+}
+
+impl Refused {
+    /// `bytes`: of a write, or of writes that are done together.
+    pub fn too_long(bytes: usize, largest: &Largest) -> Refused {
+        Refused::TooLong { bytes, most: room(largest), setting: largest.setting.clone() }
+    }
 }
 
 /// A thing that happened to a node.

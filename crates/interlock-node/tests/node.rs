@@ -203,6 +203,7 @@ impl Running {
             deadline: None,
             acks,
             arguments: Words::new([name].iter()),
+            goes_on: false,
         };
         self.shared.asked.lock().unwrap().extend((0..count).map(write));
         let _ = std::io::Write::write(&mut *self.waker.lock().unwrap(), b"x");

@@ -53,6 +53,7 @@ impl Client {
             waiting: Waiting::new(self.desk.clone(), 1, number, number == RESP3),
             client: client(number),
             arguments: Words::new(line.split(' ').collect::<Vec<_>>().iter()),
+            goes_on: false,
         };
         self.writes.write((0..).zip(lines).map(write).collect());
     }

@@ -9,6 +9,7 @@ pub mod state;
 mod streams;
 mod tables;
 pub mod topics;
+pub mod transaction;
 
 use interlock_engine::Function;
 

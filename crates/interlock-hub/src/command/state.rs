@@ -11,6 +11,7 @@ use std::hash::RandomState;
 use crate::access::registry::{Card, Part};
 use crate::access::users::{User, Users};
 use crate::command::pending::Pending;
+use crate::command::transaction::Transaction;
 use crate::resp::write::Writer;
 use crate::shared::Core;
 use crate::tables::reply_order::Line;
@@ -33,6 +34,8 @@ pub struct State {
     pub logged_in: bool,
     /// The call that is not answered yet: nothing more is read until it is.
     pub pending: Option<Box<Pending>>,
+    /// The calls behind MULTI, if it has come.
+    pub transaction: Option<Box<Transaction>>,
     /// Unanswered writes, if any.
     pub line: Option<Box<Line>>,
     /// The number of the first write of the next line.
@@ -108,6 +111,7 @@ impl State {
             user: None,
             logged_in: false,
             pending,
+            transaction: None,
             line,
             next_write,
             backup,

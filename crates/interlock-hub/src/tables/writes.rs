@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Writes the rows of a table.
 pub trait RowWrites: Send + Sync {
-    /// Takes writes that a worker has read. Those of one connection come in the order in which the client
+    /// Takes writes that a worker has read; a group is whole. Those of one connection come in the order in which the client
     /// sent them, over all calls of this function, and must be done in it. It must not wait, for all
     /// connections of the worker would.
     fn write(&self, writes: Vec<Write>);
@@ -25,6 +25,8 @@ pub struct Write {
     /// The command's name first. Rights and the number of arguments were checked, and all rows are of tables
     /// that have this writer.
     pub arguments: Words,
+    /// It is done together with the write behind it, or neither is.
+    pub goes_on: bool,
 }
 
 /// The arguments of a write in one piece of memory: their number, and each with its length before it. These
@@ -197,7 +199,10 @@ impl Batches {
             Some((_, batch)) => batch.push(write),
             None => self.batches.push((writes.clone(), vec![write])),
         }
-        if self.batches.iter().any(|(_, batch)| batch.len() >= GIVEN) {
+        let is_enough = |batch: &Vec<Write>| {
+            batch.len() >= GIVEN && batch.last().is_some_and(|write| !write.goes_on)
+        };
+        if self.batches.iter().any(|(_, batch)| is_enough(batch)) {
             self.give();
         }
     }

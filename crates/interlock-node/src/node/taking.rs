@@ -10,6 +10,18 @@ use super::Node;
 use crate::log::Largest;
 use crate::ports::{largest, room, Clients, Refused, Write};
 
+/// A write, and those that are done together with it. None of them has a deadline of its own.
+fn group(first: Write, rest: &mut impl Iterator<Item = Write>) -> Vec<Write> {
+    let mut group = vec![first];
+    while group.last().is_some_and(|last| last.goes_on) {
+        match rest.next() {
+            Some(next) => group.push(next),
+            None => break,
+        }
+    }
+    group
+}
+
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     pub(super) fn gather(&mut self, now: Instant) {
         if !self.takes() {
@@ -27,7 +39,25 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         let largest = self.largest();
         let most = room(&largest);
         let (mut bytes, mut entry) = (0, Vec::with_capacity(writes.len()));
-        for write in writes {
+        let mut writes = writes.into_iter();
+        while let Some(write) = writes.next() {
+            if write.goes_on {
+                let group = group(write, &mut writes);
+                let size: usize = group.iter().map(Write::bytes).sum();
+                let why = group.iter().find_map(|one| one.refusal(deadline, furthest, &largest));
+                let too_long = || Refused::too_long(size, &largest);
+                if let Some(why) = why.or_else(|| (size > most).then(too_long)) {
+                    self.clients.refuse(group, why);
+                    continue;
+                }
+                if bytes + size > most {
+                    self.append(std::mem::take(&mut entry), now);
+                    bytes = 0;
+                }
+                bytes += size;
+                entry.extend(group.into_iter().map(|one| (one, deadline)));
+                continue;
+            }
             let deadline = write.deadline.unwrap_or(deadline);
             if let Some(why) = write.refusal(deadline, furthest, &largest) {
                 self.clients.refuse(vec![write], why);

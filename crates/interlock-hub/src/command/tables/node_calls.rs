@@ -43,6 +43,12 @@ pub fn follows(line: &Line, command: &Command, arguments: Arguments<'_>, tables:
     writes.is_some_and(|writes| is_same(writes, &line.writes))
 }
 
+/// Returns whether all rows of a call are of tables with the same writer, which is not the hub.
+pub fn is_of_one_writer(command: &Command, arguments: Arguments<'_>, tables: &Tables) -> bool {
+    let given = given(command, arguments, tables).filter(|given| !given.several);
+    given.is_some_and(|given| given.table.writes.is_some())
+}
+
 /// TABLE CLIENT: does the command in it.
 pub fn numbered(call: &mut Call<'_, '_>) {
     let client = match client(call.arguments) {
@@ -124,7 +130,8 @@ fn bare<'a>(
     found.map(|found| (found, inner))
 }
 
-fn goes_to_writer(command: &Command) -> bool {
+/// Returns whether a command writes rows, or waits for those who do.
+pub fn goes_to_writer(command: &Command) -> bool {
     let is_of_log = matches!(command.action, Action::TableBarrier | Action::TableTime);
     is_of_log || command.has_flag("write") && command.action != Action::TableClient
 }
@@ -201,7 +208,8 @@ fn write(
     let (worker, token) = (state.card.worker, state.card.token);
     let desk = batches.desk(|| Desk { worker, host: shared.written.clone() });
     let waiting = Waiting::new(desk, token, number, state.resp3);
-    batches.add(writes, Write { waiting, client, arguments });
+    let goes_on = state.transaction.as_ref().is_some_and(|transaction| transaction.goes_on());
+    batches.add(writes, Write { waiting, client, arguments, goes_on });
 }
 
 fn across(table: &str) -> String {
