@@ -318,6 +318,7 @@ class NodeFigures:
             "awaited": self._awaited(found),
             "ring": found["ring"],
             "went_back": found["went_back"],
+            "resyncs": found["resyncs"],
             "put_back": found["put_back"],
             "merged_rows": found["merged_rows"],
             "clients": found["clients"],

@@ -24,6 +24,7 @@ GAUGES = (
 )
 COUNTERS = (
     ("went_back_total", "times the node went back because the log had lost entries"),
+    ("resyncs_total", "times the node read its log again because it was asked to"),
     ("put_back_total", "lost entries that the node has put back"),
     ("merged_rows_total", "rows that were merged after a loss, and may have wrong sums"),
     ("noack_replies_total", "writes answered before enough machines had acknowledged them"),

@@ -206,8 +206,12 @@ def test_a_node_reads_its_log_anew_unless_it_is_the_last(
     with client(nodes.nodes["a"]) as asked:
         asked.hset("presence:anew", "app_id", 5)
     eventually(lambda: [one["role"] for one in status(nodes.nodes["b"])["nodes"]] == ["serving"])
+    before = status(nodes.nodes["b"])
     code, out, err = run(capsys, nodes, "resync", "b")
     assert code == 0, err
+    # That is no loss of the log.
+    after = status(nodes.nodes["b"])
+    assert (after["resyncs"], after["went_back"]) == (before["resyncs"] + 1, before["went_back"])
     assert re.match(r"b has read its log again: [\d,]+ rows? in [\d.]+ s\n", out), out
     assert run(capsys, nodes, "diff", "a", "b")[0] == 0
     nodes.nodes["a"].kill()

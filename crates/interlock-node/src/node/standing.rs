@@ -61,7 +61,10 @@ pub struct KeeperTold {
 /// Counts of a node from its start on, and all that keeps it from its work now.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
+    /// Times that it went back because the log had lost entries.
     pub went_back: u64,
+    /// Times that it went back because it was asked to.
+    pub resyncs: u64,
     /// Lost entries that it has put back.
     pub put_back: u64,
     /// Entries that it has appended, and their bytes.
@@ -142,6 +145,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     pub fn resync(&mut self) {
         self.tried = 0;
         self.replica.last_is(None);
+        let before = self.told.went_back;
         self.go_back();
+        // It is no loss of the log.
+        self.told.resyncs += self.told.went_back - before;
+        self.told.went_back = before;
     }
 }

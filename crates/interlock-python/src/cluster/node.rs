@@ -107,6 +107,7 @@ impl LogNode {
         found.set_item("clients", standing.clients)?;
         found.set_item("clients_limit", Limits::default().clients)?;
         found.set_item("went_back", told.went_back)?;
+        found.set_item("resyncs", told.resyncs)?;
         found.set_item("put_back", told.put_back)?;
         found.set_item("merged_rows", standing.merged)?;
         found.set_item("appended_entries", told.entries)?;

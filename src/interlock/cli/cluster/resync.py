@@ -34,13 +34,13 @@ def add_to(commands: Any) -> None:
 def _resync(cluster: Cluster, given: argparse.Namespace) -> int:
     node = cluster.node(given.id)
     place = cluster.address(node.address)
-    before = int(cluster.status(place).get("went_back", 0))
+    before = int(cluster.status(place)["resyncs"])
     cluster.call(place, "RESYNC")
     said: dict[str, Any] = {}
 
     def is_done() -> bool:
         said.update(cluster.status(place))
-        return int(said.get("went_back", 0)) > before and said["state"] == "serving"
+        return int(said["resyncs"]) > before and said["state"] == "serving"
 
     took = until(is_done, given.wait)
     if took is None:

@@ -377,7 +377,8 @@ class _Writer:
 
     def _went_back(self) -> int:
         assert self._node is not None
-        return int(self._node.figures()["went_back"])
+        figures = self._node.figures()
+        return int(figures["went_back"]) + int(figures["resyncs"])
 
     def _check_age(self, mark: LogMark, stand: LogMark) -> None:
         age = stand.time - mark.time
