@@ -344,6 +344,43 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_is_bounded_however_many_have_much_to_say_and_never_read() {
+        let mailboxes = vec![Mailbox::new().unwrap()];
+        let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0).unwrap());
+        let mut worker = Worker::new(shared, 0).unwrap();
+        let read = |worker: &Worker| {
+            let counted = worker.shared.counters.total_net_input_bytes.load(Relaxed);
+            counted + worker.local.received_bytes
+        };
+        let arrive = |worker: &mut Worker, said: &[u8]| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let (address, local) = Default::default();
+            let peer = Peer { address, local, is_tcp: false, speaks_tls: false };
+            worker.shared.arrive(&peer).unwrap();
+            worker.accept(ours.into(), peer);
+            theirs.set_nonblocking(true).unwrap();
+            theirs.write_all(said).unwrap();
+            theirs
+        };
+        let many = b"PING\r\n".repeat(10_000);
+        let deaf: Vec<_> = (0..200).map(|_| arrive(&mut worker, &many)).collect();
+        let mut other = arrive(&mut worker, b"PING\r\n");
+        // All are in the first turn: it is as long as a turn may be, and answers the other too.
+        let events = worker.poll.wait(None);
+        assert_eq!(events, deaf.len() + 1);
+        worker.turn(events);
+        assert!(read(&worker) <= 1 << 20, "{}", read(&worker));
+        let mut said = [0; 7];
+        other.read_exact(&mut said).unwrap();
+        assert_eq!(said, *b"+PONG\r\n");
+        // One alone is read as much as there is room for.
+        let before = read(&worker);
+        worker.turn(1);
+        assert!(read(&worker) - before > 50_000);
+    }
+
+    #[test]
     fn what_is_meant_for_a_connection_that_has_left_does_not_reach_the_next_in_its_slot() {
         let mailboxes = vec![Mailbox::new().unwrap()];
         let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0).unwrap());

@@ -33,6 +33,8 @@ pub struct Worker {
     pub(in crate::net::reactor) replies: Vec<u32>,
     pub(in crate::net::reactor) pushes: Vec<u32>,
     pub(in crate::net::reactor) buffer: Vec<u8>,
+    /// Bytes that a connection is read at once in this turn.
+    share: usize,
     /// Buffers of replies that were sent.
     pub(in crate::net::reactor) spare: Vec<Vec<u8>>,
     pub(in crate::net::reactor) now: Time,
@@ -96,6 +98,7 @@ impl Worker {
             replies: Vec::new(),
             pushes: Vec::new(),
             buffer: vec![0; READ],
+            share: READ,
             spare: Vec::new(),
             now: now(),
             ticked: now(),
@@ -138,6 +141,8 @@ impl Worker {
     /// learns of an answer may rely on the message being in its place.
     pub(in crate::net::reactor) fn turn(&mut self, events: usize) {
         self.now = now();
+        // Where many have much to say, each is heard in part, so that none waits long for its turn.
+        self.share = (TURN / events.max(1)).clamp(LEAST_READ, READ);
         self.look_into_mailbox();
         let choked = self.is_choked();
         if choked {
@@ -291,7 +296,8 @@ impl Worker {
         let is_encrypted = connection.tls.is_some();
         let mut more = false;
         let mut buffer = std::mem::take(&mut self.buffer);
-        match connection.receive(&mut buffer) {
+        let share = self.share;
+        match connection.receive(&mut buffer[..share]) {
             Ok(None) => self.answer(token as u32),
             Ok(Some(0)) => {
                 // It stops sending, but may read: what waits for the turn's end is sent now or
@@ -312,7 +318,7 @@ impl Worker {
                 }
                 self.feed(token, &buffer[..count]);
                 self.close_ended(token);
-                more = is_encrypted || count == buffer.len();
+                more = is_encrypted || count == share;
             }
         }
         self.buffer = buffer;
@@ -572,6 +578,9 @@ fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&Jour
 const MAILBOX: u64 = u64::MAX;
 /// Bytes read per connection and turn.
 const READ: usize = 64 << 10;
+/// Bytes read in a turn, of all connections together, about; and of one connection at least.
+const TURN: usize = 1 << 20;
+const LEAST_READ: usize = 4 << 10;
 const REPLY: usize = 1024;
 /// Reads in one turn of a connection that relays.
 const RELAYED: usize = 8;
