@@ -80,6 +80,34 @@ def test_the_rules_are_valid_and_each_alert_is_tried(tmp_path: Path) -> None:
     assert fired == names
 
 
+def test_trouble_of_each_kind_is_an_alert(tmp_path: Path) -> None:
+    (tmp_path / "interlock.yml").write_text(shipped.rules())
+    alerts = [
+        {
+            "exp_labels": {"severity": "warning", "instance": "a", "kind": kind},
+            "exp_annotations": {
+                "summary": f"The node a has reported trouble of the kind {kind} for 5 minutes",
+                "description": "`interlock cluster status` has the text.",
+            },
+        }
+        # Other rows at the same position have an alert of their own.
+        for kind in of_nodes.TROUBLES
+        if kind != "checksum"
+    ]
+    series = [
+        {"series": f'interlock_node_trouble{{instance="a", kind="{kind}"}}', "values": "0 1x20"}
+        for kind in of_nodes.TROUBLES
+    ]
+    tried = {"eval_time": "7m", "alertname": "InterlockNodeTrouble", "exp_alerts": alerts}
+    tests = {
+        "rule_files": ["interlock.yml"],
+        "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": [tried]}],
+    }
+    # JSON is YAML.
+    (tmp_path / "kinds.yml").write_text(json.dumps(tests))
+    checked("test rules", str(tmp_path / "kinds.yml"))
+
+
 def test_dashboard_and_rules_ask_for_metrics_that_there_are() -> None:
     for text in (shipped.dashboard(), *(block or line for _, block, line in RULES)):
         unknown = set(NAME.findall(text)) - known()
