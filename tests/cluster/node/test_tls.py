@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tests.cluster.node.test_node import Nodes, client, nodes
 from tests.cluster.node.test_operating import page
 from tests.cluster.node.test_snapshots import first, status
 from tests.cluster.nodes import NodeProcess, Presence, eventually
+from tests.cluster.streams.engines import Nats
 from tests.hub.protocol.certificates import Authority, Pair
 from tests.hub.servers import free_port, needs_hub, redis_server
 
@@ -29,6 +30,43 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("wrong"), "wrong")
+
+
+@pytest.fixture
+def nats_of(tmp_path: Path) -> Iterator[Callable[[Pair], int]]:
+    """A NATS with TLS, by its certificate: its port."""
+    with ExitStack() as stack:
+
+        def start(pair: Pair) -> int:
+            engine = Nats(tmp_path / f"nats{free_port()}")
+            engine.folder.mkdir()
+            engine.more = ("--tls", "--tlscert", str(pair.cert), "--tlskey", str(pair.key))
+            engine.start()
+            stack.callback(engine.close)
+            return engine.port
+
+        yield start
+
+
+def test_a_node_reaches_nats_over_tls_or_says_what_is_wrong(
+    right: Authority, wrong: Authority, nodes: Nodes, nats_of: Callable[[Pair], int]
+) -> None:
+    port = nats_of(right.sign("nats"))
+    for name, url, words in (
+        (
+            "b",
+            f"tls://127.0.0.1:{port}?ca={wrong.cert}",
+            "name the file of its authority with ?ca=FILE",
+        ),
+        ("c", f"nats://127.0.0.1:{port}", "name the file of its authority with ?ca=FILE"),
+    ):
+        node = nodes.start(name, "--stream", url)
+        node.says(words)
+        assert any(words in one["text"] for one in status(node)["trouble"])
+        node.kill()
+    a = nodes.start("a", "--stream", f"tls://127.0.0.1:{port}?ca={right.cert}")
+    with client(a) as asked:
+        eventually(lambda: asked.hincrby("presence:n", "unread", 1) == 1, lambda: a.log)
 
 
 class Engines:

@@ -134,6 +134,8 @@ class Valkey(Redis):
 
 class Nats(Engine):
     program = "nats-server"
+    more: tuple[str, ...] = ()
+    """Flags of the server, such as those of TLS."""
 
     @property
     def url(self) -> str:
@@ -142,7 +144,7 @@ class Nats(Engine):
     def command(self) -> list[str]:
         return [
             self.program, "-js", "-a", "127.0.0.1", "-p", str(self.port),
-            "-sd", str(self.folder / "data"), *self._flags(),
+            "-sd", str(self.folder / "data"), *self._flags(), *self.more,
         ]  # fmt: skip
 
     def _flags(self) -> list[str]:

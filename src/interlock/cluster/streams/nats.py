@@ -9,9 +9,11 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
+import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from interlock import _core
 from interlock.client.url import without_password
@@ -55,13 +57,30 @@ def log_here(
 ) -> NatsStream:
     """See ``open_log``."""
     parts = urlsplit(url)
-    if not parts.netloc or parts.path.strip("/") or parts.query:
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    ca = query.pop("ca", "")
+    if not parts.netloc or parts.path.strip("/") or query:
         raise ValueError(
             f"open_log(): url is {without_password(url)!r}; allowed: "
-            f"nats://USER:PASSWORD@HOST:PORT, several with commas between"
+            f"nats://USER:PASSWORD@HOST:PORT, several with commas between, tls:// with TLS, and "
+            f"?ca=FILE for the authority of the certificates"
         )
     kind = "log" if source is None else "link"
-    return NatsStream(url, log_name(table, dc, source), role, timeout, kind)
+    return NatsStream(
+        url, log_name(table, dc, source), role, timeout, kind,
+        _trusting(ca) if ca or parts.scheme == "tls" else None,
+    )  # fmt: skip
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    """Return what checks certificates: by an authority's file, or by those of the system."""
+    if not ca:
+        return ssl.create_default_context()
+    text = Path(ca).read_text(errors="replace")
+    try:
+        return ssl.create_default_context(cadata=text)
+    except (ssl.SSLError, ValueError):
+        raise ValueError(f"open_log(): url names {ca!r} as ca, which has no certificate") from None
 
 
 class NatsStream(Looped):
@@ -72,10 +91,19 @@ class NatsStream(Looped):
 
     untrimmed = ""
 
-    def __init__(self, url: str, name: str, role: Role, timeout: float, kind: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        role: Role,
+        timeout: float,
+        kind: str,
+        tls: ssl.SSLContext | None,
+    ) -> None:
         super().__init__(f"stream {name!r} at {without_password(url)}")
         credentials, at, hosts = urlsplit(url).netloc.rpartition("@")
         scheme = urlsplit(url).scheme
+        self._tls = tls
         self._servers = [f"{scheme}://{credentials}{at}{host}" for host in hosts.split(",")]
         self._name = f"il-{kind}-{name}"
         self._subject = f"il.{kind}.{name}"
@@ -357,11 +385,15 @@ class NatsStream(Looped):
             # Other errors come by what was asked too.
             if self._client is client and "ermissions " in str(error):
                 self._abort(StreamDenied(self._text(f"its user lacks a right: {error}")))
+            elif isinstance(error, ssl.SSLError):
+                # The client would try again, and say nothing in time.
+                self._abort(self._meant(error))
 
         client = nats.aio.client.Client()
         try:
             await client.connect(
                 self._servers,
+                tls=self._tls,
                 allow_reconnect=False,
                 connect_timeout=max(self._timeout, 0.1),
                 max_reconnect_attempts=1,
@@ -382,6 +414,11 @@ class NatsStream(Looped):
     def _meant(self, error: Exception) -> StreamUnavailable:
         if "authorization" in str(error).lower():
             return StreamDenied(self._text(f"{LOGIN}: {error}"))
+        if isinstance(error, ssl.SSLError):
+            text = str(error)
+            if isinstance(error, ssl.SSLCertVerificationError):
+                text = f"{error.verify_message}; name the file of its authority with ?ca=FILE"
+            return StreamUnavailable(self._text(f"its certificate is refused: {text}"))
         return super()._meant(error)
 
     async def _forget_consumer(self) -> None:
