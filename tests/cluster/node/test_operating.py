@@ -209,7 +209,7 @@ def test_a_node_reads_its_log_anew_unless_it_is_the_last(
     before = status(nodes.nodes["b"])
     code, out, err = run(capsys, nodes, "resync", "b")
     assert code == 0, err
-    # That is no loss of the log.
+    # The log has lost nothing.
     after = status(nodes.nodes["b"])
     assert (after["resyncs"], after["went_back"]) == (before["resyncs"] + 1, before["went_back"])
     assert re.match(r"b has read its log again: [\d,]+ rows? in [\d.]+ s\n", out), out

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.cluster.node.test_operating import client, status
 from tests.cluster.nodes import NodeProcess, eventually
-from tests.cluster.test_operating import client, status
 from tests.hub.servers import needs_hub, redis_server
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "cluster-run.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "cluster-run.md"
 OF_LOG = ("xadd", "xread", "xrange", "info")
-"""`eval` and `xtrim` too, when a node trims its log, which is some ten seconds apart."""
+"""Missing `eval` and `xtrim` are reported when a node trims its log, which it does every ten seconds or so."""
 OF_ANNOUNCEMENTS = ("set",)
-"""`sadd`, `pexpire`, `smembers` and `mget` are told in the same way, each after three seconds."""
+"""`sadd`, `pexpire`, `smembers` and `mget` are reported in the same way, each after three seconds."""
 
 
 def rights() -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 from redis import ResponseError
 from redis.exceptions import ExecAbortError
 
+from tests.cluster.node.test_operating import client, status
 from tests.cluster.nodes import NodeCluster
-from tests.cluster.test_operating import client, status
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def test_what_is_refused_before_exec_has_nothing_done(node: Any, nodes: NodeClus
             many.execute()
         assert call("MULTI") == call("RESET").replace("RESET", "OK") == "OK"
         assert call("EXISTS", "presence:m") == 0
-        # What a row refuses is one answer among the others, as in Redis.
+        # A refusal by a row is one answer among the others, as in Redis.
         found = asked.pipeline().hset("presence:m", "none", 1).hset("presence:m", "app_id", 1)
         refused, done = found.execute(raise_on_error=False)
         assert isinstance(refused, ResponseError) and done == 1
-        # Who leaves before EXEC has done nothing.
+        # A client that leaves before EXEC has done nothing.
         call("MULTI")
         call("HINCRBY", "presence:m", "unread", 50)
     with client(node) as asked:
