@@ -16,9 +16,9 @@ from tests.hub.servers import needs_hub, redis_server
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "cluster-run.md"
 OF_LOG = ("xadd", "xread", "xrange", "info")
-"""Missing `eval` and `xtrim` are reported when a node trims its log, which it does every ten seconds or so."""
+"""`eval` and `xtrim` too, when a node trims its log: every ten seconds or so."""
 OF_ANNOUNCEMENTS = ("set",)
-"""`sadd`, `pexpire`, `smembers` and `mget` are reported in the same way, each after three seconds."""
+"""`sadd`, `pexpire`, `smembers` and `mget` are reported in the same way, after three seconds."""
 
 
 def rights() -> list[str]:
