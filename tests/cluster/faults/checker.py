@@ -490,7 +490,7 @@ def _places(
 def _falls(
     shown: list[tuple[int, Operation]], by: int = 0
 ) -> Iterator[tuple[Operation, Operation]]:
-    """Yield pairs whose second began after the first had ended, and shows less by more than `by`."""
+    """Yield pairs whose second began after the end of the first, and shows less, beyond `by`."""
     place = 0
     highest: tuple[int, Operation] | None = None
     for value, one in sorted(shown, key=lambda pair: pair[1].start):

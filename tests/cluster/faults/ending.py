@@ -28,5 +28,6 @@ def end(guests: Sequence[Guest], known: Known) -> None:
             guest.join()
             continue
         errors.append(AssertionError(f"{guest.name}: {guest.error!r}"))
+        errors[-1].__cause__ = guest.error
     if errors:
         raise errors[0]

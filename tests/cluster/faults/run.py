@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import interlock
+from interlock.errors import EngineUnavailable
 from interlock.hub.resp import ReplyError
 from tests.cluster.faults import checker, ending, quiet
 from tests.cluster.faults.chaos import (
@@ -24,6 +28,7 @@ from tests.cluster.faults.chaos import (
 from tests.cluster.faults.checker import Promise, Violation
 from tests.cluster.faults.cluster import Cluster, Layout
 from tests.cluster.faults.history import OK, READ, UNKNOWN, Recorder
+from tests.cluster.faults.rows import TABLE, State
 from tests.cluster.faults.servers import CAPACITY
 from tests.cluster.faults.workload import Guest, Known, MemoryReader, Numbered, Reader, Writer
 
@@ -135,6 +140,7 @@ def plan_of(seed: int, only: Sequence[str] = ()) -> Plan:
 
 def run(plan: Plan, folder: Path) -> Result:
     """Everything of it is in the folder, which exists, and stays there."""
+    load()
     recorder = Recorder(folder / "history.jsonl")
     guests: list[Guest] = []
     known = Known()
@@ -180,6 +186,25 @@ def run(plan: Plan, folder: Path) -> Result:
             counts[f"{'reads' if one.kind == READ else 'writes'} {one.answer}"] += 1
     assert UNKNOWN not in counts
     return Result(plan.seed, str(plan), violations, counts, took)
+
+
+def load() -> None:
+    """Import all that clients import at their first use.
+
+    Under pytest the import of a module parses its source, which Python 3.11 cannot do in two
+    threads at once (SystemError).
+    """
+    assert callable(interlock.SharedTable)
+    nobody = "interlock+cluster://127.0.0.1:1?timeout=0.1"
+    with suppress(EngineUnavailable), interlock.connect(nobody) as connected:
+        connected.table(TABLE, State).get("a")
+
+    async def ask() -> None:
+        async with interlock.connect(nobody) as connected:
+            await connected.table(TABLE, State).get("a")
+
+    with suppress(EngineUnavailable):
+        asyncio.run(ask())
 
 
 def guests_of(cluster: Cluster, recorder: Recorder, known: Known, seed: int) -> list[Guest]:
