@@ -23,7 +23,7 @@ OF_ANNOUNCEMENTS = ("set",)
 
 def rights() -> list[str]:
     """Return the rights that the page says a node needs on Redis."""
-    row = re.search(r"^\| Redis, Valkey \| `(~il:\* [^`]+)` \|$", PAGE.read_text(), re.MULTILINE)
+    row = re.search(r"^\| Redis, Valkey \| `(~il:\* [^`]+)`", PAGE.read_text(), re.MULTILINE)
     assert row is not None
     return row[1].split()
 
