@@ -322,7 +322,7 @@ def test_the_timers_of_a_release_end_with_its_last_worker(
     worker.run_until_idle()
     assert old.seen == [] and new.seen == []
     assert {one.schedule for one in keeper.pending()} == {"every 3h"}
-    assert "timetable entry 'look' (every 2h) is gone" in caplog.text
+    assert "timetable entry 'look' (every 2h) is removed" in caplog.text
     worker.clock.advance(3600)
     keeper.step(0.0)
     worker.run_until_idle()

@@ -87,7 +87,7 @@ def test_its_result_is_waited_for(url: str, capsys: pytest.CaptureFixture[str]) 
         ((f"{HERE}:ship", ORDER), "missing a required argument: 'day'"),
         ((f"{HERE}:ship", ORDER, "2026-07-01", "--kw", "rush=yes"), "argument 'rush' of ship("),
         ((f"{HERE}:ship", ORDER, "2026-07-01", "--kw", "soon=1"), "has no argument 'soon'"),
-        ((f"{HERE}:note", "a", "null", '"r"', "b"), "takes 3 arguments; 4 are given"),
+        ((f"{HERE}:note", "a", "null", '"r"', "b"), "takes 3 arguments; 4 given"),
         ((f"{HERE}:note", "a", "no"), "argument 'one' of note("),
         ((f"{HERE}:note", "a", "--kw", "text=b"), "multiple values for argument 'text'"),
         ((f"{HERE}:note", "a", "--kw", "text"), "--kw is 'text'; allowed: NAME=VALUE"),

@@ -56,7 +56,7 @@ def test_a_run_that_breaks_is_1_and_says_why(
 ) -> None:
     work = "tests.replay.handlers:die"
     assert main(["replay", trace, "--work", work, "--pool", "process", "--workers", "2"]) == 1
-    assert "the run broke: BrokenProcessPool" in capsys.readouterr().err
+    assert "the run failed: BrokenProcessPool" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_the_queue_is_paused_and_sealed(page: Page, site: Site, queue: RemoteQue
     toast(page, "is sealed")
     assert stats(site, queue)["sealed"] == 1
     page.get_by_role("button", name="Reopen", exact=True).click()
-    toast(page, "takes messages again")
+    toast(page, "accepts messages again")
     assert stats(site, queue)["sealed"] == 0
 
 

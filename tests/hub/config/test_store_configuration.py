@@ -57,7 +57,7 @@ def test_two_stores_have_two_names_and_there_are_64_at_most() -> None:
     assert len(read(given=from_arguments({"store": stores[:64]}))["store"]) == 64
     with pytest.raises(ConfigError, match=r"up to 64"):
         read(given=from_arguments({"store": stores}))
-    with pytest.raises(ConfigError, match=r"store\[1\]\.name is 's0'.*no other store uses"):
+    with pytest.raises(ConfigError, match=r"store\[1\]\.name is 's0'.*no other store has"):
         read(given=from_arguments({"store": [stores[0], stores[0]]}))
 
 

@@ -27,7 +27,7 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
     ([{**UP, "timeout": 0}], r"timeout is 0.*seconds above 0"),
     ([{**UP, "spool_bytes": "1KB"}], r"spool_bytes is '1KB'.*at least 1MB"),
     ([{**UP, "ca": "ca.pem"}], r"ca is 'ca\.pem'.*without rediss://"),
-    ([{**UP, "upstream": "rediss://h:1", "cert": "c"}], r"key is ''.*beside cert"),
+    ([{**UP, "upstream": "rediss://h:1", "cert": "c"}], r"key is ''.*together with cert"),
     ([{**UP, "upstream": "redis://:p@h", "password_file": "f"}], r"password_file is 'f'.*has"),
     ([{**UP, "stores": ["disk"]}, DISK], r"stores is \['disk'\].*no stores: a network store"),
     ([{**DISK, "upstream": "redis://:secret@h"}], r"upstream is 'redis://\*\*\*@h'.*a file store"),
@@ -40,7 +40,7 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
         [{**FIRST, "stores": ["both"]}, {**BOTH, "stores": ["first"]}],
         r"store\[0\]\.stores is \['both'\].*\(first -> both -> first\)",
     ),
-    ([BOTH, DISK, {**UP, "topics": ["a"]}], r"store\[2\]\.topics is \['a'\].*gets what both gets"),
+    ([BOTH, DISK, {**UP, "topics": ["a"]}], r"store\[2\]\.topics is \['a'\].*gets the messages of both"),
     (
         [{**BOTH, "stores": ["kept", "disk"]}, KEPT, DISK],
         r"store\[0\]\.stores.*below both it is reached 2 times",
@@ -68,7 +68,7 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
         ],
         r"store\[0\]\.stores is \['s1'\].*at most 16 below each other",
     ),
-    ([{**UP, "spool": "s"}, {**UP, "name": "b", "spool": "./s"}], r"store\[1\]\.spool.*up has it"),
+    ([{**UP, "spool": "s"}, {**UP, "name": "b", "spool": "./s"}], r"store\[1\]\.spool.*up uses it"),
     ([{**UP, "ack": "disk", "sync": "no"}], r"sync is 'no'.*always, where ack"),
 )  # fmt: skip
 

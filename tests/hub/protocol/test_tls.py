@@ -300,7 +300,7 @@ def test_a_new_certificate_is_taken_without_a_restart(
     ("tls", "expected"),
     [
         ({"key": "x"}, r'tls\.key is \'x\' .*allowed: "" without tls\.cert'),
-        ({"cert": "x"}, r"tls\.key is '' .*beside tls\.cert"),
+        ({"cert": "x"}, r"tls\.key is '' .*together with tls\.cert"),
         ({"client_ca": "x"}, r'tls\.client_ca is \'x\' .*"" without tls\.cert'),
         ({"port": 7000}, r"tls\.port is 7000 .*-1 without tls\.cert"),
         ({"cert": "x", "key": "y", "port": 6399}, r"tls\.port is 6399 .*another port"),

@@ -219,7 +219,7 @@ def test_a_handler_beyond_its_time_loses_its_lease(
         gate.set()
         wait_for(lambda: worker.figures().running == 0, "the handler did not end")
     assert lost == [True]
-    assert "was handled for more than 0.1 s; its lease is revoked. The handler sta" in caplog.text
+    assert "was handled for more than 0.1 s; its lease is revoked. The handler is" in caplog.text
     assert "gate.wait(30)" in caplog.text
     assert "ended after its lease was revoked" in caplog.text
 

@@ -196,7 +196,7 @@ def test_a_pickled_job_is_one_of_its_app_in_another_process(
     code, said = unpickled(pickled, ROOT)
     assert code == 1
     assert (
-        f"UnpicklingError: the job {job.id} of 'double' is of the app picklable_tasks:app" in said
+        f"UnpicklingError: job {job.id} of 'double' belongs to the app picklable_tasks:app" in said
     )
     assert "there is no module 'picklable_tasks'" in said
     (tmp_path / "picklable_tasks.py").write_text("from interlock import App\napp = App()")

@@ -54,7 +54,7 @@ def test_a_result_that_is_too_large_is_a_dead_letter(app: App) -> None:
         return "x" * 2_000_000
 
     with app.worker():
-        with pytest.raises(JobFailed, match=r"large\(\) returned is 20000\d\d bytes"):
+        with pytest.raises(JobFailed, match=r"large\(\) returned 20000\d\d bytes"):
             large.send().result(30)
         assert queue_of(app).stats().dead == 1
 
@@ -65,7 +65,7 @@ def test_a_result_that_does_not_come_in_time_says_where_to_look(app: App, url: s
         return 1
 
     job = never.send()
-    where = f"queue explain default {job.id}" if "memory" not in url else "in this process"
+    where = f"queue explain default {job.id}" if "memory" not in url else "of this process"
     with pytest.raises(TimeoutError, match=where) as caught:
         job.result(timeout=0)
     assert f"message {job.id} was not settled in time (a call of 'never')" in str(caught.value)

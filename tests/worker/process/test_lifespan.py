@@ -150,7 +150,7 @@ def test_what_is_no_lifespan_is_refused(lifespan: Any, kind: type[Exception], te
         app.worker(threads=1).start()
     with pytest.raises(TypeError, match=r"on_worker_stop\(\): int is given"):
         app.on_worker_stop(3)  # type: ignore[type-var]
-    with pytest.raises(TypeError, match=r"on_process_start\(\): f\(\) wants arguments"):
+    with pytest.raises(TypeError, match=r"on_process_start\(\): f\(\) takes arguments"):
 
         @app.on_process_start
         def f(worker: object) -> None: ...

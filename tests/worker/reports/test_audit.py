@@ -165,7 +165,7 @@ def test_an_overlap_is_one_only_if_the_engine_says_that_both_are_leased(
         (record,) = caplog.records
         assert record.levelno == logging.ERROR and record.name == "interlock.worker"
         text = record.getMessage()
-        assert "message 2 (sequence 2, attempt 1, token 2, handled by w) began while" in text
+        assert "message 2 (sequence 2, attempt 1, token 2, handled by w) started while" in text
         assert "on key 'a': message 1 (sequence 1, attempt 1, token 1, handled by w)" in text
 
 
