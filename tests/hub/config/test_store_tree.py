@@ -40,7 +40,10 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
         [{**FIRST, "stores": ["both"]}, {**BOTH, "stores": ["first"]}],
         r"store\[0\]\.stores is \['both'\].*\(first -> both -> first\)",
     ),
-    ([BOTH, DISK, {**UP, "topics": ["a"]}], r"store\[2\]\.topics is \['a'\].*gets the messages of both"),
+    (
+        [BOTH, DISK, {**UP, "topics": ["a"]}],
+        r"store\[2\]\.topics is \['a'\].*gets the messages of both",
+    ),
     (
         [{**BOTH, "stores": ["kept", "disk"]}, KEPT, DISK],
         r"store\[0\]\.stores.*below both it is reached 2 times",
