@@ -407,8 +407,8 @@ def _growth(awaited: list[str], found: dict[str, Any]) -> str:
     text = f"the log grows, {entries:,} entries are not trimmed"
     if awaited:
         text += (
-            f": it waits for a checkpoint of {names}, not announced; start it, or if it is "
-            f"deleted permanently: interlock cluster forget {awaited[0]}"
+            f": it waits for a checkpoint of {names}, not announced; start it, or if it is gone "
+            f"for good: interlock cluster forget {awaited[0]}"
         )
     return text
 

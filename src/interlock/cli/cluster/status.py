@@ -201,7 +201,7 @@ def _awaited(told: Sequence[Told]) -> Iterator[str]:
         if awaited and not grows:
             yield (
                 f"{dc}: the log is trimmed only after a checkpoint of {awaited}, not announced; "
-                "if it is deleted permanently: interlock cluster forget ID"
+                "if it is gone for good: interlock cluster forget ID"
             )
 
 
