@@ -146,7 +146,7 @@ def test_what_is_no_lifespan_is_refused(lifespan: Any, kind: type[Exception], te
     app = app_of(lambda app: None)
     with pytest.raises(ValueError, match="already has one"):
         app.lifespan(lambda app: None)
-    with pytest.raises(TypeError, match="it gave NoneType; allowed: a context manager"):
+    with pytest.raises(TypeError, match="it returned NoneType; allowed: a context manager"):
         app.worker(threads=1).start()
     with pytest.raises(TypeError, match=r"on_worker_stop\(\): int is given"):
         app.on_worker_stop(3)  # type: ignore[type-var]
