@@ -224,7 +224,7 @@ def test_requeue_some_those_of_a_key_or_all(cli: Command, queue: RemoteQueue[byt
     assert (refused.code, queue.stats().dead) == (2, 3)
     assert f"requeue 3 dead letters of {queue.name}?" in refused.err
     assert cli("requeue", queue.name, "--key", "k1", "--yes").out.endswith(
-        "2 dead letters put again\n"
+        "2 dead letters requeued\n"
     )
     assert cli("requeue", queue.name, "--all", "--yes").code == 0
     assert (queue.stats().dead, queue.stats().unsettled) == (0, 4)
