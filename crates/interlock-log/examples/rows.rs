@@ -51,6 +51,7 @@ fn main() {
                 lineage: 1,
                 put_back: false,
                 writer: None,
+                sent: None,
                 place: &place,
             };
             assert!(rows.run(&words, &when, &mut reply).is_ok(), "{line}");

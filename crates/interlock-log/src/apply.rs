@@ -75,7 +75,8 @@ pub struct Whole<M> {
     /// By the genesis, and by each history that was joined since.
     pub lineage: u64,
     /// Rows in which two histories of this data centre were merged, each of which had writes that the other
-    /// lacked: an older write may have won there, and sums may be wrong.
+    /// lacked: an older write may have won there, and sums may be wrong. And rows of which others have sums of this
+    /// data centre that its entries do not tell, or that what was added may be in already.
     pub merged: u64,
     pub sessions: Sessions,
     /// The times and places up to which the states of others have been joined.
@@ -127,6 +128,10 @@ struct Call<'a> {
     stamp: u64,
     /// The writer by whom it was done first, if its entry was lost.
     put_back: Option<u64>,
+    /// It was sent at this log time or later, in ms.
+    sent: u64,
+    /// Its entry is the first of its name.
+    is_first: bool,
     /// Its client waits for the answer.
     is_wanted: bool,
     /// Nothing that its client has asked for before has a later deadline, unless log time has fallen.
@@ -293,9 +298,11 @@ impl<M: Machine> Whole<M> {
                     let stamp = self.next_stamp();
                     let latest =
                         command.deadline.max(if rules.latest { self.furthest(limits) } else { 0 });
-                    let call = Call { command, stamp, put_back: None, is_wanted, latest };
-                    let answer = self.perform(&call, &mut reply, rules);
-                    if is_done(&answer) {
+                    let sent = command.deadline.saturating_sub(limits.timeout);
+                    let (put_back, is_first) = (None, entry.number == 1);
+                    let call = Call { command, stamp, put_back, sent, is_first, is_wanted, latest };
+                    let (answer, has_changed) = self.perform(&call, &mut reply, rules);
+                    if has_changed {
                         kept.done.push(Done { index, stamp, command: command.clone() });
                     }
                     answer
@@ -309,7 +316,10 @@ impl<M: Machine> Whole<M> {
                 applied.answers.push((index, answer));
             }
         }
-        kept.writer = self.machine.as_ref().map_or(0, M::writer);
+        if let Some(machine) = &mut self.machine {
+            kept.writer = machine.writer();
+            self.merged += machine.take_short();
+        }
         applied.kept = Some(kept);
         applied
     }
@@ -361,26 +371,33 @@ impl<M: Machine> Whole<M> {
         }
     }
 
-    /// `reply`: memory for one.
-    fn perform(&mut self, call: &Call<'_>, reply: &mut Vec<u8>, rules: Rules) -> Answer {
-        let Call { command, stamp, put_back, is_wanted, latest } = *call;
+    /// Returns the answer, and whether the command is put back after a loss. `reply`: memory for one.
+    fn perform(&mut self, call: &Call<'_>, reply: &mut Vec<u8>, rules: Rules) -> (Answer, bool) {
+        let Call { command, stamp, put_back, sent, is_first, is_wanted, latest } = *call;
         let client = command.client.as_ref();
+        let record = client.and_then(|(name, _)| self.sessions.clients.get(&**name));
+        let is_first = if client.is_some() { record.is_none() } else { is_first };
         let moment = Moment {
             time: self.now,
             stamp,
             lineage: self.lineage,
             put_back: put_back.is_some() && rules.room,
             writer: put_back,
+            sent: Some(sent).filter(|_| is_first && put_back.is_none()),
             lost: put_back.is_some(),
             number: client.map_or(0, |(_, number)| *number),
-            client: client.and_then(|(name, _)| self.sessions.clients.get(&**name)),
+            client: record,
             own_order: rules.own_order,
             placed: Vec::new().into(),
         };
-        let Some(machine) = &mut self.machine else { return Answer::Unknown };
+        let Some(machine) = &mut self.machine else {
+            return (Answer::Unknown, false);
+        };
         reply.clear();
         let outcome = machine.apply(&command.arguments.list(), &moment, reply);
         let refused = outcome == Outcome::Refused;
+        // One that changed something before may find later values now.
+        let is_void = refused || outcome == Outcome::Unchanged && put_back.is_none();
         let mut stamps = moment.placed.into_inner();
         if let Some((name, number)) = client {
             if stamps.is_empty() {
@@ -388,11 +405,11 @@ impl<M: Machine> Whole<M> {
             }
             for stamp in stamps {
                 let reply = Some(&*reply).filter(|reply| reply.len() <= MOST_REPLY).cloned();
-                let recent = Recent { number: *number, stamp, refused, reply };
+                let recent = Recent { number: *number, stamp, refused: is_void, reply };
                 self.sessions.mark(name, self.busy, recent, latest);
             }
         }
-        Answer::Done { reply: is_wanted.then(|| reply.clone()), refused }
+        (Answer::Done { reply: is_wanted.then(|| reply.clone()), refused }, !is_void)
     }
 
     /// Rule 4: does what a lost entry did and this history has not.
@@ -447,9 +464,10 @@ impl<M: Machine> Whole<M> {
             }
             let latest = done.command.deadline.max(if rules.latest { furthest } else { 0 });
             let put_back = Some(lost.writer);
-            let call = Call { command: &done.command, stamp, put_back, is_wanted, latest };
-            let answer = self.perform(&call, &mut reply, rules);
-            if is_done(&answer) {
+            let (command, sent, is_first) = (&done.command, 0, false);
+            let call = Call { command, stamp, put_back, sent, is_first, is_wanted, latest };
+            let (answer, has_changed) = self.perform(&call, &mut reply, rules);
+            if has_changed {
                 self.sessions.undeny(&entry.name, entry.number, index);
                 kept.done.push(Done { index, stamp, command: done.command.clone() });
             }

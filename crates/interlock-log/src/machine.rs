@@ -134,7 +134,9 @@ impl Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// Nothing was changed, and the command is not put back after a loss.
+    /// There was nothing to change, and the command is not put back after a loss.
+    Unchanged,
+    /// The same, and the reply is an error.
     Refused,
 }
 
@@ -196,7 +198,8 @@ pub trait Machine: Sized {
     /// A log begins at a time by somebody who has no entries of a history before it: others may have what was lost.
     fn is_bare(&mut self, _time: u64) {}
 
-    /// The rows that others had with larger sums of this data centre than its entries tell, since the last call.
+    /// The rows whose sums may be wrong since the last call: others had larger ones of this data centre than its
+    /// entries tell, or what was added may be in them already.
     fn take_short(&mut self) -> u64 {
         0
     }
@@ -267,6 +270,8 @@ pub struct Moment<'a> {
     pub put_back: bool,
     /// The writer by whom a lost command was done first: what others have of his sums has it already.
     pub writer: Option<u64>,
+    /// Nothing of its client was done in this log before, and it was sent at this log time or later, in ms.
+    pub sent: Option<u64>,
     pub(crate) lost: bool,
     pub(crate) number: u64,
     pub(crate) client: Option<&'a Client>,

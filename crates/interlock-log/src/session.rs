@@ -90,6 +90,7 @@ impl Named {
 pub struct Recent {
     pub number: u64,
     pub stamp: u64,
+    /// It changed nothing, and is not put back after a loss.
     pub refused: bool,
     /// None if it was too long to keep.
     pub reply: Option<Vec<u8>>,

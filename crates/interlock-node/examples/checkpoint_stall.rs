@@ -12,7 +12,15 @@ fn write(rows: &mut Rows, line: &str, reading: u64) -> Duration {
     let words: Vec<_> = line.split(' ').collect();
     let (time, mut reply) = (reading >> 16, Vec::new());
     let place = |existing| Some(reading).filter(|at| *at > existing);
-    let when = When { time, reading, lineage: 0, put_back: false, writer: None, place: &place };
+    let when = When {
+        time,
+        reading,
+        lineage: 0,
+        put_back: false,
+        writer: None,
+        sent: None,
+        place: &place,
+    };
     let began = Instant::now();
     let done = rows.run(&words, &when, &mut reply);
     assert!(done.is_ok(), "{line}: {done:?}");

@@ -20,7 +20,7 @@ mod totals;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use interlock_table::{Column as Declared, Kind, Value};
+use interlock_table::{By, Column as Declared, Kind, Value};
 
 pub use self::totals::Total;
 use crate::pack::{self, Items};
@@ -249,6 +249,26 @@ impl Column {
             }
         }
         delta[self.joined_at().unwrap_or(self.at) - self.at] = cell.into();
+    }
+
+    /// Notes in a change that something was added, whatever the sum is then. Returns false if the column is no sum, or
+    /// the total would be no number.
+    pub fn add<'a, C: AsRef<[u8]>>(
+        &self,
+        delta: &mut [Cell<'a>],
+        before: Option<&[C]>,
+        by: By,
+        stamp: &Stamp,
+    ) -> bool {
+        let totals = before.map_or(pack::NIL, |cells| cells[2].as_ref());
+        let mut cell = Vec::with_capacity(48);
+        match (self.how, by) {
+            (How::Sum, By::Integer(by)) => sum::add(&mut cell, totals, by, stamp),
+            (How::FloatSum, By::Float(by)) if float_sum::add(&mut cell, totals, by, stamp) => {}
+            _ => return false,
+        }
+        delta[2] = cell.into();
+        true
     }
 
     /// The totals of a sum once it is raised to a value: what `raise` and `join` make of them, at once. `None`: it

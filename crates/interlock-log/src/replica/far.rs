@@ -134,6 +134,15 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             return;
         }
         let mut mine = self.mine.take().unwrap_or_else(|| self.nothing());
+        if let Some(machine) = &mut mine.state.machine {
+            // What others say of sums that these entries tell is passed over.
+            self.ring.each(&mut |kept| {
+                if !kept.did.done.is_empty() {
+                    machine.comes_back(kept.did.writer);
+                }
+                true
+            });
+        }
         for entry in entries {
             let now = mine.state.now;
             self.apply_to(&mut mine.state, &entry, now);

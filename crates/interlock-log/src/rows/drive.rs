@@ -39,9 +39,12 @@ impl Machine for Rows {
             lineage: moment.lineage,
             put_back: moment.put_back,
             writer: moment.writer,
+            sent: moment.sent,
             place: &place,
         };
+        let before = self.store().changes();
         match self.run(arguments, &when, reply) {
+            Ok(()) if self.store().changes() == before => Outcome::Unchanged,
             Ok(()) => Outcome::Done,
             Err(_) => Outcome::Refused,
         }

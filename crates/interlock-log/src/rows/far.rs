@@ -1,5 +1,8 @@
 //! Rows of other data centres in a table: taken in, and brought back after a loss.
 
+use interlock_rows::Command;
+
+use super::table::{lineage_at, When};
 use super::Rows;
 use crate::codec::{put_number, Damaged, Reader};
 use crate::machine::Centre;
@@ -40,6 +43,11 @@ impl Writers {
     /// A log is begun by somebody who has not the entries of writers below a number.
     pub(super) fn begins(&mut self, number: u64) {
         self.own_from = number;
+    }
+
+    /// Returns whether the log was begun, not before a number, by somebody who had not the entries of others.
+    fn is_begun_since(&self, number: u64) -> bool {
+        self.own_from >= number.max(1)
     }
 
     /// Writers may have begun up to a number.
@@ -180,6 +188,49 @@ impl Rows {
         is_short
     }
 
+    /// Returns whether what this log has added to a row may be in sums that come from elsewhere: somebody who has not
+    /// the entries of before has begun it, and did not know what was done.
+    fn is_doubtful(&self, key: &[u8], theirs: &State, writers: &Writers) -> bool {
+        let Some(ours) = self.store.get(key).filter(|_| writers.is_begun_since(0)) else {
+            return false;
+        };
+        let (rules, dc) = (&self.settings.rules, self.settings.dc.as_bytes());
+        let (mut known, mut has_added) = (Vec::new(), false);
+        rules.each_total(&rules.trust(ours.into()), |name, at| {
+            has_added |= writers.has(dc, name, at);
+            known.push((name.to_vec(), at));
+        });
+        let mut is_new = false;
+        rules.each_total(theirs, |name, at| {
+            let is_of_here = stamp::parts(name).is_some_and(|(of, _)| of == dc);
+            is_new |= is_of_here && !known.iter().any(|(of, known)| of == name && *known >= at);
+        });
+        has_added && is_new
+    }
+
+    /// Returns whether what a command adds to a row may be in sums there that came from elsewhere: its client may have
+    /// sent it before the log was begun.
+    pub(super) fn may_be_counted(
+        &self,
+        place: Option<u32>,
+        command: &Command,
+        when: &When<'_>,
+    ) -> bool {
+        let is_old = when.sent.is_some_and(|at| self.writers.is_begun_since(lineage_at(at)));
+        let is_raise = matches!(command, Command::Raise { .. } | Command::Increase { .. });
+        if !is_old || !is_raise || !self.writers.has_joined() {
+            return false;
+        }
+        let Some(state) = place.and_then(|place| self.store.state_at(place)) else { return false };
+        let (rules, dc) = (&self.settings.rules, self.settings.dc.as_bytes());
+        let mut has_joined = false;
+        rules.each_total(&rules.trust(state.into()), |name, at| {
+            let is_of_here = stamp::parts(name).is_some_and(|(of, _)| of == dc);
+            has_joined |= is_of_here && !self.writers.has(dc, name, at);
+        });
+        has_joined
+    }
+
     fn joined_far(
         &self,
         key: &[u8],
@@ -216,7 +267,8 @@ impl Rows {
             let whole = rules.trust(row.state.into());
             let theirs = self.sifted(whole.clone(), &ours_own);
             let is_short = theirs != whole && self.is_short(row.key, &whole, &ours_own);
-            self.short += u64::from(is_short);
+            let is_doubtful = self.is_doubtful(row.key, &theirs, &ours_own);
+            self.short += u64::from(is_short || is_doubtful);
             self.note_joined(&theirs);
             let joined = self.joined_far(row.key, &theirs, centre, &theirs_own);
             let Some(joined) = joined else {

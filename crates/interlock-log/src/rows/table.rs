@@ -15,7 +15,7 @@ use super::{Settings, Store, MAX_KEY};
 use crate::codec::{self, Damaged, Reader};
 use crate::entry;
 use crate::stamp::{self, Stamp};
-use crate::state::{self, Rules, State};
+use crate::state::{self, Late, Rules, State};
 
 const FULL: &str =
     "TABLEFULL the table has as many rows as its capacity; delete some, or raise the capacity";
@@ -30,8 +30,11 @@ pub struct When<'a> {
     pub lineage: u64,
     /// It comes from a lost entry: it is not refused for capacity, and what was set later may stay.
     pub put_back: bool,
-    /// The number of the writer by whom a lost command was done first.
+    /// The number of the writer by whom a lost command was done first, and changed something: that counts whatever is
+    /// found.
     pub writer: Option<u64>,
+    /// Nothing of its client was done in this log before, and it was sent at this log time or later, in ms.
+    pub sent: Option<u64>,
     /// The reading at which a lost command is done over what has this reading. `None`: that stays.
     pub place: &'a dyn Fn(u64) -> Option<u64>,
 }
@@ -55,7 +58,7 @@ const LINEAGE_BITS: u32 = 3;
 /// The ms since 1970 at which numbers of lineages begin: it keeps names short.
 const LINEAGES_SINCE: u64 = 1_577_836_800_000;
 /// The lowest number of a lineage that begins at a time.
-fn lineage_at(ms: u64) -> u64 {
+pub(super) fn lineage_at(ms: u64) -> u64 {
     ms.saturating_sub(LINEAGES_SINCE) << LINEAGE_BITS
 }
 
@@ -227,6 +230,7 @@ impl Rows {
                     self.fits(key)?;
                 }
                 let place = self.store.place_from(ahead, key);
+                self.short += u64::from(self.may_be_counted(place, &command, when));
                 match place.and_then(|place| self.raise(place, &command, when)) {
                     Some(raised) => raised.write(reply),
                     None => self.decide_at(place, key, &command, when)?.write(reply),
@@ -274,7 +278,15 @@ impl Rows {
         let seen = self.seen(place, when);
         let viewed = seen.view();
         let now = when.time.saturating_mul(1000);
-        let (change, reply) = decide(command, self.settings.rules.schema(), &viewed, now)?;
+        let decided = decide(command, self.settings.rules.schema(), &viewed, now);
+        if when.writer.is_some() && !matches!(decided, Ok((Some(_), _))) {
+            if let Some((after, reply)) = self.late(&seen, command, viewed.is_there()) {
+                drop(viewed);
+                self.take(place, key, Some((after, when.reading)));
+                return Ok(reply);
+            }
+        }
+        let (change, reply) = decided?;
         let Some(change) = change else { return Ok(reply) };
         if matches!(change, Change::Create { .. } | Change::CreateBy { .. }) {
             self.room(1, when)?;
@@ -283,6 +295,31 @@ impl Rows {
         drop(viewed);
         self.take(place, key, after);
         Ok(reply)
+    }
+
+    /// The state that a lost command which was done makes where nothing is to be done by what is seen: its row has
+    /// not come, or the sum was another.
+    fn late(&self, seen: &Seen<'_>, command: &Command, is_there: bool) -> Option<(State, Reply)> {
+        let late = match command {
+            Command::Raise { column, by, .. } | Command::Increase { column, by, .. } => {
+                Late::Add { column: *column, by: *by }
+            }
+            Command::Patch { pairs } if !is_there => Late::Patch(&pairs.given),
+            Command::Delete | Command::Pop if !is_there => Late::Delete,
+            _ => return None,
+        };
+        let rules = &self.settings.rules;
+        let after = rules.apply_late(seen.state, late, &seen.stamp, seen.now)?;
+        let reply = match (late, command) {
+            (Late::Add { column, .. }, Command::Raise { float: true, .. }) => {
+                Reply::Text(rules.value_in(&after, column))
+            }
+            (Late::Add { column, .. }, _) => Reply::Sum(rules.value_in(&after, column)),
+            (Late::Patch(_), _) => Reply::Integer(1),
+            (Late::Delete, Command::Delete) => Reply::Integer(1),
+            (Late::Delete, _) => Reply::Null,
+        };
+        Some((after, reply))
     }
 
     /// The state that a change makes of what is seen, and the reading at which it does. `None`: it

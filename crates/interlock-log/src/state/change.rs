@@ -294,7 +294,7 @@ impl Rules {
     }
 
     /// A change that makes a row, and what it has of before in the same life.
-    fn born<'a, 'c>(
+    pub(super) fn born<'a, 'c>(
         &self,
         cells: Option<&'c [Cell<'a>]>,
         stamp: &Stamp,
@@ -317,14 +317,14 @@ impl Rules {
         (delta, before)
     }
 
-    fn begun<'a>(&self, cells: &[Cell<'a>]) -> Vec<Cell<'a>> {
+    pub(super) fn begun<'a>(&self, cells: &[Cell<'a>]) -> Vec<Cell<'a>> {
         let mut delta = self.blank();
         delta[FLOOR] = cells[FLOOR].clone();
         delta[BIRTH] = cells[BIRTH].clone();
         delta
     }
 
-    fn blank<'a>(&self) -> Vec<Cell<'a>> {
+    pub(super) fn blank<'a>(&self) -> Vec<Cell<'a>> {
         let mut cells = vec![Cell::Borrowed(pack::NIL); self.width];
         cells[FLOOR] = NEVER.into();
         cells[BIRTH] = NEVER.into();
@@ -338,7 +338,7 @@ fn of<'c, 'a>(cells: Option<&'c [Cell<'a>]>, column: &Column) -> Option<&'c [Cel
     cells.map(|cells| &cells[column.at..])
 }
 
-fn packed<'a>(stamp: &Stamp) -> Cell<'a> {
+pub(super) fn packed<'a>(stamp: &Stamp) -> Cell<'a> {
     marked(stamp).into_vec().into()
 }
 

@@ -17,6 +17,7 @@ mod change;
 mod check;
 mod far;
 mod join;
+mod late;
 mod layout;
 mod raise;
 
@@ -29,6 +30,7 @@ use crate::column::{Cell, Column, BORN, WIDEST};
 use crate::pack::{self, Items};
 use crate::stamp;
 
+pub use self::late::Late;
 pub use self::layout::Layout;
 pub use crate::column::Merge;
 pub use interlock_table::Change;

@@ -29,8 +29,9 @@ pub struct Node {
     pub cut: bool,
     pub again: bool,
     pub start: u64,
-    /// The sums that the other data centre has added to rows, as this node has shown them.
-    pub shown: BTreeMap<Vec<u8>, u64>,
+    /// The sums that the other data centre has added to rows, as this node has shown them, and whether that had a
+    /// part in the row.
+    pub shown: BTreeMap<Vec<u8>, (u64, bool)>,
 }
 
 #[derive(Default)]

@@ -56,7 +56,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
 /// Events in worlds: how many worlds had one, and the first seed.
 type Found = BTreeMap<String, (u64, u64)>;
 
-fn worlds(kind: Kind, seeds: std::ops::Range<u64>) -> (Found, Found) {
+fn worlds(name: &str, kind: Kind, seeds: std::ops::Range<u64>) -> (Found, Found) {
     let (mut broken, mut narrowed) = (Found::new(), Found::new());
     for seed in seeds {
         match World::new(seed, kind, false).run(&all()) {
@@ -66,6 +66,7 @@ fn worlds(kind: Kind, seeds: std::ops::Range<u64>) -> (Found, Found) {
                 }
             }
             Err(what) => {
+                println!("{name}:{seed} {what}");
                 let what = what.split(':').next().unwrap_or_default().to_owned();
                 broken.entry(what).or_insert((0, seed)).0 += 1;
             }
@@ -104,7 +105,7 @@ fn kinds_hold() {
     let mut bad = Vec::new();
     for (name, kind) in kinds() {
         let begun = std::time::Instant::now();
-        let (broken, narrowed) = worlds(kind, asked::first()..asked::first() + count());
+        let (broken, narrowed) = worlds(name, kind, asked::first()..asked::first() + count());
         println!("{name}: {} worlds in {:?}: {broken:?}; {narrowed:?}", count(), begun.elapsed());
         if !broken.is_empty() {
             bad.push((name, broken));

@@ -145,6 +145,8 @@ impl World {
                 let Some(machine) = &replica.state().machine else { continue };
                 let rules = machine.store().rules();
                 let is_own = |name: &[u8], _| !name.starts_with(other.as_bytes());
+                let is_of_other =
+                    |state: &[u8]| rules.is_of_others(state, centre.dc.as_bytes(), &|_| false);
                 let seen: BTreeMap<_, _> = machine
                     .store()
                     .all()
@@ -153,11 +155,13 @@ impl World {
                     .map(|row| {
                         let theirs = rules.without(rules.trust(row.state.into()), is_own);
                         let value = rules.view(Some(&theirs), 0).value(0);
-                        (row.key.to_vec(), number(&value))
+                        (row.key.to_vec(), (number(&value), is_of_other(row.state)))
                     })
                     .collect();
-                for (key, before) in &centre.nodes[i].shown {
-                    if seen.get(key).is_none_or(|now| now < before) && replica.merged() == 0 {
+                // A row of which the other had no part comes back as a write of this data centre.
+                for (key, (before, _)) in centre.nodes[i].shown.iter().filter(|(_, it)| it.1) {
+                    let is_back = seen.get(key).is_none_or(|(now, _)| now < before);
+                    if is_back && replica.merged() == 0 {
                         let key = String::from_utf8_lossy(key);
                         return Err(format!(
                             "a row goes back: {key} at node {i} in step {}",

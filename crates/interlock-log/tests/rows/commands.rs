@@ -48,8 +48,15 @@ impl Node {
     ) -> String {
         self.rows.pass(self.now);
         let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
-        let when =
-            When { time: self.now, reading, lineage: self.lineage, put_back, writer: None, place };
+        let when = When {
+            time: self.now,
+            reading,
+            lineage: self.lineage,
+            put_back,
+            writer: None,
+            sent: None,
+            place,
+        };
         let (mut reply, checksum) = (Vec::new(), self.rows.store().checksum());
         let done = self.rows.run(&words, &when, &mut reply);
         assert_eq!(done.is_err(), reply.starts_with(b"-"));

@@ -9,25 +9,25 @@ use interlock_table::Value;
 
 use crate::commands::settings;
 
-const NOW: u64 = 1_700_000_000_000;
+pub const NOW: u64 = 1_700_000_000_000;
 /// The column of flags.
 const FLAGS: usize = 3;
 
-struct Log {
+pub struct Log {
     whole: Whole<Rows>,
     at: Mark,
     number: u64,
-    name: Vec<u8>,
+    pub name: Vec<u8>,
     kept: Option<PutBack>,
 }
 
 impl Log {
-    fn new(dc: &str) -> Log {
+    pub fn new(dc: &str) -> Log {
         Log::begun(dc, 0, 0)
     }
 
     /// A log that is begun by a node that has seen a log time, some ms later.
-    fn begun(dc: &str, seen: u64, later: u64) -> Log {
+    pub fn begun(dc: &str, seen: u64, later: u64) -> Log {
         let whole = Whole::default();
         let (at, name) = (Mark { position: later, ..Mark::default() }, b"node.1".to_vec());
         let mut log = Log { whole, at, number: 0, name, kept: None };
@@ -40,7 +40,7 @@ impl Log {
         log
     }
 
-    fn append(&mut self, number: u64, body: Body) -> (Fate, Vec<Answer>) {
+    pub fn append(&mut self, number: u64, body: Body) -> (Fate, Vec<Answer>) {
         self.append_seen(number, body, 0)
     }
 
@@ -55,7 +55,7 @@ impl Log {
         (applied.fate, applied.answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    fn write(&mut self, client: u64, lines: &[&str]) -> Vec<String> {
+    pub fn write(&mut self, client: u64, lines: &[&str]) -> Vec<String> {
         self.number += 1;
         let commands = lines.iter().zip(client..).map(|(line, number)| Command {
             client: Some((b"ann"[..].into(), number)),
@@ -72,15 +72,22 @@ impl Log {
     }
 
     /// Takes the rows of another data centre.
-    fn takes(&mut self, name: &str, other: &Log) {
+    pub fn takes(&mut self, name: &str, other: &Log) {
         let source =
             Some(Source { name: name.as_bytes().to_vec(), mark: other.at, time: other.whole.now });
         let body = Body::State { source, bytes: other.encoded() };
         assert_eq!(self.append(0, body).0, Fate::Taken);
     }
 
-    fn rows(&self) -> &Rows {
+    pub fn rows(&self) -> &Rows {
         self.whole.machine.as_ref().unwrap()
+    }
+
+    /// The value of a column of a row.
+    pub fn value(&self, key: &str, column: usize) -> Value<'_> {
+        let store = self.rows().store();
+        let view = store.rules().view_of(store.get(key.as_bytes()), store.time());
+        view.value(column)
     }
 
     fn encoded(&self) -> Vec<u8> {
@@ -273,7 +280,7 @@ fn sums_that_all_nodes_of_a_data_centre_have_lost_come_from_another() {
 }
 
 /// Writes, and returns what a ring keeps of it, with its number.
-fn kept(log: &mut Log, client: u64, line: &str) -> (u64, PutBack) {
+pub fn kept(log: &mut Log, client: u64, line: &str) -> (u64, PutBack) {
     log.write(client, &[line]);
     (log.number, log.kept.clone().unwrap())
 }

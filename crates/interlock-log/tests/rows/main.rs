@@ -3,6 +3,7 @@
 mod commands;
 mod driven;
 mod hostile;
+mod late;
 
 use std::collections::BTreeMap;
 
