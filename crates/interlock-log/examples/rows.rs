@@ -51,6 +51,7 @@ fn main() {
                 lineage: 1,
                 put_back: false,
                 writer: None,
+                late: false,
                 sent: None,
                 place: &place,
             };

@@ -198,13 +198,6 @@ impl<M: Machine> Whole<M> {
                 if is_judged && !self.machine.as_ref().is_some_and(takes_back) {
                     return Applied::new(Fate::Void);
                 }
-                let is_early = |(name, number): &(Vec<u8>, u64)| {
-                    let sessions = &self.sessions;
-                    sessions.last(name) < *number || sessions.is_missing(name, *number)
-                };
-                if rules.after && lost.after.as_ref().is_some_and(is_early) {
-                    return Applied::new(Fate::Gap);
-                }
                 let latest = lost.done.iter().map(|done| done.command.deadline).max();
                 match self.count(entry, latest.unwrap_or(0), Some(lost), limits, rules) {
                     Fate::Gap => Applied::new(Fate::Gap),
@@ -384,6 +377,7 @@ impl<M: Machine> Whole<M> {
             put_back: put_back.is_some() && rules.room,
             writer: put_back,
             sent: Some(sent).filter(|_| is_first && put_back.is_none()),
+            late: put_back.is_some() && rules.late,
             lost: put_back.is_some(),
             number: client.map_or(0, |(_, number)| *number),
             client: record,

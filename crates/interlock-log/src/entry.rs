@@ -147,9 +147,6 @@ pub struct PutBack {
     pub busy: u64,
     /// The writer of then, by [`Machine::writer`](crate::machine::Machine::writer): sums have it there still.
     pub writer: u64,
-    /// The entry that its first reader did before it, if that comes back as well: its name and number. Without
-    /// that one it does not count yet.
-    pub after: Option<(Vec<u8>, u64)>,
     pub done: Vec<Done>,
     /// The places of the writes without a client that it did not do, in increasing order. Another
     /// history may have done them.
@@ -263,13 +260,6 @@ impl PutBack {
         put_number(out, self.time);
         put_number(out, self.busy);
         put_number(out, self.writer);
-        match &self.after {
-            None => put_bytes(out, b""),
-            Some((name, number)) => {
-                put_bytes(out, name);
-                put_number(out, *number);
-            }
-        }
         put_number(out, self.done.len() as u64);
         for done in &self.done {
             put_number(out, done.index);
@@ -285,10 +275,6 @@ impl PutBack {
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let (time, busy, writer) = (reader.number()?, reader.number()?, reader.number()?);
-        let after = match reader.bytes(MOST_NAME)? {
-            b"" => None,
-            name => Some((name.to_vec(), reader.number()?)),
-        };
         let count = bounded(reader.count(5)?, MOST_COMMANDS)?;
         let done = (0..count).map(|_| {
             let (index, stamp) = (reader.number()?, reader.number()?);
@@ -304,7 +290,7 @@ impl PutBack {
         if !is_sorted || leaps > 1 || time.max(busy).max(highest) > BELIEVED_MS {
             return Err(Damaged);
         }
-        Ok(Self { time, busy, writer, after, done, denied, leaps: leaps == 1 })
+        Ok(Self { time, busy, writer, done, denied, leaps: leaps == 1 })
     }
 }
 
@@ -452,7 +438,6 @@ mod tests {
             time: 5,
             busy: 4,
             writer: 6,
-            after: Some((b"m".to_vec(), 3)),
             done: vec![Done { index: 2, stamp: 99, command: command.clone() }],
             denied: vec![1, 3],
             leaps: true,

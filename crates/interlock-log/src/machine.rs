@@ -92,8 +92,8 @@ pub struct Rules {
     pub far: bool,
     /// A lost write whose sums others may have comes back in a state alone.
     pub takes_back: bool,
-    /// Entries come back in the order in which they were done.
-    pub after: bool,
+    /// A lost write that changed something counts when it comes back, whatever is found.
+    pub late: bool,
 }
 
 impl Rules {
@@ -126,7 +126,7 @@ impl Rules {
         two: true,
         far: true,
         takes_back: true,
-        after: true,
+        late: true,
     };
 }
 
@@ -270,6 +270,8 @@ pub struct Moment<'a> {
     pub put_back: bool,
     /// The writer by whom a lost command was done first: what others have of his sums has it already.
     pub writer: Option<u64>,
+    /// It was lost after it had changed something, which counts whatever is found.
+    pub late: bool,
     /// Nothing of its client was done in this log before, and it was sent at this log time or later, in ms.
     pub sent: Option<u64>,
     pub(crate) lost: bool,

@@ -18,6 +18,7 @@ fn write(rows: &mut Rows, line: &str, reading: u64) -> Duration {
         lineage: 0,
         put_back: false,
         writer: None,
+        late: false,
         sent: None,
         place: &place,
     };

@@ -49,8 +49,16 @@ impl Shown {
         let reading = self.reading;
         let place = |existing| Some(reading).filter(|at| *at > existing);
         let (time, place): (_, &dyn Fn(u64) -> Option<u64>) = (self.now, &place);
-        let when =
-            When { time, reading, lineage: 0, put_back: false, writer: None, sent: None, place };
+        let when = When {
+            time,
+            reading,
+            lineage: 0,
+            put_back: false,
+            writer: None,
+            late: false,
+            sent: None,
+            place,
+        };
         let words: Vec<_> = line.split(' ').collect();
         let _ = self.rows.run(&words, &when, &mut Vec::new());
     }

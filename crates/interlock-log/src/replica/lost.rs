@@ -296,7 +296,6 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let is_blocked = names
             .values()
             .any(|owed| (owed.last + 1..=owed.highest).any(|it| !owed.numbers.contains(&it)));
-        let mut before = None;
         self.ring.each(&mut |kept| {
             let mut over_gap = false;
             let is_next = names.get_mut(&kept.name).is_some_and(|owed| {
@@ -319,8 +318,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                     is_missing && done.command.deadline > sessions.forgotten
                 });
             if (is_next || is_missing || is_repeat) && takes_back(kept) {
-                let after = before.replace((kept.name.clone(), kept.number));
-                let did = PutBack { after, leaps: over_gap, ..kept.did.clone() };
+                let did = PutBack { leaps: over_gap, ..kept.did.clone() };
                 let body = Body::PutBack(did);
                 entries.push(self.entry(kept.name.clone(), kept.number, body));
             }

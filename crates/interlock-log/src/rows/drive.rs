@@ -39,6 +39,7 @@ impl Machine for Rows {
             lineage: moment.lineage,
             put_back: moment.put_back,
             writer: moment.writer,
+            late: moment.late,
             sent: moment.sent,
             place: &place,
         };

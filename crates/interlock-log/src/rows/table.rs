@@ -30,9 +30,10 @@ pub struct When<'a> {
     pub lineage: u64,
     /// It comes from a lost entry: it is not refused for capacity, and what was set later may stay.
     pub put_back: bool,
-    /// The number of the writer by whom a lost command was done first, and changed something: that counts whatever is
-    /// found.
+    /// The number of the writer by whom a lost command was done first.
     pub writer: Option<u64>,
+    /// It was lost after it had changed something, which counts whatever is found.
+    pub late: bool,
     /// Nothing of its client was done in this log before, and it was sent at this log time or later, in ms.
     pub sent: Option<u64>,
     /// The reading at which a lost command is done over what has this reading. `None`: that stays.
@@ -279,7 +280,7 @@ impl Rows {
         let viewed = seen.view();
         let now = when.time.saturating_mul(1000);
         let decided = decide(command, self.settings.rules.schema(), &viewed, now);
-        if when.writer.is_some() && !matches!(decided, Ok((Some(_), _))) {
+        if when.late && !matches!(decided, Ok((Some(_), _))) {
             if let Some((after, reply)) = self.late(&seen, command, viewed.is_there()) {
                 drop(viewed);
                 self.take(place, key, Some((after, when.reading)));

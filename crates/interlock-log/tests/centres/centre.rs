@@ -69,6 +69,7 @@ pub struct Centre {
     /// The writes that any node has ever done.
     pub ever: BTreeSet<u64>,
     pub disks_lost: u64,
+    pub rules: Rules,
     pub trace: bool,
 }
 
@@ -94,7 +95,7 @@ impl Centre {
         settings(self.dc).encode(&mut genesis);
         let name = format!("{}{}", self.dc, self.starts).into_bytes();
         let (node, machine) = (vec![i as u8 + 1], vec![i as u8 + 1]);
-        let (limits, rules) = (Limits::default(), Rules::ALL);
+        let (limits, rules) = (Limits::default(), self.rules);
         let setup = Setup { name, node, machine, genesis, limits, rules };
         let ring = disk.ring.take().unwrap_or_else(|| Memory::new(1_000_000));
         let newest = disk.checkpoints.last().and_then(|(_, bytes)| Checkpoint::decode(bytes).ok());

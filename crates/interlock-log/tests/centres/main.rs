@@ -37,6 +37,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use interlock_log::machine::Rules;
 use world::{Kind, World};
 
 const STEPS: u64 = 250;
@@ -59,7 +60,7 @@ type Found = BTreeMap<String, (u64, u64)>;
 fn worlds(name: &str, kind: Kind, seeds: std::ops::Range<u64>) -> (Found, Found) {
     let (mut broken, mut narrowed) = (Found::new(), Found::new());
     for seed in seeds {
-        match World::new(seed, kind, false).run(&all()) {
+        match World::new(seed, kind, Rules::ALL, false).run(&all()) {
             Ok(them) => {
                 for what in them {
                     narrowed.entry(what.to_owned()).or_insert((0, seed)).0 += 1;
@@ -90,13 +91,13 @@ fn kind(name: &str) -> Kind {
 #[test]
 fn one_world() {
     let Some((name, seed, steps)) = asked::one(all()) else { return };
-    println!("{:?}", World::new(seed, kind(&name), true).run(&steps));
+    println!("{:?}", World::new(seed, kind(&name), Rules::ALL, true).run(&steps));
 }
 
 #[test]
 fn shortest_world() {
     asked::shortest(asked::first()..asked::first() + count(), &all(), |name, seed, steps| {
-        World::new(seed, kind(name), false).run(steps).err()
+        World::new(seed, kind(name), Rules::ALL, false).run(steps).err()
     });
 }
 
@@ -112,4 +113,34 @@ fn kinds_hold() {
         }
     }
     assert!(bad.is_empty(), "{bad:?}");
+}
+
+type LeaveOut = fn(&mut Rules);
+/// Each rule that one data centre can do without, a kind of worlds that need it, and the seed at which to begin.
+const RULES: [(&str, &str, u64, LeaveOut); 3] = [
+    ("far", "tails", 0, |rules| rules.far = false),
+    ("takes_back", "all", 1600, |rules| rules.takes_back = false),
+    ("late", "tails", 4300, |rules| rules.late = false),
+];
+
+/// With a rule left out, worlds of some kind break: so the checks can fail, and no rule is idle.
+#[test]
+fn every_rule_is_needed() {
+    let mut idle = Vec::new();
+    for (rule, kind, first, leave_out) in RULES {
+        let mut rules = Rules::ALL;
+        leave_out(&mut rules);
+        // The first world that breaks and holds with all rules is enough.
+        let kind = self::kind(kind);
+        let run = |seed, rules| World::new(seed, kind, rules, false).run(&all()).err();
+        let found = (first..first + 20 * count()).find_map(|seed| {
+            let what = run(seed, rules)?;
+            run(seed, Rules::ALL).is_none().then_some((seed, what))
+        });
+        println!("without {rule}: {found:?}");
+        if found.is_none() {
+            idle.push(rule);
+        }
+    }
+    assert!(idle.is_empty(), "nothing breaks without: {idle:?}");
 }

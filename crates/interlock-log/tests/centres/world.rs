@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastrand::Rng;
 use interlock_log::apply::Answer;
 use interlock_log::entry::{Arguments, Command};
+use interlock_log::machine::Rules;
 use interlock_log::replica::Need;
 
 use crate::centre::{number, Centre, Client, Disk, Node, Write};
@@ -39,7 +40,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, kind: Kind, trace: bool) -> Self {
+    pub fn new(seed: u64, kind: Kind, rules: Rules, trace: bool) -> Self {
         let mut random = Rng::with_seed(seed);
         let centres = ["e", "w"].map(|dc| {
             let engine = Engine { falls: kind.falls, time: BEGIN, ..Engine::default() };
@@ -56,6 +57,7 @@ impl World {
                 starts: 0,
                 ever: BTreeSet::new(),
                 disks_lost: 0,
+                rules,
                 trace,
             };
             for i in 0..random.usize(1..=3) {

@@ -54,6 +54,7 @@ impl Node {
             lineage: self.lineage,
             put_back,
             writer: None,
+            late: false,
             sent: None,
             place,
         };
