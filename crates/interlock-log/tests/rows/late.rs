@@ -44,7 +44,7 @@ fn come_back(log: &mut Log, at: usize, lost: &[(u64, PutBack)]) {
     log.name = name;
 }
 
-/// What changed nothing is not done when it comes back: it could find a row then.
+/// A write that changed nothing does not come back: it could find a row then.
 #[test]
 fn what_changed_nothing_does_not_come_back() {
     let mut east = Log::new("east");
