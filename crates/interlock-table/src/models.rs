@@ -98,7 +98,7 @@ fn with_row(word: u64, stepped: bool) -> Arc<Memory> {
 fn nothing_is_held(memory: &Memory) {
     for bucket in 0..memory.geometry.buckets() {
         assert!(crate::layout::state::State(memory.insert_lock(bucket).load(Relaxed)).is_open());
-        for index in 0..crate::geometry::SLOTS {
+        for index in 0..crate::layout::geometry::SLOTS {
             assert!(memory.state(memory.geometry.slot(bucket, index)).is_open());
         }
     }
@@ -254,7 +254,7 @@ fn moves(dies_at: Option<Step>) {
         nothing_is_held(&memory);
         let mut there = 0;
         for bucket in 0..memory.geometry.buckets() {
-            for index in 0..crate::geometry::SLOTS {
+            for index in 0..crate::layout::geometry::SLOTS {
                 let slot = memory.geometry.slot(bucket, index);
                 there +=
                     u32::from(memory.state(slot).is_live() && memory.has_key(slot, &key("row")));
