@@ -37,6 +37,8 @@ def nodes(two: NodeCluster) -> NodeCluster:
         if one.draining:
             two.nodes[one.id].kill()
     two.heal()
+    # One that was killed may still be missed by the other.
+    eventually(lambda: not any(status(node)["trouble"] for node in two.nodes.values()))
     return two
 
 
