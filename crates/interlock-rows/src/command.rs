@@ -1,4 +1,4 @@
-//! Commands on one row, as they were asked for.
+//! Parsed commands on one row.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use interlock_table::{By, Given, Overflow, Ttl, Value, Where};
 use crate::limits::MAX_ROW_TTL;
 use crate::refusal::Refusal;
 
-/// A command that may change a row. Columns are given by their places in the schema; values are such as
-/// their columns can hold.
+/// A command that may change a row. A column is given by its index in the schema; its value fits
+/// the column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command<'a> {
     /// HSET, and HMSET, whose reply is OK.
     Set { pairs: Pairs<'a>, ok: bool },
-    /// HSETNX: a row with this column, if there is none.
+    /// HSETNX: creates a row with this column unless the row exists.
     SetNew { pair: Given<'a> },
-    /// HDEL: of the named columns the first that there is.
+    /// HDEL: the first of the named columns that the schema has.
     DeleteColumn { column: Option<usize> },
     /// HINCRBY and HINCRBYFLOAT, whose reply is a string.
     Raise { column: usize, by: By, float: bool },
@@ -23,15 +23,16 @@ pub enum Command<'a> {
     Delete,
     /// PERSIST.
     Persist,
-    /// EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT; `name` is that of the command.
+    /// EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT; `name` is the command's name.
     Expire { name: &'static str, life: Life, when: Condition },
-    /// TABLE SET: the row as a whole.
+    /// TABLE SET: sets the whole row.
     Put { given: Vec<Given<'a>>, on: Where, ttl: Ttl },
-    /// TABLE PATCH: columns of a row that is there.
+    /// TABLE PATCH: sets columns of an existing row.
     Patch { pairs: Pairs<'a> },
     /// TABLE INCR.
     Increase { column: usize, by: By, overflow: Overflow },
-    /// TABLE CAS: sets the column if it is as expected. A value that it cannot hold is found as with `Pairs`.
+    /// TABLE CAS: sets the column if it has the expected value. A value that does not fit the
+    /// column is refused late, as in `Pairs`.
     CompareAndSet { expected: Value<'a>, pair: Result<Given<'a>, Refusal> },
     /// TABLE POP.
     Pop,
@@ -41,21 +42,21 @@ pub enum Command<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pairs<'a> {
     pub given: Vec<Given<'a>>,
-    /// The first value that its column cannot hold, where the column is of such values: that is found when
-    /// the row is written, and not where nothing is.
+    /// The first value that does not fit its column, if the column has a size limit. The command is
+    /// refused only when the row is written, not if it writes nothing.
     pub late: Option<Refusal>,
 }
 
-/// The life that a row is to have.
+/// A row's new lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// So many µs from now.
+    /// This many µs from now.
     For(i128),
-    /// Up to this time in µs since 1970, which may be over.
+    /// Until this time, in µs since 1970; it may be in the past.
     Until(i128),
 }
 
-/// The condition on which another time to live is taken.
+/// The condition for changing a row's expiry: NX, XX, GT, LT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     pub without: bool,
@@ -65,7 +66,7 @@ pub struct Condition {
 }
 
 impl Command<'_> {
-    /// Returns false if it changes nothing and answers 0, whatever the row and its key are.
+    /// Returns false if the command changes nothing and replies 0, whatever the row and its key.
     pub fn is_of_row(&self) -> bool {
         !matches!(self, Command::DeleteColumn { column: None })
     }
@@ -78,8 +79,8 @@ impl Pairs<'_> {
 }
 
 impl Life {
-    /// Time that is left; `now`: µs since 1970, `name` is that of the command. Errors: longer than any row
-    /// may live.
+    /// Returns the remaining time. `now`: µs since 1970; `name`: the command's name. Errors: the
+    /// time is longer than a row may live.
     pub fn left(self, name: &str, now: u64) -> Result<Duration, Refusal> {
         let micros = match self {
             Life::For(micros) => micros,
@@ -88,13 +89,14 @@ impl Life {
         if micros > i128::from(MAX_ROW_TTL) * 1000 {
             return Err(format!("ERR invalid expire time in '{name}' command").into());
         }
-        // What is over has expired at once.
+        // A time in the past expires the row at once.
         Ok(Duration::from_micros(micros.max(0) as u64))
     }
 }
 
 impl Condition {
-    /// For ever is longer than any time.
+    /// Returns whether the condition holds. A row that never expires counts as longer than any
+    /// time.
     pub fn allows(&self, before: Option<Duration>, left: Duration) -> bool {
         let refused = self.without && before.is_some()
             || self.with && before.is_none()

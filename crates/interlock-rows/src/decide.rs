@@ -1,4 +1,4 @@
-//! The change that a command makes of a row, and its reply.
+//! The change that a command makes to a row, and its reply.
 
 use interlock_table::{By, Change, Column, Given, Overflow, Schema, Ttl, Value, Where};
 
@@ -12,21 +12,21 @@ use crate::write::Writer;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Ok,
-    /// There is no row, or it is not as it should be.
+    /// The row does not exist, or the condition does not hold.
     Null,
     Integer(i64),
-    /// A sum: an integer of the protocol, as far as that goes.
+    /// A sum: an integer of the protocol if it fits into one, otherwise text.
     Sum(Value<'static>),
     /// A value as text.
     Text(Value<'static>),
-    /// The values of all columns, in their order.
+    /// The values of all columns in order.
     Row(Vec<Value<'static>>),
 }
 
-/// A change, if there is one, and the reply.
+/// The change, if any, and the reply.
 pub type Decided<'c> = Result<(Option<Change<'c>>, Reply), Refusal>;
 
-/// Decides a command by what a row is. It depends on nothing else; `now`: µs since 1970.
+/// Decides the change and the reply; both depend only on the arguments. `now`: µs since 1970.
 pub fn decide<'c>(
     command: &'c Command<'_>,
     schema: &Schema,
@@ -38,7 +38,7 @@ pub fn decide<'c>(
     Ok((change, reply))
 }
 
-/// As `decide`; where the change and the reply are to be, there is nothing and null.
+/// Like `decide`, but writes to `change` and `reply`, which must be `None` and `Null` before.
 pub fn decide_to<'c>(
     command: &'c Command<'_>,
     schema: &Schema,
@@ -155,7 +155,7 @@ pub fn decide_to<'c>(
     Ok(())
 }
 
-/// The number of different columns.
+/// Returns the number of distinct columns.
 fn distinct(given: &[Given<'_>]) -> i64 {
     let mut columns: Vec<usize> = given.iter().map(|(column, _)| *column).collect();
     columns.sort_unstable();
@@ -163,7 +163,7 @@ fn distinct(given: &[Given<'_>]) -> i64 {
     columns.len() as i64
 }
 
-/// Sets a row as a whole, be there one or not.
+/// Returns the change that sets a whole row, whether it exists or not.
 pub fn put<'c>(given: &'c [Given<'_>], ttl: Ttl, view: &impl View) -> Change<'c> {
     let expires_at = view.expiry(ttl);
     match view.is_there() {
@@ -172,7 +172,7 @@ pub fn put<'c>(given: &'c [Given<'_>], ttl: Ttl, view: &impl View) -> Change<'c>
     }
 }
 
-/// The value of a column of a row that is there, once it is raised.
+/// Returns the raised value of a column of an existing row.
 #[inline]
 fn sum(
     column: usize,
@@ -184,8 +184,8 @@ fn sum(
     Ok(schema.columns()[column].raised(&view.value(column), by, overflow)?)
 }
 
-/// The value of a column that is raised from nothing. What is beyond its range is a sum that is, and not a
-/// wrong argument.
+/// Returns the value of a column that is raised in a row that does not exist yet. A value beyond
+/// the column's range is refused as an overflowing sum, not as a wrong argument.
 fn of_nothing(column: &Column, by: By) -> Result<Value<'static>, Refusal> {
     let value = match by {
         By::Integer(by) => i64::try_from(by).map(Value::Signed).map_err(|_| Refusal::beyond())?,

@@ -1,15 +1,15 @@
-//! Patterns of topics, as Redis' `stringmatchlen` understands them.
+//! Patterns of topics, with the syntax of Redis' `stringmatchlen`.
 //!
-//! Only `*` can match in more than one way, and where a later `*` was reached an earlier one needs no
-//! second try. So one place to go back to is enough, and no pattern costs more than the product of
+//! Only `*` can match in more than one way, and once a later `*` is reached, an earlier one need
+//! not be retried. So one position to return to is enough, and the cost is at most the product of
 //! the two lengths.
 
-/// Bytes of the longest pattern, and of the longest topic: one may be compared with the other for each
-/// subscriber, and no such comparison may hold a worker up.
+/// Maximum bytes of a pattern and of a topic. A publish compares the topic with each subscriber's
+/// pattern, and one comparison must not block the worker.
 pub const LONGEST_PATTERN: usize = 1024;
 pub const LONGEST_TOPIC: usize = 4096;
 
-/// Returns the refusal of a pattern that is too long to compare anything with.
+/// Returns the error if the pattern is too long.
 pub fn refusal(pattern: &[u8]) -> Option<String> {
     let length = pattern.len();
     (length > LONGEST_PATTERN).then(|| {
@@ -17,7 +17,7 @@ pub fn refusal(pattern: &[u8]) -> Option<String> {
     })
 }
 
-/// Returns the refusal of a topic that is too long to be one.
+/// Returns the error if the topic is too long.
 pub fn topic_refusal(topic: &[u8]) -> Option<String> {
     let length = topic.len();
     (length > LONGEST_TOPIC)
@@ -27,7 +27,8 @@ pub fn topic_refusal(topic: &[u8]) -> Option<String> {
 /// Returns whether `text` matches the whole of `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // The pattern behind the last star, and the first byte of text that it was not yet tried on.
+    // The pattern's position after the last star, and the first byte of the text not yet tried
+    // there.
     let mut star: Option<(usize, usize)> = None;
     while p < pattern.len() && t < text.len() {
         if pattern[p] == b'*' {
@@ -47,7 +48,8 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
                     continue;
                 }
             } else {
-                // Each element takes exactly one byte: with none left, only stars may follow.
+                // Each element matches exactly one byte: at the end of the text only stars may
+                // follow.
                 return pattern[p..].iter().all(|&byte| byte == b'*');
             }
         }
@@ -63,12 +65,12 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     p == pattern.len() && t == text.len()
 }
 
-/// Counts the bytes at the start of `pattern` that stand for themselves.
+/// Returns the number of bytes at the start of `pattern` that are not special.
 pub fn literal_prefix(pattern: &[u8]) -> usize {
     pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len())
 }
 
-/// The place behind the element at `p`, if it matches `byte`.
+/// Returns the position after the element at `p` if the element matches `byte`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -78,7 +80,8 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// A class without its closing bracket ends with the pattern.
+/// Matches a class and returns the position after it. A class without a closing bracket ends with
+/// the pattern.
 fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let negated = pattern.get(p) == Some(&b'^');
     p += usize::from(negated);
@@ -113,7 +116,7 @@ fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A transcription of Redis' own function, recursion and all.
+    /// A transcription of Redis' own function, including its recursion.
     fn redis(mut pattern: &[u8], mut text: &[u8]) -> bool {
         while !pattern.is_empty() && !text.is_empty() {
             match pattern[0] {

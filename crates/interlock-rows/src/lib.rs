@@ -1,23 +1,24 @@
 //! Commands on the rows of a state table, as pure functions: no socket, no clock, no shared memory.
 //!
-//! A command is parsed with the schema of its table, and decided by what a row is: what changes, and the
-//! reply. Who calls shows the row and makes the change, as one step: the hub in shared memory, a node in
-//! the states of its log. So both answer the same, and so they do where a command only reads.
+//! A command is parsed with its table's schema and decided from the row: the result is a change and
+//! a reply. The caller provides the row and applies the change as one atomic step: the hub in
+//! shared memory, a node in the states of its log. So both reply the same, also to commands that
+//! only read.
 //!
-//! Imports point one way: a module imports only modules that stand above it in this table.
+//! Imports point one way: a module imports only modules above it in this table.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`limits`] | what is declared in `wire/` |
-//! | [`write`] | replies, worded in RESP2 or RESP3 |
-//! | [`names`] | commands found by their names |
-//! | [`refusal`] | the texts of errors |
+//! | [`limits`] | limits declared in `wire/` |
+//! | [`write`] | writes replies in RESP2 or RESP3 |
+//! | [`names`] | lookup of commands by name |
+//! | [`refusal`] | error replies |
 //! | [`glob`] | patterns of topics, rows and columns |
 //! | [`text`] | values as clients write and read them |
 //! | [`view`] | a row as commands see it |
-//! | [`command`] | commands on one row, as they were asked for |
-//! | [`parse`] | commands from what a client sent |
-//! | [`decide`] | the change that a command makes, and its reply |
+//! | [`command`] | parsed commands on one row |
+//! | [`parse`] | parses commands |
+//! | [`decide`] | the change a command makes, and its reply |
 //! | [`read`] | commands that read a row, and their replies |
 
 pub mod command;

@@ -1,6 +1,6 @@
-//! Commands found by their names, in whatever case.
+//! Case-insensitive lookup of commands by name.
 
-/// Things by their names.
+/// A map from names, case-insensitive.
 pub struct Names<T> {
     by_ends: Vec<Vec<(&'static str, T)>>,
 }
@@ -19,28 +19,28 @@ impl<T: Copy> Names<T> {
     }
 }
 
-/// A name's length and last letter, in whatever case, as a number of ten bits; few have the same.
+/// Hashes a name's length and last letter, case-insensitively, to ten bits; few names collide.
 #[inline]
 fn end(name: &[u8]) -> usize {
     name.len().min(31) << 5 | name.last().map_or(0, |last| usize::from(last & 31))
 }
 
-/// Returns whether it is this name, in whatever case. Of names of one length most differ in their
-/// last letter, and those of the functions begin alike.
+/// Returns whether two names are equal, case-insensitively. Most names of the same length differ in
+/// their last letter, while the wire functions begin alike, so the last letters are compared first.
 #[inline]
 pub fn is_called(name: &[u8], known: &[u8]) -> bool {
     let last = |name: &[u8]| name.last().map(|byte| byte | 0x20);
     if name.len() != known.len() || last(name) != last(known) {
         return false;
     }
-    // Each request pays for this, so most names are compared as one word.
+    // Each request pays for this, so most names are compared as one machine word.
     if let (Some(name), Some(known)) = (word(name), word(known)) {
         return (name ^ known) & !cases(known) == 0;
     }
     name.eq_ignore_ascii_case(known)
 }
 
-/// The bytes of a name of four to eight.
+/// Returns the bytes of a name of four to eight bytes as one machine word.
 #[inline]
 fn word(name: &[u8]) -> Option<u64> {
     let four = |bytes: &[u8; 4]| u64::from(u32::from_ne_bytes(*bytes));
@@ -48,11 +48,12 @@ fn word(name: &[u8]) -> Option<u64> {
     (name.len() <= 8).then(|| four(head) | four(tail) << 32)
 }
 
-/// The bit in which letters of both cases differ, for each lower-case letter of a word of ASCII.
+/// Returns the case bit of each byte of an ASCII word that is a lower-case letter.
 #[inline]
 fn cases(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    // The highest bit of each byte says whether it is `a` or behind it, and behind `z`.
+    // The highest bit of each byte is set in `from_a` if the byte is `a` or above, and in
+    // `behind_z` if it is above `z`.
     let (from_a, behind_z) = (word + EACH * (0x80 - 0x61), word + EACH * (0x80 - 0x7b));
     (from_a & !behind_z & (EACH * 0x80)) >> 2
 }

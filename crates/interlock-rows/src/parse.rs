@@ -1,4 +1,4 @@
-//! Commands from what a client sent. The names of tables and rows are for whoever has the tables.
+//! Parses commands. Resolving the names of tables and rows is up to the caller.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::names::Names;
 use crate::refusal::Refusal;
 use crate::text::{fits, given, increment, integer};
 
-/// The words that a client sent: the name of a command and what follows.
+/// The words of a client's command: its name and arguments.
 pub trait Arguments<'a>: Copy {
     fn count(self) -> usize;
-    /// One of them; nothing where there are not so many.
+    /// Returns the word at `index`, or an empty one if there are fewer words.
     fn at(self, index: usize) -> &'a [u8];
 }
 
@@ -27,7 +27,7 @@ impl<'a, T: AsRef<[u8]>> Arguments<'a> for &'a [T] {
     }
 }
 
-/// The commands that may change rows of a table, of which they name the keys.
+/// The commands that may change rows of a table and name their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Hset,
@@ -43,7 +43,7 @@ pub enum Verb {
     Expireat,
     Pexpireat,
     TableSet,
-    /// It sets [`Rows`], and alone is no [`Command`] on one row.
+    /// Sets [`Rows`]; not a [`Command`] on one row.
     TableMset,
     TablePatch,
     TableIncr,
@@ -51,12 +51,12 @@ pub enum Verb {
     TablePop,
 }
 
-/// The beginning of the names of subcommands.
+/// The prefix of the names of TABLE's subcommands.
 const TABLE: &str = "table|";
 
 impl Verb {
-    /// With the names of the commands, a subcommand behind a bar, and how many words each takes, these
-    /// included: so many, or, negative, at least so many.
+    /// All commands with their names (a subcommand after a bar) and their numbers of words, name
+    /// included: exactly this many, or, if negative, at least this many.
     pub const ALL: [(Verb, &'static str, i32); 19] = [
         (Verb::Hset, "hset", -4),
         (Verb::Hmset, "hmset", -4),
@@ -79,7 +79,7 @@ impl Verb {
         (Verb::TablePop, "table|pop", 3),
     ];
 
-    /// The place of the word that names the row, or the first of them; of `TableMset` the table.
+    /// The index of the word that names the row, or the first row; for `TableMset` the table.
     pub fn row_at(self) -> usize {
         use Verb::{TableCas, TableIncr, TableMset, TablePatch, TablePop, TableSet};
         let is_of_table =
@@ -87,20 +87,20 @@ impl Verb {
         1 + usize::from(is_of_table)
     }
 
-    /// The command that these words begin with; `None`: none of these. Errors: they are too few, or too
-    /// many.
+    /// Returns the command that these words begin with; `None`: not a command of this kind. Errors:
+    /// too few or too many words.
     pub fn of<'a>(arguments: impl Arguments<'a>) -> Result<Option<Verb>, Refusal> {
         DECLARED.find(arguments)
     }
 
-    /// Returns whether the time of day counts for it; for others any will do.
+    /// Returns whether the command depends on the current time; for the others any `now` will do.
     #[inline]
     pub fn is_of_time(self) -> bool {
         matches!(self, Verb::Expireat | Verb::Pexpireat)
     }
 }
 
-/// Commands by their names, with the words that each takes.
+/// Commands by name, with their numbers of words.
 pub(crate) struct Declared<T> {
     plain: Names<(T, &'static str, i32)>,
     of_table: Names<(T, &'static str, i32)>,
@@ -113,7 +113,7 @@ impl<T: Copy> Declared<T> {
         Declared { plain: Names::new(plain), of_table: Names::new(of_table) }
     }
 
-    /// The command that the words begin with.
+    /// Returns the command that the words begin with, after checking their number.
     pub(crate) fn find<'a>(&self, arguments: impl Arguments<'a>) -> Result<Option<T>, Refusal> {
         let name = arguments.at(0);
         let found = match name.eq_ignore_ascii_case(b"table") {
@@ -131,9 +131,8 @@ impl<T: Copy> Declared<T> {
 
 static DECLARED: LazyLock<Declared<Verb>> = LazyLock::new(|| Declared::new(&Verb::ALL));
 
-/// The command that a client asks for, as far as it is of one row of a table with this schema. `now`: µs
-/// since 1970. Errors: it cannot be such a command, whatever the row is. There must be as many arguments
-/// as the command has at least.
+/// Parses a command on one row of a table with this schema. `now`: µs since 1970. Errors: the
+/// command is wrong whatever the row is. The caller has checked the minimum number of arguments.
 pub fn parse<'a>(
     verb: Verb,
     schema: &Schema,
@@ -201,14 +200,14 @@ pub fn parse<'a>(
     }
 }
 
-/// The column of a name, and its place.
+/// Returns the column of this name, and its index.
 pub fn column<'s>(schema: &'s Schema, name: &[u8]) -> Result<(usize, &'s Column), Refusal> {
     let columns = schema.columns().iter().enumerate();
     let found = columns.into_iter().find(|(_, column)| column.name.as_bytes() == name);
     found.ok_or_else(|| Refusal::no_column(schema, name))
 }
 
-/// The value that a text is for a column. Errors: it is none, or the column cannot hold it.
+/// Parses a column's value. Errors: the text is not a value of the column, or does not fit it.
 #[inline]
 fn held<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
     let value = given(column, text)?;
@@ -216,7 +215,7 @@ fn held<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
     Ok(value)
 }
 
-/// Pairs of column and value, from an argument on; `name` is that of the command.
+/// Parses the pairs of column and value from index `from` on; `name` is the command's name.
 fn pairs<'a>(
     schema: &Schema,
     arguments: impl Arguments<'a>,
@@ -239,7 +238,8 @@ fn pairs<'a>(
     Ok(found)
 }
 
-/// `unit`: ms in one of what is given; `since_1970`: it is a time and no duration.
+/// Parses a command that sets an expiry. `unit`: ms in one unit of the argument; `since_1970`: the
+/// argument is a point in time, not a duration.
 fn expires<'a>(
     arguments: impl Arguments<'a>,
     name: &'static str,
@@ -250,7 +250,7 @@ fn expires<'a>(
     let when = condition(arguments, 3)?;
     let given = integer(arguments.at(2)).ok_or_else(Refusal::no_integer)?;
     let micros = given.checked_mul(unit).map(|given| i128::from(given) * 1000);
-    // One that does not fit is longer than any row may live, or ended before all time.
+    // A product that overflows, even a negative one, is refused as too long.
     let micros = micros.unwrap_or(i128::from(i64::MAX) * 1000);
     let life = if since_1970 { Life::Until(micros) } else { Life::For(micros) };
     life.left(name, now)?;
@@ -310,12 +310,12 @@ fn compare_and_set<'a>(
         fits(column, &value)?;
         return Ok(Command::CompareAndSet { expected, pair: Ok((at, value)) });
     }
-    // Where there is no row, a text that is too long is none of its matters.
+    // If the row does not exist, a value that is too long is not an error.
     let pair = fits(column, &value).map(|()| (at, value)).map_err(Refusal::from);
     Ok(Command::CompareAndSet { expected, pair })
 }
 
-/// Rows of one table that a command sets as a whole: TABLE MSET.
+/// Rows of one table that TABLE MSET replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows<'a> {
     pub keys: Vec<&'a [u8]>,
@@ -323,11 +323,11 @@ pub struct Rows<'a> {
     columns: usize,
 }
 
-/// Rows that one call may name: others wait meanwhile.
+/// Maximum rows in one call: other clients wait meanwhile.
 pub const MOST_ROWS: usize = 1_000;
 
 impl<'a> Rows<'a> {
-    /// From the arguments of TABLE MSET.
+    /// Parses the arguments of TABLE MSET.
     pub fn parse(schema: &Schema, arguments: impl Arguments<'a>) -> Result<Rows<'a>, Refusal> {
         let count = integer(arguments.at(3)).and_then(|count| usize::try_from(count).ok());
         let known = 1..=schema.columns().len();
@@ -358,7 +358,7 @@ impl<'a> Rows<'a> {
         Ok(found)
     }
 
-    /// The columns of each row.
+    /// Returns each key with its columns.
     pub fn given(&self) -> impl Iterator<Item = (&'a [u8], &[Given<'a>])> {
         self.keys.iter().copied().zip(self.given.chunks(self.columns))
     }

@@ -1,4 +1,4 @@
-//! Commands that read one row, and the replies that it gives.
+//! Commands that read one row, and their replies.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::text::integer;
 use crate::view::View;
 use crate::write::Writer;
 
-/// The commands that read a row of a table; their first argument is its key.
+/// The commands that read a row of a table; their first argument is the row's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     Hget,
@@ -31,7 +31,7 @@ pub enum Read {
     Pexpiretime,
 }
 
-/// A question to a row. Columns are given by their places in the schema.
+/// A parsed read of one row. Columns are given by their indexes in the schema.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query<'a> {
     /// HGET.
@@ -46,20 +46,21 @@ pub enum Query<'a> {
     All,
     /// HLEN.
     Count,
-    /// HEXISTS, of a column that there is or not.
+    /// HEXISTS; whether the schema has the column.
     Has(bool),
     /// HSTRLEN.
     Length(usize),
-    /// HSCAN of the columns that match; where there is no row its options are not looked at.
+    /// HSCAN of the matching columns; if the row does not exist, wrong options are not refused.
     Scan(Result<&'a [u8], Refusal>),
     /// TYPE.
     Type,
-    /// TTL, PTTL, EXPIRETIME and PEXPIRETIME: what a row has to live, or the time up to which it does.
+    /// TTL, PTTL, EXPIRETIME and PEXPIRETIME: the remaining time to live, or the expiry.
     Life { seconds: bool, since_1970: bool },
 }
 
 impl Read {
-    /// With the names of the commands, and how many words each takes, as [`Verb::ALL`](crate::Verb::ALL).
+    /// All commands with their names and their numbers of words, as in
+    /// [`Verb::ALL`](crate::Verb::ALL).
     pub const ALL: [(Read, &'static str, i32); 14] = [
         (Read::Hget, "hget", 3),
         (Read::Hmget, "hmget", -3),
@@ -77,13 +78,14 @@ impl Read {
         (Read::Pexpiretime, "pexpiretime", 2),
     ];
 
-    /// The command that these words begin with; `None`: none of these. Errors: they are too few, or too
-    /// many.
+    /// Returns the command that these words begin with; `None`: not a command of this kind. Errors:
+    /// too few or too many words.
     pub fn of<'a>(arguments: impl Arguments<'a>) -> Result<Option<Read>, Refusal> {
         DECLARED.find(arguments)
     }
 
-    /// Returns whether the time of day counts for it; for others any will do.
+    /// Returns whether the reply depends on the current time; for the other commands any `now` will
+    /// do.
     #[inline]
     pub fn is_of_time(self) -> bool {
         matches!(self, Read::Expiretime | Read::Pexpiretime)
@@ -93,7 +95,7 @@ impl Read {
 static DECLARED: LazyLock<Declared<Read>> = LazyLock::new(|| Declared::new(&Read::ALL));
 
 impl<'a> Query<'a> {
-    /// The question that a client asks. There must be as many arguments as the command has at least.
+    /// Parses the query. The caller has checked the command's minimum number of arguments.
     pub fn parse(
         read: Read,
         schema: &Schema,
@@ -123,14 +125,14 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Returns whether it is an access to the row.
+    /// Returns whether the command counts as an access to the row.
     #[inline]
     pub fn is_access(&self) -> bool {
         use Query::{All, Length, Pairs, Scan, Value, Values};
         matches!(self, All | Length(_) | Pairs | Scan(_) | Value(_) | Values(_))
     }
 
-    /// Writes what a row answers. It depends on nothing else; `now`: µs since 1970.
+    /// Writes the reply, which depends only on the arguments. `now`: µs since 1970.
     #[inline]
     pub fn answer(
         &self,
@@ -191,7 +193,7 @@ impl<'a> Query<'a> {
                 None => -1,
                 Some(left) => {
                     let ms = if *since_1970 { since_the_epoch(now, left) } else { ms(left) };
-                    // To the nearest second, as Redis.
+                    // Rounded to the nearest second, as in Redis.
                     if *seconds {
                         ms.saturating_add(500) / 1000
                     } else {
@@ -204,7 +206,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Writes the values of all columns of a row, in their order; null without a row.
+/// Writes the values of all columns of a row in order, or null if the row does not exist.
 #[inline]
 pub fn row(schema: &Schema, view: &impl View, to: &mut Writer<'_>) {
     if !view.is_there() {
@@ -218,13 +220,14 @@ fn ms(left: Duration) -> i64 {
     left.as_millis() as i64
 }
 
-/// The time in ms of which so much is left, to the nearest.
+/// Returns the expiry of a row that has this time left, rounded to the nearest ms since 1970.
 fn since_the_epoch(now: u64, left: Duration) -> i64 {
     let micros = u128::from(now) + left.as_micros();
     i64::try_from((micros + 500) / 1000).unwrap_or(i64::MAX)
 }
 
-/// Refuses what strtoul of C would not read. A row is given whole, whatever the cursor.
+/// Refuses a cursor that C's `strtoul` would not parse. The reply has the whole row, whatever the
+/// cursor.
 fn cursor(text: &[u8]) -> Result<(), Refusal> {
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     let digits = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
@@ -234,7 +237,7 @@ fn cursor(text: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// The pattern among the options of HSCAN.
+/// Returns the pattern among the options of HSCAN.
 fn pattern<'a>(arguments: impl Arguments<'a>) -> Result<&'a [u8], Refusal> {
     let mut pattern: &[u8] = b"*";
     for index in (3..arguments.count()).step_by(2) {

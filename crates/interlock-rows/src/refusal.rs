@@ -1,4 +1,4 @@
-//! The texts of errors.
+//! Error replies.
 
 use interlock_table::{Column, Error, Schema};
 
@@ -7,12 +7,12 @@ use interlock_table::{Column, Error, Schema};
 pub struct Refusal(pub Vec<u8>);
 
 impl Refusal {
-    /// Of a text that is no value of this column.
+    /// The text is not a value of this column.
     pub fn wrong(column: &Column, allowed: &str) -> Refusal {
         format!("WRONGTYPE column {} is {}; allowed: {allowed}", column.name, column.kind).into()
     }
 
-    /// Of a column that there is not.
+    /// The schema has no column of this name.
     #[cold]
     pub fn no_column(schema: &Schema, name: &[u8]) -> Refusal {
         let names: Vec<_> = schema.columns().iter().map(|column| column.name.as_str()).collect();
@@ -20,7 +20,7 @@ impl Refusal {
         Refusal([b"NOCOLUMN there is no column '", name, there.as_bytes()].concat())
     }
 
-    /// Of too few arguments or too many; `name`: of the command, in lower case.
+    /// Too few or too many arguments; `name` is the command's name in lower case.
     pub fn wrong_count(name: &str) -> Refusal {
         format!("ERR wrong number of arguments for '{name}' command").into()
     }
@@ -29,7 +29,7 @@ impl Refusal {
         "ERR value is not an integer or out of range".into()
     }
 
-    /// Of a sum beyond a column's range.
+    /// A sum is beyond the column's range.
     pub fn beyond() -> Refusal {
         "ERR increment or decrement would overflow".into()
     }

@@ -1,4 +1,4 @@
-//! Values of columns as clients write and read them: text, as of a hash.
+//! Values of columns as clients write and read them: text, as in a hash.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use interlock_table::{By, Column, Error, Kind, Value};
 use crate::refusal::Refusal;
 use crate::write::Writer;
 
-/// The value that a text is for a column, of its type where it has room; whether it has, [`fits`] says.
+/// Parses a column's value. The value has the column's type if it fits; [`fits`] checks that.
 #[inline]
 pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
     match column.kind {
@@ -41,7 +41,7 @@ pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> 
     }
 }
 
-/// The value that a text is for a column of whole numbers.
+/// Parses the value of an integer column.
 #[cold]
 fn number<'a>(column: &Column, text: &[u8]) -> Result<Value<'a>, Refusal> {
     let (least, most) = column.range().unwrap_or_default();
@@ -54,7 +54,7 @@ fn number<'a>(column: &Column, text: &[u8]) -> Result<Value<'a>, Refusal> {
     value.ok_or_else(|| Refusal::wrong(column, &format!("a whole number from {least} to {most}")))
 }
 
-/// A number without sign, of so few digits that it is in 63 bits: most are. `None`: it is another.
+/// Parses an unsigned number of at most 18 digits, the usual case. `None`: anything else.
 #[inline]
 fn few_digits(text: &[u8]) -> Option<u64> {
     match text {
@@ -67,7 +67,7 @@ fn few_digits(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number as Redis reads it: no sign but a minus, no leading zero, nothing beside it.
+/// Parses a number as Redis does: no sign but a minus, no leading zero, no spaces.
 #[inline]
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -90,7 +90,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// By how much a column is raised.
+/// Parses the amount by which a column is raised.
 #[inline]
 pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
     match column.kind {
@@ -106,7 +106,7 @@ pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
     }
 }
 
-/// In decimal digits, without anything that could be left out.
+/// Parses a decimal integer in its canonical form: no plus, no leading zeros.
 #[inline]
 fn whole(text: &[u8]) -> Option<i128> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
@@ -115,7 +115,7 @@ fn whole(text: &[u8]) -> Option<i128> {
         [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    // Of what has more digits than any number here, the sign alone counts.
+    // If the number has more digits than an `i128` can hold, only its sign matters.
     let text = std::str::from_utf8(text).ok().filter(|_| plain)?;
     Some(text.parse().unwrap_or(if digits.len() < text.len() { i128::MIN } else { i128::MAX }))
 }
@@ -125,7 +125,7 @@ fn float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Returns whether a column can hold a value that was given for it. Errors: it cannot.
+/// Checks whether a value fits its column. Errors: it does not.
 #[inline]
 pub fn fits(column: &Column, value: &Value<'_>) -> Result<(), Error> {
     match (column.kind, value) {
@@ -135,7 +135,7 @@ pub fn fits(column: &Column, value: &Value<'_>) -> Result<(), Error> {
     }
 }
 
-/// Returns whether two values of a column are the same to the bit.
+/// Returns whether two values of a column are equal, bit for bit.
 #[inline]
 pub fn same(one: &Value<'_>, other: &Value<'_>) -> bool {
     match (one, other) {
@@ -171,17 +171,17 @@ pub fn put(reply: &mut Writer<'_>, value: &Value<'_>) {
     }
 }
 
-/// A number as clients read it.
+/// Formats a value as clients read it.
 #[inline]
 pub fn text(value: &Value) -> String {
     match value {
         Value::Unsigned(number) => number.to_string(),
         Value::Signed(number) => number.to_string(),
         Value::Bool(truth) => u8::from(*truth).to_string(),
-        // Shortest that reads as the same.
+        // The shortest text that parses to the same number.
         Value::Float(number) if number.is_nan() => "nan".into(),
         Value::Float(number) => {
-            // Without an exponent as far as the digits go, as Redis.
+            // Without an exponent in the range in which Redis prints none.
             let plain = *number == 0.0 || (1e-17..1e21).contains(&number.abs());
             let text = if plain { number.to_string() } else { format!("{number:?}") };
             text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
@@ -233,7 +233,7 @@ mod tests {
             for column in schema.columns() {
                 let mut words = vec![0; schema.words()];
                 match given(column, &text) {
-                    // Too large or long for it is the table's to say.
+                    // The table refuses a number or text that does not fit.
                     Ok(value) => drop(column.write(&mut words, &value)),
                     Err(Refusal(why)) => assert!(why.starts_with(b"WRONGTYPE column ")),
                 }

@@ -1,4 +1,4 @@
-//! Replies: one call per type, worded in RESP2 or RESP3.
+//! Writes replies in RESP2 or RESP3: one call for each type.
 
 /// Appends replies to a buffer.
 pub struct Writer<'a> {
@@ -17,7 +17,8 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// `text` begins with the error's code. A line break in it would end the reply: it becomes a space.
+    /// Writes an error; `text` begins with its code. A line break would end the reply, so it is
+    /// replaced by a space.
     pub fn error(&mut self, text: &[u8]) {
         self.out.push(b'-');
         let one_line = |&byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
@@ -30,7 +31,7 @@ impl Writer<'_> {
         self.number(b':', value);
     }
 
-    /// `digits` is the number as text.
+    /// Writes a double; `digits` is the number as text.
     pub fn double(&mut self, digits: &str) {
         if self.resp3 {
             self.line(b',', digits.as_bytes());
@@ -44,13 +45,13 @@ impl Writer<'_> {
         bulk(self.out, bytes);
     }
 
-    /// A number as text.
+    /// Writes a number as a bulk string.
     #[inline]
     pub fn bulk_number(&mut self, value: i64) {
         digits(value, |digits| bulk(self.out, digits));
     }
 
-    /// Text for people: INFO, CLIENT LIST.
+    /// Writes text for humans: INFO, CLIENT LIST.
     pub fn verbatim(&mut self, text: &str) {
         if self.resp3 {
             self.number(b'=', text.len() as i64 + 4);
@@ -85,7 +86,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Something the client did not ask for at this moment.
+    /// Writes the header of a push message, which the client did not ask for.
     pub fn push(&mut self, length: usize) {
         self.number(if self.resp3 { b'>' } else { b'*' }, length as i64);
     }
@@ -114,7 +115,7 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Without the machinery of `format!`, which costs more than a whole short reply.
+/// Appends a decimal number without `format!`, which costs more than a whole short reply.
 #[inline]
 pub fn decimal(out: &mut Vec<u8>, value: i64) {
     if (0..10).contains(&value) {
@@ -123,7 +124,7 @@ pub fn decimal(out: &mut Vec<u8>, value: i64) {
     digits(value, |digits| out.extend_from_slice(digits));
 }
 
-/// Calls with a number as text.
+/// Calls `call` with the number's decimal digits.
 #[inline]
 fn digits(value: i64, call: impl FnOnce(&[u8])) {
     let mut digits = [0; 20];

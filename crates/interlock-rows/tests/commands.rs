@@ -1,4 +1,5 @@
-//! Commands on a plain row: replies and changes against a naive model, each refusal, and any bytes.
+//! Commands on a plain row: replies and changes against a naive model, each refusal, and random
+//! bytes.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use interlock_table::{Schema, Ttl, Value};
 const NOW: u64 = 1_700_000_000_000_000;
 const SCHEMA: &str = "u: U8, i: I64, f: F32, d: F64, b: bool, s: str[4], r: bytes[3]";
 
-/// A row as a test has it: its values, and the ms it has to live.
+/// A row of a test: its values, and its time to live in ms.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Plain(Option<(Vec<Value<'static>>, Option<u64>)>);
 
@@ -27,7 +28,7 @@ impl View for Plain {
         self.0.as_ref().expect("a row").1.map(Duration::from_millis)
     }
 
-    /// Here a time is what is left, in ms.
+    /// In this test an expiry is the remaining time in ms.
     fn expiry(&self, ttl: Ttl) -> u64 {
         match ttl {
             Ttl::Usual => 77,
@@ -71,7 +72,7 @@ impl Plain {
         }
     }
 
-    /// Does a command, and returns its reply as RESP.
+    /// Executes a command and returns its reply as RESP.
     fn ask(&mut self, schema: &Schema, words: &[&[u8]]) -> String {
         let mut out = Vec::new();
         let mut to = Writer { out: &mut out, resp3: false };
@@ -93,7 +94,7 @@ impl Plain {
     }
 }
 
-/// A line of words, and what it answers.
+/// Runs commands and compares their replies.
 fn script(lines: &[(&str, &str)]) {
     let schema = Schema::parse(SCHEMA).unwrap();
     let mut row = Plain::default();
@@ -266,7 +267,7 @@ fn rows_that_are_set_together() {
     assert_eq!(given.len(), 2);
 }
 
-/// Whatever the words are: no panic, and what is not refused can be held by the columns.
+/// Random words never panic, and a command that is accepted has only values that fit their columns.
 #[test]
 fn any_words_are_a_command_or_refused() {
     let schema = Schema::parse(SCHEMA).unwrap();

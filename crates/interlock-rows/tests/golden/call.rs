@@ -1,4 +1,4 @@
-//! Calls on one table as a whole: its name, its keys, and commands on several rows.
+//! Commands on a whole table: its name, its keys, and commands on several rows.
 
 use std::collections::HashSet;
 
@@ -8,16 +8,16 @@ use interlock_rows::decide::{decide, put, Reply};
 use interlock_rows::parse::{parse, Arguments, Rows, Verb};
 use interlock_rows::{Command, Refusal, View};
 
-/// A table by its name.
+/// A table with its name.
 #[derive(Clone, Debug)]
 pub struct Named {
     pub name: Vec<u8>,
     pub schema: Schema,
-    /// Bytes of the longest key.
+    /// Maximum bytes of a key.
     pub key_size: usize,
 }
 
-/// The rows of a table, which this call alone changes while it is done.
+/// The rows of a table; nothing else changes them during the call.
 pub trait Store {
     type Row<'s>: View
     where
@@ -25,16 +25,16 @@ pub trait Store {
 
     fn row(&self, key: &[u8]) -> Self::Row<'_>;
 
-    /// Refuses so many new rows.
+    /// Refuses this many new rows if the table lacks room for them.
     fn room(&self, rows: usize) -> Result<(), Refusal>;
 
-    /// Makes a change that is in place.
+    /// Applies a change.
     fn change(&mut self, key: &[u8], change: &Change<'_>);
 }
 
 impl Named {
-    /// Does one of the commands that change rows, as a client sent it; `now`: µs since 1970. What ends in
-    /// an error changes nothing.
+    /// Executes a command that changes rows; `now`: µs since 1970. A command that ends in an error
+    /// changes nothing.
     pub fn call<'a>(
         &self,
         arguments: impl Arguments<'a>,
@@ -104,7 +104,7 @@ impl Named {
         Ok(Reply::Integer(rows.keys.len() as i64))
     }
 
-    /// The key of a row that an argument names, of whatever length.
+    /// Returns the key that an argument names, without checking its length.
     fn key<'a>(&self, text: &'a [u8]) -> Result<&'a [u8], Refusal> {
         let at = text.iter().position(|byte| *byte == b':');
         let (name, key) = match at.filter(|at| *at <= LONGEST_TABLE) {
@@ -117,7 +117,7 @@ impl Named {
         Ok(key)
     }
 
-    /// Refuses a key that the table does not take.
+    /// Refuses a key that is empty or too long.
     fn check(&self, key: &[u8]) -> Result<(), Refusal> {
         let (length, limit) = (key.len(), self.key_size);
         match (1..=limit).contains(&length) {
@@ -139,5 +139,5 @@ fn no_table(name: &[u8]) -> Refusal {
     Refusal([b"NOTABLE this hub has no table '", name, b"'"].concat())
 }
 
-/// Bytes of a table's name, at most.
+/// Maximum bytes of a table's name.
 const LONGEST_TABLE: usize = 200;

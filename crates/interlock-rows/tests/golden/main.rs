@@ -1,7 +1,7 @@
-//! Commands on rows that merge, as the first implementation, which was in Python, answered them: the same
-//! replies and the same states, byte for byte. How the lines are made says tests/cluster/state/golden_calls.py;
-//! a longer run: `python -m tests.cluster.state.golden_calls 100000 calls.txt`, and the test with
-//! INTERLOCK_CALLS=.../calls.txt.
+//! Commands on rows that merge give the same replies and the same states, byte for byte, as the
+//! first implementation, which was in Python. tests/cluster/state/golden_calls.py generates the
+//! lines. For a longer run: `python -m tests.cluster.state.golden_calls 100000 calls.txt`, then
+//! this test with INTERLOCK_CALLS=.../calls.txt.
 
 mod call;
 
@@ -16,12 +16,12 @@ use interlock_table::{Ttl, Value};
 
 use call::{Named, Store};
 
-/// The states of a table, as a node of one data centre has them.
+/// The states of a table on a node of one data centre.
 struct States {
     rules: Rules,
     states: BTreeMap<Vec<u8>, State>,
     now: u64,
-    /// ms that a row lives; 0: for ever.
+    /// Time to live of a row in ms; 0: rows never expire.
     ttl: u64,
     reading: u64,
     writer: String,
