@@ -1,7 +1,7 @@
-//! The one function with which every node applies an entry to its state (rule 1).
+//! The function with which every node applies an entry to its state (rule 1).
 //!
-//! It depends on the state and the entry alone. So nodes that have read the same log are equal, and
-//! each of them knows the replies.
+//! Its result depends only on the state and the entry. So nodes that have read the same log are
+//! equal, and each of them knows the replies.
 
 mod joined;
 
@@ -14,76 +14,77 @@ use crate::machine::{Limits, Machine, Moment, Outcome, Rules, AHEAD};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
 use crate::stamp::BELIEVED_MS;
 
-/// Between the stamps of two commands there is room for late put-backs and for values that are
-/// dated just above others, so that a stamp tells whose write it is.
+/// Distance between the stamps of two commands. It leaves room for late put-backs and for values
+/// stamped just above others, so that a stamp identifies the write.
 const STEP: u64 = 16;
 
-/// The answer to a command.
+/// Answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It was done, now or before. The reply of one that was done before may not be kept any more.
+    /// It was done, now or earlier. The reply of an earlier one may no longer be kept.
     Done { reply: Option<Vec<u8>>, refused: bool },
-    /// It was not done and never will be: a later one of its client was.
+    /// It was not done and never will be: a later command of its client was done.
     Late,
     /// It was not done and never will be: its deadline has passed in the log.
     Past,
-    /// It was not done: the log has as many clients as it may.
+    /// It was not done: the log has reached its limit of clients.
     Full,
-    /// Nobody can say here whether it was done.
+    /// This node cannot know whether it was done.
     Unknown,
 }
 
-/// The end of an entry.
+/// Outcome of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It was the next of its name.
+    /// It was the next entry of its name.
     Counted,
-    /// It was counted before; of a put-back, some writes may still have been missing.
+    /// It was counted before; some writes of a put-back may still have been missing.
     Repeat,
-    /// One before it is missing.
+    /// The entry before it is missing.
     Gap,
-    /// There is no room for another name.
+    /// The limit of names is reached.
     Full,
-    /// A genesis, a state, or what a node keeps or acknowledges.
+    /// It was a genesis, a state, an acknowledgement or a report of checkpoints.
     Taken,
-    /// It came before the genesis, after another genesis, or cannot be read.
+    /// It came before the genesis or was a second genesis, or it cannot be read.
     Void,
 }
 
-/// The effects of an entry on who applied it.
+/// Effects of applying an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     pub fate: Fate,
-    /// By the place of the command in its entry, in this order, if they were wanted.
+    /// Answers with the index of each command in its entry, sorted; empty if nobody wants them.
     pub answers: Vec<(u64, Answer)>,
-    /// The part that the ring is to keep.
+    /// The part that the ring must keep.
     pub kept: Option<PutBack>,
     /// It joined a history of this data centre that had writes which this one lacked.
     pub joined: bool,
 }
 
-/// All that the entries of a log add up to.
+/// The result of all entries of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whole<M> {
     pub genesis: Vec<u8>,
     /// The log time, in ms.
     pub now: u64,
-    /// The time for which the log was in use, in ms: the log time without its rests.
+    /// Time during which the log was in use, in ms: the log time without idle periods.
     pub busy: u64,
     /// The highest stamp.
     pub reading: u64,
-    /// By the genesis, and by each history that was joined since.
+    /// Set by the genesis and by each history joined since.
     pub lineage: u64,
-    /// Rows in which two histories of this data centre were merged, each of which had writes that the other
-    /// lacked: an older write may have won there, and sums may be wrong. And rows of which others have sums of this
-    /// data centre that its entries do not tell, or that what was added may be in already.
+    /// Number of rows in which two histories of this data centre were merged, each of which had
+    /// writes that the other lacked: an older write may have won, and sums may be wrong. Also
+    /// counts rows of which others have sums of this data centre that its entries do not add up to,
+    /// or may already have counted what was added.
     pub merged: u64,
     pub sessions: Sessions,
-    /// The times and places up to which the states of others have been joined.
+    /// Times and places up to which the states of others have been joined.
     pub sources: BTreeMap<Vec<u8>, (u64, Mark)>,
     /// The nodes and the checkpoints that they keep.
     pub keepers: Keepers,
-    /// None before the genesis.
+    /// `None` before the genesis.
     pub machine: Option<M>,
     swept: u64,
 }
@@ -111,7 +112,7 @@ impl Applied {
         Applied { fate, answers: Vec::new(), kept: None, joined: false }
     }
 
-    /// Takes the answer to the command at a place.
+    /// Takes the answer to the command with this index.
     pub fn take_answer(&mut self, index: u64) -> Option<Answer> {
         // Most entries have all their answers.
         let at = match self.answers.get(index as usize) {
@@ -122,30 +123,30 @@ impl Applied {
     }
 }
 
-/// A command that is to be done.
+/// A command to be done.
 struct Call<'a> {
     command: &'a Command,
     stamp: u64,
-    /// The writer by whom it was done first, if its entry was lost.
+    /// The writer that did it first, if its entry was lost.
     put_back: Option<u64>,
-    /// It was sent at this log time or later, in ms.
+    /// Log time, in ms, at which it was sent or before.
     sent: u64,
     /// Its entry is the first of its name.
     is_first: bool,
     /// Its client waits for the answer.
     is_wanted: bool,
-    /// Nothing that its client has asked for before has a later deadline, unless log time has fallen.
+    /// Latest deadline that an earlier command of its client can have, unless log time has fallen.
     latest: u64,
 }
 
 impl<M: Machine> Whole<M> {
-    /// A state of rows alone, for others to join.
+    /// Builds a state of rows only, for others to join.
     pub fn of(genesis: Vec<u8>, machine: M) -> Self {
         Self { genesis, machine: Some(machine), ..Self::default() }
     }
 
-    /// Applies an entry that the log has at a place, with the engine's time for it. `is_wanted`: for the
-    /// answers somebody waits.
+    /// Applies the entry at a place of the log, with the engine's time for it. `is_wanted`: a
+    /// client waits for the answers.
     pub fn apply(
         &mut self,
         entry: &Entry,
@@ -180,10 +181,11 @@ impl<M: Machine> Whole<M> {
                 self.keepers.take(node, machine, *report, entry.read.position);
                 Applied::new(Fate::Taken)
             }
-            // Of interest to its readers alone.
+            // Only the node that reads it uses it.
             Body::Acks { .. } => Applied::new(Fate::Taken),
             Body::Commands(commands) | Body::Asking(commands) => {
-                // One that is too far ahead is not done: its record must not have all be refused up to then.
+                // A command whose deadline is too far ahead is not done: its record would refuse
+                // all others up to that deadline.
                 let furthest = self.furthest(limits);
                 let deadlines = commands.iter().map(|command| command.deadline);
                 let latest = deadlines.filter(|deadline| *deadline <= furthest).max();
@@ -208,7 +210,7 @@ impl<M: Machine> Whole<M> {
         }
     }
 
-    /// Lets the log's time pass up to an entry.
+    /// Advances the log time to an entry.
     fn pass(&mut self, entry: &Entry, time: u64, limits: &Limits, rules: Rules) {
         let before = self.now;
         let credible = rules.seen && entry.seen <= time.saturating_add(limits.ahead);
@@ -216,7 +218,7 @@ impl<M: Machine> Whole<M> {
         if before > 0 {
             self.busy += (self.now - before).min(limits.pause);
         }
-        // A lost entry was applied at most a span later than it is in this history.
+        // A lost entry was applied at most one span later than in this history.
         let keep =
             if rules.records { limits.timeout + 2 * limits.span } else { limits.timeout / 4 };
         if self.busy >= self.swept + keep / 8 {
@@ -238,7 +240,8 @@ impl<M: Machine> Whole<M> {
         Fate::Taken
     }
 
-    /// Rule 2: counts an entry that is the next of its name, or one that is missing since a later one was put back.
+    /// Rule 2: counts an entry that is the next of its name, or one that is missing since a later
+    /// one was put back.
     fn count(
         &mut self,
         entry: &Entry,
@@ -254,7 +257,7 @@ impl<M: Machine> Whole<M> {
         if rules.numbers && !counts {
             return if entry.number > last { Fate::Gap } else { Fate::Repeat };
         }
-        // A put-back is not refused for want of room.
+        // A put-back is not refused for lack of room.
         let has_room = lost.is_some() && rules.room;
         if last == 0 && self.sessions.names.len() >= limits.names && !has_room {
             return Fate::Full;
@@ -317,12 +320,12 @@ impl<M: Machine> Whole<M> {
         applied
     }
 
-    /// The answer to a command that is not done now.
+    /// Returns the answer to a command that must not be done now.
     fn refusal(&self, command: &Command, limits: &Limits, rules: Rules) -> Option<Answer> {
         if let Some((client, number)) = command.client.as_ref().filter(|_| rules.clients) {
             match self.sessions.standing(client, *number) {
                 Standing::Done => return Some(self.answer_again(client, *number)),
-                // Its record may have been dropped, and begun anew by a later one.
+                // Its record may have been dropped, and a later command may have started a new one.
                 Standing::Late if self.is_forgotten(command, rules) => {
                     return Some(Answer::Unknown);
                 }
@@ -337,7 +340,7 @@ impl<M: Machine> Whole<M> {
             return Some(Answer::Past);
         }
         if rules.deadlines && command.deadline > self.furthest(limits) {
-            return Some(Answer::Unknown); // a copy of it may come when it is not too far ahead
+            return Some(Answer::Unknown); // a copy of it may arrive when its deadline is no longer too far ahead
         }
         let (client, _) = command.client.as_ref()?;
         let clients = &self.sessions.clients;
@@ -345,17 +348,17 @@ impl<M: Machine> Whole<M> {
             .then_some(Answer::Full)
     }
 
-    /// A deadline that is further ahead could outlive the record of its client.
+    /// The latest accepted deadline: a later one could outlive the record of its client.
     fn furthest(&self, limits: &Limits) -> u64 {
         self.now + limits.timeout + limits.span
     }
 
-    /// True if the record that a write was done may have been dropped.
+    /// Returns whether the record of a write may have been dropped.
     fn is_forgotten(&self, command: &Command, rules: Rules) -> bool {
         rules.forgets && command.deadline <= self.sessions.forgotten
     }
 
-    /// The answer to a write that was done before.
+    /// Returns the answer to a write that was done before.
     pub fn answer_again(&self, client: &[u8], number: u64) -> Answer {
         let record = self.sessions.clients.get(client);
         match record.and_then(|record| record.recent(number)) {
@@ -364,7 +367,8 @@ impl<M: Machine> Whole<M> {
         }
     }
 
-    /// Returns the answer, and whether the command is put back after a loss. `reply`: memory for one.
+    /// Executes a command. Returns the answer, and whether the command is put back after a loss.
+    /// `reply` is a buffer to reuse.
     fn perform(&mut self, call: &Call<'_>, reply: &mut Vec<u8>, rules: Rules) -> (Answer, bool) {
         let Call { command, stamp, put_back, sent, is_first, is_wanted, latest } = *call;
         let client = command.client.as_ref();
@@ -390,7 +394,7 @@ impl<M: Machine> Whole<M> {
         reply.clear();
         let outcome = machine.apply(&command.arguments.list(), &moment, reply);
         let refused = outcome == Outcome::Refused;
-        // One that changed something before may find later values now.
+        // A command that changed something before may find later values now.
         let is_void = refused || outcome == Outcome::Unchanged && put_back.is_none();
         let mut stamps = moment.placed.into_inner();
         if let Some((name, number)) = client {
@@ -406,7 +410,7 @@ impl<M: Machine> Whole<M> {
         (Answer::Done { reply: is_wanted.then(|| reply.clone()), refused }, !is_void)
     }
 
-    /// Rule 4: does what a lost entry did and this history has not.
+    /// Rule 4: does the commands that a lost entry did and this history has not done.
     fn put_back(
         &mut self,
         entry: &Entry,
@@ -420,7 +424,7 @@ impl<M: Machine> Whole<M> {
         if let Some(machine) = self.machine.as_mut().filter(|_| !lost.done.is_empty()) {
             machine.comes_back(lost.writer);
         }
-        // The record of its name was not used again by a repeat.
+        // A repeat does not renew the record of its name.
         let busy = if fate == Fate::Counted { self.busy } else { lost.busy.min(self.busy) };
         let mut kept = PutBack { time: self.now, busy, writer: lost.writer, ..PutBack::default() };
         if fate == Fate::Counted && rules.denied {
@@ -436,7 +440,7 @@ impl<M: Machine> Whole<M> {
                 continue;
             }
             if let Some((client, number)) = &done.command.client {
-                // What was refused here was done there, and had an answer.
+                // A write that was refused here was done in the other history and has an answer.
                 if rules.clients && self.sessions.has_done(client, *number) {
                     if is_wanted {
                         applied.answers.push((index, self.answer_again(client, *number)));
@@ -482,7 +486,8 @@ impl<M: Machine> Whole<M> {
         );
     }
 
-    /// Takes what `encode` writes now, for another thread to be written while this goes on.
+    /// Returns a snapshot of what `encode` would write now, for another thread to write while this
+    /// state changes.
     pub fn image(&self) -> impl FnOnce(&mut Vec<u8>) + Send + 'static {
         let mut head = Vec::new();
         self.encode_head(&mut head);
@@ -510,7 +515,7 @@ impl<M: Machine> Whole<M> {
 
     /// # Errors
     ///
-    /// The bytes are no state.
+    /// The bytes are not a state.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let genesis = reader.bytes(MOST_BYTES)?.to_vec();
         let mut whole = Self { genesis, ..Self::default() };
@@ -520,7 +525,7 @@ impl<M: Machine> Whole<M> {
         whole.lineage = reader.number()?;
         whole.merged = reader.number()?;
         whole.swept = reader.number()?;
-        // What it writes from there on must be readable too.
+        // What this state writes later must be readable too.
         let times = [whole.now, whole.busy, whole.swept, whole.reading >> 16];
         if times.into_iter().any(|time| time > BELIEVED_MS) {
             return Err(Damaged);
@@ -536,7 +541,7 @@ impl<M: Machine> Whole<M> {
         }
         whole.keepers = Keepers::decode(reader)?;
         let begun = reader.byte()?;
-        // A table has no bound in bytes.
+        // The size of a table is unlimited.
         let bytes = reader.bytes(usize::MAX)?;
         if begun == 1 {
             whole.machine = Some(M::decode(bytes)?);

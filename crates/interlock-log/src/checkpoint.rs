@@ -1,38 +1,39 @@
-//! A state with the place of the log that it stands for: what is read at a start, gone back to, and
-//! given to a node that has none.
+//! A state with its place in the log. A node loads one when it starts, goes back to one after a
+//! loss, and is given one if it has none.
 
 use crate::apply::Whole;
 use crate::codec::{checksum, put_number, Damaged, Reader};
 use crate::entry::{digest, Mark};
 use crate::machine::Machine;
 
-/// An entry's id in the engine: increasing, and with holes.
+/// An entry's id in the engine: ids increase, with gaps.
 pub type Id = (u64, u64);
 
-/// The last entry of a history.
+/// The place of the last entry of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     pub mark: Mark,
-    /// The last entry's id; none at the beginning of a log.
+    /// The last entry's id; `None` at the beginning of a log.
     pub id: Option<Id>,
-    /// The checksum of the last entry alone.
+    /// Checksum of the last entry alone.
     pub entry: u64,
 }
 
 impl Place {
-    /// The place behind the next entry.
+    /// Returns the place after the next entry.
     #[must_use]
     pub fn then(self, id: Id, entry: &[u8]) -> Self {
         let entry = digest(entry);
         Self { mark: self.mark.then(entry), id: Some(id), entry }
     }
 
-    /// True if what the log has at the last entry's id is this entry. The beginning is in every log.
+    /// Returns whether `found`, which the log has at the last entry's id, is the last entry. Every
+    /// log contains the beginning.
     pub fn is_in_log(&self, found: Option<&[u8]>) -> bool {
         self.id.is_none() || found.is_some_and(|entry| digest(entry) == self.entry)
     }
 
-    /// True if the last entry is this one.
+    /// Returns whether this is the last entry.
     pub fn is(&self, id: Id, entry: &[u8]) -> bool {
         self.id == Some(id) && digest(entry) == self.entry
     }
@@ -65,7 +66,7 @@ pub struct Checkpoint<M> {
 
 const VERSION: u8 = 1;
 
-/// The bytes of a checkpoint, when they are asked for.
+/// Makes the bytes of a checkpoint when called.
 pub type Later = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 fn sealed(place: Place, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -78,12 +79,13 @@ fn sealed(place: Place, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 impl<M: Machine> Checkpoint<M> {
-    /// The bytes of a checkpoint at a place; the last eight are a checksum.
+    /// Returns the bytes of a checkpoint at a place; the last eight are a checksum.
     pub fn bytes(place: Place, state: &Whole<M>) -> Vec<u8> {
         sealed(place, |out| state.encode(out))
     }
 
-    /// The same bytes, for another thread to be made while this goes on.
+    /// Returns a function that makes the same bytes, for another thread to call while the state
+    /// changes.
     pub fn later(place: Place, state: &Whole<M>) -> Later {
         let image = state.image();
         Box::new(move || sealed(place, image))
@@ -91,7 +93,7 @@ impl<M: Machine> Checkpoint<M> {
 
     /// # Errors
     ///
-    /// The bytes are no checkpoint of this version, or damaged.
+    /// The bytes are damaged or not a checkpoint of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let (bytes, sum) = bytes.split_at(bytes.len().checked_sub(8).ok_or(Damaged)?);
         if sum != checksum(2, bytes).to_le_bytes() {

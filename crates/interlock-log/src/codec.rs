@@ -1,13 +1,13 @@
-//! Numbers and byte strings as bytes, and back without trust.
+//! Numbers and byte strings as bytes, and a decoder that does not trust its input.
 //!
-//! Numbers have seven bits to a byte, the lowest first; byte strings have their length before them.
-//! Whatever the bytes are, reading ends with a value or with [`Damaged`].
+//! Numbers have seven bits per byte, lowest first; byte strings have their length before them. For
+//! any input, reading ends with a value or with [`Damaged`].
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The bytes are not what a writer of this version writes.
+/// The bytes are not what this version writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -26,12 +26,12 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The checksum of some bytes that follow others, whose checksum is `before`.
+/// Returns the checksum of bytes that follow others with the checksum `before`.
 pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
     siphasher::sip::SipHasher13::new_with_keys(before, 0x696e_7465_726c_6f63).hash(bytes)
 }
 
-/// A part of some bytes that do not change. A clone is of the same memory.
+/// A part of immutable bytes. Clones share the memory.
 #[derive(Clone)]
 pub struct Bytes {
     whole: Arc<[u8]>,
@@ -48,8 +48,8 @@ impl Deref for Bytes {
 }
 
 impl Bytes {
-    /// Several byte strings, in one piece of memory. Fails beyond 4 GiB: what is written and read here is
-    /// shorter.
+    /// Puts several byte strings into one allocation. Panics beyond 4 GiB: the strings written and
+    /// read here are shorter.
     pub fn all(parts: &[&[u8]]) -> Vec<Bytes> {
         let whole: Arc<[u8]> = parts.concat().into();
         u32::try_from(whole.len()).expect("less than 4 GiB");
@@ -62,7 +62,7 @@ impl Bytes {
     }
 }
 
-/// Fails beyond 4 GiB: what is written and read here is shorter.
+/// Panics beyond 4 GiB: the strings written and read here are shorter.
 impl From<&[u8]> for Bytes {
     fn from(bytes: &[u8]) -> Bytes {
         let to = u32::try_from(bytes.len()).expect("less than 4 GiB");
@@ -90,11 +90,11 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// Reads what the functions above have written.
+/// Reads bytes that the functions above have written.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// The memory that `rest` is a part of, if others may share it.
+    /// The memory that contains `rest`, if it may be shared.
     whole: Option<&'a Arc<[u8]>>,
 }
 
@@ -103,12 +103,12 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, whole: None }
     }
 
-    /// Reads the beginning of some bytes; what is kept of them shares their memory.
+    /// Reads the beginning of some bytes; parts that are kept share their memory.
     pub fn shared(whole: &'a Arc<[u8]>, length: usize) -> Self {
         Self { rest: &whole[..length], whole: Some(whole) }
     }
 
-    /// Keeps all that was read since a copy of this reader was made.
+    /// Keeps the bytes that were read since a copy of this reader was made.
     pub fn since(&self, before: &Reader<'a>) -> Bytes {
         self.keep(&before.rest[..before.left() - self.left()])
     }
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         Bytes { whole: whole.clone(), from: from as u32, to: (from + part.len()) as u32 }
     }
 
-    /// The number of bytes that are left.
+    /// Number of bytes left.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| Damaged)?))
     }
 
-    /// A number in the one form that [`put_number`] writes.
+    /// Reads a number in the only form that [`put_number`] writes.
     pub fn number(&mut self) -> Result<u64, Damaged> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
@@ -156,7 +156,8 @@ impl<'a> Reader<'a> {
         Err(Damaged)
     }
 
-    /// A number of things that follow, each of at least `least` bytes: so never more than there can be.
+    /// Reads the number of items that follow, each of at least `least` bytes; fails if that many do
+    /// not fit.
     pub fn count(&mut self, least: usize) -> Result<usize, Damaged> {
         let count = usize::try_from(self.number()?).map_err(|_| Damaged)?;
         if count > self.left() / least.max(1) {
@@ -165,7 +166,7 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// A byte string of at most `most` bytes.
+    /// Reads a byte string of at most `most` bytes.
     pub fn bytes(&mut self, most: usize) -> Result<&'a [u8], Damaged> {
         let length = usize::try_from(self.number()?).map_err(|_| Damaged)?;
         if length > most {
@@ -174,13 +175,13 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// As `bytes`, to be kept.
+    /// Like `bytes`, for a string that is kept.
     pub fn kept(&mut self, most: usize) -> Result<Bytes, Damaged> {
         let bytes = self.bytes(most)?;
         Ok(self.keep(bytes))
     }
 
-    /// Ends the reading: nothing may be left.
+    /// Ends reading; fails if bytes are left.
     pub fn end(self) -> Result<(), Damaged> {
         if self.rest.is_empty() {
             Ok(())

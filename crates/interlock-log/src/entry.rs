@@ -1,7 +1,8 @@
 //! The entries of a log, and their bytes.
 //!
-//! An entry names its writer and says how far that had read, so that readers notice a fork. The last
-//! eight bytes are a checksum of the others: what does not fit is no entry, and every reader skips it.
+//! An entry names its writer and states how far the writer had read, so that readers notice a fork.
+//! The last eight bytes are a checksum of the rest; every reader skips bytes whose checksum is
+//! wrong.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,23 +22,23 @@ const KEEPS: u8 = 5;
 const ASKING: u8 = 6;
 const ACKS: u8 = 7;
 
-/// The longest name of a node's start, of a client or of a source, in bytes.
+/// Longest name of a node's start, a client or a source, in bytes.
 pub const MOST_NAME: usize = 128;
-/// The longest genesis, in bytes.
+/// Longest genesis, in bytes.
 pub const MOST_GENESIS: usize = 1 << 20;
-/// The most commands in an entry.
+/// Largest number of commands in an entry.
 pub const MOST_COMMANDS: usize = 1 << 16;
-/// The most arguments of a command.
+/// Largest number of arguments of a command.
 pub const MOST_ARGUMENTS: usize = 1 << 16;
-/// The longest entry, in bytes.
+/// Longest entry, in bytes.
 pub const MOST_BYTES: usize = 256 << 20;
 
-/// The checksum of an entry alone.
+/// Returns the checksum of a single entry.
 pub fn digest(entry: &[u8]) -> u64 {
     checksum(1, entry)
 }
 
-/// A place of a history: how many entries it has, and the checksum of all of them.
+/// A place in a history: its number of entries and the checksum of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark {
     pub position: u64,
@@ -45,7 +46,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The place behind the next entry, which has this digest.
+    /// Returns the place after the next entry, which has this digest.
     #[must_use]
     pub fn then(self, digest: u64) -> Self {
         let checksum = checksum(self.checksum, &digest.to_le_bytes());
@@ -62,17 +63,19 @@ impl Mark {
     }
 }
 
-/// A write as a client sent it. A clone shares its memory.
+/// A write as a client sent it. Clones share its memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The client's name and its number for this write; none of a client that does not number.
+    /// The client's name and its number for this write; `None` if the client does not number its
+    /// writes.
     pub client: Option<(Bytes, u64)>,
-    /// The log time after which nobody does it any more, in ms.
+    /// Log time, in ms, after which no node does it.
     pub deadline: u64,
     pub arguments: Arguments,
 }
 
-/// The arguments of a command, as an entry has them: their number, and each with its length before it.
+/// The arguments of a command as encoded in an entry: their number, then each with its length
+/// before it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Arguments(Bytes);
 
@@ -87,8 +90,7 @@ impl Arguments {
         Arguments(out.into())
     }
 
-    /// The arguments of several commands, which are there as an entry has them: as [`Arguments::new`] writes
-    /// each.
+    /// Builds the arguments of several commands from bytes as [`Arguments::new`] encodes them.
     pub fn all(written: &[&[u8]]) -> impl Iterator<Item = Arguments> {
         Bytes::all(written).into_iter().map(Arguments)
     }
@@ -102,14 +104,14 @@ impl Arguments {
         Ok(Arguments(reader.since(&before)))
     }
 
-    /// Each of them, one after the other.
+    /// Iterates over the arguments.
     pub fn words(&self) -> impl Iterator<Item = &[u8]> {
         let mut reader = Reader::new(&self.0);
         let count = reader.count(1).unwrap_or(0);
         (0..count).map_while(move |_| reader.bytes(MOST_BYTES).ok())
     }
 
-    /// Each of them.
+    /// Returns all arguments.
     pub fn list(&self) -> SmallVec<[&[u8]; 12]> {
         let mut reader = Reader::new(&self.0);
         let count = reader.count(1).unwrap_or(0);
@@ -128,12 +130,12 @@ impl fmt::Debug for Arguments {
     }
 }
 
-/// A command that a lost entry held and that its first reader did.
+/// A command of a lost entry that the entry's first reader did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
-    /// Its place in the entry.
+    /// Its index in the entry.
     pub index: u64,
-    /// The stamp that it had first.
+    /// Its first stamp.
     pub stamp: u64,
     pub command: Command,
 }
@@ -141,60 +143,62 @@ pub struct Done {
 /// The part of a lost entry that its first reader did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PutBack {
-    /// The log time at which it was done first, in ms.
+    /// Log time at which it was first done, in ms.
     pub time: u64,
-    /// The busy time of then, in ms.
+    /// Busy time when it was first done, in ms.
     pub busy: u64,
-    /// The writer of then, by [`Machine::writer`](crate::machine::Machine::writer): sums have it there still.
+    /// The writer at that time, by [`Machine::writer`](crate::machine::Machine::writer): sums still
+    /// have it under this name.
     pub writer: u64,
     pub done: Vec<Done>,
-    /// The places of the writes without a client that it did not do, in increasing order. Another
+    /// Indexes of the writes without a client that were not done, in increasing order. Another
     /// history may have done them.
     pub denied: Vec<u64>,
-    /// It counts though entries of its name before it are missing: nobody who can be reached has them.
+    /// It counts although earlier entries of its name are missing: no reachable node has them.
     pub leaps: bool,
 }
 
-/// The owner of the rows of a state entry, when they are not this data centre's own.
+/// Owner of the rows of a state entry that are not this data centre's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     pub name: Vec<u8>,
     /// The place that its history had reached.
     pub mark: Mark,
-    /// Its log time then, in ms: of two words of one owner the later counts.
+    /// Its log time at that place, in ms: of two states of one owner the later counts.
     pub time: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Begins a log: what all nodes must agree on.
+    /// Begins a log: the settings that all nodes must share.
     Genesis(Vec<u8>),
-    /// Writes; with none, it tells the time, and its writer has read what was before it.
+    /// Writes. An entry without writes carries the time and shows how far its writer has read.
     Commands(Vec<Command>),
-    /// The same, and its writer asks nodes on other machines to acknowledge it.
+    /// Like `Commands`, and the writer asks nodes on other machines for an acknowledgement.
     Asking(Vec<Command>),
-    /// A machine acknowledges all up to the place that the entry's writer had read: it has it in the node's files.
+    /// A machine acknowledges everything up to the place that the entry's writer had read: the
+    /// node's files have it.
     Acks { machine: Vec<u8> },
-    /// Rule 4: `name` and `number` of the entry are those of the lost one.
+    /// Rule 4: `name` and `number` of the entry are those of the lost entry.
     PutBack(PutBack),
     /// Rule 5: a state to join.
     State { source: Option<Source>, bytes: Vec<u8> },
-    /// The checkpoints of a node, by which it is known how far the log may be trimmed.
+    /// The checkpoints of a node, which decide how far the log may be trimmed.
     Keeps { node: Vec<u8>, machine: Vec<u8>, report: Report },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name of the start of a node that wrote it.
+    /// Name of the node start that wrote it.
     pub name: Vec<u8>,
-    /// Its number under this name, from 1 on; 0 for kinds that are not counted.
+    /// Its number under this name, counted from 1; 0 for kinds that are not counted.
     pub number: u64,
     /// The place up to which its writer had read.
     pub read: Mark,
-    /// The highest log time that its writer has seen, in ms.
+    /// Highest log time that its writer has seen, in ms.
     pub seen: u64,
-    /// Different each time that an entry is appended, so that a late copy of a lost entry is never
-    /// taken for the lost entry itself, even if the engine gives it the same id.
+    /// Differs each time an entry is appended, so that a late copy of a lost entry is never
+    /// mistaken for the lost entry itself, even if the engine gives it the same id.
     pub nonce: u64,
     pub body: Body,
 }
@@ -237,7 +241,7 @@ impl Command {
 }
 
 impl Body {
-    /// Bytes that it takes, about: enough for memory to be had at once.
+    /// Approximate size in bytes, so that enough memory is allocated at once.
     fn size(&self) -> usize {
         match self {
             Body::Commands(commands) | Body::Asking(commands) => {
@@ -251,7 +255,7 @@ impl Body {
 }
 
 impl PutBack {
-    /// As [`Body::size`].
+    /// See [`Body::size`].
     pub fn size(&self) -> usize {
         self.done.iter().map(|done| done.command.size() + OF_A_STAMP).sum()
     }
@@ -342,11 +346,11 @@ impl Entry {
         out
     }
 
-    /// Reads an entry.
+    /// Decodes an entry.
     ///
     /// # Errors
     ///
-    /// The bytes are no entry of this version, or damaged.
+    /// The bytes are damaged or not an entry of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         bounded(bytes.len(), MOST_BYTES)?;
         let body = bytes.len().checked_sub(8).ok_or(Damaged)?;
@@ -411,7 +415,8 @@ fn commands(reader: &mut Reader<'_>) -> Result<Vec<Command>, Damaged> {
     (0..count).map(|_| Command::decode(reader)).collect()
 }
 
-/// Bytes of an entry and of a command beside what they say, and of the place and the stamp of one that was done.
+/// Overhead in bytes of an entry and of a command, and of the index and stamp of a command that was
+/// done.
 const OF_AN_ENTRY: usize = 256;
 const OF_A_COMMAND: usize = 10;
 const OF_A_STAMP: usize = 12;
@@ -492,7 +497,8 @@ mod tests {
         }
     }
 
-    /// Bytes that somebody sealed who wants to do harm: they are refused, or mean what they say.
+    /// Bytes with a valid checksum from an attacker are refused, or decode to an entry that encodes
+    /// to them.
     #[test]
     fn hostile_bytes_end_with_an_answer() {
         let mut random = fastrand::Rng::with_seed(1);

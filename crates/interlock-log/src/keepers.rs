@@ -1,7 +1,9 @@
-//! The nodes that keep checkpoints, as the log says it: it is trimmed only up to what two machines keep.
+//! The nodes that keep checkpoints, according to the log: the log is trimmed only up to a place
+//! that two machines keep.
 //!
-//! A node reports the oldest checkpoint that it would still go back to. The report is an entry: so it is worth
-//! something in the history alone in which it was made, on every engine, and all nodes know of it.
+//! A node reports the oldest checkpoint that it would still go back to. The report is an entry of
+//! the log. So it is valid only in the history in which it was made, it works on every engine, and
+//! all nodes know it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +11,18 @@ use crate::checkpoint::Place;
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::MOST_NAME;
 
-/// The most nodes that are remembered; beyond that the one that reported first is dropped.
+/// Largest number of nodes that are remembered; beyond it the one with the oldest report is
+/// dropped.
 pub const MOST_KEEPERS: usize = 1024;
 
 /// A statement about a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// There is such a node, as another one remembers: its own reports may have been lost.
+    /// Another node remembers this node: its own reports may have been lost.
     Known,
-    /// By itself: the oldest checkpoint that it keeps, if it has one.
+    /// By the node itself: the oldest checkpoint that it keeps, if it has one.
     Keeps(Option<Place>),
-    /// By an operator: it does not come back, and nobody waits for it.
+    /// By an operator: the node does not come back, and no other node waits for it.
     Gone,
 }
 
@@ -49,13 +52,13 @@ impl Report {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keeper {
-    /// Two nodes of one machine count once.
+    /// Two nodes on one machine count once.
     pub machine: Vec<u8>,
     /// The oldest checkpoint that it keeps.
     pub kept: Option<Place>,
     /// It does not come back.
     pub is_gone: bool,
-    /// The position up to which its node had read when it reported: a report that comes late is passed over.
+    /// Position up to which its node had read when it reported. A late report is ignored.
     told: u64,
 }
 
@@ -72,7 +75,7 @@ impl Keepers {
         self.0.iter().map(|(node, keeper)| (node.as_slice(), keeper))
     }
 
-    /// Takes a report that was made when its writer had read up to a position.
+    /// Applies a report that was written when its writer had read up to a position.
     pub(crate) fn take(&mut self, node: &[u8], machine: &[u8], report: Report, read: u64) {
         let new = Keeper { machine: machine.to_vec(), kept: None, is_gone: false, told: 0 };
         let keeper = self.0.entry(node.to_vec()).or_insert_with(|| new.clone());
@@ -94,16 +97,19 @@ impl Keepers {
         }
     }
 
-    /// The place before which the log may be trimmed: a node on another machine too keeps a checkpoint there or
-    /// behind it. Where there has only ever been one node, or one machine, that is enough.
+    /// Returns the place before which the log may be trimmed: nodes on two machines keep a
+    /// checkpoint at this place or after it. If there has only ever been one node, or one machine,
+    /// that is enough.
     ///
     /// # Arguments
     ///
-    /// `is_there` says whether the log has the last entry of a place: a checkpoint of another history is of no use.
+    /// `is_there` returns whether the log has the last entry of a place: a checkpoint of another
+    /// history is useless.
     ///
     /// # Returns
     ///
-    /// The places of the checkpoints on which this rests, the one to trim before last; nothing if it may not be.
+    /// The places of the checkpoints that allow the trim, with the place to trim before at the end;
+    /// empty if the log must not be trimmed.
     pub fn cut(&self, two: bool, is_there: impl Fn(&Place) -> bool) -> Vec<Place> {
         let all = || self.0.values().filter(|keeper| !keeper.is_gone);
         let machines: BTreeSet<&[u8]> = all().map(|keeper| keeper.machine.as_slice()).collect();
@@ -165,7 +171,7 @@ mod tests {
         Place { mark, id: Some((position, 0)), entry: position }
     }
 
-    /// Nodes `MACHINE`/`NAME` and what they keep; returns the position to trim before.
+    /// Takes nodes `MACHINE/NAME` and their checkpoints; returns the position to trim before.
     fn cut(kept: &[(&str, Option<u64>)], lost: &[u64]) -> Option<u64> {
         let mut keepers = Keepers::default();
         for (node, kept) in kept {

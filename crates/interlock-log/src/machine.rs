@@ -1,4 +1,5 @@
-//! A log drives a deterministic machine, and tells it of each command when and for whom it is done.
+//! The interface of a deterministic machine that a log drives: the log passes it each command with
+//! the time and the client.
 
 use std::cell::RefCell;
 
@@ -6,16 +7,16 @@ use crate::codec::Damaged;
 use crate::entry::Command;
 use crate::session::{Client, Sessions, Standing};
 
-/// The bounds that all nodes of a log share. Times are in ms.
+/// Limits that all nodes of a log share. Times are in ms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The most that a deadline is ahead of the log time.
+    /// Longest time from the log time to a deadline.
     pub timeout: u64,
-    /// The span of the ring: for as long, by busy time, lost entries are put back.
+    /// Span of the ring, in busy time: lost entries are put back for this long.
     pub span: u64,
-    /// The most that one entry adds to the busy time: a log that rests does not age its records.
+    /// The most that one entry adds to the busy time: the records of an idle log do not age.
     pub pause: u64,
-    /// The most that a writer's log time may be ahead of the engine's; one that is more is ignored.
+    /// The most that a writer's log time may be ahead of the engine's; a larger one is ignored.
     pub ahead: u64,
     pub names: usize,
     pub clients: usize,
@@ -34,70 +35,74 @@ impl Default for Limits {
     }
 }
 
-/// The rules, each of which a test can leave out, to see that its checks fail.
+/// The rules. A test can disable each of them to see that its checks fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Rule 2: only the next number of a name is applied.
     pub numbers: bool,
-    /// Rule 2: a client's number is done once, and none after its successors.
+    /// Rule 2: a client's number is done once, and not after a higher one of that client.
     pub clients: bool,
-    /// Rule 3: a node whose history is no prefix of the log goes back.
+    /// Rule 3: a node whose history is not a prefix of the log goes back.
     pub goes_back: bool,
     /// Rule 4: a node puts lost entries back.
     pub puts_back: bool,
-    /// Rule 4: a put-back has the date that it had first, and none above later writes of its client.
+    /// Rule 4: a write that is put back keeps its first stamp, but stays below later writes of its
+    /// client.
     pub first_date: bool,
-    /// Rule 4: among the writes of one client the higher number wins.
+    /// Rule 4: of the writes of one client, the one with the higher number wins.
     pub own_order: bool,
-    /// Rule 4: where two writes have one stamp, a value is taken to be of the client that wrote the other, too.
+    /// Rule 4: if two writes have the same stamp, both values are attributed to a client that could
+    /// have written both.
     pub twins: bool,
-    /// Rule 5: what no ring has is joined as a state.
+    /// Rule 5: if no ring has an entry, the state that contains it is joined.
     pub states: bool,
-    /// Log time does not fall below what an entry's writer has seen.
+    /// Log time is at least the highest that an entry's writer has seen.
     pub seen: bool,
-    /// A command is skipped past its deadline.
+    /// A command is skipped after its deadline.
     pub deadlines: bool,
-    /// Entries before which one is missing that nobody has are put back without it.
+    /// A lost entry is put back without the one before it if nobody has that.
     pub leaps: bool,
-    /// Records are kept for long enough.
+    /// Records are kept long enough.
     pub records: bool,
-    /// A write whose record may have been dropped is not done.
+    /// A write is not done if its record may have been dropped.
     pub forgets: bool,
-    /// Of a client whose record was dropped no earlier write is put back.
+    /// No earlier write of a client is put back after its record was dropped.
     pub latest: bool,
-    /// A state that was joined is kept in the ring until a checkpoint has it.
+    /// A joined state is kept in the ring until a checkpoint contains it.
     pub keeps_states: bool,
-    /// A state is not joined where all its writes are; where only one side has writes that the other lacks
-    /// nothing is said to be merged.
+    /// A state is not joined if all its writes are already here. A join is not counted as a merge
+    /// if only one side has writes that the other lacks.
     pub within: bool,
-    /// A write without a client that was counted and not done can be put back.
+    /// A write without a client can be put back if its entry was counted but the write was not
+    /// done.
     pub denied: bool,
-    /// A state is joined only if nobody who can be reached puts back what it has.
+    /// A state is joined only if no reachable node puts back the entries that it contains.
     pub waits: bool,
-    /// A put-back is never refused for capacity.
+    /// A put-back is never refused for lack of capacity.
     pub room: bool,
-    /// Another checksum for a known position is a reason to look.
+    /// A different checksum for a known position starts a comparison.
     pub checksums: bool,
     /// No two appends have the same bytes.
     pub nonces: bool,
-    /// A log whose beginning is gone is not read from its middle.
+    /// A log whose beginning was trimmed is not read from its middle.
     pub gaps: bool,
-    /// A node whose ring continues its checkpoint up to where the log begins goes on by itself.
+    /// A node continues by itself if its ring has the entries between its checkpoint and the log's
+    /// beginning.
     pub continues: bool,
-    /// An acknowledgement counts in the history alone in which it was made.
+    /// An acknowledgement counts only in the history in which it was made.
     pub acks: bool,
-    /// A log is trimmed only up to what two keep.
+    /// A log is trimmed only up to a place that two machines keep.
     pub two: bool,
-    /// Rows of other data centres that were lost are brought back first.
+    /// Lost rows of other data centres are brought back first.
     pub far: bool,
-    /// A lost write whose sums others may have comes back in a state alone.
+    /// A lost write comes back only as part of a state if others may have its sums.
     pub takes_back: bool,
-    /// A lost write that changed something counts when it comes back, whatever is found.
+    /// A lost write that changed something counts when it comes back, whatever it finds.
     pub late: bool,
 }
 
 impl Rules {
-    /// All of them: as every node has it.
+    /// All rules, as every node has them.
     pub const ALL: Self = Self {
         numbers: true,
         clients: true,
@@ -130,28 +135,28 @@ impl Rules {
     };
 }
 
-/// The end of a command at a machine.
+/// Outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// There was nothing to change, and the command is not put back after a loss.
+    /// The command changed nothing and is not put back after a loss.
     Unchanged,
-    /// The same, and the reply is an error.
+    /// Like `Unchanged`, and the reply is an error.
     Refused,
 }
 
-/// A state as it was, which writes its bytes.
+/// A snapshot of a state, which writes its bytes.
 pub type Image = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
 
 /// Another data centre, or this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Centre<'a> {
     pub name: &'a [u8],
-    /// Nothing later was heard of it.
+    /// No later state of it has been seen.
     pub is_newest: bool,
 }
 
-/// The origin of a state.
+/// Origin of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin<'a> {
     /// A history of this data centre, or a database.
@@ -159,12 +164,12 @@ pub enum Origin<'a> {
     Far(Centre<'a>),
 }
 
-/// Commands of which a machine is told before they are done.
+/// Number of commands that a machine is shown before they are done.
 pub const AHEAD: usize = 32;
 
-/// A deterministic state: what it does depends on its calls alone.
+/// A deterministic state: its behaviour depends only on its calls.
 pub trait Machine: Sized {
-    /// The state at the beginning of a log.
+    /// Returns the state at the beginning of a log.
     ///
     /// # Errors
     ///
@@ -176,54 +181,59 @@ pub trait Machine: Sized {
         0
     }
 
-    /// Lets the log time pass: rows expire.
+    /// Advances the log time: rows expire.
     fn advance(&mut self, time: u64);
 
-    /// The next log time at which something expires; `None`: nothing will.
+    /// The next log time at which something expires. `None`: nothing expires.
     fn next_due(&self) -> Option<u64> {
         None
     }
 
-    /// The changes to its rows so far, for people to be told how many a call has made.
+    /// Number of changes to its rows so far, for reports of how many a call has made.
     fn changes(&self) -> u64 {
         0
     }
 
-    /// Says which commands come next: what the first [`AHEAD`] of them need can be fetched together.
+    /// Announces the next commands, so that the data of the first [`AHEAD`] can be fetched
+    /// together.
     fn look_ahead(&mut self, _: &[Command]) {}
 
-    /// Does a command, and writes its reply behind what is in `reply`.
+    /// Executes a command and appends its reply to `reply`.
     fn apply(&mut self, arguments: &[&[u8]], moment: &Moment<'_>, reply: &mut Vec<u8>) -> Outcome;
 
-    /// A log begins at a time by somebody who has no entries of a history before it: others may have what was lost.
+    /// Notes that a log begins at this time without the entries of an earlier history: others may
+    /// have writes that were lost.
     fn is_bare(&mut self, _time: u64) {}
 
-    /// The rows whose sums may be wrong since the last call: others had larger ones of this data centre than its
-    /// entries tell, or what was added may be in them already.
+    /// Returns the number of rows since the last call whose sums may be wrong: others had larger
+    /// sums of this data centre than its entries add up to, or may already have counted what was
+    /// added.
     fn take_short(&mut self) -> u64 {
         0
     }
 
-    /// An entry comes back which a writer has done first.
+    /// Notes that an entry comes back that this writer did first.
     fn comes_back(&mut self, _writer: u64) {}
 
-    /// Returns whether a lost write may be done again by its entry. If not, others may have the sums of its first
-    /// writer already, and a state is to be joined in which it was done.
+    /// Returns whether a lost write may be done again by its entry. If not, others may already have
+    /// the sums of its first writer, and a state that contains the write must be joined.
     fn takes_back(&self, _writer: u64) -> bool {
         true
     }
 
-    /// Returns whether there are writers of whom that is so.
+    /// Returns whether `takes_back` is false for some writers.
     fn has_joined(&self) -> bool {
         false
     }
 
-    /// The rows that came from elsewhere, and that another state of this data centre lacks: so many at most are
-    /// looked at behind a number. Returns the number of the last, or `None` if there are no more.
+    /// Returns rows that came from elsewhere and that another state of this data centre lacks. It
+    /// looks at a limited number of rows after `since` and returns the number of the last one, or
+    /// `None` if there are no more.
     ///
     /// # Arguments
     ///
-    /// `centre` is the other data centre, and whether this has heard of it later than the other state.
+    /// `centre` is the other data centre, and whether this state has heard of it later than the
+    /// other state.
     fn far_part(
         &self,
         _than: &Self,
@@ -233,18 +243,18 @@ pub trait Machine: Sized {
         (None, None)
     }
 
-    /// Takes in a state from somewhere; joining the same twice changes nothing.
-    /// Returns the highest stamp that it then holds.
+    /// Joins a state from elsewhere; joining the same state twice changes nothing. Returns the
+    /// highest stamp that it then holds.
     fn join(&mut self, other: Self, judge: &Judge<'_>, origin: Origin<'_>) -> u64;
 
-    /// Becomes the state of another history, which has all that was done here, at a log time.
-    /// Returns the highest stamp that it then holds, and at least the one that it held.
+    /// Becomes the state of another history, which contains everything done here, at a log time.
+    /// Returns the highest stamp that it then holds, which is not below the one before.
     fn replace(&mut self, other: Self, time: u64) -> u64;
 
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Takes what `encode` writes now, for another thread to be written while this goes on. What is large should
-    /// not be copied for it.
+    /// Returns a snapshot of what `encode` would write now, for another thread to write while this
+    /// state changes. Large data should not be copied for it.
     fn image(&self) -> Image {
         let mut bytes = Vec::new();
         self.encode(&mut bytes);
@@ -253,26 +263,29 @@ pub trait Machine: Sized {
 
     /// # Errors
     ///
-    /// The bytes are no state.
+    /// The bytes are not a state.
     fn decode(bytes: &[u8]) -> Result<Self, Damaged>;
 }
 
-/// The circumstances of a command.
+/// Circumstances of a command.
 #[derive(Debug)]
 pub struct Moment<'a> {
     /// The log time, in ms.
     pub time: u64,
-    /// A stamp above all before, or the first date of a late put-back.
+    /// A stamp above all earlier ones, or the first stamp of a late put-back.
     pub stamp: u64,
-    /// The state entry of this data centre that was joined last; 0 of none. Sums are kept by it.
+    /// The state entry of this data centre that was joined last; 0 if there was none. Sums are kept
+    /// under it.
     pub lineage: u64,
-    /// The command comes from a lost entry: it is not refused for capacity.
+    /// The command is from a lost entry: it is not refused for lack of capacity.
     pub put_back: bool,
-    /// The writer by whom a lost command was done first: what others have of his sums has it already.
+    /// The writer that did a lost command first: the sums of that writer that others have include
+    /// it.
     pub writer: Option<u64>,
-    /// It was lost after it had changed something, which counts whatever is found.
+    /// The command changed something before it was lost, so it counts whatever it finds.
     pub late: bool,
-    /// Nothing of its client was done in this log before, and it was sent at this log time or later, in ms.
+    /// Log time, in ms, at which the command was sent or before; set only if nothing of its client
+    /// was done in this log before.
     pub sent: Option<u64>,
     pub(crate) lost: bool,
     pub(crate) number: u64,
@@ -282,8 +295,8 @@ pub struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// The stamp at which this command's value is set over one that has a stamp (0 of none), or
-    /// None if that one stays.
+    /// Returns the stamp at which this command's value replaces one with the stamp `existing` (0
+    /// for none), or `None` if the existing value stays.
     pub fn place(&self, existing: u64) -> Option<u64> {
         let own = self.client.filter(|_| self.lost && self.own_order);
         let stamp = match own.and_then(|client| client.with_stamp(existing)) {
@@ -301,9 +314,9 @@ impl Moment<'_> {
     }
 }
 
-/// The stamp, client and number of a write.
+/// Stamp, client and number of a write.
 type Author<'a> = (u64, &'a [u8], u64);
-/// A client, and the number of its write.
+/// A client and the number of its write.
 type Numbered<'a> = (&'a [u8], u64);
 
 /// Decides which of two values wins when states are joined.
@@ -317,7 +330,7 @@ pub struct Judge<'a> {
     pub(crate) lifted: RefCell<Vec<(Vec<u8>, u64, u64)>>,
 }
 
-/// A winner, and the stamp that it has from now on.
+/// The winner and its stamp from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Winner {
     Ours(u64),
@@ -331,8 +344,9 @@ impl<'a> Judge<'a> {
         Self { ours, theirs, our_authors, their_authors, rules, lifted }
     }
 
-    /// Decides between two values: that of one client with the higher number wins; between clients,
-    /// the side that knew of the other's write; otherwise the later stamp.
+    /// Decides between two values. Of one client's values the one with the higher number wins;
+    /// between clients, the side that knew of the other's write wins; otherwise the later stamp
+    /// wins.
     pub fn place(&self, ours: u64, theirs: u64) -> Winner {
         let (our, their) = self.authors(ours, theirs);
         let (mut they_knew, mut we_knew) = (false, false);
@@ -359,8 +373,9 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The writers of two values, by their stamps. Where two histories gave one stamp to writes of different clients, the
-    /// values of a row are taken to be of the client that could have written both.
+    /// Returns the writers of two values by their stamps. If two histories gave one stamp to writes
+    /// of different clients, both values of a row are attributed to the client that could have
+    /// written both.
     fn authors(&self, ours: u64, theirs: u64) -> (Option<Numbered<'a>>, Option<Numbered<'a>>) {
         let our = with_stamp(&self.our_authors, ours);
         let their = with_stamp(&self.their_authors, theirs);

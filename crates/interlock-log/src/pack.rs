@@ -1,13 +1,14 @@
-//! Numbers, texts and lists as msgpack: what a state is written in.
+//! Numbers, texts and lists as msgpack, the format of states.
 //!
-//! Everything is written in its shortest form, so equal values are equal bytes. Readers take slices
-//! that are one item; what is not of the asked type reads as `None`.
+//! Everything is written in its shortest form, so equal values have equal bytes. Readers take
+//! slices of one item; an item of another type reads as `None`.
 
 pub const NIL: &[u8] = &[0xC0];
-/// The bytes of every float that is no number: machines differ in which they compute.
+/// The bytes of every NaN: machines differ in which one they compute.
 pub const NAN: u64 = 0x7FF8_0000_0000_0000;
 
-/// Returns the length of the first item. `None`: it is cut off, or of a type that no state has.
+/// Returns the length of the first item. `None`: the item is truncated, or of a type that states do
+/// not use.
 #[inline]
 pub fn length(bytes: &[u8]) -> Option<usize> {
     let first = *bytes.first()?;
@@ -19,7 +20,7 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
     (size <= bytes.len()).then_some(size)
 }
 
-/// The lengths of items by their first byte; 0: it does not tell.
+/// Lengths of items by their first byte; 0 if it depends on more bytes.
 const SIZES: [u8; 256] = {
     let (mut sizes, mut first) = ([0; 256], 0);
     while first < 256 {
@@ -46,7 +47,7 @@ fn length_of_any(bytes: &[u8]) -> Option<usize> {
 
 fn length_of_list(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut items) = (0, 1);
-    // A list's items follow it: nesting needs no stack.
+    // A list's items follow it, so nesting needs no stack.
     while items > 0 {
         let rest = bytes.get(at..)?;
         let (head, inside) = match rest.first()? {
@@ -55,7 +56,7 @@ fn length_of_list(bytes: &[u8]) -> Option<usize> {
         };
         at += head;
         items = items - 1 + inside;
-        // An item has a byte at least.
+        // An item has at least one byte.
         if at > bytes.len() || items > bytes.len() - at {
             return None;
         }
@@ -63,7 +64,7 @@ fn length_of_list(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// The length of an item without what a list has, and how many those are.
+/// Returns the length of an item without the items of a list, and their number.
 #[inline]
 fn head(bytes: &[u8]) -> Option<(usize, usize)> {
     let number = |size: usize| {
@@ -87,7 +88,7 @@ fn head(bytes: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// The items of a list.
+/// Items of a list.
 #[derive(Clone)]
 pub struct Items<'a> {
     rest: &'a [u8],
@@ -101,7 +102,7 @@ impl<'a> Items<'a> {
         Some(Items { rest: list.get(at..)?, count })
     }
 
-    /// The number of items that are left, as the list says.
+    /// Number of items left, according to the list.
     pub fn left(&self) -> usize {
         self.count
     }
@@ -136,7 +137,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// A whole number of up to 64 bits.
+/// Reads an integer of up to 64 bits.
 #[inline]
 pub fn integer(item: &[u8]) -> Option<i128> {
     let (first, rest) = item.split_first()?;
@@ -166,7 +167,7 @@ pub fn unsigned(item: &[u8]) -> Option<u64> {
     integer(item)?.try_into().ok()
 }
 
-/// A whole number, which is a text where it has more than 64 bits.
+/// Reads an integer, which is stored as text if it has more than 64 bits.
 pub fn number(item: &[u8]) -> Option<i128> {
     integer(item).or_else(|| std::str::from_utf8(text(item)?).ok()?.parse().ok())
 }
@@ -184,7 +185,7 @@ pub fn boolean(item: &[u8]) -> Option<bool> {
     }
 }
 
-/// The bytes of a text; whether they are UTF-8 is not looked at.
+/// Returns the bytes of a text without checking that they are UTF-8.
 pub fn text(item: &[u8]) -> Option<&[u8]> {
     let at = match item.first()? {
         0xA0..=0xBF => 1,
@@ -207,7 +208,7 @@ pub fn bytes(item: &[u8]) -> Option<&[u8]> {
     item.get(at..)
 }
 
-/// Writes a number of `-2**63` to `2**64 - 1`; others are cut.
+/// Writes a number from `-2**63` to `2**64 - 1`; others are truncated.
 pub fn put_integer(to: &mut Vec<u8>, number: i128) {
     match number {
         -32..=0x7F => to.push(number as u8),
@@ -222,7 +223,7 @@ pub fn put_integer(to: &mut Vec<u8>, number: i128) {
     }
 }
 
-/// Writes a number over one. Returns false, and has done nothing, where that is not as long.
+/// Overwrites a number. Returns false and changes nothing if the length differs.
 pub fn write_over(item: &mut [u8], number: i128) -> bool {
     let mut written = [0; 9];
     let (first, size) = match number {
@@ -231,7 +232,7 @@ pub fn write_over(item: &mut [u8], number: i128) -> bool {
         0x100..=0xFFFF => (0xCD, 2),
         0x1_0000..=0xFFFF_FFFF => (0xCE, 4),
         0x1_0000_0000..=0xFFFF_FFFF_FFFF_FFFF => (0xCF, 8),
-        // What is less than nothing is rare.
+        // Negative numbers are rare.
         _ => return false,
     };
     if item.len() != size + 1 {
@@ -243,7 +244,7 @@ pub fn write_over(item: &mut [u8], number: i128) -> bool {
     true
 }
 
-/// Writes a whole number, as a text where it has more than 64 bits.
+/// Writes an integer, as text if it has more than 64 bits.
 pub fn put_number(to: &mut Vec<u8>, number: i128) {
     if (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number) {
         put_integer(to, number);
@@ -274,7 +275,7 @@ pub fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend_from_slice(bytes);
 }
 
-/// Writes what stands before so many items of a list.
+/// Writes the header of a list with this number of items.
 pub fn put_list(to: &mut Vec<u8>, count: usize) {
     match count {
         0..=15 => to.push(0x90 | count as u8),

@@ -1,7 +1,8 @@
-//! The ring: what a node has applied and could put back (rule 4).
+//! The ring: entries that a node has applied and can put back (rule 4).
 //!
-//! It has the entries, and the states that were joined behind the newest checkpoint. A node keeps it in a file, which survives the process. [`Memory`] is its form in memory, which the
-//! file's owner can build on.
+//! It also has the states joined since the newest checkpoint. A node keeps the ring in a file,
+//! which survives the process. [`Memory`] keeps it in memory; the owner of the file can build on
+//! it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,13 +10,13 @@ use crate::checkpoint::Place;
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{Body, Done, Entry, PutBack, MOST_NAME};
 
-/// The effects of an entry when it was applied, and where that was.
+/// The effects of an entry when it was applied, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// The name and the number of the entry.
+    /// Name and number of the entry.
     pub name: Vec<u8>,
     pub number: u64,
-    /// The position in the history of then.
+    /// Position in the history in which it was applied.
     pub position: u64,
     pub did: PutBack,
 }
@@ -30,7 +31,7 @@ impl Kept {
 
     /// # Errors
     ///
-    /// The bytes are not of [`Kept::encode`].
+    /// The bytes were not written by [`Kept::encode`].
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let name = reader.bytes(MOST_NAME)?.to_vec();
         let (number, position) = (reader.number()?, reader.number()?);
@@ -38,34 +39,35 @@ impl Kept {
     }
 }
 
-/// An entry as the log had it. A node goes on with these where its checkpoint ends and the log begins later.
+/// An entry as the log had it. A node continues with these if the log begins after the end of its
+/// checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raw {
-    /// The place behind it.
+    /// The place after it.
     pub place: Place,
-    /// The engine's time of it.
+    /// The engine's time for it.
     pub time: u64,
     pub bytes: Vec<u8>,
 }
 
-/// A line of a ring file.
+/// A record of a ring file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     Entry(Kept),
-    /// An entry that was read, and what it did.
+    /// An entry that was read, and its effects.
     Read(Raw, Option<Kept>),
-    /// A state of this data centre that was joined, which no entry brings back, and the position behind it.
+    /// A joined state of this data centre, which no entry brings back, and the position after it.
     State {
         position: u64,
         bytes: Vec<u8>,
     },
-    /// States that were joined up to a position are in a checkpoint.
+    /// A checkpoint has the states that were joined up to a position.
     Saved {
         position: u64,
     },
 }
 
-/// Bytes of an entry's record beside what was done, about.
+/// Approximate size of an entry's record without its commands, in bytes.
 const OF_A_RECORD: usize = 256;
 const ENTRY: u8 = 0;
 const STATE: u8 = 1;
@@ -73,7 +75,7 @@ const SAVED: u8 = 2;
 const READ: u8 = 3;
 
 impl Record {
-    /// The bytes of an entry's record.
+    /// Encodes the record of an entry.
     pub fn of(kept: &Kept) -> Vec<u8> {
         let mut out = Vec::with_capacity(kept.did.size() + OF_A_RECORD);
         out.push(ENTRY);
@@ -81,7 +83,7 @@ impl Record {
         out
     }
 
-    /// The bytes of the record of an entry that was read. Its commands are in it once.
+    /// Encodes the record of an entry that was read. Each of its commands is written once.
     pub fn of_read(place: Place, time: u64, bytes: &[u8], kept: Option<&Kept>) -> Vec<u8> {
         let mut out = vec![READ];
         place.encode(&mut out);
@@ -124,7 +126,7 @@ impl Record {
 
     /// # Errors
     ///
-    /// The bytes are no record of this version.
+    /// The bytes are not a record of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
         let record = match reader.byte()? {
@@ -150,7 +152,7 @@ impl Record {
     }
 }
 
-/// Reads what an entry did.
+/// Decodes the effects of an entry.
 fn kept(reader: &mut Reader<'_>, place: Place, bytes: &[u8]) -> Result<Kept, Damaged> {
     let entry = Entry::decode(bytes)?;
     let command = |index: u64| match &entry.body {
@@ -176,30 +178,31 @@ fn kept(reader: &mut Reader<'_>, place: Place, bytes: &[u8]) -> Result<Kept, Dam
 }
 
 pub trait Ring {
-    /// Keeps an entry that was read at a busy time, and what it did.
+    /// Keeps an entry that was read at a busy time, and its effects.
     fn read(&mut self, _place: Place, _time: u64, _busy: u64, _bytes: &[u8], kept: Option<Kept>) {
         if let Some(kept) = kept {
             self.add(kept);
         }
     }
 
-    /// Keeps what an entry did, beside what the same entry did in another history.
+    /// Keeps the effects of an entry, together with those of the same entry in another history.
     fn add(&mut self, kept: Kept);
 
-    /// Keeps a state that no entry brings back, until a checkpoint of a position, or of one behind it, is saved.
+    /// Keeps a state that no entry brings back, until a checkpoint at this position or later is
+    /// saved.
     fn add_state(&mut self, position: u64, bytes: &[u8]);
 
-    /// The states that no checkpoint has, oldest first.
+    /// Returns the states that no checkpoint has, oldest first.
     fn states(&self) -> Vec<&[u8]>;
 
-    /// True if it keeps an entry.
+    /// Returns whether it keeps an entry.
     fn has(&self, name: &[u8], number: u64) -> bool;
 
-    /// Calls for each, in the order of the node's history, until it returns false.
+    /// Calls a function for each entry, in the order of the node's history, until it returns false.
     fn each(&self, call: &mut dyn FnMut(&Kept) -> bool);
 
-    /// A checkpoint has been kept: what was applied up to a position may be dropped, if it is older
-    /// than a busy time or if there is no room.
+    /// Notes that a checkpoint was kept: entries up to its position may be dropped if they are
+    /// older than a busy time or if room is needed.
     fn saved(&mut self, position: u64, since: u64);
 }
 
@@ -210,17 +213,18 @@ pub struct Memory {
     next: u64,
     kept: BTreeMap<u64, Kept>,
     order: HashMap<(Vec<u8>, u64), u64>,
-    /// The states that no checkpoint has, and the positions behind them.
+    /// The states that no checkpoint has, and the positions after them.
     states: Vec<(u64, Vec<u8>)>,
 }
 
 impl Memory {
-    /// A ring with room for a number of entries; what no checkpoint has it keeps beyond that.
+    /// Creates a ring with room for a number of entries; entries that no checkpoint has are kept
+    /// beyond that number.
     pub fn new(most: usize) -> Self {
         Self { most, next: 0, kept: BTreeMap::new(), order: HashMap::new(), states: Vec::new() }
     }
 
-    /// Reads what a file has of it.
+    /// Adds a record from a file.
     pub fn restore(&mut self, record: Record) {
         match record {
             Record::Entry(kept) | Record::Read(_, Some(kept)) => self.add(kept),
@@ -232,14 +236,14 @@ impl Memory {
         }
     }
 
-    /// Drops the states that a checkpoint has; true if there were any.
+    /// Drops the states that a checkpoint has; returns whether there were any.
     pub fn drop_states(&mut self, position: u64) -> bool {
         let before = self.states.len();
         self.states.retain(|(behind, _)| *behind > position);
         self.states.len() < before
     }
 
-    /// The number of entries that it keeps.
+    /// Number of entries in it.
     pub fn count(&self) -> usize {
         self.kept.len()
     }
@@ -251,7 +255,7 @@ impl Ring for Memory {
         let mut order = self.next;
         let there = self.order.remove(&key);
         if let Some((at, before)) = there.and_then(|at| Some((at, self.kept.remove(&at)?))) {
-            order = at; // what it may hang on comes before it there
+            order = at; // entries that it may depend on precede it there
             for done in before.did.done {
                 if let Err(at) = kept.did.done.binary_search_by_key(&done.index, |d| d.index) {
                     kept.did.denied.retain(|index| *index != done.index);

@@ -1,27 +1,29 @@
-//! Stamps: the order of changes, by hybrid times with the writer's name as tie-break.
+//! Stamps: the order of changes, by hybrid time with the writer's name as tie-break.
 //!
-//! A reading is 65,536 times the ms since 1970, and a counter. A writer is a data centre and a lineage
-//! of its log (`DC.LINEAGE`, in base 36). Packed, a stamp is eight bytes of the reading, highest first,
-//! and the writer's name: packed stamps are in the order of stamps.
+//! A reading is the time in ms since 1970 multiplied by 65,536, plus a counter. A writer is a data
+//! centre and a lineage of its log (`DC.LINEAGE`, in base 36). A packed stamp is the eight bytes of
+//! the reading, highest first, followed by the writer's name; packed stamps sort like stamps.
 
-/// Bits of a reading that count within a ms.
+/// Number of bits of a reading that count within a millisecond.
 pub const COUNTER_BITS: u32 = 16;
-/// Readings are below: so twice one still is a number of 64 bits, and what follows it a reading.
+/// Exclusive upper bound of readings: twice a reading still fits 64 bits, and a reading can follow
+/// every other.
 pub const READINGS: u64 = 1 << 62;
-/// The last ms since 1970 that has readings.
+/// Last time in ms since 1970 that has readings.
 pub const LATEST_MS: u64 = (READINGS - 1) >> COUNTER_BITS;
-/// The last ms that is believed of others: behind it there is room for the readings of all writes to come.
+/// Last time in ms that is accepted from others: the range after it is left for the readings of all
+/// later writes.
 pub const BELIEVED_MS: u64 = LATEST_MS / 2;
-/// Between a data centre and a lineage in a writer's name.
+/// Separates the data centre and the lineage in a writer's name.
 pub const LINEAGE: u8 = b'.';
 /// Longest name of a data centre, in bytes.
 pub const MAX_NAME: usize = 32;
 
-/// The time and the author of a change.
+/// Time and author of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp<'a> {
     pub reading: u64,
-    /// A name of a data centre, or with a lineage.
+    /// The name of a data centre, with or without a lineage.
     pub writer: &'a str,
 }
 
@@ -33,29 +35,29 @@ impl Stamp<'_> {
     }
 }
 
-/// The first reading in a ms since 1970.
+/// Returns the first reading of a time in ms since 1970.
 pub fn hybrid(ms: u64) -> u64 {
     ms.saturating_mul(1 << COUNTER_BITS).min(READINGS - 1)
 }
 
-/// The reading of a packed stamp; 0 of none.
+/// Returns the reading of a packed stamp, 0 if it has none.
 #[inline]
 pub fn reading(packed: &[u8]) -> u64 {
     packed.first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }
 
-/// The first ms that does not come before a reading.
+/// Returns the first time in ms that is not before a reading.
 pub fn ms_above(reading: u64) -> u64 {
     reading.div_ceil(1 << COUNTER_BITS)
 }
 
-/// Returns whether it is a name of a data centre: 1 to 32 letters, digits, `-` or `_`.
+/// Returns whether this is a valid name of a data centre: 1 to 32 letters, digits, `-` or `_`.
 pub fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
 }
 
-/// The name of whoever writes in a lineage of a data centre's log.
+/// Returns the writer's name for a lineage of a data centre's log.
 pub fn writer(dc: &str, lineage: u64) -> String {
     let mut digits = Vec::new();
     let mut rest = lineage;
@@ -66,7 +68,8 @@ pub fn writer(dc: &str, lineage: u64) -> String {
     format!("{dc}.{}", digits.iter().rev().collect::<String>())
 }
 
-/// The data centre of a writer, and the lineage if it names one. `None`: it is no writer.
+/// Returns the data centre of a writer, and the lineage if it has one. `None`: it is not a writer's
+/// name.
 pub fn parts(writer: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let Some(at) = writer.iter().position(|byte| *byte == LINEAGE) else {
         return is_name(writer).then_some((writer, None));
@@ -80,35 +83,35 @@ pub fn parts(writer: &[u8]) -> Option<(&[u8], Option<u64>)> {
     Some((dc, Some(lineage)))
 }
 
-/// Returns whether these bytes are a packed stamp of some writer.
+/// Returns whether these bytes are a packed stamp.
 pub fn is_packed(stamp: &[u8]) -> bool {
     stamp.len() > 8 && reading(stamp) < READINGS && parts(&stamp[8..]).is_some()
 }
 
-/// A source of readings that never gives one twice, and none before one that it has seen.
+/// Source of readings that never repeats one and never returns one below a reading it has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     last: u64,
 }
 
 impl Clock {
-    /// A clock that goes on behind this reading.
+    /// Creates a clock that continues after this reading.
     pub fn behind(last: u64) -> Clock {
         Clock { last: last.min(READINGS - 1) }
     }
 
-    /// A reading that is later than all before, and not before this log time.
+    /// Returns a reading that is later than all before, and not before this log time.
     pub fn next(&mut self, now_ms: u64) -> u64 {
         self.last = hybrid(now_ms).max((self.last + 1).min(READINGS - 1));
         self.last
     }
 
-    /// Notes a reading of another: all that come are later.
+    /// Notes the reading of another clock: all following readings are later.
     pub fn saw(&mut self, reading: u64) {
         self.last = self.last.max(reading.min(READINGS - 1));
     }
 
-    /// The last reading that was given or seen.
+    /// Last reading that was returned or seen.
     pub fn last(&self) -> u64 {
         self.last
     }

@@ -1,4 +1,4 @@
-//! Rule 5: states that are joined, of this data centre and of others.
+//! Rule 5: joining states of this data centre and of others.
 
 use super::Whole;
 use crate::codec::{Damaged, Reader};
@@ -6,7 +6,8 @@ use crate::entry::{Mark, Source};
 use crate::machine::{Centre, Judge, Machine, Origin, Rules};
 
 impl<M: Machine> Whole<M> {
-    /// Rule 5: joins a state. True if it was a history of this data centre with writes that this one lacked.
+    /// Rule 5: joins a state. Returns true if it was a history of this data centre with writes that
+    /// this one lacked.
     pub(super) fn join(
         &mut self,
         source: Option<&Source>,
@@ -21,7 +22,7 @@ impl<M: Machine> Whole<M> {
             return Err(Damaged);
         }
         match source {
-            // The numbers of another data centre's names and clients are of its own log.
+            // The names and clients of another data centre are numbered by its own log.
             Some(source) => {
                 let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else {
                     return Err(Damaged);
@@ -35,7 +36,7 @@ impl<M: Machine> Whole<M> {
                 *heard = (source.time, source.mark).max(*heard);
             }
             None => {
-                // Whose clock is not believed must not stop all writes.
+                // A state from a wrong clock must not stop all writes.
                 theirs.sessions.forgotten = theirs.sessions.forgotten.min(self.now);
                 if rules.within && theirs.is_within(self) {
                     return Ok(false);
@@ -49,7 +50,7 @@ impl<M: Machine> Whole<M> {
         Ok(false)
     }
 
-    /// Takes in another history of this data centre.
+    /// Merges another history of this data centre.
     pub(crate) fn merge(&mut self, theirs: Self, rules: Rules) {
         let is_whole = rules.within && self.genesis == theirs.genesis && self.is_within(&theirs);
         let (Some(ours), Some(machine)) = (&mut self.machine, theirs.machine) else { return };
@@ -78,8 +79,8 @@ impl<M: Machine> Whole<M> {
         }
     }
 
-    /// True if all writes of this history are in another too. What this one has forgotten must the other have.
-    /// Rows of elsewhere are no history.
+    /// Returns whether another state contains all writes of this history. It must have every record
+    /// that this one has forgotten. Rows from elsewhere are not part of a history.
     pub fn is_within(&self, other: &Self) -> bool {
         let is_known = |(name, heard)| other.sources.get(name).is_some_and(|it| heard <= it);
         self.now > 0
