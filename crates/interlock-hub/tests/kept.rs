@@ -232,5 +232,7 @@ fn node_is_for_the_keeper_whatever_it_says_and_refused_without_one() {
     assert!(serving.says(&mut client, "NODE STATUS").0.starts_with("-NODE "));
     let mut alone = Hub::new(Settings::default());
     let mut client = alone.client(1);
-    assert!(alone.talk(&mut client, b"NODE STATUS\r\n").starts_with("-ERR this hub is no node "));
+    assert!(alone
+        .talk(&mut client, b"NODE STATUS\r\n")
+        .starts_with("-ERR this hub is not a node "));
 }

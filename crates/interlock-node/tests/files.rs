@@ -248,7 +248,7 @@ fn a_full_disk_is_told_and_what_waits_is_written_when_there_is_room() {
         failed += usize::from(ring.write().is_err());
     }
     let error = checkpoints.save(at(2), &[0; 300]).unwrap_err().to_string();
-    assert!(error.contains("make room"), "{error}");
+    assert!(error.contains("free some space"), "{error}");
     assert!(failed > 0 && ring.waiting() > 0);
     assert_eq!(
         checkpoints.newest(u64::MAX, &mut Vec::new()).unwrap().unwrap().point.place.mark.position,

@@ -238,7 +238,7 @@ fn a_node_says_what_keeps_it_from_its_work_for_as_long_as_it_does_and_what_it_ha
     node.resync();
     eventually(|| {
         let standing = node.figures().standing;
-        standing.told.went_back == 2 && standing.serves && standing.place.mark >= reads.mark
+        standing.told.resyncs == 1 && standing.serves && standing.place.mark >= reads.mark
     });
     assert_eq!(node.figures().rows, 1);
 }
